@@ -1,0 +1,1 @@
+"""One server process: network, handlers, partitions, wiring. Floor 4."""

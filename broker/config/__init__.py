@@ -1,0 +1,1 @@
+"""Configuration keys as data, and the typed frozen views that code receives."""

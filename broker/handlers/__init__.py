@@ -1,0 +1,1 @@
+"""One file an API key: what the broker answers."""

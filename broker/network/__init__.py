@@ -1,0 +1,1 @@
+"""Connections: frames in, answers out in order."""

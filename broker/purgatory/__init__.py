@@ -1,0 +1,1 @@
+"""Requests that wait: for bytes, for durability, for the remote tier."""

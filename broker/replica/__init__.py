@@ -1,0 +1,1 @@
+"""Partitions hosted here and what clients do to them: append, read, list offsets."""

@@ -1,0 +1,1 @@
+"""Formats of the files in a log directory, as bytes to values and back."""

@@ -1,0 +1,1 @@
+"""The cluster's metadata as an immutable image, made from records."""

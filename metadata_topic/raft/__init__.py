@@ -1,0 +1,1 @@
+"""Raft as pure state machines: events in, effects out."""

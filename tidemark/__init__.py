@@ -1,0 +1,1 @@
+"""The face of Tidemark: command line and embedding API."""
