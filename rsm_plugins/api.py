@@ -1,0 +1,96 @@
+"""What a plugin author implements: one class that copies, reads and deletes remote log segments.
+
+Read this first, then `segment.py`; `local_fs.py` is the shortest whole example, and
+`rsm_plugins.testing.RemoteStorageManagerContract` is every promise below as a test to inherit.
+
+All methods but `configure` and `close` are called from many threads at once. They may block, but must keep
+deadlines of their own: a call that hangs for ever costs its thread. Source: KIP-405, RemoteStorageManager.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import BinaryIO
+
+from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+
+
+class RemoteStorageError(Exception):
+    """The store failed in a way that trying again will not mend (wrong credentials, no such bucket)."""
+
+
+class RetriableRemoteStorageError(RemoteStorageError):
+    """The store failed for now; the same call may succeed later."""
+
+
+class RemoteResourceNotFoundError(RemoteStorageError):
+    """The store answered, and what was asked for is not there."""
+
+
+class RemoteStorageManager(ABC):
+    """A store of remote log segments."""
+
+    @abstractmethod
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """Take the settings found under `rsm.config.` (prefix removed) and connect.
+
+        Called once, before anything else. `node.id` and `cluster.id` are among the settings.
+
+        Raises:
+            ValueError: a setting is missing or wrong; the message names key, value and what is allowed.
+            RemoteStorageError: the store cannot be used with these settings.
+        """
+
+    @abstractmethod
+    def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
+        """Copy one closed segment with its indexes; return when the bytes survive a power cut.
+
+        Idempotent per segment id: a second call writes the same objects again. Until it returns nothing of the
+        copy need be readable, and a half copy is never readable as a whole one.
+
+        Returns:
+            Custom metadata to be stored with the segment (at most 128 bytes by default), or None.
+
+        Raises:
+            RemoteStorageError, RetriableRemoteStorageError: nothing, some or all of it was written.
+        """
+
+    @abstractmethod
+    def fetch_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
+    ) -> BinaryIO:
+        """Open the segment's log at `start_position` for reading, up to and with `end_position`.
+
+        Args:
+            metadata: the segment as known, custom metadata included.
+            start_position: first byte, inclusive, from 0.
+            end_position: last byte, inclusive; past the end it is clipped; None means to the end.
+
+        Returns:
+            A stream of exactly those bytes; the caller closes it, also before its end.
+
+        Raises:
+            RemoteResourceNotFoundError: there is no such segment.
+            ValueError: `start_position` is negative, at or beyond the segment's end, or above `end_position`.
+            RemoteStorageError, RetriableRemoteStorageError: the store failed.
+        """
+
+    @abstractmethod
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
+        """Open one whole index of the segment for reading; the caller closes it.
+
+        Raises:
+            RemoteResourceNotFoundError: no such segment, or it has no index of that kind (TRANSACTION may be absent).
+            RemoteStorageError, RetriableRemoteStorageError: the store failed.
+        """
+
+    @abstractmethod
+    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Delete every object of the segment, half copies too; deleting what is not there is success.
+
+        Raises:
+            RemoteStorageError, RetriableRemoteStorageError: something may be left; call again.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of connections and threads; called once, after the last stream was closed."""
