@@ -1,0 +1,1 @@
+"""Benchmarks; see compare.py and startup.py."""

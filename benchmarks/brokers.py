@@ -1,0 +1,145 @@
+"""Starts the two brokers that are compared: ours as its user would, Apache Kafka through its peer program."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Running:
+    """A broker that answers: where, and which process."""
+
+    bootstrap: str
+    pid: int
+    seconds_to_ready: float
+
+
+def peers() -> Path:
+    """Folder of the peer programs (`kafka`, `measure`): TIDEMARK_PEERS, or `../shared/peers`."""
+    found = Path(os.environ.get("TIDEMARK_PEERS", ROOT.parent / "shared" / "peers"))
+    if not (found / "measure").exists():
+        sys.exit(
+            f"no peer programs in {found}: set TIDEMARK_PEERS to the folder with `kafka` and `measure`"
+        )
+    return found
+
+
+def free_port() -> int:
+    """A port that was free a moment ago, with the next one free too (Kafka's controller takes it)."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = int(first.getsockname()[1])
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except (OSError, OverflowError):
+                continue
+            return port
+
+
+def server_properties(data: Path, port: int, *, tiered: bool) -> str:
+    """The same settings that the Kafka peer runs with, for one combined node of ours."""
+    lines = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + 1}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.quorum.voters": f"1@127.0.0.1:{port + 1}",
+        "log.dirs": str(data / "logs"),
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+    }
+    if tiered:
+        lines |= {
+            "remote.log.storage.system.enable": "true",
+            "remote.log.storage.manager.class.name": "rsm_plugins.local_fs:LocalFsRemoteStorageManager",
+            "rsm.config.dir": str(data / "remote-tier"),
+            "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+            "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+            "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
+            "rlmm.config.remote.log.metadata.topic.min.isr": "1",
+            "remote.log.manager.task.interval.ms": "1000",
+            "log.retention.check.interval.ms": "1000",
+            "log.initial.task.delay.ms": "500",
+        }
+    return "".join(f"{key}={value}\n" for key, value in lines.items())
+
+
+def wait_answering(
+    bootstrap: str, process: "subprocess.Popen[bytes]", deadline_s: float = 60
+) -> None:
+    """Return when the broker answers a Metadata request (version 1, all topics); fail when it ended or never does."""
+    host, port = bootstrap.rsplit(":", 1)
+    request = b"\x00\x03\x00\x01\x00\x00\x00\x07\x00\x05bench" + b"\xff\xff\xff\xff"
+    began = time.monotonic()
+    while time.monotonic() - began < deadline_s:
+        if process.poll() is not None:
+            sys.exit(f"the broker ended with {process.returncode} before it answered")
+        try:
+            with socket.create_connection((host, int(port)), 1) as client:
+                client.settimeout(5)
+                client.sendall(len(request).to_bytes(4, "big") + request)
+                if len(client.recv(8)) == 8:
+                    return
+        except OSError:
+            time.sleep(0.005)
+    sys.exit(f"no answer from {bootstrap} after {deadline_s} s")
+
+
+@contextmanager
+def tidemark(data: Path, *, tiered: bool) -> Iterator[Running]:
+    """Run one Tidemark broker under `data` until the block ends."""
+    shutil.rmtree(data, ignore_errors=True)
+    data.mkdir(parents=True)
+    port = free_port()
+    config = data / "server.properties"
+    config.write_text(server_properties(data, port, tiered=tiered))
+    command = [sys.executable, "-m", "tidemark.cli"]
+    subprocess.run(
+        [*command, "format", "--config", str(config)], check=True, stdout=subprocess.DEVNULL
+    )
+    with (data / "server.log").open("wb") as log:
+        began = time.monotonic()
+        process = subprocess.Popen(
+            [*command, "start", "--config", str(config)], stdout=log, stderr=log
+        )
+        try:
+            wait_answering(f"127.0.0.1:{port}", process)
+            yield Running(f"127.0.0.1:{port}", process.pid, round(time.monotonic() - began, 3))
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+@contextmanager
+def kafka(data: Path, *, tiered: bool) -> Iterator[Running]:
+    """Run Apache Kafka under `data` until the block ends."""
+    shutil.rmtree(data, ignore_errors=True)
+    program, port = str(peers() / "kafka"), free_port()
+    options = ["--tiered"] if tiered else []
+    answer = subprocess.run(
+        [program, "start", "--data", str(data), "--port", str(port), *options],
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    facts = json.loads(answer.stdout)
+    try:
+        yield Running(facts["bootstrap"], facts["pid"], facts["seconds_to_ready"])
+    finally:
+        subprocess.run([program, "stop", "--data", str(data)], check=False)
