@@ -1,4 +1,4 @@
-"""Starts the two brokers that are compared: ours as its user would, Apache Kafka through its peer program."""
+"""Starts the two brokers that are compared: ours as its user would, Kafka by its peer program."""
 
 import json
 import os
@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+PLUGIN = "rsm_plugins.local_fs:LocalFsRemoteStorageManager"
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -29,14 +30,12 @@ def peers() -> Path:
     """Folder of the peer programs (`kafka`, `measure`): TIDEMARK_PEERS, or `../shared/peers`."""
     found = Path(os.environ.get("TIDEMARK_PEERS", ROOT.parent / "shared" / "peers"))
     if not (found / "measure").exists():
-        sys.exit(
-            f"no peer programs in {found}: set TIDEMARK_PEERS to the folder with `kafka` and `measure`"
-        )
+        sys.exit(f"no peer programs in {found}: set TIDEMARK_PEERS to their folder")
     return found
 
 
 def free_port() -> int:
-    """A port that was free a moment ago, with the next one free too (Kafka's controller takes it)."""
+    """A port that was free a moment ago, with the next one free too (for the controller)."""
     while True:
         with socket.socket() as first, socket.socket() as second:
             first.bind(("127.0.0.1", 0))
@@ -65,7 +64,7 @@ def server_properties(data: Path, port: int, *, tiered: bool) -> str:
     if tiered:
         lines |= {
             "remote.log.storage.system.enable": "true",
-            "remote.log.storage.manager.class.name": "rsm_plugins.local_fs:LocalFsRemoteStorageManager",
+            "remote.log.storage.manager.class.name": PLUGIN,
             "rsm.config.dir": str(data / "remote-tier"),
             "remote.log.metadata.manager.listener.name": "PLAINTEXT",
             "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
@@ -81,7 +80,7 @@ def server_properties(data: Path, port: int, *, tiered: bool) -> str:
 def wait_answering(
     bootstrap: str, process: "subprocess.Popen[bytes]", deadline_s: float = 60
 ) -> None:
-    """Return when the broker answers a Metadata request (version 1, all topics); fail when it ended or never does."""
+    """Return when the broker answers a Metadata request; fail when it ended or never does."""
     host, port = bootstrap.rsplit(":", 1)
     request = b"\x00\x03\x00\x01\x00\x00\x00\x07\x00\x05bench" + b"\xff\xff\xff\xff"
     began = time.monotonic()

@@ -1,8 +1,8 @@
 """Runs the same work on Tidemark and on Apache Kafka side by side and prints a table of ratios.
 
-    python -m benchmarks.compare [--mb 512] [--only produce_raw,fetch_raw,...] [--rounds 2] [--repeat 1]
+    python -m benchmarks.compare [--mb 512] [--only produce_raw,...] [--rounds 2] [--repeat 1]
 
-Each figure is the warm round's. `--repeat` runs the pair several times, A B A B, and quotes medians.
+Figures are the last (warm) round's. `--repeat` runs the pair several times and quotes medians.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""Measures seconds from process start to the first Metadata answer, and idle memory of the process tree.
+"""Measures seconds from start to the first Metadata answer, and idle memory of all processes.
 
     python -m benchmarks.startup [--runs 5]
 
-Prints a row for a plain broker and one with the tier on (`tier_s`: until /ready says the tier is up).
+Prints a row for a plain broker and one with the tier on.
 """
 
 import argparse
@@ -42,7 +42,8 @@ def main() -> None:
                         time.sleep(options.idle_s)
                         memory = resident_mb(running.pid)
             print(
-                f"{label:20} {min(seconds):12.3f} {statistics.median(seconds):8.3f} {max(seconds):8.3f} {memory:8.0f}"
+                f"{label:20} {min(seconds):12.3f} {statistics.median(seconds):8.3f} "
+                f"{max(seconds):8.3f} {memory:8.0f}"
             )
 
 
