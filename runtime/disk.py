@@ -1,0 +1,424 @@
+"""The one place that touches files.
+
+Files are held by `OpenFile`, which closes when nobody refers to it any more: a region handed to the
+network stays readable although its segment was deleted in the meantime. Every write either happened
+as a whole or raises `OSError`; what an error leaves behind is for recovery to judge.
+"""
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+Buffer = bytes | bytearray | memoryview
+
+_PAGE_BYTES = mmap.PAGESIZE
+_SYS_CACHESTAT = 451  # the same number on every architecture (Linux 6.5 and later)
+_PROBE_BYTES = 1 << 20
+
+
+class LockHeldError(Exception):
+    """Another process holds the lock file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is locked by another process")
+        self.path = path
+
+
+class OpenFile:
+    """An open descriptor that closes itself at the end of its life."""
+
+    __slots__ = ("fd", "path")
+
+    def __init__(self, fd: int, path: Path | str) -> None:
+        self.fd = fd
+        self.path = path
+
+    def size(self) -> int:
+        """Bytes in the file now."""
+        return os.fstat(self.fd).st_size
+
+    def fileno(self) -> int:
+        """The descriptor, for whoever takes anything with one."""
+        return self.fd
+
+    def close(self) -> None:
+        """Close now; only for files nobody else can still hold."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def __repr__(self) -> str:
+        return f"OpenFile({self.path}, fd={self.fd})"
+
+
+class FileRegion:
+    """A stretch of a file that will be sent as it is; never copied into the heap."""
+
+    __slots__ = ("file", "position", "size_bytes")
+
+    def __init__(self, file: OpenFile, position: int, size_bytes: int) -> None:
+        self.file = file
+        self.position = position
+        self.size_bytes = size_bytes
+
+    def __repr__(self) -> str:
+        return f"FileRegion({self.file.path}, {self.position}, {self.size_bytes})"
+
+
+class Lock:
+    """An exclusive lock on a file, held until released or the process ends."""
+
+    __slots__ = ("_file",)
+
+    def __init__(self, file: OpenFile) -> None:
+        self._file = file
+
+    def release(self) -> None:
+        """Give the lock up; the file stays."""
+        self._file.close()
+
+
+class _CacheStatRange(ctypes.Structure):
+    _fields_ = (("off", ctypes.c_uint64), ("len", ctypes.c_uint64))
+
+
+class _CacheStat(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_uint64) for name in ("cache", "dirty", "wb", "ev", "rev"))
+
+
+class Disk:
+    """Real files."""
+
+    def __init__(self) -> None:
+        self._syscall: ctypes._NamedFuncPointer | None = None
+        self._probe: bytearray | None = None
+
+    # -- open -----------------------------------------------------------------------------------
+
+    def open_read(self, path: Path) -> OpenFile:
+        """Open an existing file for reading.
+
+        Raises:
+            FileNotFoundError: it is not there.
+        """
+        return OpenFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
+
+    def open_append(self, path: Path) -> OpenFile:
+        """Open or create a file for reading and for appending at its end."""
+        return OpenFile(
+            os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644), path
+        )
+
+    def open_write(self, path: Path) -> OpenFile:
+        """Open or create a file for reading and for writing at given positions."""
+        return OpenFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), path)
+
+    def memfd(self, name: str) -> OpenFile:
+        """Make a file that lives in memory only and can be passed to another process."""
+        return OpenFile(os.memfd_create(name, os.MFD_CLOEXEC), name)
+
+    def lock(self, path: Path) -> Lock:
+        """Take the lock file at `path`, creating it if needed.
+
+        Raises:
+            LockHeldError: somebody else holds it (it is not waited for).
+        """
+        file = self.open_write(path)
+        try:
+            fcntl.lockf(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # lockf does not exclude a second lock of the same process; flock does.
+            fcntl.flock(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise LockHeldError(path) from None
+            raise
+        return Lock(file)
+
+    # -- read -----------------------------------------------------------------------------------
+
+    def read_at(self, file: OpenFile, position: int, size: int) -> bytes:
+        """Read up to `size` bytes from `position`; fewer only at the file's end."""
+        data = os.pread(file.fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < size:
+            data = os.pread(file.fd, size - got, position + got)
+            if not data:
+                break
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def read_into(self, file: OpenFile, position: int, buffer: bytearray | memoryview) -> int:
+        """Fill `buffer` from `position`; say how many bytes came, fewer only at the file's end."""
+        view = memoryview(buffer)
+        got = 0
+        while got < len(view):
+            count = os.preadv(file.fd, [view[got:]], position + got)
+            if count == 0:
+                break
+            got += count
+        return got
+
+    def read_file(self, path: Path) -> bytes:
+        """Read a whole small file.
+
+        Raises:
+            FileNotFoundError: it is not there.
+        """
+        file = self.open_read(path)
+        return self.read_at(file, 0, file.size())
+
+    def map_read(self, file: OpenFile) -> Buffer:
+        """Map a whole file for reading; empty bytes for an empty file."""
+        size = file.size()
+        if size == 0:
+            return b""
+        return memoryview(mmap.mmap(file.fd, size, access=mmap.ACCESS_READ))
+
+    def is_resident(self, file: OpenFile, position: int, size: int) -> bool:
+        """Say whether reading this region will not wait for the disk.
+
+        Files that are memory anyway (memfd, tmpfs) count as resident.
+        """
+        if size <= 0:
+            return True
+        answer = self._cachestat(file, position, size)
+        return self._probe_pages(file, position, size) if answer is None else answer
+
+    def _cachestat(self, file: OpenFile, position: int, size: int) -> bool | None:
+        """Ask the kernel in one call; None where it does not know this call."""
+        if self._syscall is None:
+            self._syscall = ctypes.CDLL(None, use_errno=True).syscall
+        first = position // _PAGE_BYTES
+        pages = (position + size - 1) // _PAGE_BYTES - first + 1
+        asked = _CacheStatRange(first * _PAGE_BYTES, pages * _PAGE_BYTES)
+        seen = _CacheStat()
+        result = self._syscall(
+            _SYS_CACHESTAT, file.fd, ctypes.byref(asked), ctypes.byref(seen), ctypes.c_uint(0)
+        )
+        if result != 0:
+            return True if ctypes.get_errno() == errno.EOPNOTSUPP else None
+        return int(seen.cache) >= pages
+
+    def _probe_pages(self, file: OpenFile, position: int, size: int) -> bool:
+        """Read without waiting; a short answer means that a page is missing."""
+        if self._probe is None:
+            self._probe = bytearray(_PROBE_BYTES)
+        end = position + size
+        while position < end:
+            view = memoryview(self._probe)[: min(_PROBE_BYTES, end - position)]
+            try:
+                got = os.preadv(file.fd, [view], position, os.RWF_NOWAIT)
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):
+                    return True
+                raise
+            if got == 0:
+                return True  # beyond the end: nothing to wait for
+            position += got
+        return True
+
+    # -- write ----------------------------------------------------------------------------------
+
+    def append(self, file: OpenFile, data: Buffer) -> None:
+        """Write all of `data` at the end of a file opened with `open_append`, without copying it.
+
+        Raises:
+            OSError: it could not be written as a whole; a part of it may be in the file.
+        """
+        written = os.write(file.fd, data)
+        if written != len(data):
+            view = memoryview(data)
+            while written < len(view):
+                written += os.write(file.fd, view[written:])
+
+    def write_at(self, file: OpenFile, position: int, data: Buffer) -> None:
+        """Write all of `data` at `position`."""
+        written = os.pwrite(file.fd, data, position)
+        if written != len(data):
+            view = memoryview(data)
+            while written < len(view):
+                written += os.pwrite(file.fd, view[written:], position + written)
+
+    def fsync(self, file: OpenFile) -> None:
+        """Return when everything written so far survives a power cut."""
+        os.fsync(file.fd)
+
+    def fsync_path(self, path: Path) -> None:
+        """Fsync a file or a directory by its name."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def truncate(self, file: OpenFile, size: int) -> None:
+        """Cut or extend (with a hole of zeros) a file to `size` bytes."""
+        os.ftruncate(file.fd, size)
+
+    def atomic_write(self, path: Path, data: Buffer, *, durable: bool = True) -> None:
+        """Replace a whole file so that a reader sees the old or the new content, never a part.
+
+        Written to `<name>.tmp`, renamed over the old one; with `durable` file and directory are
+        fsynced.
+        """
+        temporary = path.with_name(path.name + ".tmp")
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        file = OpenFile(fd, temporary)
+        self.write_at(file, 0, data)
+        if durable:
+            self.fsync(file)
+        file.close()
+        self.rename(temporary, path, durable=durable)
+
+    # -- names ----------------------------------------------------------------------------------
+
+    def rename(self, source: Path, target: Path, *, durable: bool = False) -> None:
+        """Rename, replacing `target`; with `durable` the directory is fsynced."""
+        os.replace(source, target)
+        if durable:
+            self.fsync_path(target.parent)
+
+    def unlink(self, path: Path, *, missing_ok: bool = True) -> None:
+        """Remove a file's name; who holds it open can read on."""
+        path.unlink(missing_ok=missing_ok)
+
+    def list_dir(self, path: Path) -> list[str]:
+        """Names in a directory, sorted."""
+        return sorted(os.listdir(path))
+
+    def is_dir(self, path: Path) -> bool:
+        """Whether it is a directory."""
+        return path.is_dir()
+
+    def make_dirs(self, path: Path) -> None:
+        """Make a directory and its parents; fine if it is there."""
+        path.mkdir(parents=True, exist_ok=True)
+
+    def remove_tree(self, path: Path) -> None:
+        """Remove a directory with everything in it; fine if it is gone."""
+        if not path.is_dir():
+            return
+        for name in os.listdir(path):
+            child = path / name
+            if child.is_dir() and not child.is_symlink():
+                self.remove_tree(child)
+            else:
+                self.unlink(child)
+        path.rmdir()
+
+    def exists(self, path: Path) -> bool:
+        """Whether something has this name."""
+        return path.exists()
+
+    def size(self, path: Path) -> int:
+        """Bytes of a file by its name."""
+        return path.stat().st_size
+
+    def modified_ms(self, path: Path) -> int:
+        """When the file was last written, wall clock."""
+        return path.stat().st_mtime_ns // 1_000_000
+
+    def free_bytes(self, path: Path) -> int:
+        """Bytes that an ordinary user can still write on the file system of `path`."""
+        facts = os.statvfs(path)
+        return facts.f_bavail * facts.f_frsize
+
+
+class FaultyDisk(Disk):
+    """Real files on a disk that fails when told to: fills up, breaks, or loses one file.
+
+    Each rule names an operation (a method of `Disk`), a part of the path and how many calls still
+    succeed.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rules: list[_FaultRule] = []
+
+    def fail(
+        self,
+        operations: Iterable[str],
+        *,
+        path_part: str = "",
+        error: int = errno.ENOSPC,
+        after: int = 0,
+    ) -> None:
+        """From the call number `after` on (from 0), the operations raise OSError(`error`)."""
+        self._rules.append(_FaultRule(frozenset(operations), path_part, error, after))
+
+    def heal(self) -> None:
+        """Drop all rules."""
+        self._rules.clear()
+
+    def _check(self, operation: str, path: Path | str) -> None:
+        for rule in self._rules:
+            if operation in rule.operations and rule.path_part in str(path):
+                if rule.left == 0:
+                    raise OSError(rule.error, os.strerror(rule.error), str(path))
+                rule.left -= 1
+
+    def append(self, file: OpenFile, data: Buffer) -> None:
+        """Append, or write half of it and fail as a full disk does."""
+        try:
+            self._check("append", file.path)
+        except OSError:
+            os.write(file.fd, memoryview(data)[: len(data) // 2])
+            raise
+        super().append(file, data)
+
+    def write_at(self, file: OpenFile, position: int, data: Buffer) -> None:
+        """Write or fail."""
+        self._check("write_at", file.path)
+        super().write_at(file, position, data)
+
+    def fsync(self, file: OpenFile) -> None:
+        """Fsync or fail."""
+        self._check("fsync", file.path)
+        super().fsync(file)
+
+    def truncate(self, file: OpenFile, size: int) -> None:
+        """Truncate or fail."""
+        self._check("truncate", file.path)
+        super().truncate(file, size)
+
+    def rename(self, source: Path, target: Path, *, durable: bool = False) -> None:
+        """Rename or fail."""
+        self._check("rename", target)
+        super().rename(source, target, durable=durable)
+
+    def open_append(self, path: Path) -> OpenFile:
+        """Open or fail."""
+        self._check("open_append", path)
+        return super().open_append(path)
+
+    def open_read(self, path: Path) -> OpenFile:
+        """Open or fail."""
+        self._check("open_read", path)
+        return super().open_read(path)
+
+    def read_at(self, file: OpenFile, position: int, size: int) -> bytes:
+        """Read or fail."""
+        self._check("read_at", file.path)
+        return super().read_at(file, position, size)
+
+
+class _FaultRule:
+    __slots__ = ("error", "left", "operations", "path_part")
+
+    def __init__(self, operations: frozenset[str], path_part: str, error: int, left: int) -> None:
+        self.operations, self.path_part, self.error, self.left = operations, path_part, error, left

@@ -1,0 +1,69 @@
+"""Log lines that say whom they are about, and outside text made safe to print."""
+
+import logging
+from collections.abc import MutableMapping
+from typing import Any
+
+
+class PrefixLogger(logging.LoggerAdapter[logging.Logger]):
+    """Puts a prefix such as `[orders-3 epoch=7]` before each message."""
+
+    def __init__(self, logger: logging.Logger, prefix: str) -> None:
+        super().__init__(logger, {})
+        # The prefix goes before a %-format: its own percent signs must survive formatting.
+        self._prefix = f"[{prefix}] ".replace("%", "%%")
+
+    def process(
+        self,
+        msg: Any,
+        kwargs: MutableMapping[str, Any],
+    ) -> tuple[Any, MutableMapping[str, Any]]:
+        """Add the prefix; called by logging only for lines that are printed."""
+        return f"{self._prefix}{msg}", kwargs
+
+
+def bind(logger: logging.Logger, prefix: str) -> PrefixLogger:
+    """Bind a prefix once per object."""
+    return PrefixLogger(logger, prefix)
+
+
+def escape(text: str | bytes, limit: int = 200) -> str:
+    """Make text from outside safe for one log line.
+
+    Control characters (line ends above all: a client id could otherwise forge log lines), quotes
+    and non-ASCII characters are backslash-escaped; what is longer than `limit` characters is cut
+    and marked.
+    """
+    if isinstance(text, bytes):
+        text = text[: limit + 1].decode("utf-8", "backslashreplace")
+    cut = text[:limit]
+    shown = cut.encode("unicode_escape").decode("ascii")
+    return shown + "..." if len(text) > limit else shown
+
+
+class Outage:
+    """Says once that something fails and once that it works again, however often it is tried."""
+
+    __slots__ = ("_failing", "_log", "_what")
+
+    def __init__(self, log: logging.Logger | PrefixLogger, what: str) -> None:
+        self._log = log
+        self._what = what
+        self._failing = 0
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last attempt failed."""
+        return self._failing > 0
+
+    def failed(self, reason: object) -> None:
+        """Note a failed attempt; only the first of an outage is logged."""
+        self._failing += 1
+        if self._failing == 1:
+            self._log.error("%s fails: reason=%s", self._what, reason)
+
+    def succeeded(self) -> None:
+        """Note a good attempt; the first after an outage is logged."""
+        if self._failing:
+            self._log.warning("%s works again: failed_attempts=%d", self._what, self._failing)
+            self._failing = 0
