@@ -1,0 +1,50 @@
+"""How much one connection, one address and all together may take."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerAddress:
+    """Where to listen; port 0 lets the system choose (see `Server.bound`)."""
+
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkLimits:
+    """Limits of the network layer. Names with dots in the comments are configuration keys.
+
+    Attributes:
+        request_bytes_max: largest frame, without its length prefix (`socket.request.max.bytes`).
+        connections_max: open connections of all listeners (`max.connections`).
+        connections_per_ip_max: of one address (`max.connections.per.ip`).
+            DIFFERS: Kafka's default has no limit; then one client takes all descriptors.
+        connections_per_ip_overrides: address -> limit (`max.connections.per.ip.overrides`).
+        idle_ms_max: without a request or an answer (`connections.max.idle.ms`).
+        frame_ms_max: from the first to the last byte of one request.
+            DIFFERS: Kafka lets a trickle live as long as it is not idle.
+        write_ms_max: without the peer taking a byte of what waits for it. DIFFERS: as above.
+        in_flight_max: requests of one connection without an answer; reading pauses there.
+        unsent_bytes_max: bytes waiting for one peer; reading pauses there.
+        send_buffer_bytes: -1 leaves it to the system (`socket.send.buffer.bytes`).
+        receive_buffer_bytes: -1 leaves it to the system (`socket.receive.buffer.bytes`).
+        backlog: `socket.listen.backlog.size`.
+        exempt_client_ids: secret client ids of the tier's own clients, which no limit on
+            connections holds back (tiering would stop when clients use up all connections).
+    """
+
+    request_bytes_max: int = 104_857_600
+    connections_max: int = 2_147_483_647
+    connections_per_ip_max: int = 2_000
+    connections_per_ip_overrides: dict[str, int] = field(default_factory=dict)
+    idle_ms_max: int = 600_000
+    frame_ms_max: int = 30_000
+    write_ms_max: int = 60_000
+    in_flight_max: int = 256
+    unsent_bytes_max: int = 8 * 1024 * 1024
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
+    backlog: int = 50
+    exempt_client_ids: frozenset[str] = frozenset()

@@ -1,0 +1,55 @@
+"""What a client may be told about a partition that cannot do what was asked."""
+
+from kafka_protocol.errors import ErrorCode, KafkaError
+
+
+class UnknownTopicOrPartition(KafkaError):
+    """No such topic, or it has no such partition, or no replica of it is here."""
+
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class UnknownTopicId(KafkaError):
+    """No topic has this id."""
+
+    code = ErrorCode.UNKNOWN_TOPIC_ID
+
+
+class InconsistentTopicId(KafkaError):
+    """The session knew this topic under another id: it was deleted and created again."""
+
+    code = ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+class NotLeaderOrFollower(KafkaError):
+    """Another broker leads this partition now."""
+
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class FencedLeaderEpoch(KafkaError):
+    """The client's metadata is older than ours."""
+
+    code = ErrorCode.FENCED_LEADER_EPOCH
+
+
+class UnknownLeaderEpoch(KafkaError):
+    """The client knows a newer leader epoch than we do."""
+
+    code = ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+class OffsetOutOfRange(KafkaError):
+    """The asked offset is outside [log start, end)."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+    def __init__(self, *, asked: int, start: int, end: int) -> None:
+        super().__init__(f"offset {asked} is outside [{start}, {end})")
+        self.asked, self.start, self.end = asked, start, end
+
+
+class NotEnoughReplicas(KafkaError):
+    """Fewer replicas are in sync than `min.insync.replicas` asks for."""
+
+    code = ErrorCode.NOT_ENOUGH_REPLICAS

@@ -1,0 +1,209 @@
+"""All partitions of this broker: made, changed and dropped as the metadata image says.
+
+The one place that knows which topic id a name has here and which partitions are hosted. Everything
+runs on the event loop; `apply` is a subscriber of the metadata node.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from broker.replica.errors import UnknownTopicId, UnknownTopicOrPartition
+from broker.replica.partition import Partition
+from kafka_protocol.types import TopicPartition
+from local_log.config import LogConfig
+from local_log.log_dirs import LogManager
+from metadata_topic.image.delta import MetadataDelta
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.model import PartitionImage, TopicImage
+from runtime.executors import Pool
+
+log = logging.getLogger(__name__)
+
+REMOTE_LOG_METADATA_TOPIC = "__remote_log_metadata"
+DURABLE_TOPICS = frozenset({REMOTE_LOG_METADATA_TOPIC})
+
+
+class ReplicaManager:
+    """Hosted partitions by name and by topic id.
+
+    Attributes:
+        partitions: what is hosted here now; read only for others.
+        topic_ids: id of each topic in the image, hosted here or not.
+        topic_names: the other way round.
+        on_change: called after each `apply` that changed roles, epochs, configs or the set.
+    """
+
+    def __init__(
+        self,
+        *,
+        logs: LogManager,
+        node_id: int,
+        pool: Pool,
+        config_for: Callable[[str], LogConfig],
+        durable_topics: Iterable[str] = DURABLE_TOPICS,
+    ) -> None:
+        self.logs = logs
+        self.node_id = node_id
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.topic_ids: dict[str, bytes] = {}
+        self.topic_names: dict[bytes, str] = {}
+        self.on_change: list[Callable[[], None]] = []
+        self._by_topic: dict[str, dict[int, Partition]] = {}
+        self._applied: dict[str, TopicImage] = {}
+        self._pool = pool
+        self._config_for = config_for
+        self._durable_topics = frozenset(durable_topics)
+
+    # -- look-ups
+
+    def get(self, topic_partition: TopicPartition) -> Partition | None:
+        """Return the partition of that name if it is hosted here."""
+        return self.partitions.get(topic_partition)
+
+    def by_id(self, topic_id: bytes, partition: int) -> Partition | None:
+        """Return the partition of that topic id if it is hosted here."""
+        topic = self.topic_names.get(topic_id)
+        return None if topic is None else self.partitions.get(TopicPartition(topic, partition))
+
+    def require(self, topic: str, partition: int) -> Partition:
+        """Return the hosted partition of that name.
+
+        Raises:
+            UnknownTopicOrPartition: it is not hosted here.
+        """
+        found = self.partitions.get(TopicPartition(topic, partition))
+        if found is None:
+            raise UnknownTopicOrPartition(f"{topic}-{partition}")
+        return found
+
+    def require_id(self, topic_id: bytes, partition: int) -> Partition:
+        """Return the hosted partition of that topic id.
+
+        Raises:
+            UnknownTopicId: no topic has this id.
+            UnknownTopicOrPartition: the topic exists, but not that partition here.
+        """
+        topic = self.topic_names.get(topic_id)
+        if topic is None:
+            raise UnknownTopicId("no topic has this id")
+        return self.require(topic, partition)
+
+    # -- the image
+
+    def apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
+        """Make the hosted partitions what `image` says.
+
+        Topics are compared by identity (an image shares what did not change), so a change costs
+        one dictionary pass and the changed topics.
+
+        Args:
+            image: committed metadata.
+            delta: what changed since the last call; None at start (then everything is compared).
+        """
+        changed = self._apply_topics(image)
+        changed |= self._apply_configs(image, delta)
+        if changed:
+            for listener in self.on_change:
+                listener()
+
+    def _apply_topics(self, image: MetadataImage) -> bool:
+        changed = False
+        for name, old in list(self._applied.items()):
+            new = image.topics_by_name.get(name)
+            if new is None or new.id != old.id:
+                self._drop_topic(old)
+                changed = True
+        for name, topic in image.topics_by_name.items():
+            old_topic = self._applied.get(name)
+            if old_topic is topic:
+                continue
+            self.topic_ids[name], self.topic_names[topic.id] = topic.id, name
+            self._apply_topic(topic, old_topic)
+            self._applied[name] = topic
+            changed = True
+        return changed
+
+    def _apply_topic(self, topic: TopicImage, old: TopicImage | None) -> None:
+        for index, wanted in topic.partitions.items():
+            if old is not None and old.partitions.get(index) is wanted:
+                continue
+            if self.node_id in wanted.replicas:
+                self._host(topic, index, wanted)
+            else:
+                self._drop(TopicPartition(topic.name, index))
+
+    def _host(self, topic: TopicImage, index: int, wanted: PartitionImage) -> None:
+        topic_partition = TopicPartition(topic.name, index)
+        partition = self.partitions.get(topic_partition)
+        if partition is None:
+            partition = self._open(topic_partition, topic.id)
+        if wanted.leader == self.node_id:
+            partition.become_leader(
+                leader_epoch=wanted.leader_epoch,
+                partition_epoch=wanted.partition_epoch,
+                replicas=wanted.replicas,
+                isr=wanted.isr,
+            )
+        else:
+            partition.become_follower(
+                leader_id=wanted.leader,
+                leader_epoch=wanted.leader_epoch,
+                partition_epoch=wanted.partition_epoch,
+                replicas=wanted.replicas,
+                isr=wanted.isr,
+            )
+
+    def _open(self, topic_partition: TopicPartition, topic_id: bytes) -> Partition:
+        partition_log = self.logs.get(topic_partition)
+        if partition_log is not None and partition_log.topic_id != topic_id:
+            # The name was deleted and made again while this broker was away.
+            log.warning("stray partition of a deleted topic is dropped: %s", topic_partition)
+            self.logs.delete(topic_partition)
+            partition_log = None
+        if partition_log is None:
+            config = self._config_for(topic_partition.topic)
+            partition_log = self.logs.create(
+                topic_partition.topic, topic_partition.partition, topic_id, config
+            )
+        partition = Partition(
+            partition_log,
+            topic_id=topic_id,
+            node_id=self.node_id,
+            pool=self._pool,
+            durable=topic_partition.topic in self._durable_topics,
+        )
+        self.partitions[topic_partition] = partition
+        self._by_topic.setdefault(topic_partition.topic, {})[topic_partition.partition] = partition
+        return partition
+
+    def _drop_topic(self, topic: TopicImage) -> None:
+        for index in topic.partitions:
+            self._drop(TopicPartition(topic.name, index))
+        if self.topic_ids.get(topic.name) == topic.id:
+            del self.topic_ids[topic.name]
+        self.topic_names.pop(topic.id, None)
+        del self._applied[topic.name]
+
+    def _drop(self, topic_partition: TopicPartition) -> None:
+        partition = self.partitions.pop(topic_partition, None)
+        if partition is None:
+            return
+        hosted = self._by_topic[topic_partition.topic]
+        del hosted[topic_partition.partition]
+        if not hosted:
+            del self._by_topic[topic_partition.topic]
+        partition.retire()
+        self.logs.delete(topic_partition)
+
+    def _apply_configs(self, image: MetadataImage, delta: MetadataDelta | None) -> bool:
+        """Hand changed settings to the logs; server defaults may have changed too."""
+        if delta is None or not delta.changed_configs:
+            return False
+        changed = False
+        for name, hosted in self._by_topic.items():
+            config = self._config_for(name)
+            for partition in hosted.values():
+                if partition.log.config != config:
+                    partition.log.set_config(config)
+                    changed = True
+        return changed

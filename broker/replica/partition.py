@@ -1,0 +1,265 @@
+"""One partition as this broker hosts it: role, epoch, high watermark, and who waits for it.
+
+Lives on the event loop; nothing here is called from another thread.
+
+Invariants:
+    * the high watermark never goes back while this broker leads the partition;
+    * with one replica it follows the log end at once, or, for a *durable* topic, only after fsync:
+      `__remote_log_metadata` says what may be deleted, so a reader must not see a record of it that
+      a power cut could take back;
+    * whoever waits for bytes or for the high watermark is told after every move of it, and when the
+      role changes or the partition goes away.
+"""
+
+import asyncio
+import logging
+from asyncio import Future
+from collections.abc import Sequence
+from typing import Protocol
+
+from broker.replica.errors import (
+    FencedLeaderEpoch,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    UnknownLeaderEpoch,
+)
+from kafka_protocol.types import TopicPartition
+from local_log.partition_log import AppendInfo, PartitionLog
+from runtime.executors import Pool
+
+log = logging.getLogger(__name__)
+
+
+class Waiter(Protocol):
+    """Something parked on a partition (a fetch)."""
+
+    def on_bytes(self, size_bytes: int) -> None:
+        """So many bytes became visible to consumers."""
+
+    def on_change(self) -> None:
+        """Role, epoch, log start or existence changed: look again now."""
+
+
+class Partition:
+    """A replica of a partition on this broker and what it knows as leader."""
+
+    __slots__ = (
+        "_committed_bytes_pending",
+        "_flush_running",
+        "_high_watermark_futures",
+        "_pool",
+        "deleted",
+        "durable",
+        "is_internal",
+        "is_leader",
+        "isr",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "node_id",
+        "partition",
+        "partition_epoch",
+        "replicas",
+        "topic",
+        "topic_id",
+        "waiters",
+    )
+
+    def __init__(
+        self, log: PartitionLog, *, topic_id: bytes, node_id: int, pool: Pool, durable: bool = False
+    ) -> None:
+        self.log = log
+        self.topic = log.topic
+        self.partition = log.partition
+        self.topic_id = topic_id
+        self.node_id = node_id
+        self.durable = durable
+        self.is_internal = log.topic.startswith("__")
+        self.is_leader = False
+        self.leader_id = -1
+        self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.replicas: Sequence[int] = ()
+        self.isr: Sequence[int] = ()
+        self.deleted = False
+        self.waiters: set[Waiter] = set()
+        self._pool = pool
+        self._flush_running = False
+        self._committed_bytes_pending = 0
+        self._high_watermark_futures: list[tuple[int, Future[None]]] = []
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition by its topic's name."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def high_watermark(self) -> int:
+        """First offset (exclusive end) that consumers may not see yet."""
+        return self.log.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset that read-committed consumers may not see yet."""
+        return self.log.last_stable_offset
+
+    # -- role
+
+    def become_leader(
+        self, *, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int]
+    ) -> None:
+        """Lead from here on under `leader_epoch`; the epoch chain gets it at the next append."""
+        self.partition_epoch = partition_epoch
+        self.replicas, self.isr = replicas, isr
+        changed = not self.is_leader or leader_epoch != self.leader_epoch
+        self.is_leader, self.leader_id = True, self.node_id
+        self.leader_epoch = leader_epoch
+        if changed:
+            # As in Kafka the epoch is in the chain from its first moment, also without a record:
+            # ListOffsets and OffsetForLeaderEpoch answer with it.
+            self.log.epochs.assign(leader_epoch, self.log.log_end_offset)
+            self._wake()
+        self._advance(0)
+
+    def become_follower(
+        self,
+        *,
+        leader_id: int,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: Sequence[int],
+        isr: Sequence[int],
+    ) -> None:
+        """Another broker leads; parked requests are sent there."""
+        self.is_leader, self.leader_id = False, leader_id
+        self.leader_epoch, self.partition_epoch = leader_epoch, partition_epoch
+        self.replicas, self.isr = replicas, isr
+        self._fail_futures(NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere now"))
+        self._wake()
+
+    def retire(self) -> None:
+        """The partition leaves this broker: whoever waits is told."""
+        self.deleted, self.is_leader = True, False
+        self._fail_futures(NotLeaderOrFollower(f"{self.topic_partition} is gone"))
+        self._wake()
+
+    def check_leader(self, current_leader_epoch: int) -> None:
+        """Refuse a request that was meant for another leader or another time.
+
+        Args:
+            current_leader_epoch: what the client believes; -1 where it does not say.
+
+        Raises:
+            FencedLeaderEpoch: the client is behind.
+            UnknownLeaderEpoch: we are behind.
+            NotLeaderOrFollower: this broker does not lead.
+
+        Source: KIP-320.
+        """
+        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+            if current_leader_epoch < self.leader_epoch:
+                raise FencedLeaderEpoch(
+                    f"leader epoch {current_leader_epoch} is older than {self.leader_epoch}"
+                )
+            raise UnknownLeaderEpoch(
+                f"leader epoch {current_leader_epoch} is newer than {self.leader_epoch}"
+            )
+        if not self.is_leader:
+            raise NotLeaderOrFollower(f"{self.topic_partition} is led by {self.leader_id}")
+
+    # -- append
+
+    def append(
+        self, batch: bytearray | memoryview, *, now_ms: int, required_acks: int = -1
+    ) -> AppendInfo:
+        """Append one batch of a client and let readers see it.
+
+        Args:
+            batch: exactly one batch, writable; offset and epoch are patched in place.
+            now_ms: wall clock.
+            required_acks: -1 asks for `min.insync.replicas`.
+
+        Returns:
+            Offsets given. With acks=-1 the caller awaits `committed(info.last_offset + 1)`.
+
+        Raises:
+            KafkaError: with the code for the client; nothing was appended.
+        """
+        if not self.is_leader:
+            raise NotLeaderOrFollower(f"{self.topic_partition} is led by {self.leader_id}")
+        if required_acks == -1 and len(self.isr) < min(
+            self.log.config.min_insync_replicas, len(self.replicas)
+        ):
+            raise NotEnoughReplicas(f"{len(self.isr)} in-sync replicas of {self.topic_partition}")
+        info = self.log.append_as_leader(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        self._advance(len(batch))
+        return info
+
+    def committed(self, end_offset: int) -> Future[None] | None:
+        """Wait until everything below `end_offset` (exclusive) is committed.
+
+        Returns:
+            None when it is so already, else a future that fails if the role changes.
+        """
+        if self.log.high_watermark >= end_offset:
+            return None
+        future: Future[None] = asyncio.get_running_loop().create_future()
+        self._high_watermark_futures.append((end_offset, future))
+        return future
+
+    # -- high watermark
+
+    def _advance(self, appended_bytes: int) -> None:
+        """Move the high watermark as far as the one replica allows."""
+        if self.durable:
+            self._committed_bytes_pending += appended_bytes
+            self._start_flush()
+            return
+        self._set_high_watermark(self.log.log_end_offset, appended_bytes)
+
+    def _set_high_watermark(self, offset: int, new_bytes: int) -> None:
+        if offset > self.log.high_watermark:
+            self.log.high_watermark = offset
+        if self._high_watermark_futures:
+            self._complete_futures()
+        if self.waiters:
+            for waiter in list(self.waiters):
+                waiter.on_bytes(new_bytes)
+
+    def _start_flush(self) -> None:
+        if self._flush_running or self.log.high_watermark >= self.log.log_end_offset:
+            return
+        self._flush_running = True
+        end, size = self.log.log_end_offset, self._committed_bytes_pending
+        self._committed_bytes_pending = 0
+        done = asyncio.ensure_future(self._pool.run(self.log.flush))
+        done.add_done_callback(lambda future: self._flushed(future, end, size))
+
+    def _flushed(self, done: Future[None], end_offset: int, size_bytes: int) -> None:
+        self._flush_running = False
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            log.error("fsync failed: partition=%s error=%r", self.topic_partition, error)
+            return
+        self._set_high_watermark(end_offset, size_bytes)
+        self._start_flush()
+
+    def _complete_futures(self) -> None:
+        high_watermark = self.log.high_watermark
+        waiting = self._high_watermark_futures
+        self._high_watermark_futures = [w for w in waiting if w[0] > high_watermark]
+        for end_offset, future in waiting:
+            if end_offset <= high_watermark and not future.done():
+                future.set_result(None)
+
+    def _fail_futures(self, error: Exception) -> None:
+        waiting, self._high_watermark_futures = self._high_watermark_futures, []
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(error)
+
+    def _wake(self) -> None:
+        for waiter in list(self.waiters):
+            waiter.on_change()
