@@ -1,1 +1,4 @@
-"""Bytes to values and back: Kafka's wire messages, record batches and files. Floor 0: no sockets, files or clock."""
+"""Bytes to values and back: wire messages, record batches, files.
+
+Floor 0: no sockets, files or clock.
+"""

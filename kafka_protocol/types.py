@@ -16,7 +16,7 @@ class TopicPartition(NamedTuple):
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition by its topic's id (16 raw bytes): survives deletion and re-creation of the name."""
+    """A partition by its topic's id (16 raw bytes), which outlives its name."""
 
     topic_id: bytes
     partition: int

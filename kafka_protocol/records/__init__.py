@@ -1,1 +1,1 @@
-"""Record batches (magic 2): the header view of the hot path, and records where they must be opened."""
+"""Record batches (magic 2): the header view of the hot path, and records where needed."""

@@ -1,1 +1,1 @@
-"""The wire protocol: primitives, the schema-driven codec, framing, and one module of schemas an API."""
+"""The wire protocol: primitives, framing, the schema-driven codec, a module of schemas an API."""

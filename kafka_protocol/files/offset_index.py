@@ -1,0 +1,72 @@
+"""The offset index (`.index`): from an offset to a batch's position in the segment.
+
+An entry is `int32 relative offset` (last offset of a batch minus the segment's base offset) and
+`int32 position` (first byte of that batch), both big endian, offsets strictly rising. Offset look-ups
+are by floor: start reading at the entry's position, at most one index interval too early.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from kafka_protocol.wire.primitives import Buffer
+
+ENTRY_SIZE = 8
+
+_ENTRY = Struct(">ii")
+_RELATIVE = Struct(">i")
+
+
+class OffsetPosition(NamedTuple):
+    """Where to read: a batch with last offset `offset` begins at byte `position`."""
+
+    offset: int
+    position: int
+
+
+def pack_entry(relative_offset: int, position: int) -> bytes:
+    """Bytes of one entry; `relative_offset` counts from the segment's base offset."""
+    return _ENTRY.pack(relative_offset, position)
+
+
+def read_entry(buf: Buffer, base_offset: int, slot: int) -> OffsetPosition:
+    """Read entry number `slot`, with its offset made absolute."""
+    relative, position = _ENTRY.unpack_from(buf, slot * ENTRY_SIZE)
+    return OffsetPosition(base_offset + relative, position)
+
+
+def lookup(
+    buf: Buffer, base_offset: int, target: int, entries: int | None = None
+) -> OffsetPosition:
+    """Find the largest entry whose offset is <= `target`.
+
+    Args:
+        buf: the index file's bytes.
+        base_offset: the segment's.
+        target: offset looked for.
+        entries: valid entries in `buf`; None: all of it (an active index has a zero tail).
+
+    Returns:
+        The entry, or (base_offset, 0) when none is small enough.
+    """
+    low, high = 0, len(buf) // ENTRY_SIZE if entries is None else entries
+    wanted = target - base_offset
+    read = _RELATIVE.unpack_from
+    while low < high:
+        middle = (low + high) // 2
+        if read(buf, middle * ENTRY_SIZE)[0] <= wanted:
+            low = middle + 1
+        else:
+            high = middle
+    if low == 0:
+        return OffsetPosition(base_offset, 0)
+    return read_entry(buf, base_offset, low - 1)
+
+
+def iter_entries(
+    buf: Buffer, base_offset: int, entries: int | None = None
+) -> Iterator[OffsetPosition]:
+    """All entries in order, with absolute offsets; bytes after the last whole entry are left."""
+    count = len(buf) // ENTRY_SIZE if entries is None else entries
+    for relative, position in _ENTRY.iter_unpack(memoryview(buf)[: count * ENTRY_SIZE]):
+        yield OffsetPosition(base_offset + relative, position)

@@ -1,0 +1,71 @@
+"""Producer snapshots (`.snapshot`): what a partition knows of its producers up to an offset.
+
+`int16 version 1`, `uint32 CRC-32C` of all bytes from 6 on, `int32 count`, then 46 bytes a producer.
+Only the last batch of each producer is kept.
+"""
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from kafka_protocol.errors import CorruptFileError
+from kafka_protocol.wire.primitives import Buffer
+
+VERSION = 1
+ENTRY_SIZE = 46
+
+_HEAD = Struct(">hIi")
+_CRC_START = 6
+_COUNT = Struct(">i")
+_ENTRY = Struct(">qhiqiqiq")
+
+
+class ProducerEntry(NamedTuple):
+    """State of one producer.
+
+    Attributes:
+        last_sequence: of its last batch's last record; -1 when only markers were seen.
+        last_offset: of that record (inclusive); -1 likewise.
+        offset_delta: last offset minus first offset of that batch.
+        timestamp: max timestamp (ms) of its last batch or marker.
+        coordinator_epoch: of the last marker, -1 without.
+        current_txn_first_offset: where its open transaction began, -1 without.
+    """
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    current_txn_first_offset: int
+
+
+def dump(entries: Iterable[ProducerEntry]) -> bytes:
+    """Write a snapshot; entries keep their order."""
+    packed = [_ENTRY.pack(*entry) for entry in entries]
+    body = b"".join((_COUNT.pack(len(packed)), *packed))
+    return _HEAD.pack(VERSION, crc32c(body), len(packed)) + body[4:]
+
+
+def parse(data: Buffer) -> list[ProducerEntry]:
+    """Read a snapshot.
+
+    Raises:
+        CorruptFileError: another version, wrong checksum, or a count that does not fit the bytes.
+    """
+    if len(data) < _HEAD.size:
+        raise CorruptFileError(f"{len(data)} bytes are too few for a producer snapshot")
+    version, crc, count = _HEAD.unpack_from(data)
+    if version != VERSION:
+        raise CorruptFileError(f"producer snapshot of version {version}")
+    if crc32c(memoryview(data)[_CRC_START:]) != crc:
+        raise CorruptFileError("wrong checksum of a producer snapshot")
+    if count < 0 or _HEAD.size + count * ENTRY_SIZE != len(data):
+        raise CorruptFileError(f"{count} producers announced in {len(data)} bytes")
+    return [
+        ProducerEntry._make(fields) for fields in _ENTRY.iter_unpack(memoryview(data)[_HEAD.size :])
+    ]

@@ -1,0 +1,74 @@
+"""The transaction index (`.txnindex`): aborted transactions whose ABORT marker is in the segment.
+
+An entry is `int16 version 0, int64 producer id, int64 first offset, int64 last offset, int64 last
+stable offset`. Entries stand in the order of their markers; the file exists only where needed.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from kafka_protocol.errors import CorruptFileError
+from kafka_protocol.wire.primitives import Buffer
+
+ENTRY_SIZE = 34
+VERSION = 0
+
+_ENTRY = Struct(">hqqqq")
+
+
+class AbortedTransaction(NamedTuple):
+    """One aborted transaction.
+
+    Attributes:
+        first_offset: its first data record, inclusive.
+        last_offset: its ABORT marker, inclusive.
+        last_stable_offset: the partition's right after the marker.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def pack_entry(entry: AbortedTransaction) -> bytes:
+    """Bytes of one entry."""
+    return _ENTRY.pack(VERSION, *entry)
+
+
+def iter_entries(buf: Buffer) -> Iterator[AbortedTransaction]:
+    """All entries in order.
+
+    Raises:
+        CorruptFileError: another version, or bytes left after the last whole entry.
+    """
+    if len(buf) % ENTRY_SIZE:
+        raise CorruptFileError(f"{len(buf)} bytes are no whole number of entries")
+    for version, producer_id, first, last, stable in _ENTRY.iter_unpack(buf):
+        if version != VERSION:
+            raise CorruptFileError(f"entry of version {version}")
+        yield AbortedTransaction(producer_id, first, last, stable)
+
+
+def overlapping(
+    entries: Iterator[AbortedTransaction], start: int, end: int
+) -> tuple[list[AbortedTransaction], bool]:
+    """Pick the transactions that a read of offsets [start, end) must know.
+
+    Args:
+        entries: of one segment, in file order.
+        start: first offset read.
+        end: first offset not read.
+
+    Returns:
+        The matching entries, and whether the search is over: True when later segments can hold
+        none (an entry's last stable offset is at or past `end`).
+    """
+    found: list[AbortedTransaction] = []
+    for entry in entries:
+        if entry.last_offset >= start and entry.first_offset < end:
+            found.append(entry)
+        if entry.last_stable_offset >= end:
+            return found, True
+    return found, False
