@@ -1,0 +1,57 @@
+"""DescribeCluster (60): cluster id, controller and brokers, for admin clients."""
+
+from typing import Any, Final
+
+from broker.cluster import ALL_CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED, ClusterView
+from broker.handlers.registry import Handler, RequestContext
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import message
+
+_Response: Final = message("DescribeClusterResponse").cls
+_Broker: Final = _Response.Brokers
+
+ENDPOINT_BROKERS: Final = 1
+ENDPOINT_CONTROLLERS: Final = 2
+
+
+class DescribeClusterHandler:
+    """Answers DescribeCluster on broker listeners."""
+
+    def __init__(self, cluster: ClusterView) -> None:
+        self._cluster = cluster
+
+    def handle(self, context: RequestContext, request: Any) -> Any:
+        """Describe the cluster; asked for controllers, say that this is not their listener."""
+        if request.endpoint_type == ENDPOINT_CONTROLLERS:
+            return _Response(
+                error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+                error_message="The request was sent to an endpoint of type BROKER, but we wanted "
+                "an endpoint of type CONTROLLER",
+            )
+        if request.endpoint_type != ENDPOINT_BROKERS:
+            return _Response(
+                error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+                error_message=f"Unsupported endpoint type {request.endpoint_type}",
+            )
+        asked = request.include_cluster_authorized_operations
+        return _Response(
+            cluster_id=self._cluster.cluster_id,
+            controller_id=self._cluster.controller_id(),
+            brokers=[
+                _Broker(
+                    broker_id=b.id, host=b.host, port=b.port, rack=b.rack, is_fenced=b.is_fenced
+                )
+                for b in self._cluster.addresses(
+                    context.listener_name, with_fenced=request.include_fenced_brokers
+                )
+            ],
+            cluster_authorized_operations=(
+                ALL_CLUSTER_OPERATIONS if asked else OPERATIONS_NOT_ASKED
+            ),
+        )
+
+
+def make(cluster: ClusterView) -> Handler:
+    """Make the handler of DescribeCluster 0-2."""
+    return Handler(ApiKey.DESCRIBE_CLUSTER, 0, 2, DescribeClusterHandler(cluster).handle)

@@ -1,0 +1,131 @@
+"""DescribeTopicPartitions (75): partitions of topics, page by page (KIP-966).
+
+Topics come in the order of their names. A page ends after a number of partitions; its cursor names
+the first partition that did not fit, and the next request starts there.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from broker.cluster import ALL_TOPIC_OPERATIONS, ClusterView, is_internal
+from broker.handlers.registry import Handler, RequestContext
+from broker.topic_names import is_legal_topic_name
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import message
+from metadata_topic.image.model import TopicImage
+
+_Response: Final = message("DescribeTopicPartitionsResponse").cls
+_Topic: Final = _Response.Topics
+_Partition: Final = _Topic.Partitions
+_Cursor: Final = _Response.NextCursor
+
+
+class DescribeTopicPartitionsHandler:
+    """Answers DescribeTopicPartitions."""
+
+    def __init__(self, cluster: ClusterView, page_partitions_max: int) -> None:
+        """Serve pages of at most `page_partitions_max` partitions."""
+        self._cluster = cluster
+        self._page_partitions_max = page_partitions_max
+
+    def handle(self, context: RequestContext, request: Any) -> Any:
+        """Answer one page."""
+        cursor = request.cursor
+        first = "" if cursor is None else cursor.topic_name
+        asked = {topic.name for topic in request.topics}
+        wants_all = not asked
+        if cursor is not None and (
+            cursor.partition_index < 0 or (not wants_all and first not in asked)
+        ):
+            return _Response(
+                topics=[_failed(name, ErrorCode.INVALID_REQUEST) for name in sorted(asked)]
+            )
+        names = self._cluster.image().topics_by_name if wants_all else asked
+        limit = max(1, min(self._page_partitions_max, request.response_partition_limit))
+        return self._page(
+            sorted(name for name in names if name >= first),
+            first_partition=0 if cursor is None else cursor.partition_index,
+            first_topic=first,
+            limit=limit,
+            listener=context.listener_name,
+            silent=wants_all,
+        )
+
+    def _page(
+        self,
+        names: Iterable[str],
+        *,
+        first_topic: str,
+        first_partition: int,
+        limit: int,
+        listener: str,
+        silent: bool,
+    ) -> Any:
+        known = self._cluster.image().topics_by_name
+        answer = _Response()
+        room = limit
+        for name in names:
+            if room == 0:
+                answer.next_cursor = _Cursor(topic_name=name, partition_index=0)
+                return answer
+            topic = known.get(name)
+            if topic is None:
+                if not silent:
+                    answer.topics.append(_failed(name, _why_missing(name)))
+                continue
+            start = first_partition if name == first_topic else 0
+            indexes = [index for index in sorted(topic.partitions) if index >= start]
+            answer.topics.append(self._described(topic, indexes[:room], listener))
+            if len(indexes) > room:
+                answer.next_cursor = _Cursor(topic_name=name, partition_index=indexes[room])
+                return answer
+            room -= len(indexes)
+        return answer
+
+    def _described(self, topic: TopicImage, indexes: Iterable[int], listener: str) -> Any:
+        partitions = []
+        for index in indexes:
+            partition = topic.partitions[index]
+            view = self._cluster.partition(partition, listener, old=False)
+            partitions.append(
+                _Partition(
+                    error_code=view.error,
+                    partition_index=index,
+                    leader_id=view.leader,
+                    leader_epoch=view.leader_epoch,
+                    replica_nodes=view.replicas,
+                    isr_nodes=view.isr,
+                    eligible_leader_replicas=list(partition.elr),
+                    last_known_elr=list(partition.last_known_elr),
+                    offline_replicas=view.offline,
+                )
+            )
+        return _Topic(
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=is_internal(topic.name),
+            partitions=partitions,
+            topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+        )
+
+
+def make(cluster: ClusterView, page_partitions_max: int) -> Handler:
+    """Make the handler of DescribeTopicPartitions 0."""
+    handler = DescribeTopicPartitionsHandler(cluster, page_partitions_max)
+    return Handler(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, handler.handle)
+
+
+def _why_missing(name: str) -> ErrorCode:
+    if is_legal_topic_name(name):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def _failed(name: str, error: ErrorCode) -> Any:
+    return _Topic(
+        error_code=error,
+        name=name,
+        is_internal=is_internal(name),
+        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+    )

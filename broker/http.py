@@ -1,0 +1,129 @@
+"""A very small HTTP server: metrics, health and readiness, for machines that poll.
+
+Off unless `tidemark.http.listener` names an address. It answers GET of a few fixed paths, one
+request a connection, with small limits in size and time. It knows nothing of what it serves: each
+path is a function that returns an `HttpAnswer`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from runtime.log_context import escape
+
+log = logging.getLogger(__name__)
+
+_REQUEST_BYTES_MAX: Final = 8_192
+_REQUEST_S_MAX: Final = 5.0
+_CONNECTIONS_MAX: Final = 64
+_REASONS: Final = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+
+TEXT: Final = "text/plain; charset=utf-8"
+JSON: Final = "application/json"
+PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """Status, kind and bytes of one answer."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+Route = Callable[[], HttpAnswer]
+
+
+class HttpServer:
+    """Listens on one address and serves the routes it was given."""
+
+    def __init__(self, host: str, port: int, routes: Mapping[str, Route]) -> None:
+        """Serve `routes` (path to function) on `host`:`port`; port 0 lets the system choose."""
+        self._host, self._port = host, port
+        self._routes = dict(routes)
+        self._server: asyncio.Server | None = None
+        self._open = 0
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on, once started."""
+        assert self._server is not None, "not started"
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        self._server = await asyncio.start_server(
+            self._serve, self._host, self._port, limit=_REQUEST_BYTES_MAX
+        )
+        log.info("serving metrics and health: address=%s:%d", self._host, self.port)
+
+    async def stop(self) -> None:
+        """Stop listening; a running answer may end."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        try:
+            if self._open <= _CONNECTIONS_MAX:
+                async with asyncio.timeout(_REQUEST_S_MAX):
+                    writer.write(_encode(*await self._answer(reader)))
+                    await writer.drain()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            log.debug("an HTTP client went away before its answer")
+        finally:
+            self._open -= 1
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> tuple[HttpAnswer, bool]:
+        """Read one request and return its answer, and whether the body is to be sent."""
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            return _text(400, "the request is too long"), True
+        words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return _text(400, "not an HTTP/1 request"), True
+        method, path = words[0], words[1].partition("?")[0]
+        if method not in ("GET", "HEAD"):
+            return _text(405, "only GET is served"), True
+        route = self._routes.get(path)
+        if route is None:
+            return _text(404, f"no such page; there are: {' '.join(self._routes)}"), True
+        return self._call(route, path), method == "GET"
+
+    def _call(self, route: Route, path: str) -> HttpAnswer:
+        try:
+            return route()
+        except Exception:  # noqa: BLE001 - a loop top: a page that fails must not end the server
+            log.exception("an HTTP page failed: path=%s", escape(path, 100))
+            return _text(500, "internal error; see the broker's log")
+
+
+def _text(status: int, text: str) -> HttpAnswer:
+    return HttpAnswer(status, TEXT, f"{text}\n".encode())
+
+
+def _encode(answer: HttpAnswer, with_body: bool) -> bytes:
+    head = (
+        f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}\r\n"
+        f"Content-Type: {answer.content_type}\r\n"
+        f"Content-Length: {len(answer.body)}\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    return head.encode("ascii") + (answer.body if with_body else b"")

@@ -1,0 +1,36 @@
+"""Fixtures of the end-to-end tests: brokers started as processes, with everything of their own."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from harness_broker import BrokerProcess, running
+
+SMALL_SEGMENTS = {"log.segment.bytes": "1048576"}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A plain broker, shared by the tests of a module: use topics of your own."""
+    yield from running(BrokerProcess(tmp_path_factory.mktemp("plain")))
+
+
+@pytest.fixture
+def tiered_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker of this test alone, tiering to a directory with short intervals."""
+    yield from running(BrokerProcess(tmp_path / "tiered", tiered=True, settings=SMALL_SEGMENTS))
+
+
+@pytest.fixture
+def make_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
+    """Brokers that the test formats, starts and ends by itself; closed afterwards."""
+    made: list[BrokerProcess] = []
+
+    def make(name: str = "broker", **options: object) -> BrokerProcess:
+        made.append(BrokerProcess(tmp_path / name, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+        print(one.log_tail(200))
