@@ -1,0 +1,60 @@
+"""What a tier process is told once, at its start: plugin, metadata manager, pools, intervals, bounds.
+
+The broker makes it from its own configuration and sends it over the link; the tier reads no file of
+settings and no environment. Names of the settings behind the fields: docs/configuration.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+NO_LIMIT = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierConfig:
+    """Settings of one tier process.
+
+    Attributes:
+        log_dir: first log directory: holds `tier.lock`, the index cache, the metadata manager's store
+            and the incarnation counter.
+        storage_settings, metadata_settings: what is handed to the two plugins, prefix removed.
+        client_id: secret of the tier's Kafka clients; the broker lets nobody else write the metadata
+            topic.
+        copy_max_ms: longest time from before COPY_SEGMENT_STARTED is sent to the last PUT.
+        delete_grace_ms: from PARTITION_MARKED to PARTITION_STARTED.
+        call_max_ms: a read or delete call of the plugin that runs longer counts as abandoned.
+        chunk_bytes: about how much one ranged GET asks for.
+        chunk_cache_bytes: bound of cached chunks, handed-out ones included.
+    """
+
+    node_id: int
+    cluster_id: str
+    log_dir: str
+    storage_class: str
+    storage_settings: Mapping[str, str] = field(default_factory=dict)
+    metadata_class: str = "rlmm.topic_based.manager:TopicBasedRemoteLogMetadataManager"
+    metadata_settings: Mapping[str, str] = field(default_factory=dict)
+    client_id: str = ""
+    copier_threads: int = 10
+    expiration_threads: int = 10
+    reader_threads: int = 10
+    reader_pending_max: int = 100
+    task_interval_ms: int = 30_000
+    retry_backoff_ms: int = 500
+    retry_backoff_max_ms: int = 30_000
+    retry_jitter: float = 0.2
+    custom_metadata_bytes_max: int = 128
+    index_cache_bytes: int = 1 << 30
+    copy_bytes_per_second: int = NO_LIMIT
+    copy_quota_window_count: int = 11
+    copy_quota_window_seconds: int = 1
+    fetch_bytes_per_second: int = NO_LIMIT
+    fetch_quota_window_count: int = 11
+    fetch_quota_window_seconds: int = 1
+    copy_max_ms: int = 3_600_000
+    delete_grace_ms: int = 60_000
+    call_max_ms: int = 120_000
+    chunk_bytes: int = 2 << 20
+    chunk_cache_bytes: int = 128 << 20
+    metadata_partitions: int = 50
+    log_level: str = "INFO"

@@ -1,0 +1,359 @@
+"""The messages between a broker and its tier process: the ports of this package, as data.
+
+Every message about a partition names topic id, partition and leader epoch; whoever gets an answer for
+another id or an older epoch drops it. Offsets: `end` is exclusive, `last` is inclusive. File
+descriptors travel beside a message (SCM_RIGHTS), in the order its fields name them.
+
+Each request has exactly one answer, or `Failure`. Source: docs/tiering.md, "Two processes".
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+from rlm.config import TierConfig
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Base of all messages: small, immutable, sent as a MessagePack array that begins with its name."""
+
+
+class PartitionMessage(Message, frozen=True, array_like=True, tag=True):
+    """A message about one partition under one leader epoch."""
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+
+
+# ---------------------------------------------------------------- answers without facts
+class Ack(Message, frozen=True, array_like=True, tag=True):
+    """Done. `taken` is False where the other side refused what it was told, and may say why."""
+
+    taken: bool = True
+    reason: str = ""
+
+
+class Failure(Message, frozen=True, array_like=True, tag=True):
+    """The request could not be answered. `code` is Kafka's error code, -1 if it has none."""
+
+    code: int
+    message: str
+
+
+# ---------------------------------------------------------------- broker to tier
+class Configure(Message, frozen=True, array_like=True, tag=True):
+    """First message: who you are. Answered by Ack once both plugins took their settings, or Failure."""
+
+    config: TierConfig
+
+
+class PartitionSettings(msgspec.Struct, frozen=True, array_like=True):
+    """What a topic's configuration says to its tier. -1: no limit.
+
+    Attributes:
+        mode: "active", "read_only" (remote.log.copy.disable: nothing more is copied, total retention
+            goes on) or "drop" (tiering was switched off and its remote data is to go).
+        copy_lag_ms, copy_lag_bytes: how long, or until how many newer bytes exist, a closed segment
+            waits before it is copied; 0 ms: not at all.
+    """
+
+    mode: str = "active"
+    retention_ms: int = -1
+    retention_bytes: int = -1
+    copy_lag_ms: int = 0
+    copy_lag_bytes: int = -1
+
+
+class Assign(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """This broker hosts the partition. Repeated when role, epoch or settings change. Answer: Ack."""
+
+    topic: str
+    is_leader: bool
+    settings: PartitionSettings
+
+
+class Unassign(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """This broker no longer hosts it. After the Ack no further plugin call starts for it."""
+
+
+class Read(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """Read batches from `offset` on, as far as they belong to `offset_epoch`. Answer: ReadAnswer.
+
+    Attributes:
+        offset_epoch: epoch of `offset` on the leader's chain.
+        epoch_end: first offset that is not of that epoch (exclusive).
+        max_bytes: bound of the answer; `min_one_batch` lets one larger batch through.
+        read_committed: aborted transactions are wanted with it.
+        wait_ms: how long the asker waits; the answer comes by then, with data or without.
+    """
+
+    offset: int
+    offset_epoch: int
+    epoch_end: int
+    max_bytes: int
+    min_one_batch: bool
+    read_committed: bool
+    wait_ms: int
+
+
+class OffsetForTimestamp(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """First remote offset at or above the log start with timestamp >= `timestamp_ms`.
+
+    Answer: TimestampAnswer. `chain` holds (epoch, start offset) from the log start on.
+    """
+
+    timestamp_ms: int
+    log_start_offset: int
+    chain: list[tuple[int, int]]
+    wait_ms: int
+
+
+class AuxiliaryState(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """Epoch chain and producer snapshot of the remote segment that holds (`epoch`, `offset`).
+
+    Answer: AuxiliaryStateAnswer. Asked by a follower that starts above the log start.
+    """
+
+    offset: int
+    epoch: int
+
+
+class ImageChanged(Message, frozen=True, array_like=True, tag=True):
+    """One-way: topics were deleted, or the led metadata partitions changed; the remover looks soon."""
+
+    led_metadata_partitions: list[int]
+
+
+class Released(Message, frozen=True, array_like=True, tag=True):
+    """One-way: the broker closed these handed-out chunks (a token once for each descriptor)."""
+
+    tokens: list[int]
+
+
+class Heartbeat(Message, frozen=True, array_like=True, tag=True):
+    """Are you alive? Answer: Ack, from the thread that owns the tier's state."""
+
+
+class Stop(Message, frozen=True, array_like=True, tag=True):
+    """Cancel copies and end. Answer: Ack, after which the process ends."""
+
+
+# ---------------------------------------------------------------- answers of the tier
+class Region(msgspec.Struct, frozen=True, array_like=True):
+    """`size_bytes` at `position` of the descriptor number `descriptor` beside the message."""
+
+    descriptor: int
+    token: int
+    position: int
+    size_bytes: int
+
+
+class ReadAnswer(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """Whole batches, or an error code (0: none; no regions and no error: nothing came in time).
+
+    Attributes:
+        next_offset: first offset after the last batch (exclusive end); -1 without regions.
+        aborted: (producer id, first offset) of transactions aborted within the regions.
+    """
+
+    error: int = 0
+    message: str = ""
+    regions: list[Region] = []
+    next_offset: int = -1
+    aborted: list[tuple[int, int]] = []
+
+
+class TimestampAnswer(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """The record found: its timestamp, offset and epoch; offset -1 if there is none remotely."""
+
+    error: int = 0
+    message: str = ""
+    timestamp_ms: int = -1
+    offset: int = -1
+    offset_epoch: int = -1
+
+
+class AuxiliaryStateAnswer(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """Chain up to the segment's end as (epoch, start), snapshot bytes, first offset after the segment."""
+
+    chain: list[tuple[int, int]]
+    producer_snapshot: bytes
+    end_offset: int
+
+
+# ---------------------------------------------------------------- tier to broker
+class DescribeLog(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """What does the local log look like now? Answer: LogDescription."""
+
+
+class ClosedLocalSegment(msgspec.Struct, frozen=True, array_like=True):
+    """A local segment that is no longer written. `last_offset` is inclusive."""
+
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+    max_timestamp_ms: int
+
+
+class LogDescription(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """The leader's local log at one moment.
+
+    Attributes:
+        log_start_known: False if the checkpoint that held the log start was lost.
+        chain: (epoch, start offset) from the log start on, ascending.
+        closed_segments: ascending by base offset, the active one not among them.
+        local_bytes: all local segments, the active one included.
+        metadata_offset: of the image in which the topic was seen to exist.
+    """
+
+    log_start_offset: int
+    log_start_known: bool
+    local_log_start_offset: int
+    last_stable_offset: int
+    high_watermark: int
+    chain: list[tuple[int, int]]
+    closed_segments: list[ClosedLocalSegment]
+    local_bytes: int
+    metadata_offset: int
+
+
+class OpenSegment(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """Open a closed segment for copying. Answer: OpenedSegment."""
+
+    base_offset: int
+
+
+class OpenedSegment(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """Descriptors: log, offset index, time index, producer snapshot and, if there is one, transaction
+    index; all checked and fsynced."""
+
+    base_offset: int
+    size_bytes: int
+    transaction_index_is_there: bool
+    transaction_index_is_empty: bool
+    leader_epoch_index: bytes
+
+
+class CopiedThrough(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """How far the log start's run of durably copied offsets reaches. Answer: Ack.
+
+    Attributes:
+        last_offset: last offset of the run (inclusive), -1 if the run is empty.
+        last_offset_epoch: its epoch on the chain that the tier judged by, -1 if the run is empty.
+        remote_start: first offset on the chain that is remote, -1 if none.
+        remote_bytes: finished segments on the chain.
+    """
+
+    last_offset: int
+    last_offset_epoch: int
+    remote_start: int
+    remote_bytes: int
+
+
+class RaiseLogStart(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """Move the log start. Answer: Ack once it is checkpointed and fsynced.
+
+    `reason` is one of "time", "size", "drop", "remote start", "rebuilt" (the checkpoint was lost: the
+    offset may then lie below the log start that the broker believed in).
+    """
+
+    offset: int
+    reason: str
+
+
+class ImageAtLeast(Message, frozen=True, array_like=True, tag=True):
+    """The image at or past a high watermark the quorum confirmed after this question. Answer: Image."""
+
+
+class Image(Message, frozen=True, array_like=True, tag=True):
+    """Topic ids that exist, and the metadata offset at which that was true."""
+
+    topic_ids: list[bytes]
+    metadata_offset: int
+    cluster_id: str
+
+
+class Sample(msgspec.Struct, frozen=True, array_like=True):
+    """One metric value: name, "counter" or "gauge", help, labels, value."""
+
+    name: str
+    kind: str
+    help: str
+    labels: dict[str, str]
+    value: float
+
+
+class Metrics(Message, frozen=True, array_like=True, tag=True):
+    """One-way: the tier's metrics now, merged into the broker's page."""
+
+    samples: list[Sample]
+
+
+class PartitionHealth(msgspec.Struct, frozen=True, array_like=True):
+    """A partition that does not do what it should, and why."""
+
+    topic_id: bytes
+    partition: int
+    reason: str
+
+
+class Health(Message, frozen=True, array_like=True, tag=True):
+    """One-way: state of the tier; the lists are empty when all is well.
+
+    Attributes:
+        ready: the metadata manager answers for this many assigned partitions.
+        abandoned_calls: plugin calls past their deadline that still hold a thread.
+    """
+
+    assigned: int
+    ready: int
+    abandoned_calls: int
+    red: list[PartitionHealth]
+
+
+AnyMessage: TypeAlias = (
+    Ack
+    | Failure
+    | Configure
+    | Assign
+    | Unassign
+    | Read
+    | OffsetForTimestamp
+    | AuxiliaryState
+    | ImageChanged
+    | Released
+    | Heartbeat
+    | Stop
+    | ReadAnswer
+    | TimestampAnswer
+    | AuxiliaryStateAnswer
+    | DescribeLog
+    | LogDescription
+    | OpenSegment
+    | OpenedSegment
+    | CopiedThrough
+    | RaiseLogStart
+    | ImageAtLeast
+    | Image
+    | Metrics
+    | Health
+)
+
+
+class Envelope(msgspec.Struct, frozen=True, array_like=True):
+    """A message on its way.
+
+    Attributes:
+        kind: 0 request, 1 answer, 2 one-way.
+        id: of the request; an answer repeats it. Each side counts its own requests.
+        descriptors: how many descriptors travel beside it.
+    """
+
+    kind: int
+    id: int
+    descriptors: int
+    body: AnyMessage
+
+
+REQUEST, ANSWER, ONE_WAY = 0, 1, 2
