@@ -1,4 +1,4 @@
-"""200 MB through the remote tier and back, record by record; then with kill -9 in the midst of it."""
+"""200 MB through the remote tier and back, record by record; then with kill -9 in between."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ TIERED = {
 
 
 def corpus() -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values without end: the standard library's sources, over and over, keys all different."""
+    """Keys and values without end: the standard library's sources, every key different."""
     sources = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
     chunks = [
         (path.name, position, text[position : position + CHUNK_BYTES])
@@ -59,7 +59,7 @@ def create(broker: BrokerProcess, topic: str) -> None:
 
 
 def produce_all(broker: BrokerProcess, topic: str, failures: list[object]) -> None:
-    """Send everything, record n with timestamp FIRST_TIMESTAMP_MS + n; retries go on over a restart."""
+    """Send everything, record n with timestamp FIRST_TIMESTAMP_MS + n, over restarts too."""
     producer = Producer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -93,7 +93,7 @@ def produce_all(broker: BrokerProcess, topic: str, failures: list[object]) -> No
 
 
 def compare_from(broker: BrokerProcess, topic: str, start: int) -> int:
-    """Read to the end from offset `start`, comparing every record with the corpus; returns how many."""
+    """Read from `start` to the end and compare every record with the corpus; return how many."""
     _, high = end_offsets(broker, topic)
     consumer = Consumer(
         {
