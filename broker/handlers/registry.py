@@ -11,8 +11,9 @@ Two forms of a handler's function:
 * `raw(context, frame, offset)` gets the frame's bytes and the position of the body. It returns the
   parts of the response body, a future of them, or None. For the two hot APIs only.
 
-The frame's bytes are recycled as soon as the function has returned (for a coroutine: at its first
-suspension), so nobody may keep a view of them. Records of a Produce request are such views.
+The frame's bytes are recycled as soon as the function has returned (a coroutine has not even begun
+to run then), so nobody may keep a view of them. Records of a Produce request are such views; all
+other values are copies.
 """
 
 from collections.abc import Callable, Iterable, Iterator

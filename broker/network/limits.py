@@ -33,6 +33,9 @@ class NetworkLimits:
         backlog: `socket.listen.backlog.size`.
         exempt_client_ids: secret client ids of the tier's own clients, which no limit on
             connections holds back (tiering would stop when clients use up all connections).
+        provisional_max: connections above a limit that may stay until their first request shows
+            whether they are exempt; none without exempt ids.
+        provisional_ms_max: how long they may take for it.
     """
 
     request_bytes_max: int = 104_857_600
@@ -48,3 +51,5 @@ class NetworkLimits:
     receive_buffer_bytes: int = -1
     backlog: int = 50
     exempt_client_ids: frozenset[str] = frozenset()
+    provisional_max: int = 16
+    provisional_ms_max: int = 2_000

@@ -106,7 +106,12 @@ class Partition:
     # -- role
 
     def become_leader(
-        self, *, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int]
+        self,
+        *,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: Sequence[int],
+        isr: Sequence[int],
     ) -> None:
         """Lead from here on under `leader_epoch`; the epoch chain gets it at the next append."""
         self.partition_epoch = partition_epoch

@@ -1,0 +1,245 @@
+"""From a request frame to the parts of its answer.
+
+Decides whether a frame can be served at all (api key, version, header), runs its handler, and puts
+size and header before the answer. What cannot be served ends the connection, as in Kafka; only
+ApiVersions has an answer for a version that is not known (KIP-511).
+"""
+
+import asyncio
+import logging
+from asyncio import Future
+from collections.abc import Callable, Coroutine
+from struct import Struct, error
+from typing import Any
+
+from broker.handlers.registry import CloseConnection, Handler, HandlerTable, RequestContext
+from kafka_protocol.errors import ErrorCode, MalformedMessageError
+from kafka_protocol.wire import codec
+from kafka_protocol.wire.api_keys import ApiKey, header_versions
+from kafka_protocol.wire.framing import read_request_header, response_parts
+from runtime.metrics import CounterChild, Registry
+
+log = logging.getLogger(__name__)
+
+Answer = tuple[list[object], int]
+"""A whole response frame: its parts (bytes-likes and file regions), size prefix first, and the
+bytes of them all."""
+
+_FIXED = Struct(">hhih")
+_unpack_fixed = _FIXED.unpack_from
+
+
+class Peer:
+    """What dispatch needs to know about a connection; remembers its client id between requests."""
+
+    __slots__ = ("address", "client_id", "client_id_bytes", "listener_name")
+
+    def __init__(self, listener_name: str, address: tuple[str, int]) -> None:
+        self.listener_name = listener_name
+        self.address = address
+        self.client_id_bytes = b""
+        self.client_id = ""
+
+
+class _Route:
+    """Everything about one (api key, version), looked up once."""
+
+    __slots__ = (
+        "decode",
+        "encode_parts",
+        "flexible",
+        "handle",
+        "raw",
+        "requests",
+        "response_header",
+    )
+
+    def __init__(self, handler: Handler, version: int, requests: CounterChild) -> None:
+        request_header, self.response_header = header_versions(handler.api_key, version)
+        self.flexible = request_header == 2
+        self.handle, self.raw = handler.handle, handler.raw
+        self.decode: Callable[..., Any] = codec.request(handler.api_key).decode
+        self.encode_parts: Callable[..., Any] = codec.response(handler.api_key).encode_parts
+        self.requests = requests
+
+
+class Dispatcher:
+    """Serves the frames of one kind of listener."""
+
+    def __init__(self, handlers: HandlerTable, metrics: Registry) -> None:
+        self._handlers = handlers
+        self._routes: dict[tuple[int, int], _Route] = {}
+        self._requests = metrics.counter(
+            "kafka_network_RequestMetrics_RequestsPerSec_total",
+            "Requests received, by API and version.",
+            ("request", "version"),
+        )
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def dispatch(
+        self, peer: Peer, frame: memoryview, received_ms: int
+    ) -> Answer | Future[Answer | None] | None:
+        """Serve one frame.
+
+        Args:
+            peer: where it came from.
+            frame: header and body without the size prefix; recycled after the call.
+            received_ms: wall clock.
+
+        Returns:
+            The response frame, a future of it, or None where there is no response. A future may
+            hold CloseConnection as its error.
+
+        Raises:
+            CloseConnection: the connection must end.
+        """
+        try:
+            api_key, version, correlation_id, client_id_size = _unpack_fixed(frame, 0)
+        except error:
+            raise CloseConnection("request header is cut short") from None
+        route = self._routes.get((api_key, version))
+        if route is None:
+            route = self._find_route(api_key, version)
+            if route is None:
+                return self._unsupported_api_versions(frame)
+        position = 10
+        if client_id_size > 0:
+            position += client_id_size
+            if frame[10:position] != peer.client_id_bytes:
+                self._remember_client_id(peer, frame)
+        elif peer.client_id_bytes:
+            peer.client_id_bytes, peer.client_id = b"", ""
+        if route.flexible:
+            if position < len(frame) and frame[position] == 0:
+                position += 1
+            else:
+                try:
+                    position = read_request_header(frame).body_offset
+                except MalformedMessageError as cause:
+                    raise CloseConnection(f"malformed request header: {cause}") from None
+        context = RequestContext(
+            api_key,
+            version,
+            correlation_id,
+            peer.client_id,
+            peer.listener_name,
+            peer.address,
+            received_ms,
+        )
+        route.requests.value += 1
+        try:
+            if route.raw is not None:
+                answer = route.raw(context, frame, position)
+                if type(answer) is list:
+                    return response_parts(correlation_id, route.response_header, answer)
+            else:
+                request, _ = route.decode(frame, version, position)
+                answer = route.handle(context, request)
+        except MalformedMessageError as cause:
+            name = ApiKey(api_key).name
+            raise CloseConnection(f"malformed {name} request version {version}: {cause}") from None
+        except CloseConnection:
+            raise
+        except Exception as cause:
+            raise self._failed(context, cause) from cause
+        if answer is None:
+            return None
+        if isinstance(answer, Future):
+            return self._later(context, route, answer)
+        if isinstance(answer, Coroutine):
+            task = asyncio.ensure_future(answer)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return self._later(context, route, task)
+        return self._finish(context, route, answer)
+
+    # -- answers
+
+    def _finish(self, context: RequestContext, route: _Route, answer: Any) -> Answer | None:
+        if answer is None:
+            return None
+        body = answer if type(answer) is list else route.encode_parts(answer, context.api_version)
+        return response_parts(context.correlation_id, route.response_header, body)
+
+    def _later(
+        self, context: RequestContext, route: _Route, answer: Future[Any]
+    ) -> Future[Answer | None]:
+        outcome: Future[Answer | None] = answer.get_loop().create_future()
+
+        def done(future: Future[Any]) -> None:
+            if outcome.done():
+                return
+            if future.cancelled():
+                outcome.set_exception(CloseConnection("the broker is shutting down"))
+                return
+            cause = future.exception()
+            if cause is None:
+                try:
+                    outcome.set_result(self._finish(context, route, future.result()))
+                except Exception as failure:  # noqa: BLE001 - reported through the outcome
+                    outcome.set_exception(self._failed(context, failure))
+            elif isinstance(cause, CloseConnection):
+                outcome.set_exception(cause)
+            else:
+                outcome.set_exception(self._failed(context, cause))
+
+        def abandoned(future: Future[Answer | None]) -> None:
+            if future.cancelled():
+                answer.cancel()
+
+        answer.add_done_callback(done)
+        outcome.add_done_callback(abandoned)
+        return outcome
+
+    def _failed(self, context: RequestContext, cause: BaseException) -> CloseConnection:
+        name = ApiKey(context.api_key).name
+        log.error("request failed: api=%s version=%d", name, context.api_version, exc_info=cause)
+        return CloseConnection(f"{name} request failed inside the broker")
+
+    # -- what cannot be served
+
+    def _find_route(self, api_key: int, version: int) -> _Route | None:
+        handler = self._handlers.get(api_key)
+        if handler is None:
+            raise CloseConnection(f"api key {api_key} is not served here")
+        if not handler.serves(version):
+            if api_key == ApiKey.API_VERSIONS and version > handler.max_version:
+                return None
+            raise CloseConnection(f"version {version} of api key {api_key} is not served here")
+        requests = self._requests.labels(_metric_name(api_key), str(version))
+        route = self._routes[api_key, version] = _Route(handler, version, requests)
+        return route
+
+    def _unsupported_api_versions(self, frame: memoryview) -> Answer:
+        """Answer ApiVersions of an unknown version in the shape of version 0 (KIP-511)."""
+        try:
+            header = read_request_header(frame)
+        except MalformedMessageError as cause:
+            raise CloseConnection(f"malformed request header: {cause}") from None
+        handler = self._handlers.get(ApiKey.API_VERSIONS)
+        assert handler is not None
+        message = codec.response(ApiKey.API_VERSIONS)
+        body = message.cls(
+            error_code=int(ErrorCode.UNSUPPORTED_VERSION),
+            api_keys=[
+                message.cls.ApiKeys(
+                    api_key=int(ApiKey.API_VERSIONS),
+                    min_version=handler.min_version,
+                    max_version=handler.max_version,
+                )
+            ],
+        )
+        return response_parts(header.correlation_id, 0, [message.encode(body, 0)])
+
+    def _remember_client_id(self, peer: Peer, frame: memoryview) -> None:
+        try:
+            header = read_request_header(frame)
+        except MalformedMessageError as cause:
+            raise CloseConnection(f"malformed request header: {cause}") from None
+        peer.client_id = header.client_id or ""
+        peer.client_id_bytes = peer.client_id.encode()
+
+
+def _metric_name(api_key: int) -> str:
+    """Kafka's name of an API in metrics: Produce, ListOffsets."""
+    return "".join(word.capitalize() for word in ApiKey(api_key).name.split("_"))

@@ -1,0 +1,161 @@
+"""What waits to be sent to one peer: bytes of ours and regions of files.
+
+Bytes that stand together go out in one call. A region goes out by sendfile without passing the
+heap, but only where the page cache holds it: a page fault here would stall every client of the
+broker. A cold piece is named to the caller, which has it read by a thread and puts it back.
+"""
+
+import os
+import socket
+from collections import deque
+from itertools import islice
+
+from broker.network.dispatch import Answer
+from runtime.disk import Disk, FileRegion
+
+JOIN_BYTES_MAX = 64 * 1024
+"""Up to here joining parts and one plain send is cheaper than a gather list."""
+
+GATHER_PARTS_MAX = 512
+PIECE_BYTES = 1024 * 1024
+"""How much of a region is probed, sent or warmed at a time."""
+
+
+class SendFailed(Exception):
+    """The answer cannot be completed; the stream is useless from here on."""
+
+
+class Sender:
+    """The queue of one connection's output.
+
+    Attributes:
+        unsent_bytes: what waits, regions included.
+    """
+
+    __slots__ = (
+        "_disk",
+        "_fd",
+        "_probed_end",
+        "_queue",
+        "_region_sent",
+        "_regions",
+        "_sock",
+        "unsent_bytes",
+    )
+
+    def __init__(self, sock: socket.socket, disk: Disk) -> None:
+        self._sock, self._fd, self._disk = sock, sock.fileno(), disk
+        self._queue: deque[object] = deque()
+        self._regions = 0
+        self._region_sent = 0  # of the region at the head of the queue
+        self._probed_end = 0  # of the same region: known to be resident up to here
+        self.unsent_bytes = 0
+
+    def __len__(self) -> int:
+        """Parts that wait."""
+        return len(self._queue)
+
+    def add(self, answer: Answer) -> None:
+        """Queue the parts of a response frame."""
+        parts, size_bytes = answer
+        self._queue.extend(parts)
+        self.unsent_bytes += size_bytes
+        if len(parts) > 1:
+            self._regions += sum(type(part) is FileRegion for part in parts)
+
+    def send(self) -> FileRegion | None:
+        """Send until nothing is left or the socket is full.
+
+        Returns:
+            A cold piece that must be given to `replace_head` before sending goes on, else None.
+
+        Raises:
+            OSError: the peer is gone.
+            SendFailed: a file is shorter than the region that was promised from it.
+        """
+        try:
+            while self._queue:
+                head = self._queue[0]
+                if type(head) is FileRegion:
+                    cold = self._cold_piece(head)
+                    if cold is not None:
+                        return cold
+                    if not self._send_region(head):
+                        return None
+                elif not self._send_bytes():
+                    return None
+        except BlockingIOError:
+            pass
+        return None
+
+    def replace_head(self, piece: FileRegion, data: bytes) -> None:
+        """Put the bytes of a cold piece in its place."""
+        if len(data) != piece.size_bytes:
+            raise SendFailed(f"{piece.file.path} is shorter than the region promised from it")
+        self._advance_region(piece.size_bytes)
+        self._queue.appendleft(data)
+
+    def _send_bytes(self) -> bool:
+        """Send the bytes up to the next region; say whether all of them went out."""
+        queue = self._queue
+        if not self._regions:
+            flags = 0
+            if self.unsent_bytes <= JOIN_BYTES_MAX:
+                parts: list[object] = [b"".join(queue)] if len(queue) > 1 else [queue[0]]  # type: ignore[arg-type]
+                if len(queue) > 1:
+                    queue.clear()
+                    queue.append(parts[0])
+            else:
+                parts = list(islice(queue, GATHER_PARTS_MAX))
+        else:
+            # More follows at once: do not send a packet for a header alone.
+            flags = socket.MSG_MORE
+            parts = []
+            for part in islice(queue, GATHER_PARTS_MAX):
+                if type(part) is FileRegion:
+                    break
+                parts.append(part)
+        if len(parts) == 1:
+            sent = self._sock.send(parts[0], flags)  # type: ignore[arg-type]
+        else:
+            sent = self._sock.sendmsg(parts, (), flags)  # type: ignore[arg-type]
+        self.unsent_bytes -= sent
+        for part in parts:
+            size = len(part)  # type: ignore[arg-type]
+            if sent < size:
+                queue[0] = memoryview(part)[sent:]  # type: ignore[arg-type]
+                return False
+            sent -= size
+            queue.popleft()
+        return True
+
+    def _cold_piece(self, region: FileRegion) -> FileRegion | None:
+        if self._region_sent < self._probed_end:
+            return None
+        position = region.position + self._region_sent
+        size = min(PIECE_BYTES, region.size_bytes - self._region_sent)
+        if self._disk.is_resident(region.file, position, size):
+            self._probed_end = self._region_sent + size
+            return None
+        return FileRegion(region.file, position, size)
+
+    def _send_region(self, region: FileRegion) -> bool:
+        size = self._probed_end - self._region_sent
+        if size:
+            sent = os.sendfile(self._fd, region.file.fd, region.position + self._region_sent, size)
+            if sent == 0:
+                raise SendFailed(f"{region.file.path} is shorter than the region promised from it")
+            self._advance_region(sent)
+            self.unsent_bytes -= sent
+            return sent == size
+        self._advance_region(0)
+        return True
+
+    def _advance_region(self, size_bytes: int) -> None:
+        self._region_sent += size_bytes
+        region = self._queue[0]
+        assert type(region) is FileRegion
+        if self._region_sent >= region.size_bytes:
+            self._queue.popleft()
+            self._regions -= 1
+            self._region_sent = self._probed_end = 0

@@ -1,0 +1,266 @@
+"""Listening sockets and the connections they gave.
+
+One event loop owns everything here. The server accepts, counts connections per address, enforces
+deadlines once a second, and stops in order: no new connections, answers of running requests out,
+then the end.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections import Counter as Tally
+from collections.abc import Callable, Sequence
+
+from broker.handlers.registry import HandlerTable
+from broker.network.buffers import FrameBuffers
+from broker.network.connection import Connection
+from broker.network.dispatch import Dispatcher, Peer
+from broker.network.limits import ListenerAddress, NetworkLimits
+from kafka_protocol.errors import MalformedMessageError
+from kafka_protocol.wire.framing import read_request_header
+from runtime.clock import Clock
+from runtime.disk import Disk, FileRegion
+from runtime.executors import Pool
+from runtime.log_context import escape
+from runtime.metrics import Registry
+from runtime.scheduler import Scheduler, Timer
+
+log = logging.getLogger(__name__)
+
+SCRATCH_BYTES = 64 * 1024
+SWEEP_MS = 500
+ACCEPTS_MAX = 64
+"""Accepts of one wake-up."""
+
+
+class Server:
+    """All client connections of a process.
+
+    Attributes:
+        bound: listener name -> (host, port) really bound, after `start`.
+    """
+
+    def __init__(
+        self,
+        *,
+        handlers: HandlerTable,
+        limits: NetworkLimits,
+        clock: Clock,
+        scheduler: Scheduler,
+        pool: Pool,
+        disk: Disk,
+        metrics: Registry,
+    ) -> None:
+        """Take the ports; nothing is opened before `start`.
+
+        Args:
+            pool: reads cold file regions (log-io).
+        """
+        self.limits, self.clock, self.disk = limits, clock, disk
+        self.dispatcher = Dispatcher(handlers, metrics)
+        self.scratch = bytearray(SCRATCH_BYTES)
+        self.buffers = FrameBuffers()
+        self.bound: dict[str, tuple[str, int]] = {}
+        self.loop: asyncio.AbstractEventLoop
+        self._scheduler, self._pool = scheduler, pool
+        self._listening: list[socket.socket] = []
+        self._connections: set[Connection] = set()
+        self._per_ip: Tally[str] = Tally()
+        self._provisional = 0
+        self._timers: list[Timer] = []
+        self._cold_reads: set[asyncio.Task[bytes]] = set()
+        self._all_closed: asyncio.Event | None = None
+        self._metrics(metrics)
+
+    def _metrics(self, metrics: Registry) -> None:
+        metrics.gauge(
+            "kafka_server_socket_server_metrics_connection_count",
+            "Open client connections.",
+            fn=lambda: len(self._connections),
+        )
+        self._accepted = metrics.counter(
+            "kafka_server_socket_server_metrics_connection_creation_total",
+            "Connections accepted, by listener.",
+            ("listener",),
+        )
+        self._refused = metrics.counter(
+            "kafka_server_socket_server_metrics_connection_refused_total",
+            "Connections closed at accept because of a limit, by listener.",
+            ("listener",),
+        )
+        self._killed = metrics.counter(
+            "kafka_server_socket_server_metrics_connection_killed_total",
+            "Connections closed by the broker because of what the peer did, by listener.",
+            ("listener",),
+        )
+
+    # -- life
+
+    async def start(self, listeners: Sequence[ListenerAddress]) -> None:
+        """Bind and accept.
+
+        Raises:
+            OSError: an address cannot be bound; what was bound before is closed again.
+        """
+        self.loop = asyncio.get_running_loop()
+        try:
+            for listener in listeners:
+                self._listen(listener)
+        except OSError:
+            self._stop_listening()
+            raise
+        self._timers = [
+            self._scheduler.every(SWEEP_MS, self._sweep, "connection deadlines"),
+            self._scheduler.every(10_000, self.buffers.trim, "frame buffers"),
+        ]
+
+    def _listen(self, listener: ListenerAddress) -> None:
+        host = listener.host or "0.0.0.0"  # noqa: S104 - an empty host means all, as in Kafka
+        infos = socket.getaddrinfo(
+            host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, kind, protocol, _, address = infos[0]
+        sock = socket.socket(family, kind, protocol)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if self.limits.receive_buffer_bytes > 0:
+            # Inherited by accepted sockets; must be set before the window is negotiated.
+            size = self.limits.receive_buffer_bytes
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
+        sock.setblocking(False)
+        try:
+            sock.bind(address)
+            sock.listen(max(self.limits.backlog, 1))
+        except OSError as error:
+            sock.close()
+            raise OSError(
+                error.errno, f"cannot listen on {listener.name}://{host}:{listener.port}: {error}"
+            ) from error
+        self._listening.append(sock)
+        self.bound[listener.name] = (host, sock.getsockname()[1])
+        self.loop.add_reader(sock, self._accept, sock, listener.name)
+
+    async def stop(self, grace_ms: int = 5_000) -> None:
+        """Accept no more, let running requests end for up to `grace_ms`, then close all."""
+        self._stop_listening()
+        for connection in list(self._connections):
+            if connection.is_idle:
+                connection.close("the broker is shutting down", quiet=True)
+        if self._connections and grace_ms > 0:
+            self._all_closed = asyncio.Event()
+            for connection in list(self._connections):
+                connection.finish()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace_ms / 1000):
+                    await self._all_closed.wait()
+        for connection in list(self._connections):
+            connection.close("the broker is shutting down", quiet=True)
+        for timer in self._timers:
+            timer.cancel()
+        for task in list(self._cold_reads):
+            task.cancel()
+
+    def _stop_listening(self) -> None:
+        for sock in self._listening:
+            self.loop.remove_reader(sock)
+            sock.close()
+        self._listening.clear()
+
+    # -- connections
+
+    def _accept(self, listening: socket.socket, listener_name: str) -> None:
+        for _ in range(ACCEPTS_MAX):
+            try:
+                sock, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                # Out of descriptors: the backlog waits until some are free again.
+                log.error("accept failed: listener=%s error=%s", listener_name, error)
+                self.loop.remove_reader(listening)
+                self._scheduler.call_later(
+                    SWEEP_MS, lambda: self._accept_again(listening, listener_name)
+                )
+                return
+            self._admit(sock, (str(address[0]), int(address[1])), listener_name)
+
+    def _accept_again(self, listening: socket.socket, listener_name: str) -> None:
+        if listening.fileno() >= 0:
+            self.loop.add_reader(listening, self._accept, listening, listener_name)
+
+    def _admit(self, sock: socket.socket, address: tuple[str, int], listener_name: str) -> None:
+        limits = self.limits
+        host = address[0]
+        limit = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
+        over = self._per_ip[host] >= limit or len(self._connections) >= limits.connections_max
+        if over and not (limits.exempt_client_ids and self._provisional < limits.provisional_max):
+            sock.close()
+            self._refused.inc(1, listener_name)
+            log.info(
+                "closed connection: peer=%s:%d listener=%s reason=too many connections",
+                *address,
+                listener_name,
+            )
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if limits.send_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
+        self._per_ip[host] += 1
+        self._accepted.inc(1, listener_name)
+        self._provisional += over
+        self._connections.add(Connection(self, sock, listener_name, address, provisional=over))
+
+    @staticmethod
+    def client_id_of(frame: memoryview) -> str | None:
+        """Read the client id of a request, None where there is none to read."""
+        try:
+            return read_request_header(frame).client_id
+        except MalformedMessageError:
+            return None
+
+    def confirmed(self) -> None:
+        """A connection over the limit showed that it is exempt."""
+        self._provisional -= 1
+
+    def forget(self, connection: Connection, peer: Peer, reason: str, *, quiet: bool) -> None:
+        """A connection has closed: count it out and write its log line."""
+        self._connections.discard(connection)
+        host = peer.address[0]
+        self._per_ip[host] -= 1
+        if self._per_ip[host] <= 0:
+            del self._per_ip[host]
+        if connection.provisional:
+            self._provisional -= 1
+        if not quiet:
+            self._killed.inc(1, peer.listener_name)
+        log.log(
+            logging.DEBUG if quiet else logging.WARNING,
+            "closed connection: peer=%s:%d listener=%s client_id=%s reason=%s",
+            *peer.address,
+            peer.listener_name,
+            escape(peer.client_id, 100),
+            escape(reason, 300),
+        )
+        if not self._connections and self._all_closed is not None:
+            self._all_closed.set()
+
+    def read_cold(self, piece: FileRegion, done: Callable[[bytes | BaseException], None]) -> None:
+        """Read a region on a log-io thread and call `done` on the loop."""
+        read = asyncio.ensure_future(
+            self._pool.run(self.disk.read_at, piece.file, piece.position, piece.size_bytes)
+        )
+        self._cold_reads.add(read)
+
+        def finish(task: asyncio.Task[bytes]) -> None:
+            self._cold_reads.discard(task)
+            if not task.cancelled():
+                done(task.exception() or task.result())
+
+        read.add_done_callback(finish)
+
+    def _sweep(self) -> None:
+        now_ms = self.clock.monotonic_ms()
+        for connection in list(self._connections):
+            connection.check_deadlines(now_ms)
