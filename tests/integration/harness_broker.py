@@ -220,6 +220,13 @@ class BrokerProcess:
                 f"no clean stop within {deadline_s} s:\n{self.log_tail()}"
             ) from None
 
+    def kill_tier(self) -> None:
+        """SIGKILL the tier process alone."""
+        tier = self.tier_pid()
+        assert tier is not None, "no tier process runs"
+        os.kill(tier, signal.SIGKILL)
+        until(lambda: not alive(tier), f"the tier {tier} is gone")
+
     def kill(self) -> None:
         """SIGKILL, then wait for the end of the broker and of its tier."""
         assert self.process is not None

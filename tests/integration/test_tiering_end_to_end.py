@@ -1,0 +1,165 @@
+"""A topic's life in the remote tier, with small segments and a real store and real clients."""
+
+from collections.abc import Callable
+
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+from confluent_kafka import TopicPartition
+from harness_broker import BrokerProcess, until
+from harness_clients import end_offsets, produce, read_all
+
+MakeBroker = Callable[..., BrokerProcess]
+TIERED = {"remote.storage.enable": "true", "local.retention.bytes": "1"}
+RECORDS = [(b"%d" % n, (b"%d " % n) * 200) for n in range(6_000)]
+AS_READ = [(n, key, value) for n, (key, value) in enumerate(RECORDS)]
+
+
+def create(broker: BrokerProcess, topic: str, config: dict[str, str]) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(30)
+
+
+def alter(broker: BrokerProcess, topic: str, **config: str) -> None:
+    changes = [
+        ConfigEntry(key.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+        for key, value in config.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def wait_until_only_the_active_segment_is_local(broker: BrokerProcess, topic: str) -> None:
+    until(
+        lambda: len(broker.local_segments(topic)) == 1 and len(broker.remote_segments(topic)) > 1,
+        "all but the active segment are remote, and local no more",
+    )
+
+
+def test_old_records_come_back_from_the_remote_tier(tiered_broker: BrokerProcess) -> None:
+    broker = tiered_broker
+    create(broker, "tides", TIERED)
+    produce(broker, "tides", RECORDS)
+    wait_until_only_the_active_segment_is_local(broker, "tides")
+    assert end_offsets(broker, "tides") == (0, len(RECORDS))
+    assert read_all(broker, "tides") == AS_READ
+    assert read_all(broker, "tides", start=1_234) == AS_READ[1_234:]
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    partition = TopicPartition("tides", 0)
+    found = admin.list_offsets({partition: OffsetSpec.for_timestamp(0)})[partition].result(60)
+    assert found.offset == 0
+
+
+def test_records_stay_readable_after_kill_and_restart(tiered_broker: BrokerProcess) -> None:
+    broker = tiered_broker
+    create(broker, "tides", TIERED)
+    produce(broker, "tides", RECORDS)
+    wait_until_only_the_active_segment_is_local(broker, "tides")
+    broker.kill()
+    broker.start()
+    assert read_all(broker, "tides") == AS_READ
+
+
+def test_switching_it_on_later_copies_what_is_there(tiered_broker: BrokerProcess) -> None:
+    broker = tiered_broker
+    create(broker, "later", {})
+    produce(broker, "later", RECORDS)
+    assert broker.remote_segments("later") == []
+    alter(broker, "later", remote_storage_enable="true", local_retention_bytes="1")
+    wait_until_only_the_active_segment_is_local(broker, "later")
+    assert read_all(broker, "later") == AS_READ
+
+
+def test_a_deleted_topic_leaves_nothing_in_the_store_and_its_name_is_free(
+    tiered_broker: BrokerProcess,
+) -> None:
+    broker = tiered_broker
+    create(broker, "tides", TIERED)
+    produce(broker, "tides", RECORDS)
+    wait_until_only_the_active_segment_is_local(broker, "tides")
+    old = set(broker.remote_directory.glob("**/*.manifest"))
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_topics(["tides"])["tides"].result(30)
+    create(broker, "tides", TIERED)
+    produce(broker, "tides", RECORDS[:10])
+    assert read_all(broker, "tides") == AS_READ[:10]
+    until(lambda: not any(path.exists() for path in old), "the old topic's objects are gone")
+
+
+def test_deleted_records_leave_the_store(tiered_broker: BrokerProcess) -> None:
+    broker = tiered_broker
+    create(broker, "tides", TIERED)
+    produce(broker, "tides", RECORDS)
+    wait_until_only_the_active_segment_is_local(broker, "tides")
+    cut = broker.remote_segments("tides")[2] + 1
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    partition = TopicPartition("tides", 0, cut)
+    assert admin.delete_records([partition])[partition].result(30).low_watermark == cut
+    assert end_offsets(broker, "tides") == (cut, len(RECORDS))
+    until(
+        lambda: len([base for base in broker.remote_segments("tides") if base < cut]) == 1,
+        "of the segments below the new start only the straddling one is left",
+    )
+    assert read_all(broker, "tides") == AS_READ[cut:]
+
+
+def test_the_store_away_stops_neither_producing_nor_local_reading(
+    tiered_broker: BrokerProcess,
+) -> None:
+    broker = tiered_broker
+    create(broker, "tides", {"remote.storage.enable": "true"})
+    away = broker.remote_directory.with_name("away")
+    broker.remote_directory.mkdir(exist_ok=True)
+    broker.remote_directory.rename(away)
+    broker.remote_directory.write_text("not a directory")
+    produce(broker, "tides", RECORDS)
+    assert read_all(broker, "tides") == AS_READ
+    broker.remote_directory.unlink()
+    away.rename(broker.remote_directory)
+    until(lambda: len(broker.remote_segments("tides")) > 1, "copying catches up")
+    assert read_all(broker, "tides") == AS_READ
+
+
+def test_a_killed_tier_comes_back_by_itself(tiered_broker: BrokerProcess) -> None:
+    broker = tiered_broker
+    create(broker, "tides", TIERED)
+    produce(broker, "tides", RECORDS[:3_000])
+    until(lambda: len(broker.remote_segments("tides")) > 1, "something is in the store")
+    first = until(broker.tier_pid, "the tier runs")
+    broker.kill_tier()
+    until(lambda: broker.tier_pid() not in (None, first), "another tier process runs")
+    produce(broker, "tides", RECORDS[3_000:])
+    wait_until_only_the_active_segment_is_local(broker, "tides")
+    assert read_all(broker, "tides") == AS_READ
+
+
+def test_the_guarded_topic_refuses_clients(tiered_broker: BrokerProcess) -> None:
+    broker = tiered_broker
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    topic = until(
+        lambda: admin.list_topics(timeout=30).topics.get("__remote_log_metadata"),
+        "the metadata topic is there",
+    )
+    assert len(topic.partitions) == 3
+    resource = ConfigResource(ResourceType.TOPIC, "__remote_log_metadata")
+    config = admin.describe_configs([resource])[resource].result(30)
+    assert config["retention.ms"].value == "-1"
+    assert config["cleanup.policy"].value == "delete"
+    for attempt in (
+        lambda: admin.delete_topics(["__remote_log_metadata"])["__remote_log_metadata"].result(30),
+        lambda: alter(broker, "__remote_log_metadata", retention_ms="1000"),
+        lambda: produce(broker, "__remote_log_metadata", [(b"k", b"v")]),
+    ):
+        try:
+            attempt()
+        except Exception as error:
+            assert "POLICY_VIOLATION" in repr(error) or "policy" in repr(error).lower(), error
+        else:
+            raise AssertionError("a client changed the metadata topic")
