@@ -1,0 +1,306 @@
+"""The configuration of one node: a typed, frozen view that the rest of the code receives.
+
+`BrokerConfig.load` reads `server.properties`, translates old names, checks every value and every
+rule between keys, and returns the view with warnings. A field is named after its key, with `_`
+for `.`; `get` answers for the keys that have no field.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from broker.config import properties
+from broker.config.aliases import translate_broker
+from broker.config.key import ConfigError, Value
+from broker.config.keys import BROKER_KEYS, METADATA_MANAGER_KEYS, SERVER_FALLBACKS
+from broker.config.listeners import Listener, Voter
+from broker.config.resolve import Resolved, effective_name, resolve
+from broker.config.rules import Addresses, check_values, derive_addresses
+from runtime.disk import Disk
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """Where values come from, strongest last: the file, the cluster's default, this broker's own.
+
+    Attributes:
+        static: text from file and overrides, by today's names.
+        dynamic_default: set for all brokers over the wire (resource name "").
+        dynamic_broker: set for this broker over the wire.
+    """
+
+    static: Mapping[str, str]
+    dynamic_default: Mapping[str, str] = field(default_factory=dict)
+    dynamic_broker: Mapping[str, str] = field(default_factory=dict)
+
+    def merged(self) -> dict[str, str]:
+        """Return the entries that hold, by name."""
+        return {**self.static, **self.dynamic_default, **self.dynamic_broker}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """What a node was told to be. Times are in the unit the name says, sizes in bytes.
+
+    Attributes:
+        layers: the entries as given, by where they came from.
+        without_effect: keys that were set and change nothing here; worth one line in the log.
+        listeners: all listeners of this node, controller listeners included.
+        advertised_listeners: what clients are told; without controller listeners.
+        inter_broker_listener_name: name of the listener for brokers; "" on a pure controller.
+        controller_quorum_bootstrap_servers: (host, port) each.
+        max_connections_per_ip_overrides: limit by host.
+        log_retention_ms: -1 means for ever.
+        http_listener: (host, port) of health and metrics, None for off.
+        rsm_settings: settings of the storage plugin, prefix removed.
+        rlmm_settings: settings of the metadata manager, prefix removed; defaults filled in.
+    """
+
+    layers: Layers = field(repr=False)
+    without_effect: tuple[str, ...]
+    values: Mapping[str, Value] = field(repr=False)
+    # who and where
+    node_id: int
+    process_roles: tuple[str, ...]
+    broker_rack: str | None
+    listeners: tuple[Listener, ...]
+    advertised_listeners: tuple[Listener, ...]
+    controller_listener_names: tuple[str, ...]
+    inter_broker_listener_name: str
+    controller_quorum_voters: tuple[Voter, ...]
+    controller_quorum_bootstrap_servers: tuple[tuple[str, int], ...]
+    log_dirs: tuple[Path, ...]
+    metadata_log_dir: Path
+    http_listener: tuple[str, int] | None
+    # metadata log
+    metadata_log_max_record_bytes_between_snapshots: int
+    metadata_log_max_snapshot_interval_ms: int
+    metadata_log_segment_bytes: int
+    metadata_log_segment_ms: int
+    metadata_max_idle_interval_ms: int
+    metadata_max_retention_bytes: int
+    metadata_max_retention_ms: int
+    broker_heartbeat_interval_ms: int
+    broker_session_timeout_ms: int
+    # connections and requests
+    socket_request_max_bytes: int
+    socket_send_buffer_bytes: int
+    socket_receive_buffer_bytes: int
+    socket_listen_backlog_size: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_connections_per_ip_overrides: Mapping[str, int]
+    connections_max_idle_ms: int
+    max_incremental_fetch_session_cache_slots: int
+    max_request_partition_size_limit: int
+    fetch_max_bytes: int
+    # new topics
+    auto_create_topics_enable: bool
+    delete_topic_enable: bool
+    num_partitions: int
+    default_replication_factor: int
+    min_insync_replicas: int
+    unclean_leader_election_enable: bool
+    # local log
+    message_max_bytes: int
+    compression_type: str
+    log_cleanup_policy: tuple[str, ...]
+    log_segment_bytes: int
+    log_roll_ms: int
+    log_roll_jitter_ms: int
+    log_retention_ms: int
+    log_retention_bytes: int
+    log_retention_check_interval_ms: int
+    log_local_retention_ms: int
+    log_local_retention_bytes: int
+    log_index_interval_bytes: int
+    log_index_size_max_bytes: int
+    log_flush_interval_messages: int
+    log_flush_interval_ms: int
+    log_flush_scheduler_interval_ms: int
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    log_initial_task_delay_ms: int
+    log_segment_delete_delay_ms: int
+    log_message_timestamp_type: str
+    log_message_timestamp_before_max_ms: int
+    log_message_timestamp_after_max_ms: int
+    log_preallocate: bool
+    replica_high_watermark_checkpoint_interval_ms: int
+    producer_id_expiration_ms: int
+    producer_id_expiration_check_interval_ms: int
+    # remote tier
+    remote_log_storage_system_enable: bool
+    remote_log_storage_manager_class_name: str | None
+    remote_log_metadata_manager_class_name: str
+    remote_log_metadata_manager_listener_name: str | None
+    remote_log_metadata_custom_metadata_max_bytes: int
+    remote_log_index_file_cache_total_size_bytes: int
+    remote_log_index_file_cache_ttl_ms: int
+    remote_log_manager_copier_thread_pool_size: int
+    remote_log_manager_expiration_thread_pool_size: int
+    remote_log_manager_follower_thread_pool_size: int
+    remote_log_manager_task_interval_ms: int
+    remote_log_manager_task_retry_backoff_ms: int
+    remote_log_manager_task_retry_backoff_max_ms: int
+    remote_log_manager_task_retry_jitter: float
+    remote_log_reader_threads: int
+    remote_log_reader_max_pending_tasks: int
+    remote_log_manager_copy_max_bytes_per_second: int
+    remote_log_manager_copy_quota_window_num: int
+    remote_log_manager_copy_quota_window_size_seconds: int
+    remote_log_manager_fetch_max_bytes_per_second: int
+    remote_log_manager_fetch_quota_window_num: int
+    remote_log_manager_fetch_quota_window_size_seconds: int
+    remote_fetch_max_wait_ms: int
+    remote_list_offsets_request_timeout_ms: int
+    log_remote_copy_lag_ms: int
+    log_remote_copy_lag_bytes: int
+    tidemark_remote_chunk_cache_bytes: int
+    tidemark_remote_copy_max_ms: int
+    tidemark_remote_delete_grace_ms: int
+    rsm_settings: Mapping[str, str] = field(repr=False)
+    rlmm_settings: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def load(
+        cls, source: str | Path | Mapping[str, str], overrides: Mapping[str, str] | None = None
+    ) -> "tuple[BrokerConfig, list[str]]":
+        """Read and check a configuration.
+
+        Args:
+            source: path of a properties file, or its entries.
+            overrides: entries that replace those of `source`.
+
+        Returns:
+            The view, and warnings about unknown keys, one sentence each.
+
+        Raises:
+            ConfigError: the file cannot be read, or a value or a combination is not allowed.
+        """
+        entries = dict(source) if isinstance(source, Mapping) else read_properties(Path(source))
+        static = _overlay(entries, overrides or {})
+        resolved = resolve(static)
+        return cls._build(Layers(MappingProxyType(static)), resolved), list(resolved.warnings)
+
+    def with_dynamic(
+        self, cluster_default: Mapping[str, str], own: Mapping[str, str]
+    ) -> "BrokerConfig":
+        """Return the configuration with the entries that were set over the wire.
+
+        Args:
+            cluster_default: entries of the broker resource "".
+            own: entries of the broker resource with this node's id.
+
+        Raises:
+            ConfigError: a value or a combination is not allowed.
+        """
+        layers = Layers(self.layers.static, dict(cluster_default), dict(own))
+        return self._build(layers, resolve(layers.merged()))
+
+    @classmethod
+    def _build(cls, layers: Layers, resolved: Resolved) -> "BrokerConfig":
+        values = resolved.values
+        addresses = derive_addresses(values, layers.static)
+        check_values(values, layers.merged(), addresses)
+        # Any: the table of keys guarantees the type of each value
+        given: dict[str, Any] = {
+            item.name: _value_of(values, item.name)
+            for item in fields(cls)
+            if item.name.replace("_", ".") in BROKER_KEYS
+        }
+        if (
+            "remote.log.manager.follower.thread.pool.size" not in layers.merged()
+            and "remote.log.manager.thread.pool.size" in layers.merged()
+        ):  # the deprecated name counts while the new one is not set
+            old = values["remote.log.manager.thread.pool.size"]
+            given["remote_log_manager_follower_thread_pool_size"] = old
+        given.update(_address_fields(addresses))
+        given["rsm_settings"] = MappingProxyType(
+            _under(layers.static, str(values["remote.log.storage.manager.impl.prefix"]))
+        )
+        given["rlmm_settings"] = MappingProxyType(
+            {key.name: key.default or "" for key in METADATA_MANAGER_KEYS.values()}
+            | _under(layers.static, str(values["remote.log.metadata.manager.impl.prefix"]))
+        )
+        return cls(
+            layers=layers,
+            without_effect=resolved.without_effect,
+            values=MappingProxyType(dict(values)),
+            **given,
+        )
+
+    def get(self, name: str) -> Value:
+        """Return the value of any broker key by Kafka's name, defaults included.
+
+        Raises:
+            KeyError: there is no such broker key.
+        """
+        return self.values[name]
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether this node serves clients."""
+        return "broker" in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this node votes on the cluster's metadata."""
+        return "controller" in self.process_roles
+
+    @property
+    def broker_listeners(self) -> tuple[Listener, ...]:
+        """The listeners that clients and brokers use."""
+        return tuple(
+            one for one in self.listeners if one.name not in self.controller_listener_names
+        )
+
+    @property
+    def controller_listeners(self) -> tuple[Listener, ...]:
+        """The listeners that controllers use; empty on a pure broker."""
+        return tuple(one for one in self.listeners if one.name in self.controller_listener_names)
+
+    @property
+    def has_static_voters(self) -> bool:
+        """Whether the quorum's voters are fixed by the configuration (kraft.version 0)."""
+        return bool(self.controller_quorum_voters)
+
+
+def read_properties(path: Path, disk: Disk | None = None) -> dict[str, str]:
+    """Read a properties file.
+
+    Raises:
+        ConfigError: the file cannot be read or is not in the format.
+    """
+    try:
+        data = (disk or Disk()).read_file(path)
+        return properties.parse(properties.decode(data))
+    except OSError as error:
+        raise ConfigError("config file", path, error.strerror or str(error)) from None
+    except properties.PropertiesError as error:
+        raise ConfigError("config file", path, str(error)) from None
+
+
+def _overlay(entries: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
+    """Put overrides over entries: an override wins under an old name, too."""
+    return {**translate_broker(entries), **translate_broker(overrides)}
+
+
+def _value_of(values: Mapping[str, Value], field_name: str) -> Value:
+    name = field_name.replace("_", ".")
+    if name in SERVER_FALLBACKS:
+        return values[effective_name(name)]
+    return values[name]
+
+
+def _under(entries: Mapping[str, str], prefix: str) -> dict[str, str]:
+    return {
+        name.removeprefix(prefix): text for name, text in entries.items() if name.startswith(prefix)
+    }
+
+
+def _address_fields(addresses: Addresses) -> dict[str, Any]:
+    # Any: one dict for fields of many types
+    return {item.name: getattr(addresses, item.name) for item in fields(addresses)}

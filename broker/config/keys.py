@@ -1,0 +1,64 @@
+"""Every configuration key by name: of the broker, of a topic, of the metadata manager."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from broker.config.key import Key
+from broker.config.keys_groups import GROUPS_KEYS
+from broker.config.keys_log import LOG_KEYS
+from broker.config.keys_quorum import QUORUM_KEYS
+from broker.config.keys_remote import METADATA_MANAGER_KEYS as _METADATA_MANAGER
+from broker.config.keys_remote import REMOTE_KEYS
+from broker.config.keys_replication import REPLICATION_KEYS
+from broker.config.keys_sasl import SASL_KEYS
+from broker.config.keys_security import SECURITY_KEYS
+from broker.config.keys_server import SERVER_KEYS
+from broker.config.keys_share import SHARE_KEYS
+from broker.config.keys_tidemark import TIDEMARK_KEYS
+from broker.config.keys_topic import TOPIC_KEYS as _TOPIC
+
+
+def _by_name(*tables: tuple[Key, ...]) -> Mapping[str, Key]:
+    found: dict[str, Key] = {}
+    for table in tables:
+        for key in table:
+            assert key.name not in found, key.name
+            found[key.name] = key
+    return MappingProxyType(found)
+
+
+SECTIONS: Final[Mapping[str, tuple[Key, ...]]] = MappingProxyType(
+    {
+        "Node and metadata quorum": QUORUM_KEYS,
+        "Listeners, connections, requests": SERVER_KEYS,
+        "Local log": LOG_KEYS,
+        "Replication": REPLICATION_KEYS,
+        "Tiered storage": REMOTE_KEYS,
+        "Tidemark's own": TIDEMARK_KEYS,
+        "Groups and transactions": GROUPS_KEYS,
+        "Share groups": SHARE_KEYS,
+        "TLS, tokens, authorization": SECURITY_KEYS,
+        "SASL and OAuth": SASL_KEYS,
+    }
+)
+BROKER_KEYS: Final = _by_name(*SECTIONS.values())
+TOPIC_KEYS: Final = _by_name(_TOPIC)
+METADATA_MANAGER_KEYS: Final = _by_name(_METADATA_MANAGER)
+
+# A key of a topic that is not set takes the first of these that is set, scaled to its own unit.
+SERVER_FALLBACKS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = MappingProxyType(
+    {
+        "log.retention.ms": (
+            ("log.retention.ms", 1),
+            ("log.retention.minutes", 60_000),
+            ("log.retention.hours", 3_600_000),
+        ),
+        "log.roll.ms": (("log.roll.ms", 1), ("log.roll.hours", 3_600_000)),
+        "log.roll.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", 3_600_000)),
+        "log.flush.interval.ms": (
+            ("log.flush.interval.ms", 1),
+            ("log.flush.scheduler.interval.ms", 1),
+        ),
+    }
+)

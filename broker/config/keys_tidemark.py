@@ -1,0 +1,38 @@
+"""The configuration keys that only Tidemark has, all under `tidemark.`."""
+
+from typing import Final
+
+from broker.config.key import ConfigType, Key
+
+INT, LONG, STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
+
+TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
+    Key(
+        "tidemark.http.listener",
+        STRING,
+        "",
+        "host:port of the HTTP page with health, readiness and metrics; empty: off.",
+        resource=True,
+    ),
+    Key(
+        "tidemark.remote.chunk.cache.bytes",
+        LONG,
+        "67108864",
+        "Memory for bytes fetched from the remote store.",
+        low=1 << 20,
+    ),
+    Key(
+        "tidemark.remote.copy.max.ms",
+        LONG,
+        "3600000",
+        "Longest time the copy of one segment may take; one value for the whole cluster.",
+        low=1,
+    ),
+    Key(
+        "tidemark.remote.delete.grace.ms",
+        LONG,
+        "60000",
+        "Wait between marking a deleted topic's remote data and deleting it.",
+        low=0,
+    ),
+)

@@ -1,0 +1,140 @@
+"""From the text of a configuration to values: types checked, nothing missing, unknown keys named.
+
+Rules that look at more than one key are in `rules`; this module looks at keys one by one.
+"""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from broker.config.aliases import CLIENT_PREFIXES, RETIRED
+from broker.config.key import ConfigError, Key, Value
+from broker.config.keys import BROKER_KEYS, METADATA_MANAGER_KEYS, SERVER_FALLBACKS, TOPIC_KEYS
+
+_LISTENER_PREFIX: Final = "listener.name."
+_CLOSE_ENOUGH: Final = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """All broker keys with their values, and what was remarkable about the text.
+
+    Attributes:
+        values: parsed value of every broker key, defaults included.
+        warnings: one sentence for each unknown or retired key.
+        without_effect: keys that were set and that change nothing here, sorted.
+        unknown: keys that were set and that no one knows, sorted.
+    """
+
+    values: Mapping[str, Value]
+    warnings: tuple[str, ...]
+    without_effect: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
+def resolve(entries: Mapping[str, str]) -> Resolved:
+    """Parse all entries and fill in the defaults.
+
+    Args:
+        entries: text by today's names (aliases are already translated).
+
+    Raises:
+        ConfigError: a value is not allowed, or a required key is missing.
+    """
+    entries = _with_node_id(entries)
+    values: dict[str, Value] = {}
+    for name, key in BROKER_KEYS.items():
+        if name in entries:
+            values[name] = key.parse(entries[name])
+        elif key.required:
+            raise ConfigError(name, None, f"is required and has no default; {key.allowed()}")
+        else:
+            values[name] = key.parse(key.default)
+    for name, sources in SERVER_FALLBACKS.items():
+        values[effective_name(name)] = _first_set(values, sources)
+    return _remarks(entries, values)
+
+
+def effective_name(name: str) -> str:
+    """Return the name under which `Resolved.values` holds what a chain of keys comes to."""
+    return f"{name} (effective)"
+
+
+def manager_key(name: str, prefix: str) -> Key | None:
+    """Return the metadata manager's key that `name` sets, if it starts with `prefix`."""
+    if not name.startswith(prefix):
+        return None
+    return METADATA_MANAGER_KEYS.get(name.removeprefix(prefix))
+
+
+def nearest(name: str, known: list[str]) -> str | None:
+    """Return the known name most like `name`, or None when nothing is close."""
+    matches = difflib.get_close_matches(name, known, n=1, cutoff=_CLOSE_ENOUGH)
+    return matches[0] if matches else None
+
+
+def _with_node_id(entries: Mapping[str, str]) -> Mapping[str, str]:
+    """Let `broker.id` stand in for `node.id`, and refuse the two if they differ."""
+    if "broker.id" not in entries:
+        return entries
+    old, new = entries["broker.id"], entries.get("node.id")
+    if new is None:
+        return {**entries, "node.id": old}
+    if BROKER_KEYS["broker.id"].parse(old) != BROKER_KEYS["node.id"].parse(new):
+        raise ConfigError("broker.id", old, f"node.id={new} is set too; the two must be equal")
+    return entries
+
+
+def _first_set(values: Mapping[str, Value], sources: tuple[tuple[str, int], ...]) -> Value:
+    for name, factor in sources:
+        value = values[name]
+        if value is not None:
+            assert isinstance(value, int)
+            return value if value < 0 else min(value * factor, (1 << 63) - 1)
+    return None
+
+
+def _remarks(entries: Mapping[str, str], values: Mapping[str, Value]) -> Resolved:
+    storage = str(values["remote.log.storage.manager.impl.prefix"])
+    manager = str(values["remote.log.metadata.manager.impl.prefix"])
+    warnings: list[str] = []
+    without_effect: list[str] = []
+    unknown: list[str] = []
+    for name, text in entries.items():
+        key = BROKER_KEYS.get(name)
+        base = name[len(_LISTENER_PREFIX) :].partition(".")[2]
+        if key is not None:
+            if not key.effect:
+                without_effect.append(name)
+        elif manager_key(name, manager) is not None:
+            settings_key = manager_key(name, manager)
+            assert settings_key is not None
+            _parse_as(name, settings_key, text)
+        elif name.startswith((storage, *(manager + prefix for prefix in CLIENT_PREFIXES))):
+            pass  # the plugin and the clients judge their own settings
+        elif name.startswith(_LISTENER_PREFIX) and base in BROKER_KEYS:
+            without_effect.append(name)
+        else:
+            unknown.append(name)
+            warnings.append(_unknown_sentence(name, manager))
+    return Resolved(values, tuple(warnings), tuple(sorted(without_effect)), tuple(sorted(unknown)))
+
+
+def _parse_as(name: str, key: Key, text: str) -> Value:
+    try:
+        return key.parse(text)
+    except ConfigError as error:
+        raise ConfigError(name, error.value, error.allowed) from None
+
+
+def _unknown_sentence(name: str, manager_prefix: str) -> str:
+    if name in RETIRED:
+        return f"key {name} has no effect: {RETIRED[name]}"
+    if name in TOPIC_KEYS:
+        server = TOPIC_KEYS[name].server_key
+        hint = f"its default for all topics is {server}" if server else "set it on the topic"
+        return f"unknown key {name}: it is a setting of topics; {hint}"
+    known = [*BROKER_KEYS, *(manager_prefix + inner for inner in METADATA_MANAGER_KEYS)]
+    close = nearest(name, known)
+    return f"unknown key {name}" + (f": did you mean {close}?" if close else "; it is ignored")

@@ -1,0 +1,326 @@
+"""Rules between configuration keys, each with the reason it exists; and what follows from them.
+
+Everything here is a pure function of parsed values. Errors name the key, its value and what would
+be allowed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from broker.config.key import ConfigError, Value
+from broker.config.listeners import (
+    Listener,
+    Voter,
+    parse_connection_limits,
+    parse_host_port,
+    parse_listeners,
+    parse_protocol_map,
+    parse_voters,
+    refuse_shared_ports,
+)
+from broker.config.resolve import effective_name
+
+_ANY_HOSTS: Final = ("0.0.0.0", "::", "[::]")  # compared, never bound
+_MAP_KEY: Final = "listener.security.protocol.map"
+_SERVED_PROTOCOL: Final = "PLAINTEXT"
+TOPIC_BASED_MANAGER: Final = (
+    "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """What several keys together say about where this node is; fields as in `BrokerConfig`."""
+
+    process_roles: tuple[str, ...]
+    listeners: tuple[Listener, ...]
+    advertised_listeners: tuple[Listener, ...]
+    controller_listener_names: tuple[str, ...]
+    inter_broker_listener_name: str
+    controller_quorum_voters: tuple[Voter, ...]
+    controller_quorum_bootstrap_servers: tuple[tuple[str, int], ...]
+    max_connections_per_ip_overrides: Mapping[str, int]
+    log_dirs: tuple[Path, ...]
+    metadata_log_dir: Path
+    http_listener: tuple[str, int] | None
+
+
+def derive_addresses(values: Mapping[str, Value], static: Mapping[str, str]) -> Addresses:
+    """Work out listeners, voters and directories.
+
+    Args:
+        values: parsed values of all broker keys.
+        static: the entries of the file, to see which keys were set.
+
+    Raises:
+        ConfigError: a malformed address, or listeners that do not fit the roles.
+    """
+    roles = _words(values, "process.roles")
+    controllers = tuple(name.upper() for name in _words(values, "controller.listener.names"))
+    if not controllers:
+        raise ConfigError(
+            "controller.listener.names", "", "must name at least one listener of the controllers"
+        )
+    protocols = _protocols(values, static, controllers)
+    listeners = parse_listeners("listeners", _words(values, "listeners"), protocols)
+    refuse_shared_ports("listeners", listeners)
+    _check_protocols_served(listeners)
+    _check_roles(roles, listeners, controllers)
+    advertised = _advertised(values, protocols, listeners, controllers)
+    directories = _words(values, "log.dirs") or _words(values, "log.dir")
+    if not directories:
+        raise ConfigError("log.dirs", "", "must name at least one directory")
+    metadata_dir = values["metadata.log.dir"] or directories[0]
+    http = str(values["tidemark.http.listener"] or "")
+    return Addresses(
+        process_roles=roles,
+        listeners=listeners,
+        advertised_listeners=advertised,
+        controller_listener_names=controllers,
+        inter_broker_listener_name=(
+            _inter_broker(values, static, advertised) if "broker" in roles else ""
+        ),
+        controller_quorum_voters=parse_voters(
+            "controller.quorum.voters", _words(values, "controller.quorum.voters")
+        ),
+        controller_quorum_bootstrap_servers=tuple(
+            parse_host_port("controller.quorum.bootstrap.servers", text, "must be host:port each")
+            for text in _words(values, "controller.quorum.bootstrap.servers")
+        ),
+        max_connections_per_ip_overrides=parse_connection_limits(
+            "max.connections.per.ip.overrides", str(values["max.connections.per.ip.overrides"])
+        ),
+        log_dirs=tuple(Path(text) for text in directories),
+        metadata_log_dir=Path(str(metadata_dir)),
+        http_listener=(
+            parse_host_port("tidemark.http.listener", http, "must be host:port") if http else None
+        ),
+    )
+
+
+def check_values(
+    values: Mapping[str, Value], entries: Mapping[str, str], addresses: Addresses
+) -> None:
+    """Check the rules between keys that Apache Kafka checks at start, and ours.
+
+    Raises:
+        ConfigError: names the first rule that is broken.
+    """
+    _check_quorum(values, addresses)
+    _check_times(values)
+    _check_local_retention(values)
+    _check_remote(values, entries, addresses)
+    heartbeat, session = values["broker.heartbeat.interval.ms"], values["broker.session.timeout.ms"]
+    if _number(heartbeat) >= _number(session):
+        raise ConfigError(
+            "broker.heartbeat.interval.ms",
+            heartbeat,
+            f"must be below broker.session.timeout.ms={session}",
+        )
+    if values["max.connections.per.ip"] == 0 and not addresses.max_connections_per_ip_overrides:
+        raise ConfigError(
+            "max.connections.per.ip", 0, "0 needs entries in max.connections.per.ip.overrides"
+        )
+
+
+def check_replication(key: str, factor: int, broker_ids: Sequence[int]) -> None:
+    """Refuse a replication factor that the cluster's brokers cannot satisfy.
+
+    Args:
+        key: name of the setting the factor comes from.
+        factor: replicas wanted.
+        broker_ids: brokers that may hold one.
+
+    Raises:
+        ConfigError: names key, factor and brokers.
+    """
+    if factor > len(broker_ids):
+        shown = ", ".join(str(one) for one in sorted(broker_ids)) or "none"
+        raise ConfigError(
+            key,
+            factor,
+            f"must not be more than the number of brokers, {len(broker_ids)} (ids: {shown})",
+        )
+
+
+def _words(values: Mapping[str, Value], name: str) -> tuple[str, ...]:
+    value = values[name]
+    if value is None:
+        return ()
+    assert isinstance(value, tuple)
+    return value
+
+
+def _number(value: Value) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _protocols(
+    values: Mapping[str, Value], static: Mapping[str, str], controllers: tuple[str, ...]
+) -> dict[str, str]:
+    """Read the map of protocols; without one, controller listeners speak PLAINTEXT."""
+    found = parse_protocol_map(str(values[_MAP_KEY]), _MAP_KEY)
+    if _MAP_KEY not in static:
+        for name in controllers:
+            found.setdefault(name, _SERVED_PROTOCOL)
+    return found
+
+
+def _check_protocols_served(listeners: Sequence[Listener]) -> None:
+    for listener in listeners:
+        if listener.security_protocol != _SERVED_PROTOCOL:
+            raise ConfigError(
+                _MAP_KEY,
+                f"{listener.name}:{listener.security_protocol}",
+                f"listener {listener} must use {_SERVED_PROTOCOL}, the one protocol served so far",
+            )
+
+
+def _check_roles(
+    roles: tuple[str, ...], listeners: Sequence[Listener], controllers: tuple[str, ...]
+) -> None:
+    names = [listener.name for listener in listeners]
+    shown = ",".join(str(listener) for listener in listeners)
+    if "controller" in roles:
+        if not set(controllers) & set(names):
+            raise ConfigError(
+                "listeners",
+                shown,
+                f"a controller must listen on one of {', '.join(controllers)} "
+                "(controller.listener.names)",
+            )
+        if "broker" not in roles and not set(names) <= set(controllers):
+            raise ConfigError(
+                "listeners",
+                shown,
+                "a node with process.roles=controller may only have listeners "
+                f"named in controller.listener.names={','.join(controllers)}",
+            )
+    elif set(controllers) & set(names):
+        raise ConfigError(
+            "listeners",
+            shown,
+            "a node with process.roles=broker must not have a listener named "
+            f"in controller.listener.names={','.join(controllers)}",
+        )
+    if "broker" in roles and set(names) <= set(controllers):
+        raise ConfigError("listeners", shown, "a broker must have a listener for clients")
+
+
+def _advertised(
+    values: Mapping[str, Value],
+    protocols: Mapping[str, str],
+    listeners: Sequence[Listener],
+    controllers: tuple[str, ...],
+) -> tuple[Listener, ...]:
+    given = _words(values, "advertised.listeners")
+    if not given:
+        return tuple(one for one in listeners if one.name not in controllers)
+    found = parse_listeners("advertised.listeners", given, protocols)
+    names = {listener.name for listener in listeners}
+    for listener in found:
+        if listener.name not in names:
+            raise ConfigError(
+                "advertised.listeners", str(listener), f"{listener.name} is not in listeners"
+            )
+        if listener.host in _ANY_HOSTS or not listener.host:
+            raise ConfigError(
+                "advertised.listeners", str(listener), "must name a host that clients can reach"
+            )
+    return tuple(one for one in found if one.name not in controllers)
+
+
+def _inter_broker(
+    values: Mapping[str, Value], static: Mapping[str, str], advertised: Sequence[Listener]
+) -> str:
+    """Say which listener brokers use among themselves."""
+    named, key = values["inter.broker.listener.name"], "inter.broker.listener.name"
+    protocol_key = "security.inter.broker.protocol"
+    if named and protocol_key in static:
+        raise ConfigError(key, named, f"{protocol_key} is set too; set only one of the two")
+    if not named:
+        key, named = protocol_key, values[protocol_key]
+    name = str(named).upper()
+    known = [listener.name for listener in advertised]
+    if name not in known:
+        raise ConfigError(
+            key, named, "must be the name of one of the advertised listeners: " + ", ".join(known)
+        )
+    return name
+
+
+def _check_quorum(values: Mapping[str, Value], addresses: Addresses) -> None:
+    voters = addresses.controller_quorum_voters
+    key = "controller.quorum.voters"
+    if not voters and not addresses.controller_quorum_bootstrap_servers:
+        raise ConfigError(
+            key, "", "either this or controller.quorum.bootstrap.servers must name the controllers"
+        )
+    if not voters:
+        return
+    node_id, shown = values["node.id"], ",".join(f"{v.id}@{v.host}:{v.port}" for v in voters)
+    is_voter = node_id in [voter.id for voter in voters]
+    if "controller" in addresses.process_roles and not is_voter:
+        raise ConfigError(key, shown, f"must contain this controller's node.id={node_id}")
+    if "controller" not in addresses.process_roles and is_voter:
+        raise ConfigError(key, shown, f"must not contain node.id={node_id}, which is only a broker")
+
+
+def _check_times(values: Mapping[str, Value]) -> None:
+    for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+        value = values[name]
+        if value is not None and _number(value) < 1 and value != -1:
+            raise ConfigError(name, value, "must be -1 (no limit), or 1 or more")
+    for name, low in (("log.roll.ms", 1), ("log.roll.jitter.ms", 0), ("log.flush.interval.ms", 0)):
+        value = values[name]
+        if value is not None and _number(value) < low:
+            raise ConfigError(name, value, f"must be {low} or more")
+    low_lag, high_lag = (values[f"log.cleaner.{end}.compaction.lag.ms"] for end in ("min", "max"))
+    if _number(low_lag) > _number(high_lag):
+        raise ConfigError(
+            "log.cleaner.min.compaction.lag.ms",
+            low_lag,
+            f"must not be above log.cleaner.max.compaction.lag.ms={high_lag}",
+        )
+
+
+def _check_local_retention(values: Mapping[str, Value]) -> None:
+    """With a remote tier, the local part of a log cannot outlive the whole."""
+    if not values["remote.log.storage.system.enable"]:
+        return
+    totals = (
+        ("log.local.retention.ms", "log.retention.ms", effective_name("log.retention.ms")),
+        ("log.local.retention.bytes", "log.retention.bytes", "log.retention.bytes"),
+    )
+    for name, total_name, total_source in totals:
+        local, total = _number(values[name]), _number(values[total_source])
+        if total >= 0 and (local == -1 or local > total):
+            raise ConfigError(
+                name, local, f"must not be above {total_name}={total}, nor -1 (no limit)"
+            )
+
+
+def _check_remote(
+    values: Mapping[str, Value], entries: Mapping[str, str], addresses: Addresses
+) -> None:
+    """A remote tier needs a plugin, and its metadata manager a listener of this broker."""
+    if not values["remote.log.storage.system.enable"] or "broker" not in addresses.process_roles:
+        return
+    if not values["remote.log.storage.manager.class.name"]:
+        raise ConfigError(
+            "remote.log.storage.manager.class.name",
+            None,
+            "must name the storage plugin, `package.module:Class`, because "
+            f"remote.log.storage.system.enable={entries.get('remote.log.storage.system.enable')}",
+        )
+    listener = values["remote.log.metadata.manager.listener.name"]
+    known = [one.name for one in addresses.advertised_listeners]
+    if listener is None or str(listener).upper() not in known:
+        raise ConfigError(
+            "remote.log.metadata.manager.listener.name",
+            listener,
+            "must be one of this broker's listeners: " + ", ".join(known),
+        )
