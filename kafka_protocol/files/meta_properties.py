@@ -30,7 +30,7 @@ class MetaProperties:
 
 
 def dump_meta_properties(meta: MetaProperties) -> bytes:
-    """Write the file; keys in alphabetical order, no comment, so that equal facts are equal bytes."""
+    """Write the file: keys in alphabetical order, no comment; equal facts are equal bytes."""
     values = dict(meta.others)
     values["version"] = str(meta.version)
     values["cluster.id"] = meta.cluster_id

@@ -1,7 +1,7 @@
 """The offset index (`.index`): from an offset to a batch's position in the segment.
 
 An entry is `int32 relative offset` (last offset of a batch minus the segment's base offset) and
-`int32 position` (first byte of that batch), both big endian, offsets strictly rising. Offset look-ups
+`int32 position` (first byte of that batch), both big endian, offsets strictly rising. Look-ups
 are by floor: start reading at the entry's position, at most one index interval too early.
 """
 

@@ -1,0 +1,180 @@
+"""Messages by name or api key, each with all its versions.
+
+    produce = request(ApiKey.PRODUCE)
+    value, end = produce.decode(frame, 13, header.body_offset)
+    answer = response(ApiKey.PRODUCE)
+    parts = answer.encode_parts(answer.cls(responses=[...]), 13)
+
+A message's schema is parsed when the message is first asked for, and compiled to functions when a
+version of it is first decoded or encoded (about 1 ms each): a start costs only what it uses.
+
+Null for a field that is not nullable in a version is a mistake of the caller and fails as such.
+Fields that a version lacks are not written, and read as their default.
+"""
+
+from functools import cache
+from importlib import import_module
+from struct import error as struct_error
+from typing import Any
+
+from kafka_protocol.errors import MalformedMessageError
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.decoding import compile_decoder
+from kafka_protocol.wire.encoding import Gather, compile_encoder
+from kafka_protocol.wire.messages import FAMILIES
+from kafka_protocol.wire.primitives import Buffer
+from kafka_protocol.wire.schema import parse_schema
+from kafka_protocol.wire.structs import make_class
+
+__all__ = ["Gather", "Message", "message", "parse", "request", "response"]
+
+
+class Message:
+    """One message (or record, or header) in all its versions.
+
+    Attributes:
+        name: as in Kafka: `ProduceRequest`, `TopicRecord`.
+        api_key: the API's or the record's number; None where there is none.
+        min_version: lowest version there is a schema of.
+        max_version: highest one.
+        flexible_from: first flexible version (KIP-482), None if none is.
+        cls: the value's class; keyword constructor, attributes in Python's case.
+    """
+
+    def __init__(self, schema_line: str) -> None:
+        schema = parse_schema(schema_line)
+        self.name = schema.name
+        self.api_key = schema.api_key
+        self.min_version, self.max_version = schema.versions
+        self.flexible_from = schema.flexible_from
+        self.struct = schema.struct
+        # Any: attributes of the class follow from the schema, which mypy does not read.
+        self.cls: Any = make_class(schema.struct)
+        self._decoders: dict[int, Any] = {}
+        self._encoders: dict[int, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.min_version}-{self.max_version}>"
+
+    def is_flexible(self, version: int) -> bool:
+        """Whether the version has compact lengths and tagged sections."""
+        return self.flexible_from is not None and version >= self.flexible_from
+
+    def decode(self, buf: Buffer, version: int, offset: int = 0) -> tuple[Any, int]:
+        """Decode the value that begins at `offset`.
+
+        Record data becomes a memoryview into `buf`; all else is copied.
+
+        Returns:
+            The value, and the position after it: bytes that follow are the caller's matter.
+
+        Raises:
+            MalformedMessageError: the bytes are no such message, or the version is unknown.
+        """
+        decoder = self._decoders.get(version)
+        if decoder is None:
+            decoder = self._decoder(version)
+        try:
+            return decoder(buf, offset)  # type: ignore[no-any-return]
+        except (struct_error, IndexError, UnicodeDecodeError) as cause:
+            raise MalformedMessageError(f"{self.name} {version}: {cause}") from cause
+
+    def encode(self, value: Any, version: int) -> bytes:
+        """Encode to one piece of bytes.
+
+        Raises:
+            ValueError: no such version.
+            TypeError: the value holds record data that is not in memory.
+        """
+        parts = self.encode_parts(value, version)
+        return b"".join(parts)
+
+    def encode_parts(self, value: Any, version: int) -> list[Any]:
+        """Encode to a gather list: record data stays where it is, parts of a Gather as they are.
+
+        Raises:
+            ValueError: no such version.
+        """
+        encoder = self._encoders.get(version)
+        if encoder is None:
+            encoder = self._encoder(version)
+        parts: list[Any] = []
+        tail = encoder(value, bytearray(), parts)
+        if tail or not parts:
+            parts.append(tail)
+        return parts
+
+    def _decoder(self, version: int) -> Any:
+        if not self.min_version <= version <= self.max_version:
+            raise MalformedMessageError(f"{self.name} has no version {version}")
+        made = compile_decoder(self.struct, self.cls, version, self.is_flexible(version))
+        return self._decoders.setdefault(version, made)
+
+    def _encoder(self, version: int) -> Any:
+        if not self.min_version <= version <= self.max_version:
+            raise ValueError(f"{self.name} has no version {version}")
+        made = compile_encoder(self.struct, self.cls, version, self.is_flexible(version))
+        return self._encoders.setdefault(version, made)
+
+
+@cache
+def message(name: str) -> Message:
+    """The message, record or header of this name.
+
+    Raises:
+        KeyError: there is no schema of it.
+    """
+    family = FAMILIES.get(name)
+    if family is not None:
+        return Message(_record_line(family, name))
+    for suffix, find in (("Request", request), ("Response", response)):
+        if name.endswith(suffix):
+            api_key = _API_KEYS.get(name.removesuffix(suffix))
+            if api_key is not None:
+                return find(api_key)
+    raise KeyError(name)
+
+
+@cache
+def request(api_key: int) -> Message:
+    """The request of an API.
+
+    Raises:
+        ValueError: no such API.
+    """
+    return Message(_module(ApiKey(api_key).name.lower()).REQUEST)
+
+
+@cache
+def response(api_key: int) -> Message:
+    """The response of an API.
+
+    Raises:
+        ValueError: no such API.
+    """
+    return Message(_module(ApiKey(api_key).name.lower()).RESPONSE)
+
+
+def parse(line: str) -> Message:
+    """Make a message from a schema line of one's own (grammar: `kafka_protocol.wire.schema`)."""
+    return Message(line)
+
+
+def family_records(family: str) -> dict[int, str]:
+    """Names of a family's records by the number in front of their schema."""
+    heads = [line.split(None, 2) for line in _module(family).RECORDS]
+    return {int(key): name for key, name, _ in heads if key != "-"}
+
+
+_API_KEYS = {"".join(word.capitalize() for word in key.name.split("_")): key for key in ApiKey}
+
+
+def _module(name: str) -> Any:
+    return import_module(f"kafka_protocol.wire.messages.{name}")
+
+
+def _record_line(family: str, name: str) -> str:
+    for line in _module(family).RECORDS:
+        if line.split(None, 2)[1] == name:
+            return str(line)
+    raise KeyError(name)

@@ -1,0 +1,9 @@
+"""DeleteGroups (key 42): the schemas of all versions."""
+
+REQUEST = """
+42 DeleteGroups req 0-2 f2 | GroupsNames:[]str
+"""
+
+RESPONSE = """
+42 DeleteGroups rsp 0-2 f2 | ThrottleTimeMs:i32, Results:[]{GroupId:str, ErrorCode:i16}
+"""

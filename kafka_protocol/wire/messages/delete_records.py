@@ -1,0 +1,13 @@
+"""DeleteRecords (key 21): the schemas of all versions."""
+
+REQUEST = """
+21 DeleteRecords req 0-2 f2 |
+    Topics:[]{Name:str, Partitions:[]{PartitionIndex:i32, Offset:i64}},
+    TimeoutMs:i32
+"""
+
+RESPONSE = """
+21 DeleteRecords rsp 0-2 f2 |
+    ThrottleTimeMs:i32,
+    Topics:[]{Name:str, Partitions:[]{PartitionIndex:i32, LowWatermark:i64, ErrorCode:i16}}
+"""

@@ -1,0 +1,13 @@
+"""DeleteTopics (key 20): the schemas of all versions."""
+
+REQUEST = """
+20 DeleteTopics req 1-6 f4 |
+    Topics:[]{Name:str?=null, TopicId:uuid} 6+,
+    TopicNames:[]str 1-5, TimeoutMs:i32
+"""
+
+RESPONSE = """
+20 DeleteTopics rsp 1-6 f4 |
+    ThrottleTimeMs:i32,
+    Responses:[]{Name:str?6+, TopicId:uuid 6+, ErrorCode:i16, ErrorMessage:str?=null 5+}
+"""

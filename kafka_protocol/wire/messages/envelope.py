@@ -1,0 +1,9 @@
+"""Envelope (key 58): the schemas of all versions."""
+
+REQUEST = """
+58 Envelope req 0 f0 | RequestData:bytes, RequestPrincipal:bytes?, ClientHostAddress:bytes
+"""
+
+RESPONSE = """
+58 Envelope rsp 0 f0 | ResponseData:bytes?=null, ErrorCode:i16
+"""

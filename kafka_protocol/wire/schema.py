@@ -1,0 +1,268 @@
+"""The grammar of schema lines: text to tables of structs and fields.
+
+A line is `key Name kind versions fN | fields`: kind is `req` or `rsp` (absent for records, whose
+key may be `-`), `fN` the first flexible version, `f-` none. A field is `Name:type`, then in this
+order, each only where it applies:
+
+    ?  ?7+        nullable (only in those versions)
+    @T  @T(7+)    tagged with tag T (only in those versions, else in its place)
+    !nc           never compact, also in flexible versions
+    =x            default, when it is not zero, empty or false
+    a  a+  a-b    versions, when narrower than its parent's
+
+Types: i8 i16 i32 i64 u16 u32 f64 bool uuid str bytes rec (record batches), `[]` before a type for
+an array, `{...}` for a struct. Line breaks and indentation mean nothing.
+
+Source: the JSON message schemas of Apache Kafka 4.3 hold the same facts.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+FIXED_FORMATS = {
+    "i8": "b",
+    "i16": "h",
+    "i32": "i",
+    "i64": "q",
+    "u16": "H",
+    "u32": "I",
+    "f64": "d",
+    "bool": "?",
+    "uuid": "16s",
+}
+"""Types of fixed size, and their letters in `struct`."""
+
+_TYPES = frozenset(FIXED_FORMATS) | {"str", "bytes", "rec"}
+_LAST = 0x7FFF
+
+
+class Default(Enum):
+    """Stands for a default that is made anew each time: an empty list, a struct of defaults."""
+
+    MADE = "made"
+
+
+_TOKEN = re.compile(
+    r"\s*(?P<name>[A-Za-z][A-Za-z0-9]*):"
+    r"|\s*(?P<array>\[\])"
+    r"|\s*(?P<open>\{)"
+    r"|\s*(?P<close>\})"
+    r"|\s*(?P<comma>,)"
+    r"|(?P<nullable>\?(?:\d+(?:-\d+|\+)?)?)"
+    r"|@(?P<tag>\d+)(?:\((?P<tag_versions>[\d+-]+)\))?"
+    r"|(?P<nc>!nc)"
+    r"|=(?P<default>[-\w]+)"
+    r"|\s+(?P<versions>\d+(?:-\d+|\+)?)(?=[\s,}]|$)"
+    r"|\s*(?P<type>[a-z][a-z0-9]*)"
+)
+
+
+class Versions(NamedTuple):
+    """A range of versions, both ends inclusive."""
+
+    first: int
+    last: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.first <= version <= self.last
+
+
+ALL_VERSIONS = Versions(0, _LAST)
+NO_VERSIONS = Versions(1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class StructType:
+    """Fields in wire order; `class_name` is how the nested class is called."""
+
+    class_name: str
+    fields: "tuple[Field, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """A list of elements of one type."""
+
+    element: "FieldType"
+
+
+FieldType = str | ArrayType | StructType
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a struct.
+
+    Attributes:
+        name: as in Kafka's schema.
+        attribute: the same in Python's case.
+        versions: where it exists, given that its parent does.
+        nullable: where null may stand for it, likewise.
+        tag: number in the tagged section, None for positional fields.
+        tagged: versions in which it is tagged.
+        compact: False for the one string that keeps its 2-byte length everywhere.
+        default: value when absent; for structs and arrays None or `Default.MADE`.
+    """
+
+    name: str
+    attribute: str
+    type: FieldType
+    versions: Versions
+    nullable: Versions
+    tag: int | None
+    tagged: Versions
+    compact: bool
+    default: object
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """One parsed line.
+
+    Attributes:
+        api_key: number in front of the line, None for `-`.
+        flexible_from: first flexible version, None if there is none.
+    """
+
+    name: str
+    api_key: int | None
+    versions: Versions
+    flexible_from: int | None
+    struct: StructType
+
+
+def snake_case(name: str) -> str:
+    """Kafka's field name in Python's case: `TopicData` to `topic_data`."""
+    name = name.replace("KRaft", "Kraft").replace("kRaft", "kraft")
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def parse_schema(line: str) -> Schema:
+    """Parse one schema line.
+
+    Raises:
+        ValueError: the line does not follow the grammar.
+    """
+    head, bar, body = line.partition("|")
+    words = head.split()
+    if not bar or len(words) not in (4, 5):
+        raise ValueError(f"no schema line: {line[:80]!r}")
+    key, name = words[0], words[1]
+    if len(words) == 5:
+        name += {"req": "Request", "rsp": "Response"}[words[2]]
+    versions = _versions(words[-2])
+    flexible = words[-1].removeprefix("f")
+    fields = _FieldParser(body).all_fields()
+    return Schema(
+        name=name,
+        api_key=None if key == "-" else int(key),
+        versions=versions,
+        flexible_from=None if flexible == "-" else int(flexible),
+        struct=StructType(name, fields),
+    )
+
+
+def _versions(text: str) -> Versions:
+    """Read `a`, `a+` or `a-b`; nothing means all."""
+    if not text:
+        return ALL_VERSIONS
+    first, dash, last = text.rstrip("+").partition("-")
+    if text.endswith("+"):
+        return Versions(int(first), _LAST)
+    return Versions(int(first), int(last) if dash else int(first))
+
+
+class _FieldParser:
+    """Recursive descent over the part of a line after the bar."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text.rstrip()
+        self._position = 0
+
+    def all_fields(self) -> "tuple[Field, ...]":
+        """Read the fields of the top level, to the end of the text."""
+        found = self._fields() if self._text else ()
+        if self._position != len(self._text):
+            raise self._error("what is this")
+        return found
+
+    def _error(self, what: str) -> ValueError:
+        return ValueError(f"{what}: {self._text[self._position :][:60]!r}")
+
+    def _take(self, kind: str) -> re.Match[str] | None:
+        """Step over the next token if it is of `kind`."""
+        match = _TOKEN.match(self._text, self._position)
+        if match is None or match[kind] is None:
+            return None
+        self._position = match.end()
+        return match
+
+    def _fields(self) -> "tuple[Field, ...]":
+        found = [self._field()]
+        while self._take("comma"):
+            found.append(self._field())
+        return tuple(found)
+
+    def _field(self) -> "Field":
+        name_match = self._take("name")
+        if name_match is None:
+            raise self._error("a field must begin here")
+        name = name_match["name"]
+        kind = self._type(name)
+        nullable = self._take("nullable")
+        tag = self._take("tag")
+        compact = self._take("nc") is None
+        default = self._take("default")
+        versions = self._take("versions")
+        null_in = NO_VERSIONS if nullable is None else _versions(nullable["nullable"][1:])
+        return Field(
+            name=name,
+            attribute=snake_case(name),
+            type=kind,
+            versions=ALL_VERSIONS if versions is None else _versions(versions["versions"]),
+            nullable=null_in,
+            tag=None if tag is None else int(tag["tag"]),
+            tagged=NO_VERSIONS if tag is None else _versions(tag["tag_versions"] or ""),
+            compact=compact,
+            default=_default(kind, default and default["default"], null_in),
+        )
+
+    def _type(self, name: str) -> "FieldType":
+        if self._take("array"):
+            return ArrayType(self._type(name))
+        if self._take("open"):
+            fields = self._fields()
+            if not self._take("close"):
+                raise self._error("a } belongs here")
+            return StructType(name[0].upper() + name[1:], fields)
+        match = self._take("type")
+        if match is None or match["type"] not in _TYPES:
+            raise self._error("no type")
+        return match["type"]
+
+
+_ZEROS: dict[str, object] = {
+    "bool": False,
+    "f64": 0.0,
+    "uuid": bytes(16),
+    "str": "",
+    "bytes": b"",
+    "rec": b"",
+}
+
+
+def _default(kind: "FieldType", text: str | None, nullable: Versions) -> object:
+    """The value of an absent field of this type whose default is written `text`."""
+    if text == "null":
+        return None
+    if not isinstance(kind, str):
+        return Default.MADE
+    if kind == "rec" and nullable != NO_VERSIONS:
+        return None
+    if text is None:
+        return _ZEROS.get(kind, 0)
+    if kind == "bool":
+        return text == "true"
+    return text if kind == "str" else int(text, 0)
