@@ -1,11 +1,12 @@
 """What a remote log metadata manager promises: which remote segments exist, and in which state.
 
-A metadata manager is a plugin too. Writes are futures that complete only when the manager has read its own
-record back at its place in the topic and the state table accepted it; a write of unknown outcome fails with
-`MetadataWriteTimeoutError`, upon which its owner takes the next incarnation and writes its barrier again.
+A metadata manager is a plugin too. Writes are futures that complete only when the manager has read
+its own record back at its place in the topic and the state table accepted it; a write of unknown
+outcome fails with `MetadataWriteTimeoutError`, upon which its owner takes the next incarnation and
+writes its barrier again.
 
-Every write carries a `Fence`. From a barrier on, every reader refuses records of a lower fence for that
-partition. Source: KIP-405 RemoteLogMetadataManager; the fence is ours (docs/tiering.md).
+Every write carries a `Fence`. From a barrier on, every reader refuses records of a lower fence for
+that partition. Source: KIP-405 RemoteLogMetadataManager; the fence is ours (docs/tiering.md).
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,9 @@ from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, Se
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fence:
-    """Who writes: the leader epoch of the user partition, then the tier incarnation. Higher outranks lower."""
+    """Who writes: the leader epoch of the user partition, then the tier incarnation. Higher
+    outranks lower.
+    """
 
     leader_epoch: int
     incarnation: int
@@ -54,7 +57,9 @@ class MetadataError(Exception):
 
 
 class MetadataRefusedError(MetadataError):
-    """The record was read back, and the state table or a higher fence refused it: it changed nothing."""
+    """The record was read back, and the state table or a higher fence refused it: it changed
+    nothing.
+    """
 
 
 class MetadataWriteTimeoutError(MetadataError):
@@ -66,11 +71,13 @@ class MetadataNotReadyError(MetadataError):
 
 
 class RemoteLogMetadataManager(Protocol):
-    """The metadata manager as the RemoteLogManager sees it. Thread-safe. Look-ups never wait for a network."""
+    """The metadata manager as the RemoteLogManager sees it. Thread-safe. Look-ups never wait for a
+    network.
+    """
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Take the settings under `rlmm.config.` (prefix removed), with `node.id`, `cluster.id`, `log.dir` and
-        `bootstrap.servers` of the named listener.
+        """Take the settings under `rlmm.config.` (prefix removed), with `node.id`, `cluster.id`,
+        `log.dir` and `bootstrap.servers` of the named listener.
 
         Raises:
             ValueError: a setting is wrong; the message names key, value and what is allowed.
@@ -92,8 +99,12 @@ class RemoteLogMetadataManager(Protocol):
     def is_ready(self, partition: TopicIdPartition) -> bool:
         """True once `own` or `follow` completed and nothing put the cache in doubt since."""
 
-    def add(self, metadata: RemoteLogSegmentMetadata, fence: Fence, metadata_offset: int) -> "Future[None]":
-        """Write COPY_SEGMENT_STARTED of a new id. `metadata_offset`: of the image the writer saw the topic in."""
+    def add(
+        self, metadata: RemoteLogSegmentMetadata, fence: Fence, metadata_offset: int
+    ) -> "Future[None]":
+        """Write COPY_SEGMENT_STARTED of a new id. `metadata_offset`: of the image the writer saw
+        the topic in.
+        """
 
     def update(self, update: SegmentUpdate, fence: Fence, metadata_offset: int) -> "Future[None]":
         """Write a later state of a known id."""
@@ -101,11 +112,19 @@ class RemoteLogMetadataManager(Protocol):
     def segment(self, id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
         """The segment as known now; None for unknown and for DELETE_SEGMENT_FINISHED."""
 
-    def segment_for(self, partition: TopicIdPartition, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The COPY_SEGMENT_FINISHED segment that holds (epoch, offset), or None. Never one of another lineage."""
+    def segment_for(
+        self, partition: TopicIdPartition, epoch: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """The COPY_SEGMENT_FINISHED segment that holds (epoch, offset), or None. Never one of
+        another lineage.
+        """
 
-    def next_segment(self, partition: TopicIdPartition, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The FINISHED segment with the smallest start at or above `offset` that holds records of `epoch`."""
+    def next_segment(
+        self, partition: TopicIdPartition, epoch: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """The FINISHED segment with the smallest start at or above `offset` that holds records of
+        `epoch`.
+        """
 
     def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: int) -> int | None:
         """The largest offset (inclusive) of `epoch` in FINISHED segments, or None."""
@@ -113,13 +132,52 @@ class RemoteLogMetadataManager(Protocol):
     def list_segments(
         self, partition: TopicIdPartition, epoch: int | None = None
     ) -> Iterator[RemoteLogSegmentMetadata]:
-        """Segments in every state but DELETE_SEGMENT_FINISHED, ascending by start offset; of one epoch or all."""
+        """Segments in every state but DELETE_SEGMENT_FINISHED, ascending by start offset; of one
+        epoch or all.
+        """
 
     def finished_order(self, id: RemoteLogSegmentId) -> int | None:
-        """Where in the topic the id first became FINISHED (the first counts), to tell earlier from later."""
+        """Where in the topic the id first became FINISHED (the first counts), to tell earlier from
+        later.
+        """
 
     def started_seen_ms(self, id: RemoteLogSegmentId) -> int | None:
         """When this cache first saw STARTED of the id (wall clock, kept over restarts)."""
 
     def close(self) -> None:
         """Stop clients and close the store; called once."""
+
+
+class DeletedTopics(Protocol):
+    """The side of a metadata manager that the remover of deleted topics works with.
+
+    A manager has it when its own topic does not clean up after deleted user topics. The remover's
+    records carry `REMOVER_FENCE`; `update` takes them without ownership.
+    """
+
+    def led_partitions(self) -> "list[PartitionDeletion]":
+        """User partitions, deleted ones included, whose records lie in metadata partitions that
+        this broker leads and has consumed to their end.
+        """
+
+    def put_partition_delete(
+        self, partition: TopicIdPartition, state: PartitionDeleteState
+    ) -> "Future[None]":
+        """Write a partition delete record; futures end as those of `update`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDeletion:
+    """What the remover must know of a user partition.
+
+    Attributes:
+        metadata_offset: the highest offset in `__cluster_metadata` at which a writer saw the
+            topic, -1 if none.
+        state: how far its deletion is, None while nobody marked it.
+        marked_seen_ms: when this broker first read the mark (wall clock).
+    """
+
+    partition: TopicIdPartition
+    metadata_offset: int
+    state: PartitionDeleteState | None
+    marked_seen_ms: int | None

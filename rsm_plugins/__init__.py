@@ -1,1 +1,3 @@
-"""Remote storage plugins: the interface (`api`), its value types (`segment`), and the plugins. Floor 1."""
+"""Remote storage plugins: the interface (`api`), its value types (`segment`), and the plugins.
+Floor 1.
+"""

@@ -3,8 +3,9 @@
 Read this first, then `segment.py`; `local_fs.py` is the shortest whole example, and
 `rsm_plugins.testing.RemoteStorageManagerContract` is every promise below as a test to inherit.
 
-All methods but `configure` and `close` are called from many threads at once. They may block, but must keep
-deadlines of their own: a call that hangs for ever costs its thread. Source: KIP-405, RemoteStorageManager.
+All methods but `configure` and `close` are called from many threads at once. They may block, but
+must keep deadlines of their own: a call that hangs for ever costs its thread. Source: KIP-405,
+RemoteStorageManager.
 """
 
 from abc import ABC, abstractmethod
@@ -15,7 +16,9 @@ from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetad
 
 
 class RemoteStorageError(Exception):
-    """The store failed in a way that trying again will not mend (wrong credentials, no such bucket)."""
+    """The store failed in a way that trying again will not mend (wrong credentials, no such
+    bucket).
+    """
 
 
 class RetriableRemoteStorageError(RemoteStorageError):
@@ -24,6 +27,10 @@ class RetriableRemoteStorageError(RemoteStorageError):
 
 class RemoteResourceNotFoundError(RemoteStorageError):
     """The store answered, and what was asked for is not there."""
+
+
+class RemoteObjectDamagedError(RemoteStorageError):
+    """What the store holds is not what was copied there: cut, foreign, or its checksum is wrong."""
 
 
 class RemoteStorageManager(ABC):
@@ -36,16 +43,18 @@ class RemoteStorageManager(ABC):
         Called once, before anything else. `node.id` and `cluster.id` are among the settings.
 
         Raises:
-            ValueError: a setting is missing or wrong; the message names key, value and what is allowed.
-            RemoteStorageError: the store cannot be used with these settings.
+            ValueError: a setting is missing or wrong; the message names key, value and what is
+            allowed. RemoteStorageError: the store cannot be used with these settings.
         """
 
     @abstractmethod
-    def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
+    def copy_log_segment_data(
+        self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
+    ) -> bytes | None:
         """Copy one closed segment with its indexes; return when the bytes survive a power cut.
 
-        Idempotent per segment id: a second call writes the same objects again. Until it returns nothing of the
-        copy need be readable, and a half copy is never readable as a whole one.
+        Idempotent per segment id: a second call writes the same objects again. Until it returns
+        nothing of the copy need be readable, and a half copy is never readable as a whole one.
 
         Returns:
             Custom metadata to be stored with the segment (at most 128 bytes by default), or None.
@@ -56,7 +65,10 @@ class RemoteStorageManager(ABC):
 
     @abstractmethod
     def fetch_log_segment(
-        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        start_position: int,
+        end_position: int | None = None,
     ) -> BinaryIO:
         """Open the segment's log at `start_position` for reading, up to and with `end_position`.
 
@@ -70,8 +82,8 @@ class RemoteStorageManager(ABC):
 
         Raises:
             RemoteResourceNotFoundError: there is no such segment.
-            ValueError: `start_position` is negative, at or beyond the segment's end, or above `end_position`.
-            RemoteStorageError, RetriableRemoteStorageError: the store failed.
+            ValueError: `start_position` is negative, at or beyond the segment's end, or above
+            `end_position`. RemoteStorageError, RetriableRemoteStorageError: the store failed.
         """
 
     @abstractmethod
@@ -79,13 +91,16 @@ class RemoteStorageManager(ABC):
         """Open one whole index of the segment for reading; the caller closes it.
 
         Raises:
-            RemoteResourceNotFoundError: no such segment, or it has no index of that kind (TRANSACTION may be absent).
-            RemoteStorageError, RetriableRemoteStorageError: the store failed.
+            RemoteResourceNotFoundError: no such segment, or it has no index of that kind
+            (TRANSACTION may be absent). RemoteObjectDamagedError: the index was found, and its
+            bytes are not those that were copied. RemoteStorageError, RetriableRemoteStorageError:
+            the store failed.
         """
 
     @abstractmethod
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Delete every object of the segment, half copies too; deleting what is not there is success.
+        """Delete every object of the segment, half copies too; deleting what is not there is
+        success.
 
         Raises:
             RemoteStorageError, RetriableRemoteStorageError: something may be left; call again.

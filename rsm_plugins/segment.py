@@ -1,6 +1,7 @@
 """Value types of the plugin interface: what a remote segment is called, holds and consists of.
 
-Offsets: `start_offset` and `end_offset` are both inclusive (KIP-405). Topic ids and segment ids are 16 raw bytes.
+Offsets: `start_offset` and `end_offset` are both inclusive (KIP-405). Topic ids and segment ids
+are 16 raw bytes.
 """
 
 from collections.abc import Iterable
@@ -22,7 +23,9 @@ class IndexType(Enum):
 
 
 class SegmentState(IntEnum):
-    """Life of a remote segment, as numbered in `__remote_log_metadata` (KIP-405, State transitions)."""
+    """Life of a remote segment, as numbered in `__remote_log_metadata` (KIP-405, State
+    transitions).
+    """
 
     COPY_SEGMENT_STARTED = 0
     COPY_SEGMENT_FINISHED = 1
@@ -77,7 +80,8 @@ class RemoteLogSegmentMetadata:
 class LogSegmentData:
     """The parts of one closed segment, each a binary file open at position 0, to be copied.
 
-    A plugin reads them to their end, and may seek back to 0 and read again (a retry); it does not close them.
+    A plugin reads them to their end, and may seek back to 0 and read again (a retry); it does not
+    close them.
 
     Attributes:
         log: the segment, record batches byte for byte.
@@ -95,5 +99,11 @@ class LogSegmentData:
 
     def files(self) -> Iterable[BinaryIO]:
         """Every open file of the segment."""
-        parts = (self.log, self.offset_index, self.time_index, self.transaction_index, self.producer_snapshot)
+        parts = (
+            self.log,
+            self.offset_index,
+            self.time_index,
+            self.transaction_index,
+            self.producer_snapshot,
+        )
         return [part for part in parts if part is not None]

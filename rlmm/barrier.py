@@ -1,0 +1,64 @@
+"""What a new owner writes first, so that from its place in the topic on every reader refuses older
+writers.
+
+A barrier changes no state: it repeats the newest live segment's, in the form that Kafka's own
+readers take too. Where there is no live segment, a new id that is never copied goes through its
+whole life at once. Without the second form, an old writer's STARTED and FINISHED could land after
+the new owner's judgement (model story B2).
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from kafka_protocol.types import EpochEntry, TopicIdPartition
+from rlmm.api import Fence, SegmentUpdate
+from rlmm.events import MetadataEvent, SegmentAdded, SegmentUpdated, Stamp
+from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
+
+
+def barrier(
+    partition: TopicIdPartition,
+    live: Iterable[RemoteLogSegmentMetadata],
+    fence: Fence,
+    *,
+    new_id: bytes,
+    broker_id: int,
+    now_ms: int,
+) -> list[MetadataEvent]:
+    """The records of a barrier, to be written in this order.
+
+    Args:
+        partition: whose writer is changing.
+        live: its segments in any state but DELETE_SEGMENT_FINISHED, as far as read.
+        fence: the new owner's pair.
+        new_id: 16 bytes never used for a segment, for a partition without live segments.
+        broker_id: the new owner.
+        now_ms: wall clock.
+    """
+    stamp = Stamp(fence)
+    newest = max(live, key=lambda segment: (segment.end_offset, segment.id.id), default=None)
+    if newest is None:
+        placeholder = RemoteLogSegmentMetadata(
+            id=RemoteLogSegmentId(partition, new_id),
+            start_offset=0,
+            end_offset=0,
+            max_timestamp_ms=-1,
+            broker_id=broker_id,
+            event_timestamp_ms=now_ms,
+            segment_size_bytes=0,
+            leader_epochs=(EpochEntry(max(0, fence.leader_epoch), 0),),
+        )
+        ends = (SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED)
+        return [
+            SegmentAdded(placeholder, stamp),
+            *(
+                SegmentUpdated(SegmentUpdate(placeholder.id, end, now_ms, broker_id), stamp)
+                for end in ends
+            ),
+        ]
+    if newest.state is SegmentState.COPY_SEGMENT_STARTED:
+        return [
+            SegmentAdded(replace(newest, broker_id=broker_id, event_timestamp_ms=now_ms), stamp)
+        ]
+    again = SegmentUpdate(newest.id, newest.state, now_ms, broker_id, newest.custom_metadata)
+    return [SegmentUpdated(again, stamp)]

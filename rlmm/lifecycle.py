@@ -1,0 +1,230 @@
+"""Which state may follow which, and whose word counts: how every reader judges every record alike.
+
+The topic's order is the truth. Each reader folds `apply` over the records of a user partition, in
+the topic's order, so all readers know the same segments in the same states. Two rules, both needed
+(docs/tiering.md):
+
+* the fence: a record of a lower pair than the highest read so far changes nothing. A record's pair
+  raises the fence also where its transition is refused;
+* the tables: a transition that they do not allow changes nothing.
+
+Pure. Invariant: `PartitionFacts.live_count` is the number of entries of the partition.
+Source: KIP-405 (State transitions, Topic deletion lifecycle); the fence is ours.
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import assert_never
+
+from kafka_protocol.types import TopicIdPartition
+from rlmm.api import LOWEST_FENCE, Fence, PartitionDeleteState
+from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated
+from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
+
+SEGMENT_TRANSITIONS: dict[SegmentState | None, frozenset[SegmentState]] = {
+    None: frozenset({SegmentState.COPY_SEGMENT_STARTED}),
+    SegmentState.COPY_SEGMENT_STARTED: frozenset(
+        {
+            SegmentState.COPY_SEGMENT_STARTED,
+            SegmentState.COPY_SEGMENT_FINISHED,
+            SegmentState.DELETE_SEGMENT_STARTED,
+        }
+    ),
+    SegmentState.COPY_SEGMENT_FINISHED: frozenset(
+        {SegmentState.COPY_SEGMENT_FINISHED, SegmentState.DELETE_SEGMENT_STARTED}
+    ),
+    SegmentState.DELETE_SEGMENT_STARTED: frozenset(
+        {SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED}
+    ),
+}
+"""From (None: unknown id) to. A segment in DELETE_SEGMENT_FINISHED is forgotten: its id is unknown
+again."""
+
+PARTITION_TRANSITIONS: dict[PartitionDeleteState | None, frozenset[PartitionDeleteState]] = {
+    None: frozenset({PartitionDeleteState.DELETE_PARTITION_MARKED}),
+    PartitionDeleteState.DELETE_PARTITION_MARKED: frozenset(
+        {
+            PartitionDeleteState.DELETE_PARTITION_MARKED,
+            PartitionDeleteState.DELETE_PARTITION_STARTED,
+        }
+    ),
+    PartitionDeleteState.DELETE_PARTITION_STARTED: frozenset(
+        {
+            PartitionDeleteState.DELETE_PARTITION_STARTED,
+            PartitionDeleteState.DELETE_PARTITION_FINISHED,
+        }
+    ),
+    PartitionDeleteState.DELETE_PARTITION_FINISHED: frozenset(
+        {PartitionDeleteState.DELETE_PARTITION_FINISHED}
+    ),
+}
+
+_CLOSED_TO = {SegmentState.COPY_SEGMENT_STARTED, SegmentState.COPY_SEGMENT_FINISHED}
+
+
+class Verdict(Enum):
+    """What became of a record."""
+
+    ACCEPTED = "accepted"
+    FENCED = "fenced"
+    ILLEGAL_TRANSITION = "illegal transition"
+    UNKNOWN_SEGMENT = "unknown segment"
+    PARTITION_CLOSED = "partition closed"
+    SEGMENTS_LEFT = "segments left"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """What is known of a user partition besides its segments.
+
+    Attributes:
+        topic_id_partition: which one.
+        fence: the highest pair read.
+        metadata_offset: the highest offset in `__cluster_metadata` at which a writer saw the
+            topic, -1 if none.
+        delete_state: how far its deletion is, None while the topic lives. Kept for ever: a late
+            record of a deleted partition must still be refused.
+        marked_seen_ms: when this reader first read DELETE_PARTITION_MARKED (wall clock).
+        live_count: segments in any state but DELETE_SEGMENT_FINISHED.
+    """
+
+    topic_id_partition: TopicIdPartition
+    fence: Fence = LOWEST_FENCE
+    metadata_offset: int = -1
+    delete_state: PartitionDeleteState | None = None
+    marked_seen_ms: int | None = None
+    live_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentEntry:
+    """A live segment as a reader knows it.
+
+    Attributes:
+        metadata: its present state.
+        started_seen_ms: when this reader first read STARTED of it (wall clock).
+        finished_order: offset in the metadata topic of its first accepted FINISHED; None before. A
+            barrier that repeats FINISHED does not change it.
+    """
+
+    metadata: RemoteLogSegmentMetadata
+    started_seen_ms: int
+    finished_order: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A record's effect: new facts, and the entry of the segment it names (None: not live, or none
+    named).
+    """
+
+    verdict: Verdict
+    facts: PartitionFacts
+    entry: SegmentEntry | None
+
+
+def apply(
+    facts: PartitionFacts,
+    entry: SegmentEntry | None,
+    event: MetadataEvent,
+    *,
+    order: int,
+    seen_ms: int,
+) -> Applied:
+    """Judge one record at its place in the topic.
+
+    Args:
+        facts: of the record's user partition, `PartitionFacts(partition)` where nothing was known.
+        entry: of the segment that the record names; None for an unknown id and for partition
+            records.
+        event: the record.
+        order: its offset in the metadata partition.
+        seen_ms: wall clock at the reading.
+
+    Returns:
+        What is true after it. A refused record leaves entry and all facts but fence and metadata
+        offset alone.
+    """
+    fence = event.stamp.fence
+    seen = replace(
+        facts,
+        fence=max(facts.fence, fence),
+        metadata_offset=max(facts.metadata_offset, event.stamp.metadata_offset),
+    )
+    if fence < facts.fence:
+        return Applied(Verdict.FENCED, seen, entry)
+    match event:
+        case SegmentAdded():
+            return _add(seen, entry, event, seen_ms)
+        case SegmentUpdated():
+            return _update(seen, entry, event, order)
+        case PartitionDeleted():
+            return _delete_partition(seen, event, seen_ms)
+        case _:
+            assert_never(event)
+
+
+def _add(
+    facts: PartitionFacts, entry: SegmentEntry | None, event: SegmentAdded, seen_ms: int
+) -> Applied:
+    present = None if entry is None else entry.metadata.state
+    wanted = event.metadata.state
+    if (
+        wanted is not SegmentState.COPY_SEGMENT_STARTED
+        or wanted not in SEGMENT_TRANSITIONS[present]
+    ):
+        return Applied(Verdict.ILLEGAL_TRANSITION, facts, entry)
+    if facts.delete_state is not None:
+        return Applied(Verdict.PARTITION_CLOSED, facts, entry)
+    if entry is not None:
+        return Applied(Verdict.ACCEPTED, facts, replace(entry, metadata=event.metadata))
+    return Applied(
+        Verdict.ACCEPTED,
+        replace(facts, live_count=facts.live_count + 1),
+        SegmentEntry(event.metadata, started_seen_ms=seen_ms),
+    )
+
+
+def _update(
+    facts: PartitionFacts, entry: SegmentEntry | None, event: SegmentUpdated, order: int
+) -> Applied:
+    update = event.update
+    if entry is None:
+        return Applied(Verdict.UNKNOWN_SEGMENT, facts, None)
+    if (
+        update.state
+        is SegmentState.COPY_SEGMENT_STARTED  # only a full record may say so, as in Kafka
+        or update.state not in SEGMENT_TRANSITIONS[entry.metadata.state]
+    ):
+        return Applied(Verdict.ILLEGAL_TRANSITION, facts, entry)
+    if facts.delete_state is not None and update.state in _CLOSED_TO:
+        return Applied(Verdict.PARTITION_CLOSED, facts, entry)
+    if update.state is SegmentState.DELETE_SEGMENT_FINISHED:
+        return Applied(Verdict.ACCEPTED, replace(facts, live_count=facts.live_count - 1), None)
+    custom = update.custom_metadata
+    metadata = replace(
+        entry.metadata,
+        state=update.state,
+        broker_id=update.broker_id,
+        event_timestamp_ms=update.event_timestamp_ms,
+        # DIFFERS: Kafka's reader forgets it where an update does not repeat it; a plugin needs it
+        # to delete
+        custom_metadata=entry.metadata.custom_metadata if custom is None else custom,
+    )
+    finished_order = entry.finished_order
+    if update.state is SegmentState.COPY_SEGMENT_FINISHED and finished_order is None:
+        finished_order = order
+    return Applied(
+        Verdict.ACCEPTED, facts, replace(entry, metadata=metadata, finished_order=finished_order)
+    )
+
+
+def _delete_partition(facts: PartitionFacts, event: PartitionDeleted, seen_ms: int) -> Applied:
+    if event.state not in PARTITION_TRANSITIONS[facts.delete_state]:
+        return Applied(Verdict.ILLEGAL_TRANSITION, facts, None)
+    if event.state is PartitionDeleteState.DELETE_PARTITION_FINISHED and facts.live_count:
+        return Applied(Verdict.SEGMENTS_LEFT, facts, None)
+    marked = seen_ms if facts.marked_seen_ms is None else facts.marked_seen_ms
+    return Applied(
+        Verdict.ACCEPTED, replace(facts, delete_state=event.state, marked_seen_ms=marked), None
+    )

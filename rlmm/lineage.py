@@ -1,0 +1,226 @@
+"""Which offsets of which leader epoch lie in which remote segment, and what that says of a log.
+
+Every look-up is by (leader epoch, offset) in a chain: the same offset may have been written twice,
+by leaders of which one's records were abandoned, and only the epoch tells them apart. A segment
+counts for the range that its metadata names, not for the records in it (a formerly compacted log
+has holes).
+
+Pure. `first` and `last` are inclusive, `log_end` is exclusive. A chain is ascending; its first
+entry may begin below the log start. `finished` means segments in COPY_SEGMENT_FINISHED and nothing
+else: the caller filters.
+
+Source: KIP-405 (Unclean leader election, scenarios 1-5); docs/tiering.md for coverage and overlap.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from kafka_protocol.types import EpochEntry
+from rsm_plugins.segment import RemoteLogSegmentMetadata
+
+
+class Span(NamedTuple):
+    """Offsets `[first, last]`, both inclusive, written under one leader epoch."""
+
+    epoch: int
+    first: int
+    last: int
+
+
+class CopiedThrough(NamedTuple):
+    """Where the run of copied offsets that begins at the log start ends (inclusive), and the epoch
+    there.
+    """
+
+    last_offset: int
+    leader_epoch: int
+
+
+class Placement(Enum):
+    """How much of a segment lies on a chain."""
+
+    ON_CHAIN = "on chain"
+    PARTLY = "partly"
+    OFF_CHAIN = "off chain"
+
+
+def chain_spans(chain: Sequence[EpochEntry], log_end: int) -> list[Span]:
+    """A chain as spans, ascending; epochs without an offset below `log_end` are left out."""
+    ends = [entry.start_offset for entry in chain[1:]] + [log_end]
+    return [
+        Span(entry.epoch, entry.start_offset, min(end, log_end) - 1)
+        for entry, end in zip(chain, ends, strict=True)
+        if entry.start_offset < min(end, log_end)
+    ]
+
+
+def segment_spans(segment: RemoteLogSegmentMetadata) -> list[Span]:
+    """The segment's range as spans, ascending; clipped to it at both ends."""
+    spans = chain_spans(segment.leader_epochs, segment.end_offset + 1)
+    return [
+        span._replace(first=max(span.first, segment.start_offset))
+        for span in spans
+        if span.last >= segment.start_offset
+    ]
+
+
+def epoch_at(chain: Sequence[EpochEntry], offset: int) -> int | None:
+    """The epoch that wrote `offset` on this chain; None below its first entry."""
+    index = bisect_right(chain, offset, key=lambda entry: entry.start_offset) - 1
+    return chain[index].epoch if index >= 0 else None
+
+
+def holds(segment: RemoteLogSegmentMetadata, epoch: int, offset: int) -> bool:
+    """Whether (epoch, offset) lies in the segment."""
+    return any(
+        span.epoch == epoch and span.first <= offset <= span.last for span in segment_spans(segment)
+    )
+
+
+def parts_on_chain(
+    segment: RemoteLogSegmentMetadata, chain: Sequence[EpochEntry], log_end: int
+) -> list[Span]:
+    """The parts of the segment that the chain confirms, ascending: only these may be served and
+    counted.
+    """
+    own = {span.epoch: span for span in chain_spans(chain, log_end)}
+    parts = []
+    for span in segment_spans(segment):
+        on_chain = own.get(span.epoch)
+        if on_chain is not None:
+            part = Span(span.epoch, max(span.first, on_chain.first), min(span.last, on_chain.last))
+            if part.first <= part.last:
+                parts.append(part)
+    return parts
+
+
+def placement(
+    segment: RemoteLogSegmentMetadata, chain: Sequence[EpochEntry], log_end: int
+) -> Placement:
+    """Say whether all, some or none of the segment's (epoch, offset) are on the chain."""
+    parts = parts_on_chain(segment, chain, log_end)
+    if not parts:
+        return Placement.OFF_CHAIN
+    return Placement.ON_CHAIN if parts == segment_spans(segment) else Placement.PARTLY
+
+
+class Coverage:
+    """A set of (epoch, offset), kept as disjoint intervals per epoch."""
+
+    __slots__ = ("_by_epoch",)
+
+    def __init__(self, segments: Iterable[RemoteLogSegmentMetadata] = ()) -> None:
+        self._by_epoch: dict[int, tuple[list[int], list[int]]] = {}  # firsts, lasts; both ascending
+        for segment in segments:
+            self.add(segment)
+
+    def add(self, segment: RemoteLogSegmentMetadata) -> None:
+        """Put in all (epoch, offset) of a segment."""
+        for span in segment_spans(segment):
+            self.add_span(span)
+
+    def add_span(self, span: Span) -> None:
+        """Put in a span; neighbours that touch are joined."""
+        firsts, lasts = self._by_epoch.setdefault(span.epoch, ([], []))
+        low = bisect_left(lasts, span.first - 1)
+        high = bisect_right(firsts, span.last + 1)
+        first, last = span.first, span.last
+        if low < high:
+            first, last = min(first, firsts[low]), max(last, lasts[high - 1])
+        firsts[low:high] = [first]
+        lasts[low:high] = [last]
+
+    def end_of_run(self, epoch: int, first: int) -> int:
+        """The last offset (inclusive) of the run of `epoch` that begins at `first`; `first - 1` if
+        it is not in.
+        """
+        firsts, lasts = self._by_epoch.get(epoch, ([], []))
+        index = bisect_right(firsts, first) - 1
+        return lasts[index] if index >= 0 and lasts[index] >= first else first - 1
+
+    def has_span(self, span: Span) -> bool:
+        """Whether every offset of the span is in."""
+        return self.end_of_run(span.epoch, span.first) >= span.last
+
+    def first_in(self, span: Span) -> int | None:
+        """The smallest offset of the span that is in, or None."""
+        firsts, lasts = self._by_epoch.get(span.epoch, ([], []))
+        index = bisect_left(lasts, span.first)
+        if index == len(lasts) or firsts[index] > span.last:
+            return None
+        return max(firsts[index], span.first)
+
+
+def copied_through(
+    finished: Coverage, chain: Sequence[EpochEntry], log_start: int, log_end: int
+) -> CopiedThrough | None:
+    """Say how far, from the log start on, everything lies in finished segments of this chain.
+
+    A run, not a maximum: offsets behind a hole are not safe to expire locally (model story B4).
+
+    Returns:
+        Its end, or None where already the log start is not covered.
+    """
+    run: CopiedThrough | None = None
+    for span in chain_spans(chain, log_end):
+        if span.last < log_start:
+            continue
+        wanted = span._replace(first=max(span.first, log_start))
+        if (run.last_offset + 1 if run else log_start) != wanted.first:
+            break
+        end = min(finished.end_of_run(span.epoch, wanted.first), span.last)
+        if end >= wanted.first:
+            run = CopiedThrough(end, span.epoch)
+        if end < span.last:
+            break
+    return run
+
+
+def is_covered(finished: Coverage, chain: Sequence[EpochEntry], first: int, last: int) -> bool:
+    """Whether each (epoch on the chain, offset) of `[first, last]` lies in finished segments."""
+    at = first
+    for span in chain_spans(chain, last + 1):
+        if span.last < first:
+            continue
+        wanted = span._replace(first=max(span.first, first))
+        if wanted.first != at or not finished.has_span(wanted):
+            return False
+        at = wanted.last + 1
+    return at == last + 1
+
+
+def remote_start(finished: Coverage, chain: Sequence[EpochEntry], log_end: int) -> int | None:
+    """The smallest offset on the chain that lies in a finished segment; None if no segment touches
+    the chain.
+    """
+    for span in chain_spans(chain, log_end):
+        first = finished.first_in(span)
+        if first is not None:
+            return first
+    return None
+
+
+def superseded(
+    finished_in_order: Iterable[RemoteLogSegmentMetadata],
+) -> list[RemoteLogSegmentMetadata]:
+    """The segments that the overlap rule gives up: all they hold lies in segments that were
+    finished earlier.
+
+    All leaders choose the same, because the order is that of the metadata topic. Pairs of (epoch,
+    offset) are
+    compared, not offsets: another lineage's copy of the same offsets is no copy (model story B7).
+
+    Args:
+        finished_in_order: segments that are FINISHED now, by their `finished_order`.
+    """
+    earlier = Coverage()
+    given_up = []
+    for segment in finished_in_order:
+        spans = segment_spans(segment)
+        if spans and all(earlier.has_span(span) for span in spans):
+            given_up.append(segment)
+        else:
+            earlier.add(segment)
+    return given_up

@@ -1,0 +1,256 @@
+"""A metadata manager without a topic: for tests of whoever uses one, and the shortest example of
+the contract.
+
+It judges with the same tables and fence as the real one. Every write is in its log, judged and
+answered before the call returns, unless a `Fault` was ordered for it.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from threading import RLock
+
+from kafka_protocol.types import TopicIdPartition
+from rlmm.api import (
+    REMOVER_FENCE,
+    Fence,
+    MetadataNotReadyError,
+    MetadataRefusedError,
+    MetadataWriteTimeoutError,
+    PartitionDeleteState,
+    PartitionDeletion,
+    SegmentUpdate,
+)
+from rlmm.barrier import barrier
+from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
+from rlmm.fold import Fold
+from rlmm.lifecycle import Verdict
+from rlmm.partition_view import PartitionView
+from rlmm.store import MemoryStore, PartitionKey, Position, partition_key
+from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
+from runtime.clock import Clock, SystemClock
+from runtime.dice import Dice, SystemDice
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What goes wrong with one write: its outcome is unknown, and it lands in the topic or does
+    not.
+    """
+
+    lands: bool
+
+
+class InMemoryRemoteLogMetadataManager:
+    """Keeps all partitions' metadata in this process; see RemoteLogMetadataManager for the
+    promises.
+
+    Attributes:
+        log: all records that landed, in order, with what became of each.
+        faults: taken one by one by the next writes (barriers included).
+    """
+
+    def __init__(
+        self, clock: Clock | None = None, dice: Dice | None = None, broker_id: int = 1
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._dice = dice or SystemDice()
+        self._broker_id = broker_id
+        self._lock = RLock()
+        self._store = MemoryStore()
+        self._views: dict[PartitionKey, PartitionView] = {}
+        self._owned: dict[PartitionKey, Fence] = {}
+        self._ready: set[PartitionKey] = set()
+        self.log: list[tuple[MetadataEvent, Verdict]] = []
+        self.faults: deque[Fault] = deque()
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """See RemoteLogMetadataManager."""
+        self._broker_id = int(configs.get("node.id", self._broker_id))
+
+    def own(self, partition: TopicIdPartition, fence: Fence) -> "Future[None]":
+        """See RemoteLogMetadataManager."""
+        with self._lock:
+            key = partition_key(partition)
+            self._ready.discard(key)
+            self._owned[key] = fence
+            live = [entry.metadata for entry in self._view(key).entries()]
+            done: Future[None] = Future()
+            for event in barrier(
+                partition,
+                live,
+                fence,
+                new_id=self._dice.uuid(),
+                broker_id=self._broker_id,
+                now_ms=self._clock.wall_ms(),
+            ):
+                error = self._write(event)
+                if isinstance(error, MetadataWriteTimeoutError) or self._fence_of(key) > fence:
+                    self._owned.pop(key, None)
+                    done.set_exception(
+                        error or MetadataRefusedError(f"a higher fence is there: {partition}")
+                    )
+                    return done
+            self._ready.add(key)
+            done.set_result(None)
+            return done
+
+    def follow(self, partition: TopicIdPartition) -> "Future[None]":
+        """See RemoteLogMetadataManager."""
+        with self._lock:
+            self._owned.pop(partition_key(partition), None)
+            self._ready.add(partition_key(partition))
+        return _done(None)
+
+    def release(self, partition: TopicIdPartition) -> None:
+        """See RemoteLogMetadataManager."""
+        with self._lock:
+            self._owned.pop(partition_key(partition), None)
+            self._ready.discard(partition_key(partition))
+
+    def is_ready(self, partition: TopicIdPartition) -> bool:
+        """See RemoteLogMetadataManager."""
+        with self._lock:
+            key = partition_key(partition)
+            return key in self._ready and self._fence_of(key) <= self._owned.get(key, REMOVER_FENCE)
+
+    def add(
+        self, metadata: RemoteLogSegmentMetadata, fence: Fence, metadata_offset: int
+    ) -> "Future[None]":
+        """See RemoteLogMetadataManager."""
+        return self._owned_write(SegmentAdded(metadata, Stamp(fence, metadata_offset)))
+
+    def update(self, update: SegmentUpdate, fence: Fence, metadata_offset: int) -> "Future[None]":
+        """See RemoteLogMetadataManager."""
+        known = self.segment(update.id)
+        if update.custom_metadata is None and known is not None:
+            update = replace(update, custom_metadata=known.custom_metadata)
+        return self._owned_write(SegmentUpdated(update, Stamp(fence, metadata_offset)))
+
+    def segment(self, id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
+        """See RemoteLogMetadataManager."""
+        with self._lock:
+            entry = self._view(partition_key(id.topic_id_partition)).entry(id.id)
+            return None if entry is None else entry.metadata
+
+    def segment_for(
+        self, partition: TopicIdPartition, epoch: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """See RemoteLogMetadataManager."""
+        with self._lock:
+            return self._view(partition_key(partition)).segment_for(epoch, offset)
+
+    def next_segment(
+        self, partition: TopicIdPartition, epoch: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """See RemoteLogMetadataManager."""
+        with self._lock:
+            return self._view(partition_key(partition)).next_segment(epoch, offset)
+
+    def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: int) -> int | None:
+        """See RemoteLogMetadataManager."""
+        with self._lock:
+            return self._view(partition_key(partition)).highest_offset_for_epoch(epoch)
+
+    def list_segments(
+        self, partition: TopicIdPartition, epoch: int | None = None
+    ) -> Iterator[RemoteLogSegmentMetadata]:
+        """See RemoteLogMetadataManager."""
+        with self._lock:
+            return iter(self._view(partition_key(partition)).segments(epoch))
+
+    def finished_order(self, id: RemoteLogSegmentId) -> int | None:
+        """See RemoteLogMetadataManager."""
+        with self._lock:
+            entry = self._view(partition_key(id.topic_id_partition)).entry(id.id)
+            return None if entry is None else entry.finished_order
+
+    def started_seen_ms(self, id: RemoteLogSegmentId) -> int | None:
+        """See RemoteLogMetadataManager."""
+        with self._lock:
+            entry = self._view(partition_key(id.topic_id_partition)).entry(id.id)
+            return None if entry is None else entry.started_seen_ms
+
+    def led_partitions(self) -> list[PartitionDeletion]:
+        """See DeletedTopics."""
+        with self._lock:
+            return [
+                PartitionDeletion(
+                    facts.topic_id_partition,
+                    facts.metadata_offset,
+                    facts.delete_state,
+                    facts.marked_seen_ms,
+                )
+                for facts in self._store.all_facts(0)
+            ]
+
+    def put_partition_delete(
+        self, partition: TopicIdPartition, state: PartitionDeleteState
+    ) -> "Future[None]":
+        """See DeletedTopics."""
+        now_ms = self._clock.wall_ms()
+        return self._owned_write(
+            PartitionDeleted(partition, state, now_ms, self._broker_id, Stamp(REMOVER_FENCE))
+        )
+
+    def close(self) -> None:
+        """See RemoteLogMetadataManager."""
+
+    def land(self, event: MetadataEvent) -> Verdict:
+        """Put a record into the log as some other writer would; a late record of a dead one,
+        say.
+        """
+        with self._lock:
+            order = len(self.log)
+            fold = Fold(self._store, 0)
+            verdict = fold.take(event, order=order, seen_ms=self._clock.wall_ms())
+            self._store.write(0, fold.changes, Position(order + 1, 0))
+            for (key, segment_id), change in fold.changes.segments.items():
+                self._view(key).put(segment_id, change.after)
+            self.log.append((event, verdict))
+            return verdict
+
+    # ------------------------------------------------------------------ inside
+
+    def _view(self, key: PartitionKey) -> PartitionView:
+        return self._views.setdefault(key, PartitionView())
+
+    def _fence_of(self, key: PartitionKey) -> Fence:
+        facts = self._store.facts(0, key)
+        return Fence(-1, -1) if facts is None else facts.fence
+
+    def _owned_write(self, event: MetadataEvent) -> "Future[None]":
+        with self._lock:
+            key = partition_key(event.topic_id_partition)
+            fence = event.stamp.fence
+            if fence != REMOVER_FENCE and (
+                self._owned.get(key) != fence or not self.is_ready(event.topic_id_partition)
+            ):
+                return _done(
+                    MetadataNotReadyError(f"not owned under {fence}: {event.topic_id_partition}")
+                )
+            return _done(self._write(event))
+
+    def _write(self, event: MetadataEvent) -> Exception | None:
+        fault = self.faults.popleft() if self.faults else None
+        if fault is not None:
+            key = partition_key(event.topic_id_partition)
+            self._owned.pop(key, None)
+            self._ready.discard(key)
+            if fault.lands:
+                self.land(event)
+            return MetadataWriteTimeoutError(f"outcome unknown: {event.topic_id_partition}")
+        verdict = self.land(event)
+        if verdict is Verdict.ACCEPTED:
+            return None
+        return MetadataRefusedError(f"{verdict.value}: {event.topic_id_partition}")
+
+
+def _done(error: Exception | None) -> "Future[None]":
+    future: Future[None] = Future()
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
+    return future

@@ -1,0 +1,152 @@
+"""What a metadata manager remembers, as a port, and the side of it that lives in memory.
+
+A store holds, per metadata partition, how far the topic was consumed and what followed from it.
+State and position change together or not at all: after a crash the store is some earlier moment,
+and reading goes on there. It is a cache of the topic; losing it whole costs a replay.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from kafka_protocol.types import TopicIdPartition
+from rlmm.lifecycle import PartitionFacts, SegmentEntry
+from rsm_plugins.segment import RemoteLogSegmentId
+
+
+class Position(NamedTuple):
+    """How far a metadata partition was consumed.
+
+    Attributes:
+        offset: the next to read.
+        leader_epoch: of the last batch that was read, -1 if none: a log that does not confirm it
+            up to `offset` is not the log that was read.
+    """
+
+    offset: int
+    leader_epoch: int
+
+
+START = Position(0, -1)
+
+PartitionKey = tuple[bytes, int]
+"""Topic id and partition: the name in a record is not part of a partition's identity."""
+
+
+def partition_key(partition: TopicIdPartition) -> PartitionKey:
+    """The identity of a user partition."""
+    return partition.topic_id, partition.partition
+
+
+class SegmentChange(NamedTuple):
+    """A segment before and after some records; None: not live."""
+
+    before: SegmentEntry | None
+    after: SegmentEntry | None
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a stretch of one metadata partition changed."""
+
+    facts: dict[PartitionKey, PartitionFacts] = field(default_factory=dict)
+    segments: dict[tuple[PartitionKey, bytes], SegmentChange] = field(default_factory=dict)
+
+
+class MetadataStore(Protocol):
+    """Remembers; used by one thread that writes and many that read."""
+
+    def position(self, metadata_partition: int) -> Position:
+        """How far that metadata partition was consumed; `START` if never."""
+        ...
+
+    def facts(self, metadata_partition: int, partition: PartitionKey) -> PartitionFacts | None:
+        """What is known of a user partition, None if no record named it."""
+        ...
+
+    def all_facts(self, metadata_partition: int) -> list[PartitionFacts]:
+        """Facts of all user partitions that records named, deleted ones included."""
+        ...
+
+    def entry(
+        self, metadata_partition: int, partition: PartitionKey, id: bytes
+    ) -> SegmentEntry | None:
+        """A live segment."""
+        ...
+
+    def entries(self, metadata_partition: int, partition: PartitionKey) -> Iterator[SegmentEntry]:
+        """All live segments of a user partition, ascending by start offset."""
+        ...
+
+    def write(self, metadata_partition: int, changes: Changes, position: Position) -> None:
+        """Take over changes and position, both or neither."""
+        ...
+
+    def drop(self, metadata_partition: int) -> None:
+        """Forget all of a metadata partition; its position is `START` again."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files."""
+        ...
+
+
+class MemoryStore:
+    """A store that ends with the process: for tests, and for the in-memory manager."""
+
+    def __init__(self) -> None:
+        self._positions: dict[int, Position] = {}
+        self._facts: dict[int, dict[PartitionKey, PartitionFacts]] = {}
+        self._entries: dict[int, dict[PartitionKey, dict[bytes, SegmentEntry]]] = {}
+
+    def position(self, metadata_partition: int) -> Position:
+        """See MetadataStore."""
+        return self._positions.get(metadata_partition, START)
+
+    def facts(self, metadata_partition: int, partition: PartitionKey) -> PartitionFacts | None:
+        """See MetadataStore."""
+        return self._facts.get(metadata_partition, {}).get(partition)
+
+    def all_facts(self, metadata_partition: int) -> list[PartitionFacts]:
+        """See MetadataStore."""
+        return list(self._facts.get(metadata_partition, {}).values())
+
+    def entry(
+        self, metadata_partition: int, partition: PartitionKey, id: bytes
+    ) -> SegmentEntry | None:
+        """See MetadataStore."""
+        return self._entries.get(metadata_partition, {}).get(partition, {}).get(id)
+
+    def entries(self, metadata_partition: int, partition: PartitionKey) -> Iterator[SegmentEntry]:
+        """See MetadataStore."""
+        found = self._entries.get(metadata_partition, {}).get(partition, {})
+        return iter(
+            sorted(found.values(), key=lambda e: (e.metadata.start_offset, e.metadata.id.id))
+        )
+
+    def write(self, metadata_partition: int, changes: Changes, position: Position) -> None:
+        """See MetadataStore."""
+        self._facts.setdefault(metadata_partition, {}).update(changes.facts)
+        partitions = self._entries.setdefault(metadata_partition, {})
+        for (partition, segment_id), change in changes.segments.items():
+            if change.after is None:
+                partitions.setdefault(partition, {}).pop(segment_id, None)
+            else:
+                partitions.setdefault(partition, {})[segment_id] = change.after
+        self._positions[metadata_partition] = position
+
+    def drop(self, metadata_partition: int) -> None:
+        """See MetadataStore."""
+        self._positions.pop(metadata_partition, None)
+        self._facts.pop(metadata_partition, None)
+        self._entries.pop(metadata_partition, None)
+
+    def close(self) -> None:
+        """See MetadataStore."""
+
+
+def entry_of(
+    store: MetadataStore, metadata_partition: int, id: RemoteLogSegmentId
+) -> SegmentEntry | None:
+    """The entry of a segment by its full id."""
+    return store.entry(metadata_partition, partition_key(id.topic_id_partition), id.id)

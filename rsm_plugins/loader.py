@@ -1,0 +1,70 @@
+"""Turns a class name from the configuration into a plugin; the one place that names plugins, by
+string.
+
+A name is `package.module:Class`. Kafka's own Java class names mean our counterparts, so that a real
+server.properties starts; any other Java name gets an error that says what to write instead.
+"""
+
+import importlib
+import re
+from collections.abc import Mapping
+
+from rsm_plugins.api import RemoteStorageManager
+
+JAVA_COUNTERPARTS: Mapping[str, str] = {
+    "org.apache.kafka.server.log.remote.storage.LocalTieredStorage": (
+        "rsm_plugins.local_fs:LocalFsRemoteStorageManager"
+    ),
+}
+_PYTHON_NAME = re.compile(r"[A-Za-z_][\w]*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_JAVA_NAME = re.compile(r"([a-z_]\w*\.)+[A-Z][\w$]*")
+
+
+def load_storage_manager(class_name: str) -> RemoteStorageManager:
+    """Make an instance, not yet configured, of the storage plugin of that name.
+
+    Args:
+        class_name: value of `remote.log.storage.manager.class.name`.
+
+    Raises:
+        ValueError: the name is no class name, cannot be imported, or is no RemoteStorageManager.
+    """
+    plugin = load_class("remote.log.storage.manager.class.name", class_name, JAVA_COUNTERPARTS)()
+    if not isinstance(plugin, RemoteStorageManager):
+        raise ValueError(
+            f"remote.log.storage.manager.class.name={class_name}: not a subclass of"
+            " rsm_plugins.api.RemoteStorageManager"
+        )
+    return plugin
+
+
+def load_class(key: str, class_name: str, java_counterparts: Mapping[str, str]) -> type:
+    """Find the class that a setting names.
+
+    Args:
+        key: the setting, for the error message.
+        class_name: its value.
+        java_counterparts: Java class names that stand for classes of ours.
+
+    Raises:
+        ValueError: key, value and what is allowed.
+    """
+    name = java_counterparts.get(class_name, class_name)
+    if _JAVA_NAME.fullmatch(name):
+        known = ", ".join(sorted(java_counterparts))
+        raise ValueError(
+            f"{key}={class_name}: a Java class cannot be loaded; allowed is `package.module:Class` of a Python"
+            f" class, or one of {known}"
+        )
+    if not _PYTHON_NAME.fullmatch(name):
+        raise ValueError(f"{key}={class_name}: allowed is `package.module:Class` of a Python class")
+    module_name, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except ImportError as e:
+        raise ValueError(f"{key}={class_name}: cannot import {module_name}: {e}") from e
+    except AttributeError as e:
+        raise ValueError(f"{key}={class_name}: {module_name} has no {attribute}") from e
+    if not isinstance(found, type):
+        raise ValueError(f"{key}={class_name}: {attribute} is not a class")
+    return found
