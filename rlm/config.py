@@ -55,6 +55,6 @@ class TierConfig:
     delete_grace_ms: int = 60_000
     call_max_ms: int = 120_000
     chunk_bytes: int = 2 << 20
-    chunk_cache_bytes: int = 128 << 20
+    chunk_cache_bytes: int = 64 << 20
     metadata_partitions: int = 50
     log_level: str = "INFO"

@@ -1,0 +1,218 @@
+"""What the broker answers to its tier: facts of the local log, and the few things it may change.
+
+Everything runs on the broker's loop, except opening a segment (it may have to mend and fsync files)
+and checkpointing, which run on `log-io`. A question about another topic id or an older leader epoch
+than the broker's is refused with NOT_LEADER_OR_FOLLOWER.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from broker.replica.manager import ReplicaManager
+from broker.replica.partition import Partition
+from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
+from local_log.log_dirs import LogManager
+from local_log.partition_log import PartitionLog, SegmentFiles
+from metadata_topic.image.image import MetadataImage
+from rlm.link import Received, Reply
+from rlm.messages import (
+    Ack,
+    ClosedLocalSegment,
+    CopiedThrough,
+    DescribeLog,
+    Failure,
+    Health,
+    Image,
+    ImageAtLeast,
+    LogDescription,
+    Metrics,
+    OpenedSegment,
+    OpenSegment,
+    PartitionMessage,
+    RaiseLogStart,
+)
+from runtime.disk import OpenFile
+from runtime.executors import Pool
+from runtime.metrics import Registry, Sample
+from runtime.scheduler import Scheduler
+
+log = logging.getLogger(__name__)
+
+IMAGE_POLL_MS = 20
+
+
+class RemoteFacts(Protocol):
+    """Takes what the tier reports beside its questions."""
+
+    def on_copied(self, report: CopiedThrough) -> None:
+        """A run of copied offsets was reported and taken."""
+        ...
+
+    def on_health(self, health: Health) -> None:
+        """How the tier is."""
+        ...
+
+
+class BrokerAnswers:
+    """Answers the tier's questions about this broker's logs."""
+
+    def __init__(
+        self,
+        *,
+        replicas: ReplicaManager,
+        logs: LogManager,
+        image: Callable[[], MetadataImage],
+        high_watermark: Callable[[], int],
+        cluster_id: str,
+        pool: Pool,
+        scheduler: Scheduler,
+        loop: asyncio.AbstractEventLoop,
+        metrics: Registry,
+        facts: RemoteFacts,
+    ) -> None:
+        self._replicas, self._logs, self._image = replicas, logs, image
+        self._high_watermark, self._cluster_id = high_watermark, cluster_id
+        self._pool, self._scheduler, self._loop = pool, scheduler, loop
+        self._metrics, self._facts = metrics, facts
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __call__(self, received: Received, reply: Reply) -> None:
+        """Answer one message of the tier."""
+        match received.message:
+            case DescribeLog() as question:
+                self._guarded(reply, lambda: reply(self._describe(question)))
+            case CopiedThrough() as report:
+                self._guarded(reply, lambda: reply(self._copied(report)))
+            case OpenSegment() as question:
+                self._spawn(reply, self._open_segment(question, reply))
+            case RaiseLogStart() as request:
+                self._spawn(reply, self._raise_log_start(request, reply))
+            case ImageAtLeast():
+                self._answer_image(self._high_watermark(), reply)
+            case Metrics(samples):
+                self._metrics.merge_remote(
+                    Sample(s.name, s.kind, s.help, s.labels, s.value) for s in samples
+                )
+            case Health() as health:
+                self._facts.on_health(health)
+            case other:
+                log.error("the tier sent what only a broker sends: %s", type(other).__name__)
+                reply(Failure(int(ErrorCode.INVALID_REQUEST), "not a question to a broker"))
+
+    def _guarded(self, reply: Reply, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except KafkaError as error:
+            reply(Failure(int(error.code), str(error)))
+
+    def _spawn(self, reply: Reply, work: "asyncio.coroutines.Coroutine[None, None, None]") -> None:
+        async def guarded() -> None:
+            try:
+                await work
+            except KafkaError as error:
+                reply(Failure(int(error.code), str(error)))
+            except OSError as error:
+                log.exception("a question of the tier failed on this disk")
+                reply(Failure(int(ErrorCode.KAFKA_STORAGE_ERROR), str(error)))
+
+        task = self._loop.create_task(guarded())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _partition(self, question: PartitionMessage) -> Partition:
+        found = self._replicas.by_id(question.topic_id, question.partition)
+        if found is None or not found.is_leader or found.leader_epoch != question.leader_epoch:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "not led here under that epoch")
+        return found
+
+    # -- questions
+
+    def _describe(self, question: DescribeLog) -> LogDescription:
+        partition = self._partition(question)
+        local = partition.log
+        closed = [
+            ClosedLocalSegment(s.base_offset, s.last_offset, s.size_bytes, s.max_timestamp_ms)
+            for s in local.closed_segments()
+        ]
+        return LogDescription(
+            question.topic_id,
+            question.partition,
+            question.leader_epoch,
+            log_start_offset=local.log_start_offset,
+            log_start_known=local.log_start_known,
+            local_log_start_offset=local.local_log_start_offset,
+            last_stable_offset=local.last_stable_offset,
+            high_watermark=local.high_watermark,
+            chain=[(entry.epoch, entry.start_offset) for entry in local.epochs.entries()],
+            closed_segments=closed,
+            local_bytes=local.size_bytes,
+            metadata_offset=self._image().provenance.offset,
+        )
+
+    async def _open_segment(self, question: OpenSegment, reply: Reply) -> None:
+        partition = self._partition(question)
+        files: SegmentFiles = await self._pool.run(partition.log.open_segment, question.base_offset)
+        descriptors: list[OpenFile] = [
+            files.log,
+            files.offset_index,
+            files.time_index,
+            files.producer_snapshot,
+        ]
+        if files.transaction_index is not None:
+            descriptors.append(files.transaction_index)
+        self._partition(question)  # the epoch may have changed in the meantime
+        answer = OpenedSegment(
+            question.topic_id,
+            question.partition,
+            question.leader_epoch,
+            base_offset=question.base_offset,
+            size_bytes=files.size_bytes,
+            transaction_index_is_there=files.transaction_index is not None,
+            transaction_index_is_empty=files.txn_index_empty,
+            leader_epoch_index=files.leader_epoch_index,
+        )
+        reply(answer, descriptors)
+
+    def _answer_image(self, wanted: int, reply: Reply) -> None:
+        """Answer once the image has reached `wanted` (a high watermark, exclusive)."""
+        image = self._image()
+        if image.provenance.end_offset < wanted:
+            self._scheduler.call_later(IMAGE_POLL_MS, lambda: self._answer_image(wanted, reply))
+            return
+        ids: Sequence[bytes] = list(image.topics_by_id)
+        reply(Image(list(ids), image.provenance.offset, self._cluster_id))
+
+    # -- changes
+
+    def _copied(self, report: CopiedThrough) -> Ack:
+        partition = self._partition(report)
+        if report.last_offset < 0:
+            self._facts.on_copied(report)
+            return Ack()
+        if not partition.log.set_copied_through(report.last_offset, report.last_offset_epoch):
+            return Ack(taken=False, reason="the local chain has another epoch at that offset")
+        self._facts.on_copied(report)
+        return Ack()
+
+    async def _raise_log_start(self, request: RaiseLogStart, reply: Reply) -> None:
+        partition = self._partition(request)
+        local: PartitionLog = partition.log
+        if request.reason == "rebuilt":
+            local.rebuild_log_start(request.offset)
+        elif request.offset > local.high_watermark:
+            reply(Ack(taken=False, reason=f"above the high watermark {local.high_watermark}"))
+            return
+        else:
+            local.raise_log_start(request.offset)
+        await self._pool.run(self._logs.checkpoint_log_starts)
+        log.info(
+            "log start moved: partition=%s offset=%d reason=%s",
+            partition.topic_partition,
+            request.offset,
+            request.reason,
+        )
+        for waiter in list(partition.waiters):
+            waiter.on_change()
+        reply(Ack())

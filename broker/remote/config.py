@@ -1,0 +1,100 @@
+"""From the broker's settings to those of its tier process.
+
+The one place that knows which key fills which field; plugins get their settings with the prefix
+removed, plus the few that Kafka hands to every plugin.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from rlm.config import TierConfig
+
+_RLMM_DEFAULT = "rlmm.topic_based.manager:TopicBasedRemoteLogMetadataManager"
+_RLMM_JAVA_NAMES: Mapping[str, str] = {
+    "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager": (
+        _RLMM_DEFAULT
+    ),
+}
+
+
+class Settings(Protocol):
+    """Typed settings by Kafka's name."""
+
+    def get(self, name: str) -> object:
+        """The value of a key, None where it has none."""
+        ...
+
+
+def _int(settings: Settings, name: str) -> int:
+    value = settings.get(name)
+    assert isinstance(value, int), (name, value)
+    return value
+
+
+def tier_config(
+    settings: Settings,
+    passthrough: Mapping[str, str],
+    *,
+    node_id: int,
+    cluster_id: str,
+    log_dir: str,
+    bootstrap_servers: str,
+) -> TierConfig:
+    """Make the tier's settings.
+
+    Args:
+        settings: typed broker settings.
+        passthrough: all properties as given, among them those of the plugins (`rsm.config.*`,
+            `rlmm.config.*`).
+        log_dir: first log directory.
+        bootstrap_servers: host:port of the listener that the metadata manager is to use.
+    """
+    storage_prefix = str(settings.get("remote.log.storage.manager.impl.prefix") or "rsm.config.")
+    metadata_prefix = str(settings.get("remote.log.metadata.manager.impl.prefix") or "rlmm.config.")
+    storage_class = str(settings.get("remote.log.storage.manager.class.name") or "")
+    metadata_class = str(settings.get("remote.log.metadata.manager.class.name") or _RLMM_DEFAULT)
+    common = {"node.id": str(node_id), "broker.id": str(node_id), "cluster.id": cluster_id}
+    metadata_settings = _below(metadata_prefix, passthrough) | common
+    metadata_settings |= {"log.dir": log_dir, "bootstrap.servers": bootstrap_servers}
+    metadata_settings["tidemark.remote.copy.max.ms"] = str(
+        _int(settings, "tidemark.remote.copy.max.ms")
+    )
+    return TierConfig(
+        node_id=node_id,
+        cluster_id=cluster_id,
+        log_dir=log_dir,
+        storage_class=storage_class,
+        storage_settings=_below(storage_prefix, passthrough) | common,
+        metadata_class=_RLMM_JAVA_NAMES.get(metadata_class, metadata_class),
+        metadata_settings=metadata_settings,
+        copier_threads=_int(settings, "remote.log.manager.copier.thread.pool.size"),
+        expiration_threads=_int(settings, "remote.log.manager.expiration.thread.pool.size"),
+        reader_threads=_int(settings, "remote.log.reader.threads"),
+        reader_pending_max=_int(settings, "remote.log.reader.max.pending.tasks"),
+        task_interval_ms=_int(settings, "remote.log.manager.task.interval.ms"),
+        retry_backoff_ms=_int(settings, "remote.log.manager.task.retry.backoff.ms"),
+        retry_backoff_max_ms=_int(settings, "remote.log.manager.task.retry.backoff.max.ms"),
+        custom_metadata_bytes_max=_int(settings, "remote.log.metadata.custom.metadata.max.bytes"),
+        index_cache_bytes=_int(settings, "remote.log.index.file.cache.total.size.bytes"),
+        copy_bytes_per_second=_int(settings, "remote.log.manager.copy.max.bytes.per.second"),
+        copy_quota_window_count=_int(settings, "remote.log.manager.copy.quota.window.num"),
+        copy_quota_window_seconds=_int(
+            settings, "remote.log.manager.copy.quota.window.size.seconds"
+        ),
+        fetch_bytes_per_second=_int(settings, "remote.log.manager.fetch.max.bytes.per.second"),
+        fetch_quota_window_count=_int(settings, "remote.log.manager.fetch.quota.window.num"),
+        fetch_quota_window_seconds=_int(
+            settings, "remote.log.manager.fetch.quota.window.size.seconds"
+        ),
+        copy_max_ms=_int(settings, "tidemark.remote.copy.max.ms"),
+        delete_grace_ms=_int(settings, "tidemark.remote.delete.grace.ms"),
+        chunk_cache_bytes=_int(settings, "tidemark.remote.chunk.cache.bytes"),
+    )
+
+
+def _below(prefix: str, properties: Mapping[str, str]) -> dict[str, str]:
+    return {
+        key.removeprefix(prefix): value
+        for key, value in properties.items()
+        if key.startswith(prefix)
+    }

@@ -1,0 +1,89 @@
+"""Starting and killing the tier process; the one place of the broker that makes a process.
+
+The child inherits two descriptors: its end of the link, and the locked `tier.lock`. The lock belongs
+to the open file, which after the start only the child holds: it is free the moment the child is gone,
+however it went, and not before. So two tiers never run over one log directory.
+"""
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from runtime.disk import Disk, OpenFile
+
+LOCK_NAME = "tier.lock"
+_PACKAGES_ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+class Process(Protocol):
+    """A running child."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        ...
+
+    def kill(self) -> None:
+        """SIGKILL; fine when it is gone already."""
+        ...
+
+    def exit_code(self) -> int | None:
+        """None while it runs; collects it when it has ended."""
+        ...
+
+
+class TierProcess:
+    """A tier process of ours."""
+
+    def __init__(self, child: "subprocess.Popen[bytes]") -> None:
+        self._child = child
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._child.pid
+
+    def kill(self) -> None:
+        """SIGKILL; fine when it is gone already."""
+        if self._child.poll() is None:
+            self._child.kill()
+
+    def exit_code(self) -> int | None:
+        """None while it runs; collects it when it has ended."""
+        return self._child.poll()
+
+
+def take_tier_lock(disk: Disk, log_dir: Path) -> OpenFile | None:
+    """Take `tier.lock` of the directory, or None while a tier still holds it."""
+    file = disk.open_write(log_dir / LOCK_NAME)
+    try:
+        fcntl.flock(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return None
+    return file
+
+
+def start_tier_process(link_fd: int, lock: OpenFile, arguments: Sequence[str] = ()) -> TierProcess:
+    """Start the child; the caller closes its own copies of the two descriptors afterwards.
+
+    Must be called on the thread that lives as long as the broker: the child asks to die with it.
+    """
+    environment = dict(os.environ)
+    path = [str(_PACKAGES_ROOT)]
+    if environment.get("PYTHONPATH"):
+        path.append(environment["PYTHONPATH"])
+    environment["PYTHONPATH"] = os.pathsep.join(path)
+    # Fewer malloc arenas: the tier's pools are many threads that allocate little.
+    environment.setdefault("MALLOC_ARENA_MAX", "2")
+    command = [sys.executable, "-m", "rlm.tier_process", str(link_fd), str(os.getpid())]
+    child = subprocess.Popen(
+        [*command, *arguments],
+        stdin=subprocess.DEVNULL,
+        pass_fds=(link_fd, lock.fd),
+        env=environment,
+    )
+    return TierProcess(child)

@@ -1,0 +1,280 @@
+"""Fetches from the remote tier: asked of the tier, checked again when the answer comes.
+
+A read always ends by its deadline: with regions, with a Kafka error, or empty (nothing came in time;
+the tier goes on fetching into its cache, so the client's next try finds it). While the tier is gone a
+read is parked until its deadline and then gets KAFKA_STORAGE_ERROR, so that clients do not spin.
+"""
+
+import asyncio
+from collections import deque
+from concurrent.futures import Future as ThreadFuture
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from broker.remote.chain import epoch_span
+from broker.remote.supervisor import Supervisor
+from broker.replica.manager import ReplicaManager
+from broker.replica.partition import Partition
+from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
+from kafka_protocol.types import TopicPartition
+from local_log.errors import OffsetOutOfRange
+from rlm.link import Received
+from rlm.messages import OffsetForTimestamp, Read, ReadAnswer, Released, TimestampAnswer
+from runtime.clock import Clock
+from runtime.disk import FileRegion, OpenFile
+from runtime.scheduler import Scheduler
+
+READ_COMMITTED = 1
+GRACE_MS = 50
+"""How long after its deadline a read still waits for the tier's own word about it."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteRead:
+    """What a fetch wants of one remote partition.
+
+    Attributes:
+        max_bytes: bound of the answer; `min_one_batch` lets one larger batch through.
+        isolation_level: 0 read uncommitted, 1 read committed.
+        deadline_ms: on the broker's monotonic clock.
+    """
+
+    topic_id: bytes
+    topic: str
+    partition: int
+    offset: int
+    max_bytes: int
+    min_one_batch: bool
+    isolation_level: int
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFetched:
+    """Whole batches from the remote tier; no regions: nothing came in time, and that is no error."""
+
+    regions: list[FileRegion] = field(default_factory=list)
+    size_bytes: int = 0
+    aborted_transactions: list[tuple[int, int]] = field(default_factory=list)
+
+
+class HandedFile(OpenFile):
+    """A chunk of the tier's cache; tells the tier when nobody here needs it any more."""
+
+    __slots__ = ("_released", "_token")
+
+    def __init__(self, file: OpenFile, token: int, released: "ReleaseQueue") -> None:
+        super().__init__(file.fd, "remote chunk")
+        file.fd = -1
+        self._token, self._released = token, released
+
+    def close(self) -> None:
+        """Close now."""
+        if self.fd >= 0:
+            super().close()
+            self._released.add(self._token)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class ReleaseQueue:
+    """Gathers released chunks and tells the tier in one message."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, supervisor: Supervisor) -> None:
+        self._loop, self._supervisor = loop, supervisor
+        self._tokens: deque[int] = deque()
+        self._armed = False
+
+    def add(self, token: int) -> None:
+        """One descriptor was closed; from any thread."""
+        self._tokens.append(token)
+        if not self._armed and not self._loop.is_closed():
+            self._armed = True
+            self._loop.call_soon_threadsafe(self._flush)
+
+    def _flush(self) -> None:
+        self._armed = False
+        tokens = [self._tokens.popleft() for _ in range(len(self._tokens))]
+        if tokens:
+            self._supervisor.tell(Released(tokens))
+
+    def forget(self) -> None:
+        """The tier that knew these tokens is gone."""
+        self._tokens.clear()
+
+
+class RemoteReads:
+    """Asks the tier for bytes and timestamps, on the broker's loop."""
+
+    def __init__(
+        self,
+        *,
+        replicas: ReplicaManager,
+        supervisor: Supervisor,
+        clock: Clock,
+        scheduler: Scheduler,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._replicas, self._supervisor = replicas, supervisor
+        self._clock, self._scheduler, self._loop = clock, scheduler, loop
+        self._released = ReleaseQueue(loop, supervisor)
+
+    def on_tier_down(self) -> None:
+        """Tokens of the old tier mean nothing to the next."""
+        self._released.forget()
+
+    def read(self, read: RemoteRead) -> "asyncio.Future[RemoteFetched]":
+        """Read; the future fails with the KafkaError the client is to get."""
+        future: asyncio.Future[RemoteFetched] = self._loop.create_future()
+        try:
+            question = self._question(read)
+        except KafkaError as error:
+            future.set_exception(error)
+            return future
+        late = self._deadline(future, read.deadline_ms, RemoteFetched())
+
+        def answered(done: "ThreadFuture[Received]") -> None:
+            if done.exception() is not None:
+                late[0] = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the tier process is not there")
+                return
+            answer = done.result().message
+            assert isinstance(answer, ReadAnswer), answer
+            handed = self._take(answer, done.result().files)
+            if future.done():
+                return
+            try:
+                fetched = self._accept(read, question, answer, handed)
+            except KafkaError as error:
+                future.set_exception(error)
+            else:
+                future.set_result(fetched)
+
+        self._supervisor.ask(question).add_done_callback(answered)
+        return future
+
+    def _question(self, read: RemoteRead) -> Read:
+        partition = self._leader(read.topic_id, read.partition, read.topic)
+        self._check_log_start(read, partition)
+        epoch, epoch_end = epoch_span(partition.log, read.offset)
+        return Read(
+            read.topic_id,
+            read.partition,
+            partition.leader_epoch,
+            offset=read.offset,
+            offset_epoch=epoch,
+            epoch_end=epoch_end,
+            max_bytes=read.max_bytes,
+            min_one_batch=read.min_one_batch,
+            read_committed=read.isolation_level == READ_COMMITTED,
+            wait_ms=max(0, read.deadline_ms - self._clock.monotonic_ms()),
+        )
+
+    def _leader(self, topic_id: bytes, index: int, topic: str) -> Partition:
+        partition = self._replicas.by_id(topic_id, index)
+        if partition is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} is not here")
+        if not partition.is_leader:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} is led elsewhere")
+        return partition
+
+    def _check_log_start(self, read: RemoteRead, partition: Partition) -> None:
+        log = partition.log
+        if read.offset < log.log_start_offset:
+            raise OffsetOutOfRange(
+                asked=read.offset, start=log.log_start_offset, end=log.log_end_offset
+            )
+
+    def _take(self, answer: ReadAnswer, files: tuple[OpenFile, ...]) -> list[HandedFile]:
+        """Own the chunks that came; whoever drops one tells the tier."""
+        return [
+            HandedFile(file, region.token, self._released)
+            for file, region in zip(files, answer.regions, strict=True)
+        ]
+
+    def _accept(
+        self, read: RemoteRead, question: Read, answer: ReadAnswer, handed: list[HandedFile]
+    ) -> RemoteFetched:
+        """Check the answer against what is true by now."""
+        same_partition = (answer.topic_id, answer.partition) == (read.topic_id, read.partition)
+        if not same_partition or answer.leader_epoch != question.leader_epoch:
+            return RemoteFetched()
+        partition = self._leader(read.topic_id, read.partition, read.topic)
+        if partition.leader_epoch != question.leader_epoch:
+            return RemoteFetched()  # the chain may have changed: the client's next try asks anew
+        self._check_log_start(read, partition)
+        if answer.error != ErrorCode.NONE:
+            raise ApiError(ErrorCode(answer.error), answer.message)
+        regions = [
+            FileRegion(file, region.position, region.size_bytes)
+            for file, region in zip(handed, answer.regions, strict=True)
+        ]
+        aborted = [(producer_id, first) for producer_id, first in answer.aborted]
+        if question.read_committed and regions:
+            local = partition.log.aborted_transactions(read.offset, answer.next_offset)
+            aborted = sorted(set(aborted) | {(found[0], found[1]) for found in local})
+        return RemoteFetched(regions, sum(region.size_bytes for region in regions), aborted)
+
+    def offset_for_timestamp(
+        self, topic_partition: TopicPartition, timestamp_ms: int, deadline_ms: int
+    ) -> "asyncio.Future[tuple[int, int, int] | None]":
+        """First remote record at or after a time: (timestamp, offset, leader epoch), or None.
+
+        Fails with REQUEST_TIMED_OUT at the deadline.
+        """
+        future: asyncio.Future[tuple[int, int, int] | None] = self._loop.create_future()
+        partition = self._replicas.get(topic_partition)
+        if partition is None or not partition.is_leader:
+            future.set_exception(
+                ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic_partition} is not led here")
+            )
+            return future
+        late = ApiError(ErrorCode.REQUEST_TIMED_OUT, "the remote tier did not answer in time")
+        self._deadline(future, deadline_ms, late)
+        question = OffsetForTimestamp(
+            partition.topic_id,
+            partition.partition,
+            partition.leader_epoch,
+            timestamp_ms=timestamp_ms,
+            log_start_offset=partition.log.log_start_offset,
+            chain=[(entry.epoch, entry.start_offset) for entry in partition.log.epochs.entries()],
+            wait_ms=max(0, deadline_ms - self._clock.monotonic_ms()),
+        )
+
+        def answered(done: "ThreadFuture[Received]") -> None:
+            if future.done() or done.exception() is not None:
+                return  # while the tier is gone: parked until the deadline
+            answer = done.result().message
+            assert isinstance(answer, TimestampAnswer), answer
+            if partition.deleted or partition.leader_epoch != question.leader_epoch:
+                return
+            if answer.error != ErrorCode.NONE:
+                future.set_exception(ApiError(ErrorCode(answer.error), answer.message))
+            elif answer.offset < 0:
+                future.set_result(None)
+            else:
+                future.set_result((answer.timestamp_ms, answer.offset, answer.offset_epoch))
+
+        self._supervisor.ask(question).add_done_callback(answered)
+        return future
+
+    def _deadline(
+        self, future: "asyncio.Future[T]", deadline_ms: int, outcome: T | KafkaError
+    ) -> list[object]:
+        """See to it that `future` ends; the returned cell holds what it ends with."""
+        cell: list[object] = [outcome]
+
+        def expire() -> None:
+            if future.done():
+                return
+            if isinstance(cell[0], KafkaError):
+                future.set_exception(cell[0])
+            else:
+                future.set_result(cell[0])  # type: ignore[arg-type]
+
+        wait_ms = max(0, deadline_ms - self._clock.monotonic_ms()) + GRACE_MS
+        timer = self._scheduler.call_later(wait_ms, expire)
+        future.add_done_callback(lambda _: timer.cancel())
+        return cell

@@ -1,0 +1,232 @@
+"""Keeps one tier process alive: starts it, asks whether it lives, kills a hung one, tries again.
+
+Runs on the broker's loop. States: "down" (waiting for the lock or the next attempt), "starting"
+(configured, not answered yet), "up", "stopped". Local work never waits for any of them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future as ThreadFuture
+from pathlib import Path
+from typing import Protocol
+
+from broker.remote.process import Process, start_tier_process, take_tier_lock
+from rlm.config import TierConfig
+from rlm.link import Endpoint, LinkEndedError, LinkFailureError, Received, RequestHandler
+from rlm.messages import AnyMessage, Configure, Heartbeat, Stop
+from rlm.socket_transport import SocketTransport, make_socket_pair
+from runtime.clock import Clock
+from runtime.disk import Disk, OpenFile
+from runtime.scheduler import Scheduler, Timer
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_INTERVAL_MS = 1_000
+HEARTBEAT_LIMIT_MS = 15_000
+CONFIGURE_LIMIT_MS = 60_000
+STOP_LIMIT_MS = 5_000
+LOCK_RETRY_MS = 50
+BACKOFF_MS, BACKOFF_MAX_MS = 500, 30_000
+
+
+class TierStartError(Exception):
+    """The tier refuses its settings; the message names key and cause."""
+
+
+class Spawn(Protocol):
+    """Starts a tier process with its end of the link and its lock."""
+
+    def __call__(self, link_fd: int, lock: OpenFile) -> Process:
+        """Return the running child."""
+        ...
+
+
+class Supervisor:
+    """Owns the tier process of one broker.
+
+    Attributes:
+        state: "down", "starting", "up" or "stopped".
+        reason: why it is not up; "" when it is.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: TierConfig,
+        disk: Disk,
+        clock: Clock,
+        scheduler: Scheduler,
+        loop: asyncio.AbstractEventLoop,
+        on_request: RequestHandler,
+        on_up: Callable[[], None],
+        on_down: Callable[[], None],
+        spawn: Spawn = start_tier_process,
+    ) -> None:
+        self._config, self._disk, self._clock = config, disk, clock
+        self._scheduler, self._loop, self._spawn = scheduler, loop, spawn
+        self._on_request, self._on_up, self._on_down = on_request, on_up, on_down
+        self.state = "down"
+        self.reason = "not started"
+        self.restarts = 0
+        self._endpoint: Endpoint | None = None
+        self._process: Process | None = None
+        self._timers: list[Timer] = []
+        self._last_sign_ms = 0
+        self._backoff_ms = BACKOFF_MS
+        self._first: asyncio.Future[None] | None = None
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """The link to a tier that is up, else None."""
+        return self._endpoint if self.state == "up" else None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the tier, None while there is none."""
+        return self._process.pid if self._process is not None else None
+
+    async def start(self) -> None:
+        """Start the tier and wait until it took its settings.
+
+        Raises:
+            TierStartError: it refused them, or died over them.
+        """
+        self._first = self._loop.create_future()
+        self._attempt()
+        await self._first
+
+    def _attempt(self) -> None:
+        if self.state == "stopped":
+            return
+        lock = take_tier_lock(self._disk, Path(self._config.log_dir))
+        if lock is None:
+            self.reason = "the tier process before still holds tier.lock"
+            self._scheduler.call_later(LOCK_RETRY_MS, self._attempt)
+            return
+        ours, theirs = make_socket_pair()
+        endpoint = Endpoint(self._on_request, lambda: self._ended(endpoint))
+        self._process = self._spawn(theirs.fileno(), lock)
+        theirs.close()
+        lock.close()  # from here on the child alone holds it
+        SocketTransport(ours, self._loop, endpoint)
+        self._endpoint = endpoint
+        self.state, self.reason = "starting", "the tier process is starting"
+        self._last_sign_ms = self._clock.monotonic_ms()
+        answer = endpoint.ask(Configure(self._config))
+        answer.add_done_callback(lambda done: self._configured(endpoint, done))
+        self._timers.append(self._scheduler.every(HEARTBEAT_INTERVAL_MS, self._beat, "tier-beat"))
+
+    def _configured(self, endpoint: Endpoint, done: "ThreadFuture[Received]") -> None:
+        if endpoint is not self._endpoint:
+            return
+        error = done.exception()
+        if isinstance(error, LinkFailureError):
+            self._refused(str(error))
+        elif error is None:
+            self.state, self.reason = "up", ""
+            self._last_sign_ms = self._clock.monotonic_ms()
+            log.info("tier process is up: pid=%s", self.pid)
+            if self._first is not None and not self._first.done():
+                self._first.set_result(None)
+            self._on_up()
+
+    def _refused(self, reason: str) -> None:
+        log.error("tier process refuses its settings: %s", reason)
+        self.reason = reason
+        if self._first is not None and not self._first.done():
+            self.state = "stopped"
+            self._first.set_exception(TierStartError(reason))
+        self._kill()
+
+    def _beat(self) -> None:
+        endpoint = self._endpoint
+        if endpoint is None:
+            return
+        silent_ms = self._clock.monotonic_ms() - self._last_sign_ms
+        limit_ms = HEARTBEAT_LIMIT_MS if self.state == "up" else CONFIGURE_LIMIT_MS
+        if silent_ms > limit_ms:
+            log.error("tier process is silent and is killed: silent_ms=%d", silent_ms)
+            self.reason = f"silent for {silent_ms} ms"
+            self._kill()
+            endpoint.end()
+        elif self.state == "up":
+            endpoint.ask(Heartbeat()).add_done_callback(self._sign_of_life)
+
+    def _sign_of_life(self, done: "ThreadFuture[Received]") -> None:
+        if done.exception() is None:
+            self._last_sign_ms = self._clock.monotonic_ms()
+            self._backoff_ms = BACKOFF_MS
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+
+    def _ended(self, endpoint: Endpoint) -> None:
+        """The link ended: on the loop's thread, or on a thread that tried to send."""
+        self._loop.call_soon_threadsafe(self._after_end, endpoint)
+
+    def _after_end(self, endpoint: Endpoint) -> None:
+        if endpoint is not self._endpoint:
+            return
+        was_up, self._endpoint = self.state == "up", None
+        self._kill()  # without its link it has ended, or must
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        if self.state == "stopped":
+            self._on_down()
+            return
+        self.state = "down"
+        if not self.reason:
+            self.reason = "the tier process ended"
+        if was_up:
+            self._on_down()
+        if self._first is not None and not self._first.done():
+            self.state = "stopped"
+            self._first.set_exception(TierStartError("the tier process ended at its start"))
+            return
+        self.restarts += 1
+        log.error("tier process is gone: %s; next_try_ms=%d", self.reason, self._backoff_ms)
+        self._scheduler.call_later(self._backoff_ms, self._attempt)
+        self._backoff_ms = min(self._backoff_ms * 2, BACKOFF_MAX_MS)
+
+    def ask(self, message: AnyMessage) -> "ThreadFuture[Received]":
+        """Ask the tier; fails at once with LinkEndedError while it is not up."""
+        endpoint = self.endpoint
+        if endpoint is None:
+            future: ThreadFuture[Received] = ThreadFuture()
+            future.set_exception(LinkEndedError(self.reason))
+            return future
+        return endpoint.ask(message)
+
+    def tell(self, message: AnyMessage) -> None:
+        """Tell the tier something, if it is up."""
+        if self.endpoint is not None:
+            self.endpoint.tell(message)
+
+    async def stop(self) -> None:
+        """Let copies be cancelled and the tier end; kill it if it does not."""
+        endpoint, was = self.endpoint, self.state
+        self.state, self.reason = "stopped", "stopped"
+        if endpoint is not None and was == "up":
+            answered = asyncio.wrap_future(endpoint.ask(Stop()), loop=self._loop)
+            await asyncio.wait([answered], timeout=STOP_LIMIT_MS / 1000)
+            if answered.done() and not answered.cancelled():
+                answered.exception()
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        if self._endpoint is not None:
+            self._endpoint.end()
+        await self._reap()
+
+    async def _reap(self) -> None:
+        if self._process is None:
+            return
+        ends_at_ms = self._clock.monotonic_ms() + STOP_LIMIT_MS
+        while self._process.exit_code() is None:
+            if self._clock.monotonic_ms() > ends_at_ms:
+                self._kill()
+            await asyncio.sleep(0.01)
+        self._process = None
