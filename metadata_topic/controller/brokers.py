@@ -1,0 +1,194 @@
+"""Registration of brokers, and their fencing.
+
+A broker registers with every start and is fenced until it says that it caught up with the metadata
+log; while fenced it leads nothing. Its epoch is the offset at which its registration is written,
+so an older life of the same id is recognised by its lower epoch.
+"""
+
+from dataclasses import dataclass, field
+
+from metadata_topic.controller.errors import (
+    BrokerIdNotRegisteredError,
+    DuplicateBrokerRegistrationError,
+    StaleBrokerEpochError,
+)
+from metadata_topic.controller.leadership import records_for_leaving, records_for_returning
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.model import BrokerImage, Endpoint
+from metadata_topic.image.records import MetadataRecord, make, register_broker_version
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a node says of itself when it registers, as broker or as controller.
+
+    Attributes:
+        incarnation_id: random, made once per process.
+        features: what it can do: name to (lowest, highest), both inclusive.
+        log_dirs: ids of its online log directories; empty for controllers.
+        cordoned_log_dirs: those that take no new replicas.
+    """
+
+    node_id: int
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...]
+    features: dict[str, tuple[int, int]] = field(default_factory=dict)
+    rack: str | None = None
+    log_dirs: tuple[bytes, ...] = ()
+    cordoned_log_dirs: tuple[bytes, ...] = ()
+
+
+def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
+    """Find a broker and make sure that its current life is speaking.
+
+    Raises:
+        BrokerIdNotRegisteredError: there is no such broker.
+        StaleBrokerEpochError: another epoch is registered.
+    """
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise BrokerIdNotRegisteredError(f"No broker with id {broker_id} is registered.")
+    if broker.epoch != broker_epoch:
+        raise StaleBrokerEpochError(
+            f"Expected broker epoch {broker.epoch} of broker {broker_id}, but got {broker_epoch}."
+        )
+    return broker
+
+
+def register_broker(
+    image: MetadataImage, registration: Registration, *, has_live_session: bool = False
+) -> ControllerResult[int]:
+    """Register a broker, fenced; whatever its previous life led loses its leader first.
+
+    Args:
+        image: the cluster now; the records must be the next ones written after it.
+        registration: what the broker says of itself.
+        has_live_session: its previous life still sends heartbeats.
+
+    Returns:
+        The new broker epoch: the offset of the first record written here.
+
+    Raises:
+        DuplicateBrokerRegistrationError: a live broker of another incarnation has the id.
+    """
+    previous = image.brokers.get(registration.node_id)
+    records: list[MetadataRecord] = []
+    epoch = image.provenance.end_offset
+    if previous is not None and previous.incarnation_id == registration.incarnation_id:
+        epoch = previous.epoch  # the same process asks again: it keeps its epoch
+    elif previous is not None:
+        if has_live_session and not previous.in_controlled_shutdown:
+            raise DuplicateBrokerRegistrationError(
+                f"Another broker is registered with that broker id: {registration.node_id}"
+            )
+        records += records_for_leaving(image, registration.node_id)
+    version = register_broker_version(image.metadata_version)
+    records.append(
+        make(
+            "RegisterBrokerRecord",
+            version,
+            broker_id=registration.node_id,
+            incarnation_id=registration.incarnation_id,
+            broker_epoch=epoch,
+            **_listeners_and_features("RegisterBrokerRecord", registration),
+            rack=registration.rack,
+            fenced=True,
+            log_dirs=list(registration.log_dirs) if version >= 3 else [],
+            cordoned_log_dirs=list(registration.cordoned_log_dirs) if version >= 4 else None,
+        )
+    )
+    return ControllerResult(tuple(records), epoch)
+
+
+def register_controller(image: MetadataImage, registration: Registration) -> ControllerResult[None]:
+    """Register a controller; the same incarnation twice writes nothing."""
+    known = image.controllers.get(registration.node_id)
+    if known is not None and known.incarnation_id == registration.incarnation_id:
+        return ControllerResult((), None)
+    record = make(
+        "RegisterControllerRecord",
+        controller_id=registration.node_id,
+        incarnation_id=registration.incarnation_id,
+        **_listeners_and_features("RegisterControllerRecord", registration),
+    )
+    return ControllerResult((record,), None)
+
+
+def _listeners_and_features(name: str, registration: Registration) -> dict[str, object]:
+    from kafka_protocol.wire.codec import message
+
+    cls = message(name).cls
+    return {
+        "end_points": [
+            cls.EndPoints(
+                name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol
+            )
+            for e in registration.endpoints
+        ],
+        "features": [
+            cls.Features(name=feature, min_supported_version=low, max_supported_version=high)
+            for feature, (low, high) in registration.features.items()
+        ],
+    }
+
+
+def unfence_broker(
+    image: MetadataImage, *, broker_id: int, broker_epoch: int
+) -> ControllerResult[None]:
+    """Let a broker lead: elect it wherever there is no leader and it is in sync.
+
+    Raises:
+        BrokerIdNotRegisteredError, StaleBrokerEpochError: not this life of this broker.
+    """
+    broker = check_broker_epoch(image, broker_id, broker_epoch)
+    if not broker.fenced:
+        return ControllerResult((), None)
+    records = [_fencing(broker, -1), *records_for_returning(image, broker_id)]
+    return ControllerResult(tuple(records), None)
+
+
+def fence_broker(
+    image: MetadataImage, *, broker_id: int, broker_epoch: int
+) -> ControllerResult[None]:
+    """Take all leadership from a broker, because it is gone or stops.
+
+    Raises:
+        BrokerIdNotRegisteredError, StaleBrokerEpochError: not this life of this broker.
+    """
+    broker = check_broker_epoch(image, broker_id, broker_epoch)
+    if broker.fenced:
+        return ControllerResult((), None)
+    records = [*records_for_leaving(image, broker_id), _fencing(broker, 1)]
+    return ControllerResult(tuple(records), None)
+
+
+def begin_controlled_shutdown(
+    image: MetadataImage, *, broker_id: int, broker_epoch: int
+) -> ControllerResult[None]:
+    """Move leadership away from a broker that is about to stop, before it stops.
+
+    Raises:
+        BrokerIdNotRegisteredError, StaleBrokerEpochError: not this life of this broker.
+    """
+    broker = check_broker_epoch(image, broker_id, broker_epoch)
+    if broker.in_controlled_shutdown:
+        return ControllerResult((), None)
+    record = make(
+        "BrokerRegistrationChangeRecord",
+        1,
+        broker_id=broker.id,
+        broker_epoch=broker.epoch,
+        in_controlled_shutdown=1,
+    )
+    return ControllerResult((record, *records_for_leaving(image, broker_id)), None)
+
+
+def _fencing(broker: BrokerImage, fenced: int) -> MetadataRecord:
+    return make(
+        "BrokerRegistrationChangeRecord",
+        0,
+        broker_id=broker.id,
+        broker_epoch=broker.epoch,
+        fenced=fenced,
+    )

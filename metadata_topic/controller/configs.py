@@ -1,0 +1,223 @@
+"""Changing configs of topics and brokers one key at a time (KIP-339).
+
+Each resource succeeds or fails on its own. What a key may hold is the broker's knowledge and comes
+in as `ConfigRules`; what SET, DELETE, APPEND and SUBTRACT do is decided here.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Protocol
+
+from kafka_protocol.errors import KafkaError
+from metadata_topic.controller.errors import (
+    BrokerIdNotRegisteredError,
+    InvalidConfigError,
+    InvalidRequestError,
+    UnknownTopicError,
+)
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.controller.topic_names import validate_name
+from metadata_topic.image.image import MetadataImage, ResourceType
+from metadata_topic.image.records import MetadataRecord, make
+
+_MIN_ISR: Final = "min.insync.replicas"
+
+
+class Operation(IntEnum):
+    """What to do with a key; the numbers of the protocol."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigRules(Protocol):
+    """What the broker knows about keys."""
+
+    def is_list(self, resource_type: int, key: str) -> bool:
+        """Whether the value is a list, so that APPEND and SUBTRACT make sense."""
+
+    def default_of(self, resource_type: int, key: str) -> str | None:
+        """The value that APPEND and SUBTRACT start from where nothing is set."""
+
+    def validate(
+        self, resource_type: int, name: str, new: dict[str, str], existing: Mapping[str, str]
+    ) -> None:
+        """Check the overrides a resource would have; raise KafkaError if they are not allowed."""
+
+
+class ConfigChange(Protocol):
+    """One change, as in the request."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def config_operation(self) -> int: ...
+    @property
+    def value(self) -> str | None: ...
+
+
+class ResourceChange(Protocol):
+    """The changes of one resource, as in the request."""
+
+    @property
+    def resource_type(self) -> int: ...
+    @property
+    def resource_name(self) -> str: ...
+    @property
+    def configs(self) -> Sequence[ConfigChange]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredResource:
+    """What became of one resource; `error` is None if its changes are written."""
+
+    resource_type: int
+    resource_name: str
+    error: KafkaError | None = None
+
+
+def incremental_alter_configs(
+    image: MetadataImage,
+    resources: Sequence[ResourceChange],
+    *,
+    rules: ConfigRules,
+    validate_only: bool = False,
+) -> ControllerResult[list[AlteredResource]]:
+    """Change configs.
+
+    Args:
+        image: the cluster now.
+        resources: topics, brokers (name is the id) and the cluster-wide default (a broker "").
+        rules: see ConfigRules.
+        validate_only: check and answer, write nothing.
+
+    Returns:
+        One AlteredResource for each distinct resource, in the order of the request.
+    """
+    counts = Counter((r.resource_type, r.resource_name) for r in resources)
+    records: list[MetadataRecord] = []
+    response: list[AlteredResource] = []
+    for resource in resources:
+        key = (resource.resource_type, resource.resource_name)
+        if counts[key] == 0:
+            continue  # a repetition that was answered already
+        try:
+            if counts[key] > 1:
+                raise InvalidRequestError("Each resource must appear at most once.")
+            changes = _changes_of(image, resource, rules)
+        except KafkaError as error:
+            response.append(AlteredResource(*key, error))
+        else:
+            records += _records_of(image, resource, changes)
+            response.append(AlteredResource(*key))
+        counts[key] = 0
+    return ControllerResult(() if validate_only else tuple(records), response)
+
+
+def _changes_of(
+    image: MetadataImage, resource: ResourceChange, rules: ConfigRules
+) -> dict[str, str | None]:
+    """New values of the named keys, None for removal; checked as a whole."""
+    kind, name = resource.resource_type, resource.resource_name
+    _check_resource(image, kind, name)
+    names = Counter(change.name for change in resource.configs)
+    if any(count > 1 for count in names.values()):
+        raise InvalidRequestError("Error due to duplicate config keys")
+    nulls = [
+        change.name
+        for change in resource.configs
+        if change.value is None and change.config_operation != Operation.DELETE
+    ]
+    if nulls:
+        raise InvalidRequestError(f"Null value not supported for : {','.join(nulls)}")
+    existing = image.configs.get((kind, name), {})
+    changes = {
+        change.name: _new_value(kind, change, existing, rules) for change in resource.configs
+    }
+    after = dict(existing)
+    for key, value in changes.items():
+        if value is None:
+            after.pop(key, None)
+        else:
+            after[key] = value
+    rules.validate(kind, name, after, existing)
+    return changes
+
+
+def _check_resource(image: MetadataImage, kind: int, name: str) -> None:
+    match kind:
+        case ResourceType.TOPIC:
+            validate_name(name)
+            if name not in image.topics_by_name:
+                raise UnknownTopicError(f"The topic '{name}' does not exist.")
+        case ResourceType.BROKER:
+            if not name:
+                return  # the cluster-wide default
+            if not (name.isascii() and name.isdigit()) or len(name) > len(str(2**31)):
+                raise InvalidRequestError(
+                    f"Unable to parse broker name as a base 10 number: {name!r}"
+                )
+            if int(name) not in image.brokers:
+                raise BrokerIdNotRegisteredError(f"No broker with id {name} found.")
+        case _:
+            raise InvalidRequestError(f"Unexpected resource type {kind}")
+
+
+def _new_value(
+    kind: int, change: ConfigChange, existing: Mapping[str, str], rules: ConfigRules
+) -> str | None:
+    match change.config_operation:
+        case Operation.SET:
+            return change.value
+        case Operation.DELETE:
+            return None
+        case Operation.APPEND | Operation.SUBTRACT:
+            pass
+        case _:
+            raise InvalidRequestError(f"Unknown operation type {change.config_operation}")
+    assert change.value is not None
+    what = Operation(change.config_operation).name
+    if not rules.is_list(kind, change.name):
+        raise InvalidConfigError(f"Can't {what} to key {change.name} because its type is not LIST.")
+    current = existing.get(change.name)
+    if current is None:
+        current = rules.default_of(kind, change.name)
+    parts = _split(current or "")
+    asked = _split(change.value)
+    if change.config_operation == Operation.APPEND:
+        parts += [part for part in dict.fromkeys(asked) if part not in parts]
+    else:
+        parts = [part for part in parts if part not in asked]
+    return ",".join(parts)
+
+
+def _split(value: str) -> list[str]:
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def _records_of(
+    image: MetadataImage, resource: ResourceChange, changes: Mapping[str, str | None]
+) -> list[MetadataRecord]:
+    kind, name = resource.resource_type, resource.resource_name
+    existing = image.configs.get((kind, name), {})
+    # A broker's config is written also when it is the same: brokers re-read files named in it.
+    written = {
+        key: value
+        for key, value in changes.items()
+        if existing.get(key) != value or kind == ResourceType.BROKER
+    }
+    records = [
+        make("ConfigRecord", resource_type=kind, resource_name=name, name=key, value=value)
+        for key, value in written.items()
+    ]
+    if _MIN_ISR in written and image.elr_enabled:
+        # Who is eligible was decided under the old minimum.
+        if kind == ResourceType.TOPIC:
+            records.append(make("ClearElrRecord", topic_name=name))
+        elif not name:
+            records.append(make("ClearElrRecord", topic_name=""))
+    return records

@@ -1,0 +1,51 @@
+"""Which features this version serves, and at which levels.
+
+Only what is served is finalised by the format step: a client that sees `transaction.version` 2 would
+use a protocol that is not there. Features that a log of Apache Kafka finalised stay in the image
+(snapshots lose nothing) but are reported as unserved.
+"""
+
+from typing import Final
+
+from metadata_topic.image.image import KRAFT_VERSION, METADATA_VERSION, MetadataImage
+
+METADATA_VERSION_LEVEL: Final = 30  # 4.3-IV0
+METADATA_VERSION_LOWEST: Final = 7  # 3.3-IV3, the first that KRaft clusters upgrade from
+
+SUPPORTED_FEATURES: Final[dict[str, tuple[int, int]]] = {
+    KRAFT_VERSION: (0, 1),
+    METADATA_VERSION: (METADATA_VERSION_LOWEST, METADATA_VERSION_LEVEL),
+}
+
+DEFAULT_FEATURES: Final[dict[str, int]] = {METADATA_VERSION: METADATA_VERSION_LEVEL}
+"""What the format step finalises, next to kraft.version, which lives in control records."""
+
+_KRAFT_NAMES: Final[dict[int, str]] = {
+    7: "3.3-IV3", 8: "3.4-IV0", 9: "3.5-IV0", 10: "3.5-IV1", 11: "3.5-IV2", 12: "3.6-IV0",
+    13: "3.6-IV1", 14: "3.6-IV2", 15: "3.7-IV0", 16: "3.7-IV1", 17: "3.7-IV2", 18: "3.7-IV3",
+    19: "3.7-IV4", 20: "3.8-IV0", 21: "3.9-IV0", 22: "4.0-IV0", 23: "4.0-IV1", 24: "4.0-IV2",
+    25: "4.0-IV3", 26: "4.1-IV0", 27: "4.1-IV1", 28: "4.2-IV0", 29: "4.2-IV1", 30: "4.3-IV0",
+}  # fmt: skip
+
+
+def metadata_version_name(level: int) -> str:
+    """What Kafka's tools call a metadata.version level; the number itself if it has no name."""
+    return _KRAFT_NAMES.get(level, str(level))
+
+
+def unserved_features(image: MetadataImage) -> dict[str, int]:
+    """Finalised features whose level is outside what this version serves, by name."""
+    unserved = {}
+    for name, level in image.features.items():
+        low, high = SUPPORTED_FEATURES.get(name, (0, 0))
+        if not low <= level <= high:
+            unserved[name] = level
+    return unserved
+
+
+def finalized_features(image: MetadataImage, kraft_version: int) -> dict[str, int]:
+    """What ApiVersions and DescribeFeatures report: served features above level 0."""
+    found = {name: level for name, level in image.features.items() if name in SUPPORTED_FEATURES}
+    if kraft_version > 0:
+        found[KRAFT_VERSION] = kraft_version
+    return found

@@ -1,0 +1,115 @@
+"""Which replicas a new topic's partitions get: chosen here, or given in the request and checked."""
+
+from collections.abc import Mapping
+
+from metadata_topic.controller.errors import (
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+    InvalidRequestError,
+)
+from metadata_topic.controller.placement import place
+from metadata_topic.controller.topic_specs import DEFAULT, NewTopic, TopicDefaults
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.model import BrokerImage
+
+
+def replicas_of(
+    image: MetadataImage, topic: NewTopic, defaults: TopicDefaults, start: int
+) -> list[tuple[int, ...]]:
+    """Decide the replicas of every partition of a new topic.
+
+    Args:
+        image: its brokers are the candidates.
+        topic: with assignments or with a number of partitions and a replication factor.
+        defaults: what -1 means.
+        start: see `placement.place`.
+
+    Returns:
+        Per partition broker ids, the preferred leader first.
+
+    Raises:
+        InvalidPartitionsError: zero or negative partitions.
+        InvalidReplicationFactorError: zero, negative or more than there are brokers.
+        InvalidReplicaAssignmentError: a manual assignment that cannot be.
+        InvalidRequestError: a manual assignment and numbers at once.
+    """
+    if topic.assignments:
+        return _manual_replicas(image, topic)
+    factor = topic.replication_factor
+    if factor < DEFAULT or factor == 0:
+        raise InvalidReplicationFactorError(
+            "Replication factor must be larger than 0, or -1 to use the default value."
+        )
+    partitions = topic.num_partitions
+    if partitions < DEFAULT or partitions == 0:
+        raise InvalidPartitionsError(
+            "Number of partitions was set to an invalid non-positive value."
+        )
+    if partitions == DEFAULT:
+        partitions = defaults.num_partitions
+    brokers = list(image.brokers.values())
+    if factor == DEFAULT:
+        factor = defaults.replication_factor
+        if factor > len(brokers):
+            raise InvalidReplicationFactorError(
+                f"default.replication.factor={factor} cannot be met: only {len(brokers)} "
+                "broker(s) are registered."
+            )
+    return place(brokers, partitions=partitions, replication_factor=factor, start=start)
+
+
+def _manual_replicas(image: MetadataImage, topic: NewTopic) -> list[tuple[int, ...]]:
+    if topic.replication_factor != DEFAULT:
+        raise InvalidRequestError(
+            "A manual partition assignment was specified, but replication factor was not set to -1."
+        )
+    if topic.num_partitions != DEFAULT:
+        raise InvalidRequestError(
+            "A manual partition assignment was specified, but numPartitions was not set to -1."
+        )
+    by_index: dict[int, tuple[int, ...]] = {}
+    for entry in topic.assignments:
+        if entry.partition_index in by_index:
+            raise InvalidReplicaAssignmentError(
+                f"Found multiple manual partition assignments for partition {entry.partition_index}"
+            )
+        by_index[entry.partition_index] = tuple(entry.broker_ids)
+    if set(by_index) != set(range(len(by_index))):
+        raise InvalidReplicaAssignmentError(
+            "partitions should be a consecutive 0-based integer sequence"
+        )
+    ordered = [by_index[index] for index in range(len(by_index))]
+    for index, replicas in enumerate(ordered):
+        _check_manual(image.brokers, index, replicas, len(ordered[0]))
+    return ordered
+
+
+def _check_manual(
+    brokers: Mapping[int, BrokerImage], index: int, replicas: tuple[int, ...], expected: int
+) -> None:
+    if not replicas:
+        raise InvalidReplicaAssignmentError(
+            "The manual partition assignment includes an empty replica list."
+        )
+    for broker_id in replicas:
+        if broker_id not in brokers:
+            raise InvalidReplicaAssignmentError(
+                f"The manual partition assignment includes broker {broker_id}, but no such broker "
+                "is registered."
+            )
+        if replicas.count(broker_id) > 1:
+            raise InvalidReplicaAssignmentError(
+                f"The manual partition assignment includes the broker {broker_id} more than once."
+            )
+    if len(replicas) != expected:
+        raise InvalidReplicaAssignmentError(
+            f"The manual partition assignment includes a partition with {len(replicas)} "
+            f"replica(s), but this is not consistent with previous partitions, which have "
+            f"{expected} replica(s)."
+        )
+    if not any(brokers[broker_id].is_active for broker_id in replicas):
+        raise InvalidReplicaAssignmentError(
+            f"All brokers specified in the manual partition assignment for partition {index} are "
+            "fenced or in controlled shutdown."
+        )

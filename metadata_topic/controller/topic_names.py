@@ -1,0 +1,67 @@
+"""Which topic names are allowed.
+
+A name becomes a directory (`<name>-<partition>`) and a metric, where "." and "_" look the same:
+hence the characters, the length and the ban on names that differ in those two only.
+"""
+
+import re
+from collections.abc import Container, Iterable
+from typing import Final
+
+from metadata_topic.controller.errors import InvalidTopicError
+
+NAME_CHARS_MAX: Final = 249
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+REMOTE_METADATA_TOPIC: Final = "__remote_log_metadata"
+
+_ALLOWED: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
+
+
+def validate_name(name: str) -> None:
+    """Check one name.
+
+    Raises:
+        InvalidTopicError: saying what is wrong; a long name is not repeated in the message.
+    """
+    if not name:
+        raise InvalidTopicError("Topic name is invalid: the empty string is not allowed")
+    if name in {".", ".."}:
+        raise InvalidTopicError(f"Topic name is invalid: '{name}' is not allowed")
+    if len(name) > NAME_CHARS_MAX:
+        raise InvalidTopicError(
+            f"Topic name is invalid: its length of {len(name)} is longer than the max allowed "
+            f"length {NAME_CHARS_MAX}"
+        )
+    if not _ALLOWED.match(name):
+        raise InvalidTopicError(
+            f"Topic name is invalid: {name!r} contains one or more characters other than ASCII "
+            "alphanumerics, '.', '_' and '-'"
+        )
+
+
+def metric_name(name: str) -> str:
+    """The name as a metric shows it: two topics must not share it."""
+    return name.replace(".", "_")
+
+
+def find_collision(name: str, existing: Iterable[str]) -> str | None:
+    """Find another topic that the metrics could not tell from `name`.
+
+    Returns:
+        The other topic's name; None if there is none, or only `name` itself.
+    """
+    if "." not in name and "_" not in name:
+        return None
+    wanted = metric_name(name)
+    return next(
+        (other for other in existing if other != name and metric_name(other) == wanted), None
+    )
+
+
+def is_protected(name: str, protected: Container[str] = frozenset({METADATA_TOPIC})) -> bool:
+    """Whether clients may not create, delete or empty this topic (POLICY_VIOLATION).
+
+    DIFFERS: Kafka answers INVALID_REQUEST or UNKNOWN_TOPIC_OR_PARTITION; KIP-630 promises 44.
+    """
+    return name in protected

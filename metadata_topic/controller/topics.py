@@ -1,0 +1,197 @@
+"""Creating topics.
+
+Every topic of a request succeeds or fails on its own; what succeeds is written as one batch. A
+request that would make more than PARTITIONS_PER_REQUEST_MAX partitions fails as a whole, before
+anything is built per partition.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafka_protocol.errors import KafkaError
+from kafka_protocol.types import ZERO_UUID
+from metadata_topic.controller.errors import (
+    InvalidConfigError,
+    InvalidRequestError,
+    InvalidTopicError,
+    PolicyViolationError,
+    TopicExistsError,
+)
+from metadata_topic.controller.replica_assignment import replicas_of
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.controller.topic_names import find_collision, validate_name
+from metadata_topic.controller.topic_specs import DEFAULT, NewTopic, TopicDefaults
+from metadata_topic.image.image import MetadataImage, ResourceType
+from metadata_topic.image.model import DIRECTORY_UNASSIGNED, BrokerImage
+from metadata_topic.image.records import MetadataRecord, make, partition_record_version
+
+PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+_MIN_ISR: Final = "min.insync.replicas"
+
+ConfigValidator = Callable[[str, dict[str, str]], None]
+"""Checks a new topic's overrides; raises KafkaError (INVALID_CONFIG) naming key and value."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """What became of one topic of the request.
+
+    Attributes:
+        error: why it was not created, None if it was (or could be, with validate_only).
+        topic_id: zero on errors and with validate_only.
+        num_partitions, replication_factor: -1 on errors.
+        configs: the topic's own overrides; defaults are the handler's knowledge.
+    """
+
+    name: str
+    error: KafkaError | None = None
+    topic_id: bytes = ZERO_UUID
+    num_partitions: int = -1
+    replication_factor: int = -1
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+def create_topics(
+    image: MetadataImage,
+    topics: Sequence[NewTopic],
+    *,
+    defaults: TopicDefaults,
+    topic_ids: Sequence[bytes],
+    validate_config: ConfigValidator,
+    validate_only: bool = False,
+    placement_start: int = 0,
+) -> ControllerResult[list[CreatedTopic]]:
+    """Create topics.
+
+    Args:
+        image: the cluster now; its brokers are the candidates for replicas.
+        topics: as asked for; names may repeat (then none of that name is created).
+        defaults: what -1 means.
+        topic_ids: fresh random ids, at least one for each entry of `topics`.
+        validate_config: see ConfigValidator.
+        validate_only: check and answer, write nothing.
+        placement_start: any number, see `placement.place`.
+
+    Returns:
+        One CreatedTopic for each distinct name, in the order of the request.
+    """
+    assert len(topic_ids) >= len(topics)
+    counts = Counter(topic.name for topic in topics)
+    try:
+        _check_partition_total(topics, defaults)
+    except PolicyViolationError as error:
+        return ControllerResult((), [CreatedTopic(name, error) for name in counts])
+    records: list[MetadataRecord] = []
+    response: list[CreatedTopic] = []
+    accepted: list[str] = []
+    seen: set[str] = set()
+    for topic, topic_id in zip(topics, topic_ids, strict=False):
+        if topic.name in seen:
+            continue
+        seen.add(topic.name)
+        try:
+            if counts[topic.name] > 1:
+                raise InvalidRequestError("Duplicate topic name.")
+            _check_name(image, topic.name, accepted)
+            configs = _configs_of(topic)
+            replicas = replicas_of(image, topic, defaults, placement_start + len(accepted))
+            validate_config(topic.name, dict(configs))
+        except KafkaError as error:
+            response.append(CreatedTopic(topic.name, error))
+            continue
+        accepted.append(topic.name)
+        if not validate_only:
+            records += _records_of(image, topic.name, topic_id, configs, replicas)
+        response.append(
+            CreatedTopic(
+                topic.name,
+                topic_id=ZERO_UUID if validate_only else topic_id,
+                num_partitions=len(replicas),
+                replication_factor=len(replicas[0]),
+                configs=configs,
+            )
+        )
+    return ControllerResult(tuple(records), response)
+
+
+def _check_partition_total(topics: Sequence[NewTopic], defaults: TopicDefaults) -> None:
+    total = 0
+    for topic in topics:
+        if topic.assignments:
+            total += len(topic.assignments)
+        elif topic.num_partitions == DEFAULT:
+            total += defaults.num_partitions
+        else:
+            total += max(topic.num_partitions, 0)
+    if total > PARTITIONS_PER_REQUEST_MAX:
+        raise PolicyViolationError(
+            f"Excessively large number of partitions per request: {total}, allowed are "
+            f"{PARTITIONS_PER_REQUEST_MAX}."
+        )
+
+
+def _check_name(image: MetadataImage, name: str, accepted: Sequence[str]) -> None:
+    validate_name(name)
+    if name in image.topics_by_name:
+        raise TopicExistsError(f"Topic '{name}' already exists.")
+    other = find_collision(name, image.topics_by_name) or find_collision(name, accepted)
+    if other is not None:
+        raise InvalidTopicError(f"Topic '{name}' collides with existing topic: {other}")
+
+
+def _configs_of(topic: NewTopic) -> dict[str, str]:
+    configs: dict[str, str] = {}
+    nulls = [entry.name for entry in topic.configs if entry.value is None]
+    if nulls:
+        raise InvalidConfigError(f"Null value not supported for topic configs: {','.join(nulls)}")
+    for entry in topic.configs:
+        assert entry.value is not None
+        configs[entry.name] = entry.value
+    return configs
+
+
+def _records_of(
+    image: MetadataImage,
+    name: str,
+    topic_id: bytes,
+    configs: Mapping[str, str],
+    replicas: Sequence[tuple[int, ...]],
+) -> list[MetadataRecord]:
+    records = [make("TopicRecord", name=name, topic_id=topic_id)]
+    for key, value in configs.items():
+        records.append(
+            make(
+                "ConfigRecord",
+                resource_type=int(ResourceType.TOPIC),
+                resource_name=name,
+                name=key,
+                value=value,
+            )
+        )
+    if _MIN_ISR in configs and image.elr_enabled:
+        records.append(make("ClearElrRecord", topic_name=name))
+    version = partition_record_version(image.metadata_version)
+    for index, brokers in enumerate(replicas):
+        isr = [broker_id for broker_id in brokers if image.brokers[broker_id].is_active]
+        records.append(
+            make(
+                "PartitionRecord",
+                version,
+                partition_id=index,
+                topic_id=topic_id,
+                replicas=list(brokers),
+                isr=isr,
+                leader=isr[0],
+                leader_epoch=0,
+                partition_epoch=0,
+                directories=[_default_directory(image.brokers[b]) for b in brokers],
+            )
+        )
+    return records
+
+
+def _default_directory(broker: BrokerImage) -> bytes:
+    """With one log directory there is nothing to choose; else the broker tells us later."""
+    return broker.log_dirs[0] if len(broker.log_dirs) == 1 else DIRECTORY_UNASSIGNED

@@ -1,0 +1,221 @@
+"""The step from one image to the next.
+
+A delta takes records in log order, copies a map of the image the first time it is touched, and
+makes the next image at the end. What it saw change is kept for subscribers, so that a broker need
+not compare two images of ten thousand partitions to learn that one leader moved.
+
+The record handlers live in `replay`; this module knows maps, not records.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from metadata_topic.image.image import ConfigKey, MetadataImage, QuotaEntity
+from metadata_topic.image.model import (
+    BrokerImage,
+    ControllerImage,
+    PartitionImage,
+    Provenance,
+    TopicImage,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicName:
+    """A topic that is gone: what it was called and its id."""
+
+    name: str
+    id: bytes
+
+
+class MetadataDelta:
+    """Changes on top of `base`.
+
+    Attributes:
+        created_topics: ids of topics that `base` does not have.
+        deleted_topics: topics of `base` that are gone; a topic made and removed in between is in
+            neither.
+        changed_partitions: by topic id, the partitions that are new or different, in created
+            topics all of them.
+        changed_configs: (resource type, name) pairs with another value or none.
+        changed_brokers: ids registered, unregistered or changed.
+        changed_controllers: the same for controllers.
+        features_changed: a finalised level is another.
+    """
+
+    def __init__(self, base: MetadataImage) -> None:
+        self.base = base
+        self.created_topics: set[bytes] = set()
+        self.deleted_topics: dict[bytes, TopicName] = {}
+        self.changed_partitions: dict[bytes, set[int]] = {}
+        self.changed_configs: set[ConfigKey] = set()
+        self.changed_brokers: set[int] = set()
+        self.changed_controllers: set[int] = set()
+        self.features_changed = False
+        # Maps copied from base so far, by the name of the image's field.
+        self._maps: dict[str, dict[Any, Any]] = {}
+        self._own_topics: set[bytes] = set()
+        self._own_configs: set[ConfigKey] = set()
+        self._own_quotas: set[QuotaEntity] = set()
+        self._next_producer_id = base.next_producer_id
+
+    def _own(self, field: str) -> dict[Any, Any]:
+        owned = self._maps.get(field)
+        if owned is None:
+            owned = self._maps[field] = dict(getattr(self.base, field))
+        return owned
+
+    def _see(self, field: str) -> dict[Any, Any]:
+        owned = self._maps.get(field)
+        view: dict[Any, Any] = getattr(self.base, field) if owned is None else owned
+        return view
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing changed but the provenance."""
+        return not self._maps and self._next_producer_id == self.base.next_producer_id
+
+    def image(self, provenance: Provenance) -> MetadataImage:
+        """Make the next image. The delta must not be changed after this."""
+        return replace(
+            self.base,
+            **self._maps,
+            next_producer_id=self._next_producer_id,
+            provenance=provenance,
+        )
+
+    # Topics and partitions
+
+    def topic(self, topic_id: bytes) -> TopicImage | None:
+        """A topic as of the last record seen."""
+        found: TopicImage | None = self._see("topics_by_id").get(topic_id)
+        return found
+
+    def topic_named(self, name: str) -> TopicImage | None:
+        """A topic as of the last record seen, by name."""
+        found: TopicImage | None = self._see("topics_by_name").get(name)
+        return found
+
+    def all_topics(self) -> list[TopicImage]:
+        """Every topic as of the last record seen."""
+        return list(self._see("topics_by_id").values())
+
+    def add_topic(self, name: str, topic_id: bytes) -> None:
+        """A topic without partitions yet."""
+        self._put_topic(TopicImage(name, topic_id, {}))
+        self._own_topics.add(topic_id)
+        self.created_topics.add(topic_id)
+        self.deleted_topics.pop(topic_id, None)
+
+    def remove_topic(self, topic: TopicImage) -> None:
+        """Remove a topic and its partitions; its configs are the caller's business."""
+        del self._own("topics_by_id")[topic.id]
+        by_name = self._own("topics_by_name")
+        if by_name.get(topic.name) is not None and by_name[topic.name].id == topic.id:
+            del by_name[topic.name]
+        self.changed_partitions.pop(topic.id, None)
+        self.created_topics.discard(topic.id)
+        if topic.id in self.base.topics_by_id:
+            self.deleted_topics[topic.id] = TopicName(topic.name, topic.id)
+
+    def put_partition(self, topic: TopicImage, partition_id: int, image: PartitionImage) -> None:
+        """Add or replace one partition of an existing topic."""
+        if topic.id not in self._own_topics:
+            topic = TopicImage(topic.name, topic.id, dict(topic.partitions))
+            self._put_topic(topic)
+            self._own_topics.add(topic.id)
+        # Ours since this delta began and not handed out yet, so changing it in place is safe.
+        topic.partitions[partition_id] = image
+        self.changed_partitions.setdefault(topic.id, set()).add(partition_id)
+
+    def _put_topic(self, topic: TopicImage) -> None:
+        self._own("topics_by_id")[topic.id] = topic
+        self._own("topics_by_name")[topic.name] = topic
+
+    # Configs
+
+    def set_config(self, key: ConfigKey, name: str, value: str | None) -> None:
+        """Set one config, or with None remove it; a resource without configs has no entry."""
+        configs = self._own("configs")
+        mine = configs.get(key)
+        if key not in self._own_configs:
+            mine = configs[key] = dict(mine or ())
+            self._own_configs.add(key)
+        assert mine is not None
+        if value is None:
+            mine.pop(name, None)
+        else:
+            mine[name] = value
+        if not mine:
+            del configs[key]
+            self._own_configs.discard(key)
+        self.changed_configs.add(key)
+
+    def drop_configs(self, key: ConfigKey) -> None:
+        """Remove all configs of a resource."""
+        if key in self._see("configs"):
+            del self._own("configs")[key]
+            self._own_configs.discard(key)
+            self.changed_configs.add(key)
+
+    # Nodes
+
+    def broker(self, broker_id: int) -> BrokerImage | None:
+        """A broker as of the last record seen."""
+        found: BrokerImage | None = self._see("brokers").get(broker_id)
+        return found
+
+    def put_broker(self, broker: BrokerImage) -> None:
+        """Add or replace a broker."""
+        self._own("brokers")[broker.id] = broker
+        self.changed_brokers.add(broker.id)
+
+    def remove_broker(self, broker_id: int) -> None:
+        """Remove a broker."""
+        del self._own("brokers")[broker_id]
+        self.changed_brokers.add(broker_id)
+
+    def put_controller(self, controller: ControllerImage) -> None:
+        """Add or replace a controller."""
+        self._own("controllers")[controller.id] = controller
+        self.changed_controllers.add(controller.id)
+
+    # The rest
+
+    def set_feature(self, name: str, level: int) -> None:
+        """Finalise a feature at `level`; 0 removes it."""
+        features = self._own("features")
+        if level == 0:
+            features.pop(name, None)
+        else:
+            features[name] = level
+        self.features_changed = True
+
+    def set_next_producer_id(self, next_producer_id: int) -> None:
+        """The first id that no block holds yet."""
+        self._next_producer_id = next_producer_id
+
+    def put(self, field: str, key: object, value: object) -> None:
+        """Add or replace an entry of one of the plain maps (acls, scram, tokens)."""
+        self._own(field)[key] = value
+
+    def drop(self, field: str, key: object) -> None:
+        """Remove an entry of one of the plain maps; absent is fine."""
+        if key in self._see(field):
+            del self._own(field)[key]
+
+    def set_quota(self, entity: QuotaEntity, key: str, value: float | None) -> None:
+        """Set one quota of an entity, or with None remove it."""
+        quotas = self._own("client_quotas")
+        mine = quotas.get(entity)
+        if entity not in self._own_quotas:
+            mine = quotas[entity] = dict(mine or ())
+            self._own_quotas.add(entity)
+        assert mine is not None
+        if value is None:
+            mine.pop(key, None)
+        else:
+            mine[key] = value
+        if not mine:
+            del quotas[entity]
+            self._own_quotas.discard(entity)

@@ -1,0 +1,101 @@
+"""The cluster metadata up to one offset, immutable.
+
+An image is replaced, never changed: a reader that holds one sees a consistent cluster for as long
+as it likes, on any thread. `MetadataDelta` makes the next image and copies only the maps that a
+record touched. Nobody but the delta may write to the maps in here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from metadata_topic.image.model import (
+    BrokerImage,
+    ControllerImage,
+    PartitionImage,
+    Provenance,
+    TopicImage,
+)
+
+METADATA_VERSION = "metadata.version"
+KRAFT_VERSION = "kraft.version"
+ELR_VERSION = "eligible.leader.replicas.version"
+
+
+class ResourceType(IntEnum):
+    """What a config belongs to, as in ConfigRecord and the config requests."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+ConfigKey = tuple[int, str]
+"""(resource type, resource name); a broker's name is its id as text, "" the cluster default."""
+
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Sorted (entity type, name) pairs; name None means the default entity of that type."""
+
+_NO_CONFIGS: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """Everything the metadata log says, up to `provenance`.
+
+    Attributes:
+        features: finalised feature levels; a level of 0 is an absent entry.
+        next_producer_id: first id that no block holds yet.
+        acls, scram_credentials, delegation_tokens: record structs of capabilities that this
+            version stores but does not interpret, by their key.
+        client_quotas: per entity, quota key to value.
+    """
+
+    topics_by_name: dict[str, TopicImage] = field(default_factory=dict)
+    topics_by_id: dict[bytes, TopicImage] = field(default_factory=dict)
+    configs: dict[ConfigKey, dict[str, str]] = field(default_factory=dict)
+    brokers: dict[int, BrokerImage] = field(default_factory=dict)
+    controllers: dict[int, ControllerImage] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)
+    next_producer_id: int = 0
+    acls: dict[bytes, Any] = field(default_factory=dict)
+    scram_credentials: dict[tuple[str, int], Any] = field(default_factory=dict)
+    delegation_tokens: dict[str, Any] = field(default_factory=dict)
+    client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
+    provenance: Provenance = Provenance()
+
+    def partition(self, topic: str, partition: int) -> PartitionImage | None:
+        """One partition by its topic's name, None if there is none."""
+        image = self.topics_by_name.get(topic)
+        return None if image is None else image.partitions.get(partition)
+
+    def topic_config(self, topic: str) -> Mapping[str, str]:
+        """The topic's own overrides (server defaults are not in here). Read only."""
+        return self.configs.get((ResourceType.TOPIC, topic), _NO_CONFIGS)
+
+    def broker_config(self, broker_id: int | None) -> Mapping[str, str]:
+        """Dynamic configs of one broker, or with None the cluster-wide default. Read only."""
+        name = "" if broker_id is None else str(broker_id)
+        return self.configs.get((ResourceType.BROKER, name), _NO_CONFIGS)
+
+    @property
+    def metadata_version(self) -> int:
+        """Finalised level of metadata.version, 0 before the bootstrap records."""
+        return self.features.get(METADATA_VERSION, 0)
+
+    @property
+    def elr_enabled(self) -> bool:
+        """Whether eligible leader replicas (KIP-966) are finalised."""
+        return self.features.get(ELR_VERSION, 0) > 0
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions of all topics."""
+        return sum(len(topic.partitions) for topic in self.topics_by_id.values())
+
+
+EMPTY_IMAGE = MetadataImage()

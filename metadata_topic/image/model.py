@@ -1,0 +1,140 @@
+"""What the cluster metadata consists of: immutable values, one per thing Kafka writes records about.
+
+Ids of topics, directories and incarnations are 16 raw bytes. Sequences are tuples, so that a value
+can be shared between images and threads without a copy.
+"""
+
+from dataclasses import dataclass, field
+
+from kafka_protocol.types import ZERO_UUID
+
+NO_LEADER = -1
+
+RECOVERED = 0
+RECOVERING = 1
+
+# Directory ids with a meaning of their own (formats.md §10): a real directory never has them.
+DIRECTORY_MIGRATING = ZERO_UUID
+DIRECTORY_UNASSIGNED = bytes(15) + b"\x01"
+DIRECTORY_LOST = bytes(15) + b"\x02"
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Up to where the metadata log is contained in an image.
+
+    Attributes:
+        offset: last record contained (inclusive); -1 for the empty image.
+        epoch: leader epoch of that record.
+        timestamp_ms: append time of its batch.
+    """
+
+    offset: int = -1
+    epoch: int = -1
+    timestamp_ms: int = -1
+
+    @property
+    def end_offset(self) -> int:
+        """First offset not contained (exclusive end)."""
+        return self.offset + 1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """One partition as the controller decided it.
+
+    Attributes:
+        replicas: broker ids; the first is the preferred leader.
+        isr: broker ids in sync; without ELR never empty.
+        leader: broker id or -1.
+        leader_epoch: rises with every leader change, also to and from -1.
+        partition_epoch: rises with every change of anything here.
+        directories: directory id of each replica, aligned with `replicas`.
+        elr: eligible leader replicas (KIP-966); empty while that feature is off.
+    """
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    directories: tuple[bytes, ...] = ()
+    removing: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    leader_recovery_state: int = RECOVERED
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+
+    def directory_of(self, broker_id: int) -> bytes:
+        """Say in which log directory of `broker_id` the replica lives.
+
+        Returns:
+            A directory id; DIRECTORY_MIGRATING if none was ever written.
+
+        Raises:
+            ValueError: `broker_id` is no replica.
+        """
+        index = self.replicas.index(broker_id)
+        return self.directories[index] if index < len(self.directories) else DIRECTORY_MIGRATING
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """A topic and its partitions, keyed by partition index. Never change `partitions`."""
+
+    name: str
+    id: bytes
+    partitions: dict[int, PartitionImage]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a node listens. `security_protocol`: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """A registered broker.
+
+    Attributes:
+        epoch: offset of its RegisterBrokerRecord; fences what an older life of it says.
+        incarnation_id: random, made once per process.
+        features: what it can do: name to (lowest, highest), both inclusive.
+        log_dirs: ids of its online log directories.
+    """
+
+    id: int
+    epoch: int
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...] = ()
+    features: dict[str, tuple[int, int]] = field(default_factory=dict)
+    rack: str | None = None
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    log_dirs: tuple[bytes, ...] = ()
+    cordoned_log_dirs: tuple[bytes, ...] | None = None
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may lead partitions and take new replicas."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def endpoint(self, listener_name: str) -> Endpoint | None:
+        """The endpoint of a listener, None if the broker does not have it."""
+        return next((e for e in self.endpoints if e.name == listener_name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerImage:
+    """A registered controller (KIP-919)."""
+
+    id: int
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...] = ()
+    features: dict[str, tuple[int, int]] = field(default_factory=dict)
+    zk_migration_ready: bool = False

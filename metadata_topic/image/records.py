@@ -1,0 +1,76 @@
+"""Records of the metadata log: what they are here, and the versions they are written in.
+
+The bytes of a value are `kafka_protocol.files.metadata_value`'s matter. Kafka writes a record in the
+version that the finalised metadata.version asks for, and some of them in the lowest version that can
+hold what is said.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from kafka_protocol.errors import MalformedMessageError
+from kafka_protocol.files import metadata_value
+from kafka_protocol.wire.codec import message
+
+# metadata.version levels from which a record is written in a higher version.
+_CONTROLLED_SHUTDOWN_LEVEL: Final = 8  # 3.4-IV0
+TRANSACTION_LEVEL: Final = 13  # 3.6-IV1: Begin- and EndTransactionRecord
+_DIRECTORIES_LEVEL: Final = 17  # 3.7-IV2
+_ELR_LEVEL: Final = 23  # 4.0-IV1
+_CORDONED_LEVEL: Final = 30  # 4.3-IV0
+
+
+class UnknownMetadataRecordError(Exception):
+    """The metadata log holds a record that this version cannot read.
+
+    Going on without it would show clients a cluster that does not exist, so this is fatal: the
+    log was written by a newer version, or is damaged.
+    """
+
+
+class MetadataRecord(NamedTuple):
+    """One record: the schema's name, the version it is written in, the struct."""
+
+    name: str
+    version: int
+    value: Any  # the class is generated from the schema named by `name`
+
+
+def make(name: str, version: int = 0, /, **fields: Any) -> MetadataRecord:
+    """Build a record of schema `name` with the given fields, the others at their defaults."""
+    return MetadataRecord(name, version, message(name).cls(**fields))
+
+
+def encode_record(record: MetadataRecord) -> bytes:
+    """Turn a record into the value bytes of a log record."""
+    return metadata_value.encode(record.name, record.version, record.value)
+
+
+def decode_record(value: bytes | bytearray | memoryview) -> MetadataRecord:
+    """Read the value bytes of a log record; every byte must be used.
+
+    Raises:
+        UnknownMetadataRecordError: it does not decode.
+    """
+    try:
+        return MetadataRecord(*metadata_value.decode(metadata_value.CLUSTER_METADATA, value))
+    except MalformedMessageError as error:
+        raise UnknownMetadataRecordError(
+            f"cannot read a record of the metadata log ({error}); was it written by a newer "
+            "version?"
+        ) from error
+
+
+def partition_record_version(metadata_version: int) -> int:
+    """The version in which PartitionRecord and PartitionChangeRecord are written."""
+    if metadata_version >= _ELR_LEVEL:
+        return 2
+    return 1 if metadata_version >= _DIRECTORIES_LEVEL else 0
+
+
+def register_broker_version(metadata_version: int) -> int:
+    """The version in which RegisterBrokerRecord is written."""
+    if metadata_version >= _CORDONED_LEVEL:
+        return 4
+    if metadata_version >= _DIRECTORIES_LEVEL:
+        return 3
+    return 2 if metadata_version >= _CONTROLLED_SHUTDOWN_LEVEL else 1

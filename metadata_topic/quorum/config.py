@@ -1,0 +1,51 @@
+"""Settings of the metadata log, as the node needs them."""
+
+from dataclasses import dataclass
+
+from local_log.config import LogConfig
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataLogConfig:
+    """Typed view; names and defaults are Kafka's.
+
+    Attributes:
+        segment_bytes: `metadata.log.segment.bytes`.
+        segment_ms: `metadata.log.segment.ms`.
+        max_record_bytes_between_snapshots: `metadata.log.max.record.bytes.between.snapshots`.
+        max_snapshot_interval_ms: `metadata.log.max.snapshot.interval.ms`; 0 is off.
+        max_retention_bytes: `metadata.max.retention.bytes`: log and snapshots together; below 0
+            without limit.
+        max_retention_ms: `metadata.max.retention.ms`: how long an outdated snapshot stays; below 0
+            without limit.
+        max_idle_interval_ms: `metadata.max.idle.interval.ms`. NoOp records tell other voters and
+            observers how far the leader is; a quorum of one has nobody to tell, so it writes none
+            (DIFFERS: Kafka writes two a second).
+        min_insync_replicas: the broker's `min.insync.replicas`, for the bootstrap records.
+        max_batch_bytes: largest batch that is appended.
+        replay_records_before_snapshot: a start that replayed more records than this since the
+            last snapshot makes one, so that the next start is short (ours; Kafka counts bytes
+            only).
+    """
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    max_record_bytes_between_snapshots: int = 20 << 20
+    max_snapshot_interval_ms: int = 3600 * 1000
+    max_retention_bytes: int = 100 << 20
+    max_retention_ms: int = 7 * 24 * 3600 * 1000
+    max_idle_interval_ms: int = 500
+    min_insync_replicas: int = 1
+    max_batch_bytes: int = 8 << 20
+    replay_records_before_snapshot: int = 20_000
+
+    def log_config(self) -> LogConfig:
+        """What the partition log below is told: no retention of its own, snapshots decide."""
+        return LogConfig(
+            segment_bytes=self.segment_bytes,
+            segment_ms=self.segment_ms,
+            retention_ms=-1,
+            retention_bytes=-1,
+            max_message_bytes=self.max_batch_bytes,
+            message_timestamp_after_max_ms=2**63 - 1,
+        )

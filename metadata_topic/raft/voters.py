@@ -1,0 +1,83 @@
+"""Who votes, and what of theirs makes a majority."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kafka_protocol.types import ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaKey:
+    """A replica of the metadata log: a node id with the disk it has (KIP-853).
+
+    Attributes:
+        directory_id: 16 bytes; zero where it is not known (kraft.version 0).
+    """
+
+    id: int
+    directory_id: bytes = ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True)
+class VoterEndpoint:
+    """Where a voter listens for the others."""
+
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    """A voter as the quorum knows it.
+
+    Attributes:
+        kraft_versions: lowest and highest kraft.version it can do, both inclusive.
+    """
+
+    key: ReplicaKey
+    endpoints: tuple[VoterEndpoint, ...] = ()
+    kraft_versions: tuple[int, int] = (0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class VoterSet:
+    """All voters, by rising id."""
+
+    voters: tuple[Voter, ...]
+
+    def __post_init__(self) -> None:
+        ids = [voter.key.id for voter in self.voters]
+        assert ids == sorted(set(ids)), f"voter ids must rise and be distinct: {ids}"
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Ids of all voters."""
+        return tuple(voter.key.id for voter in self.voters)
+
+    def get(self, voter_id: int) -> Voter | None:
+        """The voter of an id, None if it has no vote."""
+        return next((voter for voter in self.voters if voter.key.id == voter_id), None)
+
+    def is_sole(self, key: ReplicaKey) -> bool:
+        """Whether `key` is the only voter, so that its own vote is a majority."""
+        return self.ids == (key.id,)
+
+    @property
+    def majority(self) -> int:
+        """How many votes, or flushed copies, decide."""
+        return len(self.voters) // 2 + 1
+
+
+def majority_offset(end_offsets: Sequence[int], majority: int) -> int:
+    """The offset up to which a majority of voters has the log on disk.
+
+    Args:
+        end_offsets: of every voter the first offset it has not flushed (exclusive); -1 unknown.
+        majority: how many must have it.
+
+    Returns:
+        The highest offset (exclusive) that at least `majority` of them reach; -1 if none.
+    """
+    ordered = sorted(end_offsets, reverse=True)
+    return ordered[majority - 1] if len(ordered) >= majority else -1
