@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from kafka_protocol.errors import ErrorCode
+from kafka_protocol.errors import ErrorCode, KafkaError
+from metadata_topic.controller.topic_names import METADATA_TOPIC, REMOTE_METADATA_TOPIC, validate_name
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import NO_LEADER, BrokerImage, PartitionImage
 
-CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
-REMOTE_METADATA_TOPIC: Final = "__remote_log_metadata"
-GUARDED_TOPICS: Final = frozenset({CLUSTER_METADATA_TOPIC, REMOTE_METADATA_TOPIC})
+GUARDED_TOPICS: Final = frozenset({METADATA_TOPIC, REMOTE_METADATA_TOPIC})
 """Topics that clients may not create, delete or configure: POLICY_VIOLATION (44)."""
 
 INTERNAL_TOPICS: Final = frozenset(
@@ -32,6 +31,22 @@ OPERATIONS_NOT_ASKED: Final = -2147483648
 def is_internal(topic: str) -> bool:
     """Tell whether clients should treat `topic` as belonging to the brokers."""
     return topic in INTERNAL_TOPICS
+
+
+def is_legal_topic_name(name: str) -> bool:
+    """Whether a topic can have this name."""
+    try:
+        validate_name(name)
+    except KafkaError:
+        return False
+    return True
+
+
+def why_missing(name: str) -> ErrorCode:
+    """The code for a topic that is not there: because it cannot be, or because nobody made it."""
+    if is_legal_topic_name(name):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,8 @@ the first partition that did not fit, and the next request starts there.
 from collections.abc import Iterable
 from typing import Any, Final
 
-from broker.cluster import ALL_TOPIC_OPERATIONS, ClusterView, is_internal
+from broker.cluster import ALL_TOPIC_OPERATIONS, ClusterView, is_internal, why_missing
 from broker.handlers.registry import Handler, RequestContext
-from broker.topic_names import is_legal_topic_name
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message
@@ -72,7 +71,7 @@ class DescribeTopicPartitionsHandler:
             topic = known.get(name)
             if topic is None:
                 if not silent:
-                    answer.topics.append(_failed(name, _why_missing(name)))
+                    answer.topics.append(_failed(name, why_missing(name)))
                 continue
             start = first_partition if name == first_topic else 0
             indexes = [index for index in sorted(topic.partitions) if index >= start]
@@ -90,7 +89,7 @@ class DescribeTopicPartitionsHandler:
             view = self._cluster.partition(partition, listener, old=False)
             partitions.append(
                 _Partition(
-                    error_code=view.error,
+                    error_code=ErrorCode.NONE,  # as Kafka, also where there is no leader
                     partition_index=index,
                     leader_id=view.leader,
                     leader_epoch=view.leader_epoch,
@@ -114,12 +113,6 @@ def make(cluster: ClusterView, page_partitions_max: int) -> Handler:
     """Make the handler of DescribeTopicPartitions 0."""
     handler = DescribeTopicPartitionsHandler(cluster, page_partitions_max)
     return Handler(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, handler.handle)
-
-
-def _why_missing(name: str) -> ErrorCode:
-    if is_legal_topic_name(name):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def _failed(name: str, error: ErrorCode) -> Any:

@@ -16,9 +16,10 @@ from broker.cluster import (
     OPERATIONS_NOT_ASKED,
     ClusterView,
     is_internal,
+    is_legal_topic_name,
+    why_missing,
 )
 from broker.handlers.registry import Handler, RequestContext
-from broker.topic_names import is_legal_topic_name
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.api_keys import ApiKey
@@ -107,14 +108,9 @@ class MetadataHandler:
             if topic is not None:
                 answers.append(self._described(topic, context, operations))
                 continue
-            error = (
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if is_legal_topic_name(name)
-                else ErrorCode.INVALID_TOPIC_EXCEPTION
-            )
             answers.append(
                 _Topic(
-                    error_code=error,
+                    error_code=why_missing(name),
                     name=name,
                     is_internal=is_internal(name),
                     topic_authorized_operations=operations,

@@ -1,0 +1,87 @@
+"""DeleteTopics (20): by name, from version 6 also by id; the name is free again at once."""
+
+from typing import Any, Final
+
+from broker.cluster import GUARDED_TOPICS, ClusterView
+from broker.handlers.registry import Handler, RequestContext
+from broker.topic_creation import Submit
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.types import ZERO_UUID
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import message
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.controller.topic_deletion import DeletedTopic, delete_topics
+from metadata_topic.image.image import MetadataImage
+
+_Response: Final = message("DeleteTopicsResponse").cls
+_Result: Final = _Response.Responses
+
+Asked = tuple[str | None, bytes]
+"""A topic's name with the zero id, or None with an id."""
+
+
+class DeleteTopicsHandler:
+    """Answers DeleteTopics."""
+
+    def __init__(self, cluster: ClusterView, submit: Submit, *, enabled: bool) -> None:
+        """Delete through `submit`; `enabled` is `delete.topic.enable`."""
+        self._cluster = cluster
+        self._submit = submit
+        self._enabled = enabled
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        """Delete, wait until the metadata log says so, and answer for each topic."""
+        asked = _asked(context.api_version, request)
+        if not self._enabled:
+            code = (
+                ErrorCode.INVALID_REQUEST
+                if context.api_version < 3
+                else ErrorCode.TOPIC_DELETION_DISABLED
+            )
+            return _Response(
+                responses=[_failed(one, code, "Topic deletion is disabled.") for one in asked]
+            )
+        refused = [one for one in asked if self._is_guarded(one)]
+        wanted = [one for one in asked if not self._is_guarded(one)]
+
+        def decide(image: MetadataImage) -> ControllerResult[list[DeletedTopic]]:
+            return delete_topics(image, wanted)
+
+        deleted: list[DeletedTopic] = await self._submit(decide) if wanted else []
+        return _Response(
+            responses=[
+                _failed(one, ErrorCode.POLICY_VIOLATION, "This topic belongs to the brokers.")
+                for one in refused
+            ]
+            + [_answer(topic) for topic in deleted]
+        )
+
+    def _is_guarded(self, asked: Asked) -> bool:
+        """DIFFERS: Kafka lets anybody delete `__remote_log_metadata`, and so all tiered data."""
+        name, topic_id = asked
+        if name is None:
+            topic = self._cluster.image().topics_by_id.get(topic_id)
+            name = None if topic is None else topic.name
+        return name in GUARDED_TOPICS
+
+
+def make(cluster: ClusterView, submit: Submit, *, enabled: bool) -> Handler:
+    """Make the handler of DeleteTopics 1-6."""
+    handler = DeleteTopicsHandler(cluster, submit, enabled=enabled)
+    return Handler(ApiKey.DELETE_TOPICS, 1, 6, handler.handle)
+
+
+def _asked(version: int, request: Any) -> list[Asked]:
+    if version >= 6:
+        return [(topic.name, topic.topic_id) for topic in request.topics]
+    return [(name, ZERO_UUID) for name in request.topic_names]
+
+
+def _failed(asked: Asked, code: ErrorCode, reason: str) -> Any:
+    return _Result(name=asked[0], topic_id=asked[1], error_code=code, error_message=reason)
+
+
+def _answer(topic: DeletedTopic) -> Any:
+    if topic.error is None:
+        return _Result(name=topic.name, topic_id=topic.topic_id)
+    return _failed((topic.name, topic.topic_id), topic.error.code, str(topic.error))

@@ -1,0 +1,78 @@
+"""IncrementalAlterConfigs (44): settings of topics and brokers, one key at a time (KIP-339).
+
+What was written is in force when the answer leaves: logs and the tier follow the metadata image.
+"""
+
+from typing import Any, Final
+
+from broker.cluster import GUARDED_TOPICS
+from broker.handlers.registry import Handler, RequestContext
+from broker.topic_creation import Submit
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import message
+from metadata_topic.controller.configs import (
+    AlteredResource,
+    ConfigRules,
+    incremental_alter_configs,
+)
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.image.image import MetadataImage, ResourceType
+
+_Response: Final = message("IncrementalAlterConfigsResponse").cls
+_Result: Final = _Response.Responses
+
+
+class IncrementalAlterConfigsHandler:
+    """Answers IncrementalAlterConfigs."""
+
+    def __init__(self, submit: Submit, rules: ConfigRules) -> None:
+        self._submit = submit
+        self._rules = rules
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        """Change what may be changed, and answer for each resource."""
+        refused = [one for one in request.resources if _is_guarded(one)]
+        wanted = [one for one in request.resources if not _is_guarded(one)]
+
+        def decide(image: MetadataImage) -> ControllerResult[list[AlteredResource]]:
+            return incremental_alter_configs(
+                image, wanted, rules=self._rules, validate_only=request.validate_only
+            )
+
+        altered: list[AlteredResource] = await self._submit(decide) if wanted else []
+        return _Response(
+            responses=[_refused(one) for one in refused] + [_answer(one) for one in altered]
+        )
+
+
+def make(submit: Submit, rules: ConfigRules) -> Handler:
+    """Make the handler of IncrementalAlterConfigs 0-1."""
+    handler = IncrementalAlterConfigsHandler(submit, rules)
+    return Handler(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, handler.handle)
+
+
+def _is_guarded(resource: Any) -> bool:
+    return (
+        resource.resource_type == ResourceType.TOPIC and resource.resource_name in GUARDED_TOPICS
+    )
+
+
+def _refused(resource: Any) -> Any:
+    """DIFFERS: Kafka lets anybody put a retention on `__remote_log_metadata`, and lose segments."""
+    return _Result(
+        error_code=ErrorCode.POLICY_VIOLATION,
+        error_message="This topic belongs to the brokers.",
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _answer(altered: AlteredResource) -> Any:
+    error = altered.error
+    return _Result(
+        error_code=ErrorCode.NONE if error is None else error.code,
+        error_message=None if error is None else str(error),
+        resource_type=altered.resource_type,
+        resource_name=altered.resource_name,
+    )
