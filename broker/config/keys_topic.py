@@ -117,6 +117,7 @@ TOPIC_KEYS: Final[tuple[Key, ...]] = (
         INT,
         None,
         "Segment size without a lower bound; for tests.",
+        low=1,
         internal=True,
     ),
     Key(

@@ -1,0 +1,76 @@
+"""Which broker settings IncrementalAlterConfigs may change, and the check of such a change.
+
+DIFFERS: Apache Kafka lets some settings that name classes, paths, URLs or addresses be set over
+the wire, and stores names it does not know. Here both are refused: whoever may alter configs must
+not be able to make a broker load or open something, and a misspelt key must not look accepted.
+"""
+
+from collections.abc import Mapping
+
+from broker.config.broker_config import BrokerConfig
+from broker.config.key import ConfigError, ConfigType, Dynamic
+from broker.config.keys import BROKER_KEYS
+from broker.config.resolve import nearest
+from kafka_protocol.errors import ErrorCode, KafkaError
+
+
+class InvalidBrokerConfig(KafkaError):
+    """A broker setting cannot be changed like this over the wire."""
+
+    code = ErrorCode.INVALID_REQUEST
+
+
+def validate_broker_change(
+    changed: Mapping[str, str | None], *, broker: BrokerConfig, for_all: bool
+) -> None:
+    """Refuse a change of broker settings that must not or cannot be made.
+
+    Args:
+        changed: settings that are set (text) or deleted (None).
+        broker: configuration so far, dynamic entries included.
+        for_all: True for the cluster's default (resource name ""), False for one broker.
+
+    Raises:
+        InvalidBrokerConfig: a read-only, unknown or unsafe setting, a per-broker setting for
+            all brokers, or a value or combination that is not allowed.
+    """
+    fixed = [name for name in changed if not _is_settable(name)]
+    if fixed:
+        raise InvalidBrokerConfig(
+            f"cannot update these configs dynamically: {', '.join(map(_with_hint, fixed))}"
+        )
+    own = [name for name in changed if BROKER_KEYS[name].dynamic is Dynamic.PER_BROKER]
+    if for_all and own:
+        raise InvalidBrokerConfig(
+            f"these configs are set per broker, not for all: {', '.join(own)}"
+        )
+    layers = broker.layers
+    default, single = dict(layers.dynamic_default), dict(layers.dynamic_broker)
+    target = default if for_all else single
+    for name, text in changed.items():
+        if text is None:
+            target.pop(name, None)
+        else:
+            target[name] = text
+    try:
+        broker.with_dynamic(default, single)
+    except ConfigError as error:
+        raise InvalidBrokerConfig(str(error)) from None
+
+
+def is_list(name: str) -> bool:
+    """Whether APPEND and SUBTRACT work on this broker setting."""
+    key = BROKER_KEYS.get(name)
+    return key is not None and key.type is ConfigType.LIST
+
+
+def _is_settable(name: str) -> bool:
+    key = BROKER_KEYS.get(name)
+    return key is not None and key.dynamic is not Dynamic.READ_ONLY and not key.resource
+
+
+def _with_hint(name: str) -> str:
+    if name in BROKER_KEYS:
+        return name
+    close = nearest(name, list(BROKER_KEYS))
+    return f"{name} (unknown" + (f", did you mean {close}?)" if close else ")")
