@@ -123,6 +123,11 @@ def read_header(buf: Buffer, position: int = 0) -> BatchHeader:
     return BatchHeader._make(_unpack_header(buf, position))
 
 
+def pack_header(header: BatchHeader) -> bytes:
+    """The 61 bytes of a header, checksum as given (`write_crc` sets the right one)."""
+    return _HEADER.pack(*header)
+
+
 def crc32c_of(buf: Buffer, position: int, size: int) -> int:
     """Compute the CRC-32C of `size` bytes from `position`, without copying them."""
     return crc32c(memoryview(buf)[position : position + size])

@@ -91,8 +91,11 @@ def read_zigzag(buf: Buffer, position: int, max_bytes: int = 5) -> tuple[int, in
         MalformedMessageError: it goes on past `max_bytes`.
         IndexError: the buffer ends inside it.
     """
-    byte = buf[position]
-    position += 1
+    return continue_zigzag(buf, position + 1, buf[position], max_bytes)
+
+
+def continue_zigzag(buf: Buffer, position: int, byte: int, max_bytes: int) -> tuple[int, int]:
+    """Read on after the first byte `byte`; as `read_zigzag`."""
     raw = byte & 0x7F
     shift = 7
     while byte >= 0x80:
