@@ -284,8 +284,16 @@ def read_properties(path: Path, disk: Disk | None = None) -> dict[str, str]:
 
 
 def _overlay(entries: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
-    """Put overrides over entries: an override wins under an old name, too."""
-    return {**translate_broker(entries), **translate_broker(overrides)}
+    """Put overrides over entries: an override wins under an old name, too.
+
+    `broker.id` and `node.id` are two names of one thing that both exist: each stands in for the
+    other.
+    """
+    merged = {**translate_broker(entries), **translate_broker(overrides)}
+    for one, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
+        if one in merged:
+            merged.setdefault(other, merged[one])
+    return merged
 
 
 def _value_of(values: Mapping[str, Value], field_name: str) -> Value:

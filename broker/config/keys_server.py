@@ -95,6 +95,7 @@ SERVER_KEYS: Final[tuple[Key, ...]] = (
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         "Which security protocol each listener name speaks.",
         dynamic=PER_BROKER,
+        resource=True,
     ),
     Key(
         "listeners",

@@ -42,7 +42,6 @@ def resolve(entries: Mapping[str, str]) -> Resolved:
     Raises:
         ConfigError: a value is not allowed, or a required key is missing.
     """
-    entries = _with_node_id(entries)
     values: dict[str, Value] = {}
     for name, key in BROKER_KEYS.items():
         if name in entries:
@@ -51,6 +50,7 @@ def resolve(entries: Mapping[str, str]) -> Resolved:
             raise ConfigError(name, None, f"is required and has no default; {key.allowed()}")
         else:
             values[name] = key.parse(key.default)
+    _check_node_id(values)
     for name, sources in SERVER_FALLBACKS.items():
         values[effective_name(name)] = _first_set(values, sources)
     return _remarks(entries, values)
@@ -74,16 +74,11 @@ def nearest(name: str, known: list[str]) -> str | None:
     return matches[0] if matches else None
 
 
-def _with_node_id(entries: Mapping[str, str]) -> Mapping[str, str]:
-    """Let `broker.id` stand in for `node.id`, and refuse the two if they differ."""
-    if "broker.id" not in entries:
-        return entries
-    old, new = entries["broker.id"], entries.get("node.id")
-    if new is None:
-        return {**entries, "node.id": old}
-    if BROKER_KEYS["broker.id"].parse(old) != BROKER_KEYS["node.id"].parse(new):
+def _check_node_id(values: Mapping[str, Value]) -> None:
+    """Refuse `broker.id` and `node.id` that contradict each other."""
+    old, new = values["broker.id"], values["node.id"]
+    if old not in (-1, new):
         raise ConfigError("broker.id", old, f"node.id={new} is set too; the two must be equal")
-    return entries
 
 
 def _first_set(values: Mapping[str, Value], sources: tuple[tuple[str, int], ...]) -> Value:

@@ -128,6 +128,7 @@ def log_config(broker: BrokerConfig, overrides: Mapping[str, str | None]) -> Log
         item.name: values[item.name.replace("_", ".")] for item in fields(LogConfig)
     }
     given["cleanup_policy"] = frozenset(policy)
+    given["retention_bytes"] = max(given["retention_bytes"], _UNLIMITED)  # Kafka takes any below 0
     return LogConfig(**given)
 
 
