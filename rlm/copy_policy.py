@@ -1,0 +1,106 @@
+"""Which local segment is copied next, and what is written about it. Pure."""
+
+from kafka_protocol.types import EpochEntry, TopicIdPartition
+from rlm.log_facts import LogFacts
+from rlm.messages import ClosedLocalSegment, PartitionSettings
+from rlmm import lineage
+from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
+
+
+def next_to_copy(
+    facts: LogFacts, settings: PartitionSettings, now_ms: int
+) -> ClosedLocalSegment | None:
+    """The first closed segment that is wanted in the store and not wholly there.
+
+    Wanted is what reaches up to or above the log start and lies wholly below the last stable offset;
+    there is what each (epoch on the chain, offset) of lies in finished segments. Oldest first, and
+    one that must wait for its lag holds back all later ones, so the remote run has no holes.
+
+    Returns:
+        The segment, or None if there is nothing to copy now.
+    """
+    if settings.mode != "active":
+        return None
+    log = facts.log
+    for segment in log.closed_segments:
+        if segment.last_offset < log.log_start_offset:
+            continue
+        if segment.last_offset >= log.last_stable_offset:
+            return None
+        first = max(segment.base_offset, log.log_start_offset)
+        if lineage.is_covered(facts.coverage, facts.chain, first, segment.last_offset):
+            continue
+        return segment if _lag_is_over(facts, segment, settings, now_ms) else None
+    return None
+
+
+def _lag_is_over(
+    facts: LogFacts, segment: ClosedLocalSegment, settings: PartitionSettings, now_ms: int
+) -> bool:
+    """Whether the segment has waited for the time or for the newer bytes it was told to wait for."""
+    if settings.copy_lag_ms == 0 and settings.copy_lag_bytes <= 0:
+        return True
+    if settings.copy_lag_ms > 0 and now_ms - segment.max_timestamp_ms >= settings.copy_lag_ms:
+        return True
+    if settings.copy_lag_bytes < 0:
+        return False
+    up_to_here = sum(
+        other.size_bytes
+        for other in facts.log.closed_segments
+        if other.base_offset <= segment.base_offset
+    )
+    return facts.log.local_bytes - up_to_here >= settings.copy_lag_bytes
+
+
+def lag(facts: LogFacts) -> tuple[int, int]:
+    """Closed segments that are not in the store yet, and their bytes."""
+    waiting = [
+        segment
+        for segment in facts.log.closed_segments
+        if segment.last_offset >= facts.log.log_start_offset
+        and not lineage.is_covered(
+            facts.coverage,
+            facts.chain,
+            max(segment.base_offset, facts.log.log_start_offset),
+            segment.last_offset,
+        )
+    ]
+    return len(waiting), sum(segment.size_bytes for segment in waiting)
+
+
+def started_metadata(
+    facts: LogFacts,
+    segment: ClosedLocalSegment,
+    *,
+    id: RemoteLogSegmentId,
+    size_bytes: int,
+    txn_index_empty: bool,
+    broker_id: int,
+    now_ms: int,
+) -> RemoteLogSegmentMetadata:
+    """The COPY_SEGMENT_STARTED record of one attempt.
+
+    The epochs are those of the chain within the segment, the first one clipped to its start.
+    """
+    spans = lineage.chain_spans(facts.chain, segment.last_offset + 1)
+    epochs = tuple(
+        EpochEntry(span.epoch, max(span.first, segment.base_offset))
+        for span in spans
+        if span.last >= segment.base_offset
+    )
+    return RemoteLogSegmentMetadata(
+        id=id,
+        start_offset=segment.base_offset,
+        end_offset=segment.last_offset,
+        max_timestamp_ms=segment.max_timestamp_ms,
+        broker_id=broker_id,
+        event_timestamp_ms=now_ms,
+        segment_size_bytes=size_bytes,
+        leader_epochs=epochs,
+        txn_index_empty=txn_index_empty,
+    )
+
+
+def partition_of(facts: LogFacts, topic: str) -> TopicIdPartition:
+    """The user partition that the facts are about."""
+    return TopicIdPartition(facts.log.topic_id, facts.log.partition, topic)

@@ -1,0 +1,123 @@
+"""Copying closed segments, oldest first, one after the other.
+
+Write order (docs/tiering.md §3, "copy"): OpenSegment, STARTED under a new id, objects, FINISHED with
+the custom metadata, CopiedThrough. A crash after any of them leaves at most a STARTED id, which a
+later expiration pass takes through deletion; the range is copied again under another id.
+"""
+
+from collections.abc import Callable
+
+from kafka_protocol.types import TopicIdPartition
+from rlm.copy_policy import lag, next_to_copy, started_metadata
+from rlm.effects import (
+    AddStarted,
+    BeginCopy,
+    Judge,
+    LocalSegment,
+    Measure,
+    OpenLocal,
+    PassResult,
+    PutObjects,
+    Report,
+    Task,
+    UpdateState,
+    WallMs,
+)
+from rlm.log_facts import LogFacts
+from rlm.messages import ClosedLocalSegment, CopiedThrough, PartitionSettings
+from rlmm.api import SegmentUpdate
+from rsm_plugins.api import RemoteStorageError
+from rsm_plugins.segment import RemoteLogSegmentId, SegmentState
+
+HOLE = "a hole between remote end and local start: metadata was lost, nothing is touched"
+
+
+class CustomMetadataTooLargeError(RemoteStorageError):
+    """The plugin wants more stored with a segment than is allowed."""
+
+
+def copied_through_report(facts: LogFacts) -> CopiedThrough:
+    """What the broker may rely on for local expiry, by what is known now."""
+    run = facts.copied_through()
+    log = facts.log
+    return CopiedThrough(
+        log.topic_id,
+        log.partition,
+        log.leader_epoch,
+        last_offset=-1 if run is None else run.last_offset,
+        last_offset_epoch=-1 if run is None else run.leader_epoch,
+        remote_start=-1 if facts.remote_start is None else facts.remote_start,
+        remote_bytes=facts.remote_bytes,
+    )
+
+
+def copy_pass(
+    partition: TopicIdPartition,
+    settings: PartitionSettings,
+    *,
+    broker_id: int,
+    custom_metadata_bytes_max: int,
+    throttle_ms: Callable[[int], int],
+) -> Task[PassResult]:
+    """Copy all that is ready; each copied segment is reported before the next is looked for.
+
+    Args:
+        throttle_ms: how long the quota makes a copy of so many bytes wait; 0: it may go.
+    """
+    while True:
+        facts: LogFacts = yield Judge()
+        if facts.hole() is not None:
+            return PassResult(red=HOLE)
+        yield Report(copied_through_report(facts))
+        segments, size_bytes = lag(facts)
+        yield Measure(
+            copy_lag_segments=segments,
+            copy_lag_bytes=size_bytes,
+            remote_bytes=facts.remote_bytes,
+            remote_segments=len(facts.remote),
+        )
+        now_ms: int = yield WallMs()
+        segment = next_to_copy(facts, settings, now_ms)
+        if segment is None:
+            return PassResult()
+        wait_ms = throttle_ms(segment.size_bytes)
+        if wait_ms > 0:
+            return PassResult(again_in_ms=wait_ms)
+        yield from _copy_one(
+            partition, facts, segment, broker_id, custom_metadata_bytes_max
+        )
+
+
+def _copy_one(
+    partition: TopicIdPartition,
+    facts: LogFacts,
+    segment: ClosedLocalSegment,
+    broker_id: int,
+    custom_metadata_bytes_max: int,
+) -> Task[None]:
+    opened: LocalSegment = yield OpenLocal(segment.base_offset)
+    # The copy maximum counts from here, before STARTED is sent: others count from when they see it.
+    new_id: bytes = yield BeginCopy()
+    now_ms: int = yield WallMs()
+    metadata = started_metadata(
+        facts,
+        segment,
+        id=RemoteLogSegmentId(partition, new_id),
+        size_bytes=opened.answer.size_bytes,
+        txn_index_empty=opened.answer.transaction_index_is_empty,
+        broker_id=broker_id,
+        now_ms=now_ms,
+    )
+    metadata_offset = facts.log.metadata_offset
+    yield AddStarted(metadata, metadata_offset)
+    custom: bytes | None = yield PutObjects(metadata, opened.data)
+    if custom is not None and len(custom) > custom_metadata_bytes_max:
+        raise CustomMetadataTooLargeError(
+            f"custom metadata of {len(custom)} bytes,"
+            f" remote.log.metadata.custom.metadata.max.bytes is {custom_metadata_bytes_max}"
+        )
+    finished_ms: int = yield WallMs()
+    finished = SegmentState.COPY_SEGMENT_FINISHED
+    yield UpdateState(
+        SegmentUpdate(metadata.id, finished, finished_ms, broker_id, custom), metadata_offset
+    )

@@ -1,0 +1,256 @@
+"""Does what tasks ask for: the thin half of copying and expiring. Runs on pool threads."""
+
+import io
+import logging
+import os
+from collections.abc import Callable
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from typing import Any, TypeVar, assert_never
+
+from kafka_protocol.types import TopicIdPartition
+from rlm.broker_port import BrokerPort, OpenedFiles
+from rlm.effects import (
+    AddStarted,
+    BeginCopy,
+    DeleteObjects,
+    Effect,
+    Judge,
+    LocalSegment,
+    Measure,
+    MoveStart,
+    OpenLocal,
+    PutObjects,
+    Report,
+    StartedSeenMs,
+    Task,
+    UpdateState,
+    WallMs,
+    WasDeletedOnce,
+)
+from rlm.expiration_task import OwnCopies
+from rlm.log_facts import LogFacts, RemoteSegment
+from rlm.messages import CopiedThrough, DescribeLog, OpenSegment, RaiseLogStart
+from rlm.plugin_calls import Cancellation, PluginCalls, TaskCancelledError
+from rlm.telemetry import Telemetry
+from rlmm.api import Fence, MetadataWriteTimeoutError, RemoteLogMetadataManager
+from rsm_plugins.api import RemoteStorageError, RemoteStorageManager, RetriableRemoteStorageError
+from rsm_plugins.segment import LogSegmentData
+from runtime.clock import Clock
+from runtime.dice import Dice
+from runtime.disk import OpenFile
+
+log = logging.getLogger(__name__)
+
+WRITE_LIMIT_S = 180.0
+COPIER_POOL, EXPIRATION_POOL, READER_POOL = "rlm-copier", "rlm-expiration", "remote-reader"
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What every task of a tier process works with."""
+
+    broker: BrokerPort
+    metadata: RemoteLogMetadataManager
+    storage: RemoteStorageManager
+    clock: Clock
+    dice: Dice
+    calls: PluginCalls
+    telemetry: Telemetry
+    copy_max_ms: int
+    call_max_ms: int
+
+
+@dataclass(slots=True)
+class Ownership:
+    """One leader epoch (and incarnation) of one partition: what its tasks share."""
+
+    partition: TopicIdPartition
+    fence: Fence
+    cancellation: Cancellation
+    own_copies: OwnCopies
+    deleted_once: set[bytes]
+    last_report: CopiedThrough | None = None
+
+
+def run_task(task: Task[R], perform: Callable[[Effect], Any]) -> R:
+    """Drive a task to its end; what performing raises is raised inside the task."""
+    try:
+        effect = next(task)
+        while True:
+            try:
+                result = perform(effect)
+            except Exception as error:  # noqa: BLE001 - handed on to the task, which may go on
+                effect = task.throw(error)
+            else:
+                effect = task.send(result)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    finally:
+        task.close()
+
+
+class Performer:
+    """Performs the effects of one task pass."""
+
+    def __init__(self, world: World, ownership: Ownership, pool: str) -> None:
+        self._world, self._own, self._pool = world, ownership, pool
+        self._copy_started_ms = 0
+        self._copy_id: bytes | None = None
+        self._files: tuple[OpenFile, ...] = ()
+
+    def end(self) -> None:
+        """The pass is over, in whatever way: its copy is no running copy any more."""
+        self._end_copy()
+
+    def _end_copy(self) -> None:
+        if self._copy_id is not None:
+            self._own.own_copies.ids.discard(self._copy_id)
+            self._copy_id = None
+        self._files = ()
+
+    def __call__(self, effect: Effect) -> Any:
+        """Perform one effect.
+
+        Raises:
+            TaskCancelledError: the ownership is over.
+            RemoteStorageError, MetadataError, LinkFailureError, LinkEndedError: it failed.
+        """
+        if self._own.cancellation.cancelled:
+            raise TaskCancelledError("this ownership is over")
+        world, topic = self._world, self._own.partition.topic
+        match effect:
+            case Judge():
+                self._end_copy()
+                return self._judge()
+            case WallMs():
+                return world.clock.wall_ms()
+            case OpenLocal(base_offset):
+                return self._open(base_offset)
+            case BeginCopy():
+                return self._begin_copy()
+            case AddStarted(metadata, metadata_offset):
+                return self._wait(world.metadata.add(metadata, self._own.fence, metadata_offset))
+            case PutObjects():
+                return self._put(effect)
+            case UpdateState(update, metadata_offset):
+                return self._wait(world.metadata.update(update, self._own.fence, metadata_offset))
+            case DeleteObjects():
+                return self._delete(effect)
+            case StartedSeenMs(metadata):
+                seen = world.metadata.started_seen_ms(metadata.id)
+                return world.clock.wall_ms() if seen is None else seen
+            case WasDeletedOnce(segment_id):
+                return segment_id in self._own.deleted_once
+            case MoveStart(offset, reason):
+                return world.broker.raise_log_start(
+                    RaiseLogStart(*self._names(), offset=offset, reason=reason)
+                )
+            case Report(report):
+                return self._report(report)
+            case Measure():
+                return world.telemetry.measured(topic, self._own.partition.partition, effect)
+            case _:
+                assert_never(effect)
+
+    def _names(self) -> tuple[bytes, int, int]:
+        partition = self._own.partition
+        return partition.topic_id, partition.partition, self._own.fence.leader_epoch
+
+    def _judge(self) -> LogFacts:
+        metadata = self._world.metadata
+        description = self._world.broker.describe(DescribeLog(*self._names()))
+        remote = [
+            RemoteSegment(segment, metadata.finished_order(segment.id))
+            for segment in metadata.list_segments(self._own.partition)
+        ]
+        return LogFacts(description, remote)
+
+    def _open(self, base_offset: int) -> LocalSegment:
+        opened = self._world.broker.open_segment(
+            OpenSegment(*self._names(), base_offset=base_offset)
+        )
+        self._files = opened.files
+        return LocalSegment(opened.answer, segment_data(opened))
+
+    def _begin_copy(self) -> bytes:
+        self._copy_started_ms = self._world.clock.monotonic_ms()
+        self._copy_id = self._world.dice.uuid()
+        self._own.own_copies.ids.add(self._copy_id)
+        return self._copy_id
+
+    def _wait(self, write: Any) -> None:
+        try:
+            write.result(WRITE_LIMIT_S)
+        except FutureTimeoutError as error:
+            raise MetadataWriteTimeoutError("the metadata manager did not say in time") from error
+
+    def _put(self, effect: PutObjects) -> bytes | None:
+        world, topic = self._world, self._own.partition.topic
+        spent_ms = world.clock.monotonic_ms() - self._copy_started_ms
+        left_ms = world.copy_max_ms - spent_ms
+        if left_ms <= 0:
+            raise RetriableRemoteStorageError(f"the copy maximum has passed: spent_ms={spent_ms}")
+        began_ms = world.clock.monotonic_ms()
+        try:
+            with world.calls.call(self._pool, "copy", left_ms, self._own.cancellation):
+                custom = world.storage.copy_log_segment_data(effect.metadata, effect.data)
+        except RemoteStorageError as error:
+            world.telemetry.copy_failed(topic, error)
+            raise
+        took_ms = world.clock.monotonic_ms() - began_ms
+        world.telemetry.copied(topic, effect.metadata.segment_size_bytes)
+        log.info(
+            "copied segment: partition=%s base_offset=%d size_bytes=%d took_ms=%d id=%s",
+            self._own.partition.topic_partition,
+            effect.metadata.start_offset,
+            effect.metadata.segment_size_bytes,
+            took_ms,
+            effect.metadata.id.id.hex(),
+        )
+        return custom
+
+    def _delete(self, effect: DeleteObjects) -> None:
+        world, topic = self._world, self._own.partition.topic
+        try:
+            limit_ms = world.call_max_ms
+            with world.calls.call(self._pool, "delete", limit_ms, self._own.cancellation):
+                world.storage.delete_log_segment_data(effect.metadata)
+        except RemoteStorageError as error:
+            world.telemetry.delete_failed(topic, error)
+            raise
+        if effect.metadata.id.id not in self._own.deleted_once:
+            world.telemetry.deleted(topic)
+            self._own.deleted_once.add(effect.metadata.id.id)
+
+    def _report(self, report: CopiedThrough) -> None:
+        if report == self._own.last_report:
+            return
+        if self._world.broker.copied_through(report):
+            self._own.last_report = report
+
+
+def segment_data(opened: OpenedFiles) -> LogSegmentData:
+    """Files of an opened segment as a plugin wants them, each at position 0.
+
+    The descriptors may share their position with whoever opened them first, so it is set here.
+    """
+    streams = [_stream(file) for file in opened.files]
+    has_transactions = opened.answer.transaction_index_is_there
+    return LogSegmentData(
+        log=streams[0],
+        offset_index=streams[1],
+        time_index=streams[2],
+        producer_snapshot=streams[3],
+        transaction_index=streams[4] if has_transactions else None,
+        leader_epoch_index=opened.answer.leader_epoch_index,
+    )
+
+
+def _stream(file: OpenFile) -> io.BufferedReader:
+    os.lseek(file.fd, 0, os.SEEK_SET)
+    # The stream owns the descriptor from here on: it closes when the task forgets its data.
+    fd, file.fd = file.fd, -1
+    return os.fdopen(fd, "rb", buffering=1 << 16)

@@ -1,0 +1,131 @@
+"""Which calls of the storage plugin are running, since when, and whether a new one may start.
+
+A call cannot be stopped from outside its thread. So each is registered: a partition's cancellation
+lets no further one start, a call past its limit is counted as abandoned, and a copy that runs past
+the copy maximum makes the tier end itself.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from runtime.clock import Clock
+
+
+class TaskCancelledError(Exception):
+    """The partition was unassigned, or its leader epoch is over."""
+
+
+class Cancellation:
+    """Says to the tasks of one ownership that it is over."""
+
+    __slots__ = ("_lock", "cancelled")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """When this returns, no further plugin call of the ownership starts."""
+        with self._lock:
+            self.cancelled = True
+
+    def starting(self, register: Callable[[], int]) -> int:
+        """Register a call, unless cancelled.
+
+        Raises:
+            TaskCancelledError: it must not start.
+        """
+        with self._lock:
+            if self.cancelled:
+                raise TaskCancelledError("this ownership is over")
+            return register()
+
+
+@dataclass(slots=True)
+class _Call:
+    pool: str
+    kind: str
+    started_ms: int
+    limit_ms: int
+    abandoned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """A call that has just been found past its limit."""
+
+    pool: str
+    kind: str
+    running_ms: int
+    abandoned_in_pool: int
+
+
+class PluginCalls:
+    """All running calls of this process."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._calls: dict[int, _Call] = {}
+        self._next = 0
+
+    @contextmanager
+    def call(
+        self, pool: str, kind: str, limit_ms: int, cancellation: Cancellation | None = None
+    ) -> Iterator[None]:
+        """Register a call for as long as the block runs.
+
+        Raises:
+            TaskCancelledError: the ownership is over; the block does not run.
+        """
+
+        def register() -> int:
+            with self._lock:
+                self._next += 1
+                now_ms = self._clock.monotonic_ms()
+                self._calls[self._next] = _Call(pool, kind, now_ms, limit_ms)
+                return self._next
+
+        number = register() if cancellation is None else cancellation.starting(register)
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._calls[number]
+
+    def newly_overdue(self) -> list[Overdue]:
+        """Calls that passed their limit since the last look."""
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            fresh = [
+                call
+                for call in self._calls.values()
+                if not call.abandoned and now_ms - call.started_ms > call.limit_ms
+            ]
+            for call in fresh:
+                call.abandoned = True
+            return [
+                Overdue(call.pool, call.kind, now_ms - call.started_ms, self._abandoned(call.pool))
+                for call in fresh
+            ]
+
+    def _abandoned(self, pool: str | None = None) -> int:
+        return sum(
+            1
+            for call in self._calls.values()
+            if call.abandoned and (pool is None or call.pool == pool)
+        )
+
+    @property
+    def abandoned(self) -> int:
+        """Calls past their limit that still run."""
+        with self._lock:
+            return self._abandoned()
+
+    @property
+    def running(self) -> int:
+        """All calls that run now."""
+        with self._lock:
+            return len(self._calls)

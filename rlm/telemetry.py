@@ -1,0 +1,172 @@
+"""What the tier counts, under Kafka's names in the JMX exporter's usual form.
+
+Counted from pool threads: each counter is added to under a lock of its own, since an addition is no
+atomic step. Source: kafka.server:type=BrokerTopicMetrics and kafka.log.remote of Apache Kafka 4.3.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from rlm.effects import Measure
+from rlm.messages import Sample
+from runtime.metrics import Counter, Registry
+
+log = logging.getLogger(__name__)
+
+_TOPIC = ("topic",)
+_PREFIX = "kafka_server_brokertopicmetrics_"
+
+
+class Outage:
+    """Logs the reason of failures once per outage, and its end."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._lock = what, threading.Lock()
+        self._failures = 0
+
+    def failed(self, reason: object) -> None:
+        """One more failure."""
+        with self._lock:
+            self._failures += 1
+            first = self._failures == 1
+        if first:
+            log.error("%s fails: %s", self._what, reason)
+
+    def worked(self) -> None:
+        """A success; ends an outage."""
+        if not self._failures:
+            return
+        with self._lock:
+            failures, self._failures = self._failures, 0
+        if failures:
+            log.info("%s works again: failures=%d", self._what, failures)
+
+    @property
+    def failures(self) -> int:
+        """Failures since the last success."""
+        return self._failures
+
+
+class Telemetry:
+    """Counters and gauges of one tier process."""
+
+    def __init__(self, registry: Registry | None = None) -> None:
+        self.registry = registry or Registry()
+        self._lock = threading.Lock()
+        self.copy_outage = Outage("copying to the remote store")
+        self.delete_outage = Outage("deleting in the remote store")
+        self.fetch_outage = Outage("reading from the remote store")
+        counter = self._topic_counter
+        self._copy_bytes = counter("remotecopybytes", "Bytes copied to the remote store")
+        self._copy_requests = counter("remotecopyrequests", "Segments copied or tried to copy")
+        self._copy_errors = counter("remotecopyerrors", "Copies that failed")
+        self._delete_requests = counter("remotedeleterequests", "Remote segments deleted")
+        self._delete_errors = counter("remotedeleteerrors", "Deletions that failed")
+        self._fetch_bytes = counter("remotefetchbytes", "Bytes read from the remote tier")
+        self._fetch_requests = counter("remotefetchrequests", "Reads of the remote tier")
+        self._fetch_errors = counter("remotefetcherrors", "Reads of the remote tier that failed")
+        self._corrupt = self.registry.counter(
+            "tidemark_remote_corrupt_chunks_total", "Chunks whose bytes were wrong", _TOPIC
+        )
+        self._store_bytes = self.registry.counter(
+            "tidemark_remote_store_read_bytes_total", "Bytes that ranged reads of the store gave"
+        )
+        gauges = {
+            "remotecopylagbytes": "Bytes of closed segments not copied yet",
+            "remotecopylagsegments": "Closed segments not copied yet",
+            "remotedeletelagbytes": "Bytes of remote segments to be deleted",
+            "remotedeletelagsegments": "Remote segments to be deleted",
+            "remotelogsizebytes": "Bytes of finished remote segments on the chain",
+            "remotelogmetadatacount": "Remote segments known to the metadata manager",
+        }
+        self._gauges = {
+            name: self.registry.gauge(_PREFIX + name, help_text, ("topic", "partition"))
+            for name, help_text in gauges.items()
+        }
+
+    def _topic_counter(self, name: str, help_text: str) -> Counter:
+        return self.registry.counter(f"{_PREFIX}{name}_total", help_text, _TOPIC)
+
+    def _add(self, counter: Counter, topic: str, amount: float = 1) -> None:
+        with self._lock:
+            counter.inc(amount, topic)
+
+    def copied(self, topic: str, size_bytes: int) -> None:
+        """A segment's objects are in the store."""
+        self._add(self._copy_requests, topic)
+        self._add(self._copy_bytes, topic, size_bytes)
+        self.copy_outage.worked()
+
+    def copy_failed(self, topic: str, error: Exception) -> None:
+        """A copy failed."""
+        self._add(self._copy_requests, topic)
+        self._add(self._copy_errors, topic)
+        self.copy_outage.failed(error)
+
+    def deleted(self, topic: str) -> None:
+        """A segment's objects were deleted."""
+        self._add(self._delete_requests, topic)
+        self.delete_outage.worked()
+
+    def delete_failed(self, topic: str, error: Exception) -> None:
+        """A deletion failed."""
+        self._add(self._delete_requests, topic)
+        self._add(self._delete_errors, topic)
+        self.delete_outage.failed(error)
+
+    def read_asked(self, topic: str) -> None:
+        """A client's read came."""
+        self._add(self._fetch_requests, topic)
+
+    def read_answered(self, topic: str, size_bytes: int) -> None:
+        """A client's read was answered with bytes."""
+        self._add(self._fetch_bytes, topic, size_bytes)
+
+    def read_failed(self, topic: str) -> None:
+        """A client's read was answered with an error."""
+        self._add(self._fetch_errors, topic)
+
+    def store_read(self, size_bytes: int) -> None:
+        """A ranged read of the store worked."""
+        with self._lock:
+            self._store_bytes.inc(size_bytes)
+        self.fetch_outage.worked()
+
+    def store_read_failed(self, error: Exception) -> None:
+        """A ranged read of the store failed."""
+        self.fetch_outage.failed(error)
+
+    def corrupt(self, topic: str) -> None:
+        """Bytes of a remote segment are wrong, also after a refetch."""
+        self._add(self._corrupt, topic)
+
+    def measured(self, topic: str, partition: int, seen: Measure) -> None:
+        """What a pass has seen of a partition."""
+        values = {
+            "remotecopylagbytes": seen.copy_lag_bytes,
+            "remotecopylagsegments": seen.copy_lag_segments,
+            "remotedeletelagbytes": seen.delete_lag_bytes,
+            "remotedeletelagsegments": seen.delete_lag_segments,
+            "remotelogsizebytes": seen.remote_bytes,
+            "remotelogmetadatacount": seen.remote_segments,
+        }
+        for name, value in values.items():
+            if value is not None:
+                self._gauges[name].set(value, topic, str(partition))
+
+    def forget(self, topic: str, partition: int) -> None:
+        """The partition is not ours any more."""
+        for gauge in self._gauges.values():
+            gauge.remove(topic, str(partition))
+
+    def gauge(self, name: str, help_text: str, fn: Callable[[], float]) -> None:
+        """A value that is asked for when samples are made."""
+        self.registry.gauge(name, help_text, fn=fn)
+
+    def samples(self) -> list[Sample]:
+        """Everything, for the broker."""
+        return [
+            Sample(sample.name, sample.type, sample.help, dict(sample.labels), sample.value)
+            for sample in self.registry.samples()
+        ]
