@@ -1,1 +1,1 @@
-"""One partition on one disk: segments, indexes, epochs, producer state, recovery, retention. Floor 1."""
+"""One partition on one disk: segments, indexes, epochs, producers, recovery, retention. Floor 1."""

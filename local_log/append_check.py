@@ -1,0 +1,158 @@
+"""May this batch be appended? Pure; looks at the header, and at records only where a rule needs
+them.
+
+Opened records: on compacted topics (each needs a key), where `message.timestamp.before.max.ms` is
+set (the header knows no smallest timestamp). Everywhere else a batch whose header and checksum are
+right is taken as it is; what is wrong inside it is told by whoever opens it. See
+docs/decisions/produce-reads-headers-only.md.
+"""
+
+from kafka_protocol.records.batch import HEADER_SIZE, BatchHeader, crc32c_of, read_header
+from kafka_protocol.records.records import InvalidRecordError, iter_records
+from local_log.config import LONG_MAX, LogConfig
+from local_log.errors import (
+    CorruptMessage,
+    InvalidRecord,
+    InvalidTimestamp,
+    MessageTooLarge,
+    RecordListTooLarge,
+    UnsupportedCompression,
+)
+
+Buffer = bytes | bytearray | memoryview
+
+_MAGIC_POSITION = 16
+_LENGTH_OVERHEAD = 12
+_CRC_START = 21
+_CODEC_MAX = 4
+_LZ4, _SNAPPY, _GZIP, _ZSTD = 3, 2, 1, 4
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_INDEPENDENT_BLOCKS = 0x20
+_SNAPPY_FRAMED = b"\xff\x06\x00\x00sNaPpY"
+_LOG_APPEND_TIME, _CONTROL = 0x08, 0x20
+INFLATED_BYTES_MAX = 256 << 20
+
+
+def check_framing(batch: Buffer) -> BatchHeader:
+    """Check that the bytes are exactly one whole batch with the right checksum.
+
+    Raises:
+        InvalidRecord: no whole batch, an old message format, or more than one batch.
+        CorruptMessage: a magic from the future, a length that cannot be, a wrong checksum.
+    """
+    size = len(batch)
+    if size <= _MAGIC_POSITION:
+        raise InvalidRecord(f"no record batch in {size} bytes")
+    magic = batch[_MAGIC_POSITION]
+    if magic != 2:
+        if magic in (0, 1):
+            raise InvalidRecord(f"message format {magic} is no longer taken")
+        raise CorruptMessage(f"magic {magic if magic < 128 else magic - 256} does not exist")
+    if size < HEADER_SIZE:
+        raise InvalidRecord(f"no record batch in {size} bytes")
+    header = read_header(batch)
+    claimed = header.batch_length + _LENGTH_OVERHEAD
+    if claimed > size:
+        raise InvalidRecord(f"the batch claims {claimed} bytes, {size} are there")
+    if claimed < HEADER_SIZE:
+        raise CorruptMessage(f"a batch cannot have {claimed} bytes")
+    if crc32c_of(batch, _CRC_START, claimed - _CRC_START) != header.crc:
+        raise CorruptMessage(f"checksum {header.crc:#010x} of the batch is wrong")
+    if claimed != size:
+        raise InvalidRecord(f"{size - claimed} bytes after the only batch allowed")
+    return header
+
+
+def check_client_batch(batch: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    """Check what only producers can get wrong; the framing is checked already.
+
+    Raises:
+        InvalidRecord, MessageTooLarge, RecordListTooLarge, InvalidTimestamp,
+        UnsupportedCompression.
+    """
+    size = header.batch_length + _LENGTH_OVERHEAD
+    if size > config.max_message_bytes:
+        raise MessageTooLarge(size_bytes=size, max_bytes=config.max_message_bytes)
+    if size > config.segment_bytes:
+        raise RecordListTooLarge(size_bytes=size, segment_bytes=config.segment_bytes)
+    if header.base_offset != 0:
+        raise InvalidRecord(f"a producer's batch starts at offset 0, not {header.base_offset}")
+    if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
+        raise InvalidRecord(
+            f"record count {header.record_count} and last offset delta "
+            f"{header.last_offset_delta} do not fit"
+        )
+    attributes = header.attributes
+    if attributes & _CONTROL:
+        raise InvalidRecord("a producer cannot write control batches")
+    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+        raise InvalidRecord(
+            f"producer {header.producer_id} without sequence or epoch: "
+            f"{header.base_sequence}, {header.producer_epoch}"
+        )
+    codec = attributes & 0x07
+    if codec:
+        _check_codec(batch, codec)
+    if not config.stamps_append_time:
+        _check_timestamps(header, config, now_ms)
+    if config.compacts or config.message_timestamp_before_max_ms != LONG_MAX:
+        _check_records(batch, header, config, now_ms)
+
+
+def _check_codec(batch: Buffer, codec: int) -> None:
+    """Keep out frames that Java's consumers refuse, as far as their first bytes tell."""
+    if codec > _CODEC_MAX:
+        raise UnsupportedCompression(codec)
+    start = bytes(batch[HEADER_SIZE : HEADER_SIZE + 10])
+    if codec == _LZ4:
+        if start[:4] != _LZ4_MAGIC or len(start) < 5:
+            raise InvalidRecord("not an lz4 frame")
+        if not start[4] & _LZ4_INDEPENDENT_BLOCKS:
+            raise InvalidRecord("lz4 frame with dependent blocks: consumers in Java cannot read it")
+    elif codec == _SNAPPY and start == _SNAPPY_FRAMED:
+        raise InvalidRecord("snappy in the framing format: consumers in Java cannot read it")
+    elif codec == _GZIP and start[:2] != b"\x1f\x8b":
+        raise InvalidRecord("not a gzip member")
+
+
+def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    if header.attributes & _LOG_APPEND_TIME:
+        raise InvalidTimestamp("a producer cannot set the timestamp type LogAppendTime")
+    newest = header.max_timestamp
+    if newest < 0:
+        if newest != -1:
+            raise InvalidTimestamp(f"timestamp {newest} ms is negative")
+        return
+    if newest - now_ms > config.message_timestamp_after_max_ms:
+        raise InvalidTimestamp(
+            f"timestamp {newest} ms is more than {config.message_timestamp_after_max_ms} ms "
+            f"after {now_ms}"
+        )
+
+
+def _check_records(batch: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    oldest = now_ms - config.message_timestamp_before_max_ms
+    newest = now_ms + config.message_timestamp_after_max_ms
+    checks_time = not config.stamps_append_time
+    keyless: list[tuple[int, str]] = []
+    count = 0
+    try:
+        for record in iter_records(batch, max_inflated_bytes=INFLATED_BYTES_MAX):
+            if record.key is None and config.compacts:
+                keyless.append((count, "a compacted topic takes no record without a key"))
+            if (
+                checks_time
+                and record.timestamp != -1
+                and not (oldest <= record.timestamp <= newest)
+            ):
+                raise InvalidTimestamp(
+                    f"timestamp {record.timestamp} ms of record {count} is outside "
+                    f"[{oldest}, {newest}]"
+                )
+            count += 1
+    except InvalidRecordError as error:
+        raise InvalidRecord(str(error), ((count, str(error)),)) from error
+    if count != header.record_count:
+        raise InvalidRecord(f"{header.record_count} records claimed, {count} found")
+    if keyless:
+        raise InvalidRecord("records without a key on a compacted topic", tuple(keyless))

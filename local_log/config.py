@@ -1,0 +1,81 @@
+"""What a topic's settings mean for its logs: one frozen value, replaced as a whole."""
+
+from dataclasses import dataclass
+
+LONG_MAX = 2**63 - 1
+INT_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Topic-level settings with Kafka's defaults; names are Kafka's with dots as underscores.
+
+    `retention_ms`, `retention_bytes`: -1 means without limit. `local_retention_ms`,
+    `local_retention_bytes`: -2 means as the total one. Source: Apache Kafka 4.3, LogConfig.
+    """
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    retention_bytes: int = -1
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    max_message_bytes: int = (1 << 20) + 12
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_after_max_ms: int = 3600 * 1000
+    min_insync_replicas: int = 1
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    file_delete_delay_ms: int = 60_000
+    preallocate: bool = False
+    unclean_leader_election_enable: bool = False
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
+    delete_retention_ms: int = 24 * 3600 * 1000
+    remote_storage_enable: bool = False
+    local_retention_ms: int = -2
+    local_retention_bytes: int = -2
+    remote_log_copy_disable: bool = False
+    remote_log_delete_on_disable: bool = False
+    remote_copy_lag_ms: int = 0
+    remote_copy_lag_bytes: int = 0
+
+    @property
+    def compacts(self) -> bool:
+        """Whether only the newest record of a key must stay."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes(self) -> bool:
+        """Whether old segments go by time and size."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def copies_to_remote(self) -> bool:
+        """Whether closed segments are being copied, so that local ones may go before their time."""
+        return self.remote_storage_enable and not self.remote_log_copy_disable
+
+    @property
+    def effective_local_retention_ms(self) -> int:
+        """Local retention by time with -2 resolved; -1 without limit."""
+        return self.retention_ms if self.local_retention_ms == -2 else self.local_retention_ms
+
+    @property
+    def effective_local_retention_bytes(self) -> int:
+        """Local retention by size with -2 resolved; -1 without limit."""
+        if self.local_retention_bytes == -2:
+            return self.retention_bytes
+        return self.local_retention_bytes
+
+    @property
+    def stamps_append_time(self) -> bool:
+        """Whether the broker's clock replaces the producers' timestamps."""
+        return self.message_timestamp_type == "LogAppendTime"

@@ -1,0 +1,119 @@
+"""What a log may refuse, as the errors clients know; facts are fields."""
+
+from kafka_protocol.errors import ErrorCode, KafkaError
+
+
+class OffsetOutOfRange(KafkaError):
+    """The asked offset is outside [start, end)."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+    def __init__(self, *, asked: int, start: int, end: int) -> None:
+        super().__init__(f"offset {asked} is outside [{start}, {end})")
+        self.asked, self.start, self.end = asked, start, end
+
+
+class OffsetIsRemote(KafkaError):
+    """The asked offset is at or above the log start, but only the remote tier has it."""
+
+    code = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+
+    def __init__(self, *, asked: int, log_start: int, local_start: int) -> None:
+        super().__init__(f"offset {asked} is remote: [{log_start}, {local_start})")
+        self.asked, self.log_start, self.local_start = asked, log_start, local_start
+
+
+class CorruptMessage(KafkaError):
+    """A batch whose checksum or framing is wrong."""
+
+    code = ErrorCode.CORRUPT_MESSAGE
+
+
+class InvalidRecord(KafkaError):
+    """A batch that is whole but breaks a rule.
+
+    Attributes:
+        record_errors: (index in the batch, what is wrong) of single records, where known.
+    """
+
+    code = ErrorCode.INVALID_RECORD
+
+    def __init__(self, message: str, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
+        super().__init__(message)
+        self.record_errors = record_errors
+
+
+class MessageTooLarge(KafkaError):
+    """A batch above `max.message.bytes`."""
+
+    code = ErrorCode.MESSAGE_TOO_LARGE
+
+    def __init__(self, *, size_bytes: int, max_bytes: int) -> None:
+        super().__init__(f"batch of {size_bytes} bytes, max.message.bytes is {max_bytes}")
+        self.size_bytes, self.max_bytes = size_bytes, max_bytes
+
+
+class RecordListTooLarge(KafkaError):
+    """A batch that would not fit into an empty segment."""
+
+    code = ErrorCode.RECORD_LIST_TOO_LARGE
+
+    def __init__(self, *, size_bytes: int, segment_bytes: int) -> None:
+        super().__init__(f"batch of {size_bytes} bytes, segment.bytes is {segment_bytes}")
+        self.size_bytes, self.segment_bytes = size_bytes, segment_bytes
+
+
+class InvalidTimestamp(KafkaError):
+    """A timestamp too far from the broker's clock, or of a type producers may not set."""
+
+    code = ErrorCode.INVALID_TIMESTAMP
+
+
+class UnsupportedCompression(KafkaError):
+    """Codec bits that name no codec."""
+
+    code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+    def __init__(self, codec: int) -> None:
+        super().__init__(f"codec {codec} does not exist")
+        self.codec = codec
+
+
+class OutOfOrderSequence(KafkaError):
+    """An idempotent producer's batch does not follow its last one."""
+
+    code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    def __init__(self, *, producer_id: int, epoch: int, asked: int, last: int) -> None:
+        super().__init__(
+            f"producer {producer_id} epoch {epoch}: sequence {asked} does not follow {last}"
+        )
+        self.producer_id, self.epoch, self.asked, self.last = producer_id, epoch, asked, last
+
+
+class InvalidProducerEpoch(KafkaError):
+    """A producer speaks in an epoch older than the one this partition has seen."""
+
+    code = ErrorCode.INVALID_PRODUCER_EPOCH
+
+    def __init__(self, *, producer_id: int, asked: int, current: int) -> None:
+        super().__init__(f"producer {producer_id}: epoch {asked} is older than {current}")
+        self.producer_id, self.asked, self.current = producer_id, asked, current
+
+
+class UnexpectedAppendOffset(KafkaError):
+    """Batches with given offsets do not continue this log: our own bug or a diverged replica."""
+
+    def __init__(self, *, first_offset: int, log_end: int) -> None:
+        super().__init__(f"batches start at {first_offset}, the log ends at {log_end}")
+        self.first_offset, self.log_end = first_offset, log_end
+
+
+class KafkaStorageError(KafkaError):
+    """The disk under this partition failed: its directory is offline until a restart."""
+
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class CorruptLogError(Exception):
+    """A partition directory that cannot be opened as it is; a person should look."""

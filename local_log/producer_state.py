@@ -1,0 +1,254 @@
+"""What a partition remembers of its producers: repeats, gaps, fenced epochs, open transactions.
+
+In memory only; `producer_snapshots` keeps it on disk. Pure: batches come in as headers, in the
+order of their offsets. Source: KIP-98; Apache Kafka 4.3, ProducerStateManager and
+ProducerAppendInfo.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kafka_protocol.files.producer_snapshot import ProducerEntry
+from kafka_protocol.records.batch import BatchHeader
+from local_log.errors import InvalidProducerEpoch, OutOfOrderSequence
+
+BATCHES_REMEMBERED = 5
+SEQUENCE_MAX = 2**31 - 1
+_SEQUENCES = 2**31
+NO_SEQUENCE = -1
+NO_EPOCH = -1
+
+
+class BatchMeta(NamedTuple):
+    """One appended batch of a producer."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        """Offset of its first record."""
+        return self.last_offset - self.offset_delta
+
+    @property
+    def first_sequence(self) -> int:
+        """Sequence of its first record; sequences wrap from 2147483647 to 0."""
+        return (self.last_sequence - self.offset_delta) % _SEQUENCES
+
+
+class ProducerState:
+    """What is known of one producer id."""
+
+    __slots__ = ("batches", "coordinator_epoch", "current_txn_first_offset", "epoch", "timestamp")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.batches: deque[BatchMeta] = deque(maxlen=BATCHES_REMEMBERED)
+        self.coordinator_epoch = -1
+        self.current_txn_first_offset: int | None = None
+        self.timestamp = -1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the newest record, -1 if only markers were seen in this epoch."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction whose marker was appended; all offsets inclusive."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+
+
+def next_sequence(last: int) -> int:
+    """The sequence that follows `last`."""
+    return 0 if last == SEQUENCE_MAX else last + 1
+
+
+class ProducerStates:
+    """All producers of one partition, up to `end_offset` (exclusive)."""
+
+    __slots__ = ("_ongoing", "_unreplicated", "end_offset", "producers")
+
+    def __init__(self) -> None:
+        self.producers: dict[int, ProducerState] = {}
+        self.end_offset = 0
+        # First offset -> producer id. Offsets rise, so the first key is the smallest.
+        self._ongoing: dict[int, int] = {}
+        # First offset -> marker offset, until the marker is below the high watermark.
+        self._unreplicated: dict[int, int] = {}
+
+    # -- decisions ------------------------------------------------------------------------------
+
+    def check(self, header: BatchHeader) -> BatchMeta | None:
+        """Judge a client's batch of a producer with an id.
+
+        Returns:
+            The earlier append this batch repeats exactly, or None if it is new.
+
+        Raises:
+            InvalidProducerEpoch: the producer was fenced.
+            OutOfOrderSequence: records before it are missing.
+        """
+        state = self.producers.get(header.producer_id)
+        if state is None:
+            return None  # nothing known (expired, or log start moved): any sequence may begin
+        sequence = header.base_sequence
+        if header.producer_epoch == state.epoch:
+            delta = header.last_offset_delta
+            for batch in state.batches:
+                if batch.offset_delta == delta and batch.first_sequence == sequence:
+                    return batch
+            if not (state.epoch == NO_EPOCH or sequence == next_sequence(state.last_sequence)):
+                raise OutOfOrderSequence(
+                    producer_id=header.producer_id,
+                    epoch=state.epoch,
+                    asked=sequence,
+                    last=state.last_sequence,
+                )
+            return None
+        if header.producer_epoch < state.epoch:
+            raise InvalidProducerEpoch(
+                producer_id=header.producer_id, asked=header.producer_epoch, current=state.epoch
+            )
+        if sequence != 0 and state.epoch != NO_EPOCH:
+            raise OutOfOrderSequence(
+                producer_id=header.producer_id,
+                epoch=header.producer_epoch,
+                asked=sequence,
+                last=NO_SEQUENCE,
+            )
+        return None
+
+    # -- changes --------------------------------------------------------------------------------
+
+    def append_data(self, header: BatchHeader, base_offset: int) -> None:
+        """Note a data batch of a producer with an id."""
+        producer_id = header.producer_id
+        state = self.producers.get(producer_id)
+        if state is None:
+            state = self.producers[producer_id] = ProducerState(header.producer_epoch)
+        elif state.epoch != header.producer_epoch:
+            state.epoch = header.producer_epoch
+            state.batches.clear()
+        delta = header.last_offset_delta
+        last_sequence = (header.base_sequence + delta) % _SEQUENCES
+        timestamp = header.max_timestamp
+        state.batches.append(BatchMeta(last_sequence, base_offset + delta, delta, timestamp))
+        state.timestamp = timestamp
+        if header.attributes & 0x10 and state.current_txn_first_offset is None:
+            state.current_txn_first_offset = base_offset
+            self._ongoing[base_offset] = producer_id
+
+    def append_marker(
+        self, header: BatchHeader, *, is_commit: bool, coordinator_epoch: int
+    ) -> CompletedTransaction | None:
+        """Note the end of a transaction; None if the producer had none open."""
+        state = self.producers.get(header.producer_id)
+        if state is None:
+            state = self.producers[header.producer_id] = ProducerState(header.producer_epoch)
+        elif state.epoch != header.producer_epoch:
+            state.epoch = header.producer_epoch
+            state.batches.clear()
+        state.coordinator_epoch = coordinator_epoch
+        state.timestamp = header.max_timestamp
+        first = state.current_txn_first_offset
+        state.current_txn_first_offset = None
+        if first is None:
+            return None
+        self._ongoing.pop(first, None)
+        self._unreplicated[first] = header.base_offset
+        return CompletedTransaction(header.producer_id, first, header.base_offset, not is_commit)
+
+    def last_stable_after(self, done: CompletedTransaction) -> int:
+        """The last stable offset once `done` is decided: the next open transaction or its end."""
+        for first in self._ongoing:
+            if first != done.first_offset:
+                return first
+        return done.last_offset + 1
+
+    def first_unstable_offset(self) -> int | None:
+        """First offset of a transaction that is open, or whose end is not yet replicated."""
+        if not self._ongoing and not self._unreplicated:
+            return None
+        return min([*self._ongoing, *self._unreplicated])
+
+    def raise_high_watermark(self, high_watermark: int) -> None:
+        """Forget ended transactions whose marker is below the high watermark."""
+        if self._unreplicated:
+            done = [f for f, marker in self._unreplicated.items() if marker < high_watermark]
+            for first in done:
+                del self._unreplicated[first]
+
+    def has_open_transactions_before(self, offset: int) -> bool:
+        """Whether a transaction that began before `offset` is still open."""
+        return any(first < offset for first in self._ongoing)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers silent for longer than `expiration_ms` with no open transaction.
+
+        Returns:
+            How many were forgotten.
+        """
+        silent = [
+            producer_id
+            for producer_id, state in self.producers.items()
+            if state.current_txn_first_offset is None and now_ms - state.timestamp >= expiration_ms
+        ]
+        for producer_id in silent:
+            del self.producers[producer_id]
+        return len(silent)
+
+    def clear(self, end_offset: int) -> None:
+        """Forget everybody; the state is that of a log which is empty up to `end_offset`."""
+        self.producers.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+        self.end_offset = end_offset
+
+    # -- to and from snapshots ------------------------------------------------------------------
+
+    def load(self, entries: Iterable[ProducerEntry], end_offset: int) -> None:
+        """Become what a snapshot says."""
+        self.clear(end_offset)
+        for entry in entries:
+            state = ProducerState(entry.epoch)
+            if entry.last_offset >= 0:
+                state.batches.append(
+                    BatchMeta(
+                        entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp
+                    )
+                )
+            state.timestamp = entry.timestamp
+            state.coordinator_epoch = entry.coordinator_epoch
+            if entry.current_txn_first_offset >= 0:
+                state.current_txn_first_offset = entry.current_txn_first_offset
+            self.producers[entry.producer_id] = state
+        open_ones = (
+            (state.current_txn_first_offset, producer_id)
+            for producer_id, state in self.producers.items()
+            if state.current_txn_first_offset is not None
+        )
+        self._ongoing.update(sorted(open_ones))
+
+    def dump(self) -> list[ProducerEntry]:
+        """What a snapshot keeps: of each producer only the newest batch."""
+        return [
+            ProducerEntry(
+                producer_id,
+                state.epoch,
+                state.batches[-1].last_sequence if state.batches else NO_SEQUENCE,
+                state.batches[-1].last_offset if state.batches else -1,
+                state.batches[-1].offset_delta if state.batches else 0,
+                state.timestamp,
+                state.coordinator_epoch,
+                -1 if state.current_txn_first_offset is None else state.current_txn_first_offset,
+            )
+            for producer_id, state in self.producers.items()
+        ]

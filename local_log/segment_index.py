@@ -1,0 +1,229 @@
+"""Offset and time index of one segment, on disk as Kafka writes them.
+
+While a segment is written its indexes are files of full (sparse) length with a zero tail, and their
+entries are also held in memory; each entry is written through as it is made. Trimmed to their
+entries they belong to a closed segment and are mapped when somebody first looks something up.
+"""
+
+from pathlib import Path
+
+from kafka_protocol.files import offset_index, time_index
+from kafka_protocol.files.offset_index import OffsetPosition
+from kafka_protocol.files.time_index import TimestampOffset
+from runtime.disk import Buffer, Disk, OpenFile
+
+
+class SegmentIndex:
+    """What both kinds share: a row of fixed-size entries in a file."""
+
+    __slots__ = (
+        "_active",
+        "_data",
+        "_disk",
+        "_file",
+        "base_offset",
+        "entries",
+        "max_entries",
+        "path",
+    )
+    entry_size = 0
+
+    def __init__(self, disk: Disk, path: Path, base_offset: int) -> None:
+        self._disk = disk
+        self.path = path
+        self.base_offset = base_offset
+        self._data: Buffer | None = None
+        self._file: OpenFile | None = None
+        self._active = False
+        self.max_entries = 0
+        # Valid entries; of a closed index known once it was looked into.
+        self.entries = 0
+
+    @classmethod
+    def open_closed(cls, disk: Disk, path: Path, base_offset: int) -> "SegmentIndex":
+        """An index nobody writes any more; the file is not touched before the first look-up."""
+        return cls(disk, path, base_offset)
+
+    def activate(self, max_bytes: int) -> None:
+        """Make it writable: whole file in memory, file extended to its full length."""
+        size = self.entry_size
+        self._file = self._disk.open_write(self.path)
+        found = self._file.size()
+        data = bytearray(self._disk.read_at(self._file, 0, found - found % size))
+        self._data = data
+        self._active = True
+        self.entries = len(data) // size
+        self.max_entries = max_bytes // size
+        self._disk.truncate(self._file, max(self.max_entries, self.entries) * size)
+        self._loaded()
+
+    def reset(self, max_bytes: int) -> None:
+        """Throw all entries away and make it writable."""
+        file = self._disk.open_write(self.path)
+        self._disk.truncate(file, 0)
+        self.activate(max_bytes)
+
+    def _loaded(self) -> None:
+        """Called when the entries have become known."""
+
+    def buffer(self) -> Buffer:
+        """The entries' bytes, mapped if it is a closed index."""
+        data = self._data
+        if data is None:
+            file = self._disk.open_read(self.path)
+            data = self._data = self._disk.map_read(file)
+            self.entries = len(data) // self.entry_size
+            self._loaded()
+        return data
+
+    def _append(self, entry: bytes) -> None:
+        assert isinstance(self._data, bytearray)
+        assert self._file is not None
+        self._disk.write_at(self._file, self.entries * self.entry_size, entry)
+        self._data += entry
+        self.entries += 1
+
+    def trim(self) -> None:
+        """Cut the file to its entries and stop writing; look-ups go on."""
+        if self._active:
+            assert self._file is not None
+            self._disk.truncate(self._file, self.entries * self.entry_size)
+            self._active = False
+            self._file = None
+            self._data = None
+
+    def truncate_entries(self, entries: int) -> None:
+        """Forget all entries from number `entries` on (only while active)."""
+        assert isinstance(self._data, bytearray)
+        assert self._file is not None
+        size = self.entry_size
+        self._disk.truncate(self._file, entries * size)
+        self._disk.truncate(self._file, max(self.max_entries, entries) * size)
+        del self._data[entries * size :]
+        self.entries = entries
+        self._loaded()
+
+    def fsync(self) -> None:
+        """Return when the entries survive a power cut."""
+        if self._file is not None:
+            self._disk.fsync(self._file)
+        else:
+            self._disk.fsync_path(self.path)
+
+    def release(self) -> None:
+        """Let go of file and mapping, without trimming."""
+        self._file = None
+        self._data = None
+        self._active = False
+
+
+class OffsetIndex(SegmentIndex):
+    """From an offset to a position at most one index interval before its batch."""
+
+    __slots__ = ("last_offset",)
+    entry_size = offset_index.ENTRY_SIZE
+
+    def __init__(self, disk: Disk, path: Path, base_offset: int) -> None:
+        super().__init__(disk, path, base_offset)
+        self.last_offset = base_offset
+
+    def _loaded(self) -> None:
+        self.last_offset = self.base_offset
+        if self.entries:
+            self.last_offset = offset_index.read_entry(
+                self._data or b"", self.base_offset, self.entries - 1
+            ).offset
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no entry fits any more: the segment must roll."""
+        return self.entries >= self.max_entries
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry: the batch ending with `offset` starts at `position`; offsets rise."""
+        self._append(offset_index.pack_entry(offset - self.base_offset, position))
+        self.last_offset = offset
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """The largest entry <= `offset`, or (base offset, 0)."""
+        data = self.buffer()
+        return offset_index.lookup(data, self.base_offset, offset, self.entries)
+
+    def first_entry_from(self, position: int) -> OffsetPosition | None:
+        """The first entry at or after byte `position`: offsets before that byte are below it."""
+        data = self.buffer()
+        low, high = 0, self.entries
+        while low < high:
+            middle = (low + high) // 2
+            if offset_index.read_entry(data, self.base_offset, middle).position < position:
+                low = middle + 1
+            else:
+                high = middle
+        if low == self.entries:
+            return None
+        return offset_index.read_entry(data, self.base_offset, low)
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget entries of batches that end at or after `offset`."""
+        data = self.buffer()
+        floor = offset_index.lookup(data, self.base_offset, offset - 1, self.entries)
+        kept = 0
+        if floor.position:
+            low, high = 0, self.entries
+            while low < high:
+                middle = (low + high) // 2
+                if offset_index.read_entry(data, self.base_offset, middle).offset <= floor.offset:
+                    low = middle + 1
+                else:
+                    high = middle
+            kept = low
+        self.truncate_entries(kept)
+
+
+class TimeIndex(SegmentIndex):
+    """From a timestamp to an offset before which no later record lies."""
+
+    __slots__ = ("last",)
+    entry_size = time_index.ENTRY_SIZE
+
+    def __init__(self, disk: Disk, path: Path, base_offset: int) -> None:
+        super().__init__(disk, path, base_offset)
+        self.last = TimestampOffset(-1, base_offset)
+
+    def _loaded(self) -> None:
+        self.last = TimestampOffset(-1, self.base_offset)
+        if self.entries:
+            self.last = time_index.read_entry(self._data or b"", self.base_offset, self.entries - 1)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether only the slot kept for the closing entry is left."""
+        return self.entries >= self.max_entries - 1
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Add an entry unless its timestamp is no larger than the last one's."""
+        if timestamp > self.last.timestamp:
+            self._append(time_index.pack_entry(timestamp, offset - self.base_offset))
+            self.last = TimestampOffset(timestamp, offset)
+
+    def lookup(self, timestamp: int) -> TimestampOffset:
+        """The largest entry <= `timestamp`, or (-1, base offset)."""
+        data = self.buffer()
+        return time_index.lookup(data, self.base_offset, timestamp, self.entries)
+
+    def last_entry(self) -> TimestampOffset:
+        """The newest entry: the segment's largest timestamp once it is closed."""
+        self.buffer()
+        return self.last
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget entries that speak of `offset` or later ones."""
+        data = self.buffer()
+        low, high = 0, self.entries
+        while low < high:
+            middle = (low + high) // 2
+            if time_index.read_entry(data, self.base_offset, middle).offset < offset:
+                low = middle + 1
+            else:
+                high = middle
+        self.truncate_entries(low)
