@@ -173,7 +173,7 @@ class LogManager:
                 log_start=log_starts.get(tp),
                 high_watermark=high_watermarks.get(tp, 0),
                 is_clean=directory.was_clean,
-                hooks=self._hooks(directory),
+                hooks=self._hooks(tp, directory),
             )
             if log.truncated_bytes:
                 _log.warning(
@@ -191,12 +191,12 @@ class LogManager:
             _log.warning("partition without a topic id: path=%s reason=%s", path, error)
             return ZERO_UUID
 
-    def _hooks(self, directory: LogDir) -> LogHooks:
+    def _hooks(self, tp: TopicPartition, directory: LogDir) -> LogHooks:
         return LogHooks(
             delete_later=self._delete_later,
-            rolled=self._flush_later,
+            rolled=lambda: self._flush_later(tp),
             failed=lambda error: self._fail_dir(directory, error),
-            log_start_raised=lambda _log: self._checkpoint(directory, LOG_STARTS),
+            log_start_raised=lambda: self._checkpoint(directory, LOG_STARTS),
         )
 
     def _add(self, log: PartitionLog, directory: LogDir) -> None:
@@ -267,7 +267,7 @@ class LogManager:
                 now_ms=self._clock.wall_ms(),
                 log_start=0,
                 is_clean=True,
-                hooks=self._hooks(directory),
+                hooks=self._hooks(tp, directory),
             )
             self._disk.fsync_path(directory.path)
         except OSError as error:
@@ -341,9 +341,11 @@ class LogManager:
 
     # -- periodic -------------------------------------------------------------------------------
 
-    def _flush_later(self, log: PartitionLog) -> None:
+    def _flush_later(self, tp: TopicPartition) -> None:
         """After a roll: what is closed is fsynced away from the loop; then its place is safe."""
-        self._pool.submit(self._flush, log, log.segments[-1].base_offset)
+        log = self._logs.get(tp)
+        if log is not None:
+            self._pool.submit(self._flush, log, log.segments[-1].base_offset)
 
     def _flush(self, log: PartitionLog, up_to: int) -> None:
         try:

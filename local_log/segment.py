@@ -87,7 +87,7 @@ class LogSegment:
         return segment
 
     def activate(self, *, index_bytes: int, now_ms: int) -> None:
-        """Make the last segment of an opened log writable; what lies after `size_bytes` is cut."""
+        """Make the last segment of a log writable; what lies after `size_bytes` is cut."""
         self._file = self._disk.open_append(self.path(LOG))
         if self._file.size() != self.size_bytes:
             self._disk.truncate(self._file, self.size_bytes)

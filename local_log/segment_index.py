@@ -46,6 +46,8 @@ class SegmentIndex:
 
     def activate(self, max_bytes: int) -> None:
         """Make it writable: whole file in memory, file extended to its full length."""
+        if self._active:
+            return
         size = self.entry_size
         self._file = self._disk.open_write(self.path)
         found = self._file.size()
@@ -61,6 +63,7 @@ class SegmentIndex:
         """Throw all entries away and make it writable."""
         file = self._disk.open_write(self.path)
         self._disk.truncate(file, 0)
+        self._active = False
         self.activate(max_bytes)
 
     def _loaded(self) -> None:

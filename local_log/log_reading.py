@@ -1,0 +1,160 @@
+"""Reading a log: from an offset to regions of files that can be sent as they are."""
+
+from bisect import bisect_right
+
+from kafka_protocol.records.batch import BatchHeader
+from local_log import time_lookup
+from local_log.errors import OffsetIsRemote, OffsetOutOfRange
+from local_log.log_results import LogRead
+from local_log.log_state import LogState
+from local_log.segment import LogSegment
+from local_log.time_lookup import TimestampedOffset
+from runtime.disk import FileRegion
+
+_EMPTY: list[FileRegion] = []
+
+
+class LogReader(LogState):
+    """A log that can be read."""
+
+    __slots__ = ()
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        end_offset: int | None = None,
+        min_one_batch: bool = False,
+    ) -> LogRead:
+        """Find the bytes of the batches from `offset` on, as regions to send; nothing is read.
+
+        Args:
+            offset: first record wanted; the region starts with the batch that holds it.
+            max_bytes: limit of the regions' size.
+            end_offset: batches at or after it are left out (high watermark, last stable offset);
+                default: the log end.
+            min_one_batch: give the first batch whole although it is larger than `max_bytes`.
+
+        Raises:
+            OffsetOutOfRange: outside [log start, log end].
+            OffsetIsRemote: at or above the log start, but below the local one.
+            KafkaStorageError: the disk failed.
+        """
+        log_end = self.log_end_offset
+        end = log_end if end_offset is None else end_offset
+        if offset > log_end or offset < self.log_start_offset:
+            raise OffsetOutOfRange(asked=offset, start=self.log_start_offset, end=log_end)
+        if offset < self._bases[0]:
+            raise OffsetIsRemote(
+                asked=offset, log_start=self.log_start_offset, local_start=self._bases[0]
+            )
+        if self._failure is not None:
+            self._refuse()
+        if offset >= end or max_bytes < 0:
+            return LogRead(_EMPTY, 0, -1, offset)
+        try:
+            return self._read(offset, max_bytes, end, min_one_batch)
+        except OSError as error:
+            self.fail(error)
+
+    def _read(self, offset: int, max_bytes: int, end: int, min_one_batch: bool) -> LogRead:
+        active = self._active
+        recent = self._recent.get(offset) if offset >= active.base_offset else None
+        if recent is not None:
+            segment, base = active, offset
+            position, first_size = recent
+        else:
+            found = self._locate(offset)
+            if found is None:
+                return LogRead(_EMPTY, 0, -1, offset)
+            segment, position, header = found
+            base, first_size = header.base_offset, header.size_bytes
+        if base >= end:
+            return LogRead(_EMPTY, 0, -1, offset)
+        stop = segment.size_bytes if end >= self.log_end_offset else self._position_of(segment, end)
+        if max_bytes < first_size:
+            if not min_one_batch:
+                return LogRead(_EMPTY, 0, -1, offset)
+            max_bytes = first_size
+        size = min(stop - position, max_bytes)
+        if size <= 0:
+            return LogRead(_EMPTY, 0, -1, offset)
+        return LogRead(
+            [FileRegion(segment.file, position, size)],
+            size,
+            base,
+            min(end, self._segment_end(segment)),
+        )
+
+    def _locate(self, offset: int) -> tuple[LogSegment, int, BatchHeader] | None:
+        """The batch that holds `offset`, or the next one after a hole."""
+        index = bisect_right(self._bases, offset) - 1
+        for segment in self._segments[max(index, 0) :]:
+            found = segment.find_batch(offset)
+            if found is not None:
+                return segment, found[0], found[1]
+        return None
+
+    def _position_of(self, segment: LogSegment, end: int) -> int:
+        """First byte in `segment` of the batch that reaches to `end` or beyond."""
+        if end >= self._segment_end(segment):
+            return segment.size_bytes
+        recent = self._recent.get(end) if segment is self._active else None
+        if recent is not None:
+            return recent[0]
+        found = segment.find_batch(end)
+        return segment.size_bytes if found is None else found[0]
+
+    def read_bytes(self, offset: int, max_bytes: int, *, end_offset: int | None = None) -> bytes:
+        """Read batches from `offset` on into the heap, at least one: for internal readers.
+
+        Raises:
+            The errors of `read`.
+        """
+        result = self.read(offset, max_bytes, end_offset=end_offset, min_one_batch=True)
+        return b"".join(
+            self._disk.read_at(region.file, region.position, region.size_bytes)
+            for region in result.regions
+        )
+
+    def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of aborted transactions that touch [start, end)."""
+        found: list[tuple[int, int]] = []
+        index = max(bisect_right(self._bases, start) - 1, 0)
+        for segment in self._segments[index:]:
+            for entry in segment.aborted():
+                if entry.last_offset >= start and entry.first_offset < end:
+                    found.append((entry.producer_id, entry.first_offset))
+                if entry.last_stable_offset >= end:
+                    return found
+        return found
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
+        """The first local record, at or above the log start, not older than `timestamp` (ms).
+
+        Raises:
+            CorruptMessage: the batch that holds the answer cannot be opened.
+            KafkaStorageError: the disk failed.
+        """
+        try:
+            return time_lookup.first_at_or_after(
+                self._segments,
+                timestamp,
+                start=self.log_start_offset,
+                topic_partition=self.topic_partition,
+            )
+        except OSError as error:
+            self.fail(error)
+
+    def max_timestamp(self) -> TimestampedOffset | None:
+        """The first local record with the largest timestamp; None if no record has one.
+
+        Raises:
+            CorruptMessage: the batch that holds the answer cannot be opened.
+            KafkaStorageError: the disk failed.
+        """
+        try:
+            return time_lookup.newest(self._segments, topic_partition=self.topic_partition)
+        except OSError as error:
+            self.fail(error)

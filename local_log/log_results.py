@@ -1,0 +1,65 @@
+"""What a log answers, and what it asks of its manager."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from local_log.retention import Reason
+from runtime.disk import FileRegion
+
+
+class AppendInfo(NamedTuple):
+    """What became of an append.
+
+    Attributes:
+        first_offset, last_offset: inclusive; of the earlier append if it was a repeat.
+        log_append_time_ms: the stamp given, -1 if the producer's timestamps stay.
+        is_duplicate: nothing was written.
+    """
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    is_duplicate: bool = False
+
+
+class LogRead(NamedTuple):
+    """Bytes to send: whole batches, but the last may be cut at the byte limit (clients skip it).
+
+    Attributes:
+        first_batch_offset: base offset of the first batch, -1 if there are no bytes.
+        upper_bound_offset: no record in the regions is at or above it.
+    """
+
+    regions: list[FileRegion]
+    size_bytes: int
+    first_batch_offset: int
+    upper_bound_offset: int
+
+
+class RetentionResult(NamedTuple):
+    """What one retention pass dropped."""
+
+    dropped: tuple[tuple[int, Reason], ...]
+    size_bytes: int
+    log_start_offset: int
+    rolled: bool
+
+
+@dataclass(slots=True)
+class LogHooks:
+    """What a log asks of its manager.
+
+    Attributes:
+        delete_later: unlink these renamed files after so many milliseconds; None: at once.
+        rolled: a segment was closed and wants flushing.
+        failed: the disk failed; the directory is to go offline.
+        log_start_raised: must be durable before local data goes (tiered topics only).
+    """
+
+    delete_later: Callable[[list[Path], int], None] | None = None
+    rolled: Callable[[], None] = field(default=lambda: None)
+    failed: Callable[[OSError], None] = field(default=lambda _error: None)
+    log_start_raised: Callable[[], None] = field(default=lambda: None)

@@ -1,0 +1,253 @@
+"""Writing a log: append, roll, flush."""
+
+from kafka_protocol.records.batch import (
+    HEADER_SIZE,
+    BatchHeader,
+    patch_offset_and_epoch,
+    read_header,
+    set_log_append_time,
+)
+from local_log.append_check import check_client_batch, check_framing
+from local_log.errors import CorruptMessage, UnexpectedAppendOffset
+from local_log.log_reading import LogReader
+from local_log.log_results import AppendInfo
+from local_log.recompression import recompressed, wanted_codec
+from local_log.segment import LogSegment
+from local_log.transactions import note_batch
+from runtime.disk import Buffer
+
+_RECENT_BATCHES = 512
+_LENGTH_OVERHEAD = 12
+_CONTROL, _LOG_APPEND_TIME = 0x20, 0x08
+
+
+class LogWriter(LogReader):
+    """A log that can be written."""
+
+    __slots__ = ()
+
+    def append_as_leader(
+        self,
+        batch: bytearray | memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        from_client: bool = True,
+    ) -> AppendInfo:
+        """Check one batch, give it its offsets and write it at the end.
+
+        Args:
+            batch: exactly one batch; base offset, leader epoch (and with LogAppendTime the
+                timestamp) are patched in place, the rest is written as it came.
+            leader_epoch: this leader's epoch.
+            now_ms: wall clock.
+            from_client: apply what only holds for producers (no control batches, sequences).
+
+        Raises:
+            KafkaError: what is wrong with it; nothing was written.
+            KafkaStorageError: the disk failed; the log takes nothing until a restart.
+        """
+        if self._failure is not None:
+            self._refuse()
+        config = self.config
+        header = check_framing(batch)
+        if from_client:
+            check_client_batch(batch, header, config, now_ms)
+            if header.producer_id >= 0:
+                known = self.producers.check(header)
+                if known is not None:
+                    return AppendInfo(
+                        known.first_offset, known.last_offset, -1, self.log_start_offset, True
+                    )
+            if config.compression_type != "producer":
+                codec = wanted_codec(config.compression_type)
+                if codec != header.codec:
+                    batch = recompressed(batch, header, codec, config)
+                    header = read_header(batch)
+        append_time = -1
+        if config.stamps_append_time and not header.attributes & _CONTROL:
+            append_time = now_ms
+            set_log_append_time(batch, 0, header, now_ms)
+            header = header._replace(
+                max_timestamp=now_ms, attributes=header.attributes | _LOG_APPEND_TIME
+            )
+        first = self.log_end_offset
+        last = first + header.last_offset_delta
+        patch_offset_and_epoch(batch, 0, first, leader_epoch)
+        self._write(batch, header, first, last, leader_epoch, now_ms)
+        return AppendInfo(first, last, append_time, self.log_start_offset)
+
+    def append_batches(self, batches: Buffer, *, now_ms: int) -> AppendInfo:
+        """Write whole batches that have their offsets and epochs already (replication, metadata).
+
+        Offsets must ascend and start at the log end or later (compacted logs have holes).
+
+        Raises:
+            CorruptMessage: framing or checksum of a batch is wrong; nothing after the last good
+                batch was written.
+            UnexpectedAppendOffset: a batch does not continue the log.
+            KafkaStorageError: the disk failed.
+        """
+        if self._failure is not None:
+            self._refuse()
+        view = memoryview(batches)
+        first_offset, position = -1, 0
+        while position < len(view):
+            rest = view[position:]
+            if len(rest) < HEADER_SIZE:
+                raise CorruptMessage(f"{len(rest)} bytes are no record batch")
+            size = read_header(rest).batch_length + _LENGTH_OVERHEAD
+            batch = rest[: max(size, HEADER_SIZE)]
+            header = check_framing(batch)
+            if header.base_offset < self.log_end_offset:
+                raise UnexpectedAppendOffset(
+                    first_offset=header.base_offset, log_end=self.log_end_offset
+                )
+            if first_offset < 0:
+                first_offset = header.base_offset
+            self._write(
+                batch,
+                header,
+                header.base_offset,
+                header.last_offset,
+                header.partition_leader_epoch,
+                now_ms,
+            )
+            position += size
+        return AppendInfo(first_offset, self.log_end_offset - 1, -1, self.log_start_offset)
+
+    def _write(
+        self,
+        batch: Buffer,
+        header: BatchHeader,
+        first: int,
+        last: int,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> None:
+        """The durable part of an append, and everything that must follow from it."""
+        config = self.config
+        size = header.batch_length + _LENGTH_OVERHEAD
+        max_timestamp = header.max_timestamp
+        active = self._active
+        try:
+            if active.must_roll(
+                size=size,
+                last_offset=last,
+                max_timestamp=max_timestamp,
+                segment_bytes=config.segment_bytes,
+                segment_ms=config.segment_ms - self._jitter_ms,
+                now_ms=now_ms,
+            ):
+                self._roll(first, now_ms)
+                active = self._active
+            if leader_epoch >= 0 and leader_epoch != self.epochs.latest_epoch:
+                self._assign_epoch(leader_epoch, first)
+            position = active.size_bytes
+            active.append(batch)
+            active.note_batch(size, last, max_timestamp)
+            self.log_end_offset = last + 1
+            self.size_bytes += size
+            recent = self._recent
+            if len(recent) >= _RECENT_BATCHES:
+                recent.clear()
+            recent[first] = (position, size)
+            if header.producer_id >= 0:
+                aborted = note_batch(
+                    self.producers, header._replace(base_offset=first), lambda: bytes(batch)
+                )
+                if aborted is not None:
+                    active.append_aborted(aborted)
+            if self._unflushed_since_ms is None:
+                self._unflushed_since_ms = now_ms
+            if last + 1 - self.recovery_point >= config.flush_messages:
+                self.flush()
+        except OSError as error:
+            self.fail(error)
+
+    def _assign_epoch(self, epoch: int, start_offset: int) -> None:
+        latest = self.epochs.latest_epoch
+        if latest is None or epoch > latest:
+            self.epochs.assign(epoch, start_offset)
+
+    def roll(self, now_ms: int | None = None) -> None:
+        """Close the active segment and begin a new one; nothing happens if it is empty."""
+        try:
+            if self._active.size_bytes:
+                created_ms = self._active.created_ms if now_ms is None else now_ms
+                self._roll(self.log_end_offset, created_ms)
+        except OSError as error:
+            self.fail(error)
+
+    def roll_if_due(self, now_ms: int) -> bool:
+        """Close the active segment if its time is up although nothing is being appended."""
+        active = self._active
+        if self._failure is not None or active.size_bytes == 0:
+            return False
+        due_ms = self.config.segment_ms - self._jitter_ms
+        if active.waited_ms(now_ms, now_ms) <= due_ms:
+            return False
+        self.roll(now_ms)
+        return True
+
+    def _roll(self, base_offset: int, now_ms: int) -> None:
+        self._active.become_inactive()
+        segment = LogSegment.create(
+            self._disk,
+            self.directory,
+            base_offset,
+            index_bytes=self.config.segment_index_bytes,
+            now_ms=now_ms,
+        )
+        segment.index_interval_bytes = self.config.index_interval_bytes
+        self.producers.end_offset = base_offset
+        self.snapshots.write(base_offset, self.producers.dump())
+        self._segments.append(segment)
+        self._bases.append(base_offset)
+        self._active = segment
+        self._recent.clear()
+        self._set_jitter()
+        self._hooks.rolled()
+
+    def flush(self, up_to: int | None = None) -> None:
+        """Fsync everything below `up_to` (default: the log end) and move the recovery point there.
+
+        May run on a pool thread: works on copies, and moves the recovery point only if no
+        truncation came between.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        target = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
+        truncations = self._truncations
+        if target <= self.recovery_point and not self._epochs_dirty:
+            return
+        start = self.recovery_point
+        segments = list(self._segments)
+        chosen = [
+            segment
+            for index, segment in enumerate(segments)
+            if segment.base_offset < target
+            and (index + 1 == len(segments) or segments[index + 1].base_offset > start)
+        ]
+        try:
+            for segment in chosen:
+                segment.fsync()
+            if self._epochs_dirty:
+                self._epochs_dirty = False
+                self._write_epochs(self.epochs.entries(), durable=True)
+            if len(chosen) > 1 or (chosen and chosen[0].base_offset >= start):
+                self._disk.fsync_path(self.directory)
+        except FileNotFoundError:
+            return  # a segment was dropped meanwhile; the next flush sees what is left
+        except OSError as error:
+            self.fail(error)
+        if truncations == self._truncations and target > self.recovery_point:
+            self.recovery_point = target
+        if self.recovery_point >= self.log_end_offset:
+            self._unflushed_since_ms = None
+
+    def flush_if_due(self, now_ms: int) -> bool:
+        """Whether `flush.ms` has passed since the first unflushed append (the caller flushes)."""
+        since = self._unflushed_since_ms
+        return since is not None and now_ms - since >= self.config.flush_ms

@@ -1,0 +1,195 @@
+"""Closed segments as the remote tier takes them: checked, repaired, durable, with all their
+indexes.
+
+`open_segment` runs on the `log-io` thread: it reads files that no longer change, repairs indexes by
+writing new ones beside and renaming, and never touches the state of the running log.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kafka_protocol.errors import CorruptFileError
+from kafka_protocol.files import epoch_checkpoint, offset_index, producer_snapshot, time_index
+from kafka_protocol.types import EpochEntry
+from local_log.producer_snapshots import ProducerSnapshots
+from local_log.recovery import build_producers
+from local_log.segment import LogSegment
+from local_log.segment_files import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX
+from runtime.disk import Disk, OpenFile
+
+_log = logging.getLogger(__name__)
+
+_SAMPLES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedSegment:
+    """A segment that will not change any more; offsets inclusive."""
+
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+    max_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFiles:
+    """Open files of one closed segment.
+
+    Attributes:
+        transaction_index: None when no transaction was aborted in it.
+        producer_snapshot: what was known of producers at the segment's end.
+        leader_epoch_index: text of the epoch checkpoint, from the log start to the segment's end.
+        size_bytes: of the log.
+    """
+
+    log: OpenFile
+    offset_index: OpenFile
+    time_index: OpenFile
+    transaction_index: OpenFile | None
+    producer_snapshot: OpenFile
+    leader_epoch_index: bytes
+    size_bytes: int
+    txn_index_empty: bool
+
+
+def closed_segments(segments: Sequence[LogSegment]) -> list[ClosedSegment]:
+    """All but the active segment, ascending.
+
+    Args:
+        segments: all of the log, oldest first.
+    """
+    return [
+        ClosedSegment(
+            segment.base_offset,
+            following.base_offset - 1,
+            segment.size_bytes,
+            segment.max_timestamp,
+        )
+        for segment, following in zip(segments, segments[1:], strict=False)
+    ]
+
+
+def open_segment(
+    disk: Disk,
+    segments: Sequence[LogSegment],
+    index: int,
+    *,
+    epochs: Sequence[EpochEntry],
+    snapshots: ProducerSnapshots,
+    log_start: int,
+) -> SegmentFiles:
+    """Open segment number `index` (not the last) for copying.
+
+    Args:
+        disk: where they are.
+        segments: all of the log, oldest first (a copy).
+        index: which.
+        epochs: the whole chain.
+        snapshots: of this directory.
+        log_start: the log start offset.
+
+    Raises:
+        OSError: the disk failed, or the segment was dropped meanwhile (FileNotFoundError).
+    """
+    segment, end = segments[index], segments[index + 1].base_offset
+    if not indexes_fit(disk, segment):
+        _log.warning("indexes are damaged, rebuilding before the copy: %s", segment.path(LOG))
+        rebuild_indexes(disk, segment)
+    snapshot = _snapshot(disk, segments[: index + 1], snapshots, log_start=log_start, end=end)
+    transactions = None
+    if any(True for _ in segment.aborted()):
+        transactions = disk.open_read(segment.path(TXN_INDEX))
+    files = SegmentFiles(
+        disk.open_read(segment.path(LOG)),
+        disk.open_read(segment.path(OFFSET_INDEX)),
+        disk.open_read(segment.path(TIME_INDEX)),
+        transactions,
+        snapshot,
+        epoch_checkpoint.dump([entry for entry in epochs if entry.start_offset < end]),
+        segment.size_bytes,
+        transactions is None,
+    )
+    for file in (files.log, files.offset_index, files.time_index, transactions, snapshot):
+        if file is not None:
+            disk.fsync(file)
+    return files
+
+
+def indexes_fit(disk: Disk, segment: LogSegment) -> bool:
+    """Whether both indexes are well-formed and, by samples, true to the log."""
+    try:
+        offsets = disk.read_file(segment.path(OFFSET_INDEX))
+        times = disk.read_file(segment.path(TIME_INDEX))
+    except FileNotFoundError:
+        return False
+    if len(offsets) % offset_index.ENTRY_SIZE or len(times) % time_index.ENTRY_SIZE:
+        return False
+    entries = list(offset_index.iter_entries(offsets, segment.base_offset))
+    previous = (segment.base_offset - 1, 0)
+    for entry in entries:
+        if entry.offset <= previous[0] or not previous[1] < entry.position < segment.size_bytes:
+            return False
+        previous = entry
+    stamps = list(time_index.iter_entries(times, segment.base_offset))
+    if any(a >= b for a, b in zip(stamps, stamps[1:], strict=False)):
+        return False
+    if segment.size_bytes and not stamps and _has_timestamps(segment):
+        return False
+    step = max(1, len(entries) // _SAMPLES)
+    for entry in (*entries[::step], *entries[-1:]):
+        header = next((header for _, header in segment.batches(entry.position)), None)
+        if header is None or header.last_offset != entry.offset:
+            return False
+    return bool(entries) or not _is_longer_than_interval(segment)
+
+
+def _has_timestamps(segment: LogSegment) -> bool:
+    return any(header.max_timestamp >= 0 for _, header in segment.batches(0))
+
+
+def _is_longer_than_interval(segment: LogSegment) -> bool:
+    return any(position > segment.index_interval_bytes for position, _ in segment.batches(0))
+
+
+def rebuild_indexes(disk: Disk, segment: LogSegment) -> None:
+    """Make both indexes from the log's headers and swap them in by renaming."""
+    offsets, times = bytearray(), bytearray()
+    since, newest, its_offset, last_stamp = 0, -1, segment.base_offset, -1
+    for position, header in segment.batches(0):
+        last = header.last_offset
+        if header.max_timestamp > newest:
+            newest, its_offset = header.max_timestamp, last
+        if since > segment.index_interval_bytes:
+            offsets += offset_index.pack_entry(last - segment.base_offset, position)
+            if newest > last_stamp:
+                times += time_index.pack_entry(newest, its_offset - segment.base_offset)
+                last_stamp = newest
+            since = 0
+        since += header.size_bytes
+    if newest > last_stamp:
+        times += time_index.pack_entry(newest, its_offset - segment.base_offset)
+    disk.atomic_write(segment.path(OFFSET_INDEX), offsets)
+    disk.atomic_write(segment.path(TIME_INDEX), times)
+
+
+def _snapshot(
+    disk: Disk,
+    segments: Sequence[LogSegment],
+    snapshots: ProducerSnapshots,
+    *,
+    log_start: int,
+    end: int,
+) -> OpenFile:
+    """The producer snapshot at `end`, made if it is missing or damaged."""
+    path = snapshots.path(end)
+    try:
+        file = disk.open_read(path)
+        producer_snapshot.parse(disk.read_at(file, 0, file.size()))
+        return file
+    except (FileNotFoundError, CorruptFileError) as error:
+        _log.warning("producer snapshot is made for the copy: path=%s reason=%s", path, error)
+    producers = build_producers(segments, snapshots, start=log_start, end=end)
+    disk.atomic_write(path, producer_snapshot.dump(producers.dump()))
+    return disk.open_read(path)
