@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from broker.config.aliases import translate_topic
 from broker.config.broker_config import BrokerConfig
-from broker.config.key import ConfigError, ConfigType, Value
+from broker.config.key import ConfigError, Value
 from broker.config.keys import SERVER_FALLBACKS, TOPIC_KEYS
 from broker.config.resolve import effective_name, nearest
 from kafka_protocol.errors import ErrorCode, KafkaError
@@ -168,37 +168,6 @@ def validate(
             "and stop copying with remote.log.copy.disable=true",
             key="remote.storage.enable",
         )
-
-
-def change_list(
-    name: str, current: str | None, operand: str | None, *, broker: BrokerConfig, remove: bool
-) -> str:
-    """Append elements to a list setting, or subtract them, for IncrementalAlterConfigs.
-
-    Args:
-        name: today's name of the topic setting.
-        current: its text so far; None when the topic does not set it.
-        operand: comma separated elements.
-        broker: gives the default to start from.
-        remove: subtract instead of append.
-
-    Raises:
-        InvalidConfig: the setting is no list, or there is no operand.
-    """
-    verb = "SUBTRACT" if remove else "APPEND"
-    key = TOPIC_KEYS.get(name)
-    if key is None or key.type is not ConfigType.LIST:
-        raise InvalidConfig(f"{name}: cannot {verb}, it is not a list", key=name)
-    if operand is None:
-        raise InvalidConfig(f"{name}: {verb} needs a value", key=name)
-    start = key.show(topic_defaults(broker)[name]) if current is None else current
-    words = [word.strip() for word in (start or "").split(",") if word.strip()]
-    for word in (part.strip() for part in operand.split(",")):
-        if remove and word in words:
-            words.remove(word)
-        elif not remove and word and word not in words:
-            words.append(word)
-    return ",".join(words)
 
 
 def _check_throttled(name: str, value: Value) -> None:

@@ -1,0 +1,49 @@
+# Two commands matter: `make run` and `make test`. PYTHON=python3.12 picks another interpreter.
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PACKAGES := kafka_protocol runtime local_log rsm_plugins rlmm metadata_topic rlm broker tidemark
+PYTEST_ARGS ?=
+
+.PHONY: run test check fast-tests lint docs clean help
+
+help:
+	@echo "make run    set up everything, start one broker on 127.0.0.1:9092, data under ./data"
+	@echo "make test   set up everything, run all checks and tests"
+	@echo "make check  the fast part: linters, types, import contracts, unit tests"
+	@echo "make docs   write docs/configuration.md anew from the keys"
+
+run: $(VENV)/.installed
+	@exec $(BIN)/tidemark dev
+
+test: lint
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+check: lint
+	$(BIN)/pytest tests/unit $(PYTEST_ARGS)
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@$(BIN)/python -m broker.config.docs | cmp -s - docs/configuration.md \
+		|| { echo "docs/configuration.md is stale: run make docs" >&2; exit 1; }
+
+docs: $(VENV)/.installed
+	$(BIN)/python -m broker.config.docs > docs/configuration.md
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+# The stamps make repeated runs quick: pip is asked again only when the packaging changed.
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+$(VENV)/.installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Tidemark needs Python 3.11 or newer; say make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e .
+	@touch $@

@@ -1,0 +1,23 @@
+"""`tidemark start`: run a node until it is told to stop."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from tidemark.loading import load, log_to_stdout
+
+
+@click.command("start")
+@click.option(
+    "--config", "-c", "config_file", required=True, metavar="FILE", type=click.Path(path_type=Path),
+    help="The node's server.properties.",
+)  # fmt: skip
+@click.option("--override", multiple=True, metavar="K=V", help="Replace one entry; repeatable.")
+def command(config_file: Path, override: tuple[str, ...]) -> None:
+    """Run a node with a server.properties."""
+    log_to_stdout()
+    config = load(config_file, override)
+    from broker.app import run  # a wrong configuration fails before this loads
+
+    sys.exit(run(config))

@@ -1,0 +1,36 @@
+"""What a user did wrong, said in one line: expected errors become a message and exit code 1."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """End the process with one message on stderr when an expected error comes out of the block."""
+    try:
+        yield
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        if not _is_expected(error):
+            raise
+        click.echo(f"tidemark: {error}", err=True)
+        sys.exit(1)
+
+
+def _is_expected(error: Exception) -> bool:
+    """Say whether the message alone helps the user; any other error is our bug: show its stack."""
+    # imported here: a start that goes well does not need all of them
+    from broker.config.key import ConfigError
+    from broker.directories import DirectoryError
+    from metadata_topic.quorum.format import (
+        AlreadyFormattedError,
+        NotFormattedError,
+    )
+    from tidemark.formatting import FormatError
+
+    expected = (ConfigError, DirectoryError, AlreadyFormattedError, NotFormattedError, FormatError)
+    return isinstance(error, (*expected, OSError))

@@ -1,0 +1,146 @@
+"""Decide how a node's directories are formatted, and do it.
+
+Source: Apache Kafka's storage tool, whose options and refusals these are.
+"""
+
+import string
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from broker.config.broker_config import BrokerConfig
+from kafka_protocol.errors import CorruptFileError
+from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
+from kafka_protocol.wire.primitives import uuid_to_text
+from metadata_topic.quorum.format import FormatPlan, format_directory
+from metadata_topic.raft.voters import VoterEndpoint
+from runtime.clock import SystemClock
+from runtime.dice import Dice, SystemDice
+from runtime.disk import Disk
+
+_ID_LETTERS: Final = frozenset(string.ascii_letters + string.digits + "-_.")
+_ID_LENGTH_MAX: Final = 255
+
+
+class FormatError(Exception):
+    """The directories cannot be formatted like this; nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formatted:
+    """What the format step did.
+
+    Attributes:
+        directories: those that were formatted now.
+        skipped: those that were formatted before.
+    """
+
+    cluster_id: str
+    directories: tuple[Path, ...]
+    skipped: tuple[Path, ...]
+
+
+def directories_of(config: BrokerConfig) -> tuple[Path, ...]:
+    """Return the log directories, and the metadata directory when it is another one."""
+    return tuple(dict.fromkeys([*config.log_dirs, config.metadata_log_dir]))
+
+
+def is_formatted(config: BrokerConfig, disk: Disk | None = None) -> bool:
+    """Say whether the metadata directory belongs to a node already."""
+    return (disk or Disk()).exists(config.metadata_log_dir / META_PROPERTIES)
+
+
+def format_node(
+    config: BrokerConfig,
+    *,
+    cluster_id: str | None = None,
+    standalone: bool = False,
+    ignore_formatted: bool = False,
+    disk: Disk | None = None,
+    dice: Dice | None = None,
+) -> Formatted:
+    """Write `meta.properties` and the bootstrap files of a node.
+
+    Args:
+        config: names directories, node and quorum.
+        cluster_id: text to use; None for that of formatted directories, or a random one.
+        standalone: make this controller the only voter of a quorum that can grow.
+        ignore_formatted: leave formatted directories as they are instead of refusing.
+        disk: files.
+        dice: makes the ids.
+
+    Raises:
+        FormatError: a directory is formatted, or belongs to another cluster or node, or the
+            options do not fit the configuration. Nothing was written.
+    """
+    disk, dice = disk or Disk(), dice or SystemDice()
+    endpoint = _standalone_endpoint(config, standalone)
+    if cluster_id is not None:
+        _check_cluster_id(cluster_id)
+    directories = directories_of(config)
+    skipped = tuple(path for path in directories if disk.exists(path / META_PROPERTIES))
+    if skipped and not ignore_formatted:
+        raise FormatError(
+            f"log directory {skipped[0]} is already formatted; use --ignore-formatted to leave it "
+            "as it is and format the others"
+        )
+    for path in skipped:
+        cluster_id = _cluster_of(path, config.node_id, cluster_id, disk)
+    chosen = cluster_id or uuid_to_text(dice.uuid())
+    todo = tuple(path for path in directories if path not in skipped)
+    if todo:
+        plan = FormatPlan(
+            cluster_id=chosen,
+            node_id=config.node_id,
+            log_dirs=todo,
+            metadata_log_dir=config.metadata_log_dir,
+            standalone=endpoint,
+        )
+        format_directory(plan, disk=disk, clock=SystemClock(), dice=dice)
+    return Formatted(chosen, todo, skipped)
+
+
+def _standalone_endpoint(config: BrokerConfig, standalone: bool) -> VoterEndpoint | None:
+    if standalone and config.has_static_voters:
+        raise FormatError(
+            "--standalone makes a quorum whose voters can change, but controller.quorum.voters "
+            "fixes them; remove one of the two (controller.quorum.bootstrap.servers goes with "
+            "--standalone)"
+        )
+    if standalone and not config.is_controller:
+        raise FormatError(
+            f"--standalone needs a controller, but process.roles={','.join(config.process_roles)}"
+        )
+    if not standalone:
+        if config.is_controller and not config.has_static_voters:
+            raise FormatError(
+                "controller.quorum.voters is not set on this controller; use --standalone to make "
+                "it the first voter"
+            )
+        return None
+    listener = config.controller_listeners[0]
+    return VoterEndpoint(listener.name, listener.host or "localhost", listener.port)
+
+
+def _check_cluster_id(text: str) -> None:
+    if not text or len(text) > _ID_LENGTH_MAX or not _ID_LETTERS.issuperset(text):
+        raise FormatError(
+            f"--cluster-id={text!r}: must be letters, digits, '-', '_' and '.', at most "
+            f"{_ID_LENGTH_MAX}; leave it out for a random one"
+        )
+
+
+def _cluster_of(path: Path, node_id: int, cluster_id: str | None, disk: Disk) -> str:
+    """Return the cluster of a formatted directory, which must be this node's."""
+    file = path / META_PROPERTIES
+    try:
+        meta = parse_meta_properties(disk.read_file(file))
+    except CorruptFileError as error:
+        raise FormatError(f"{file} cannot be understood: {error}") from error
+    if cluster_id is not None and meta.cluster_id != cluster_id:
+        raise FormatError(
+            f"{file} belongs to cluster.id={meta.cluster_id}, not to cluster.id={cluster_id}"
+        )
+    if meta.node_id != node_id:
+        raise FormatError(f"{file} belongs to node.id={meta.node_id}, not to node.id={node_id}")
+    return meta.cluster_id
