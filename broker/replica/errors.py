@@ -39,16 +39,6 @@ class UnknownLeaderEpoch(KafkaError):
     code = ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-class OffsetOutOfRange(KafkaError):
-    """The asked offset is outside [log start, end)."""
-
-    code = ErrorCode.OFFSET_OUT_OF_RANGE
-
-    def __init__(self, *, asked: int, start: int, end: int) -> None:
-        super().__init__(f"offset {asked} is outside [{start}, {end})")
-        self.asked, self.start, self.end = asked, start, end
-
-
 class NotEnoughReplicas(KafkaError):
     """Fewer replicas are in sync than `min.insync.replicas` asks for."""
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 from broker.replica.errors import UnknownTopicId, UnknownTopicOrPartition
 from broker.replica.partition import Partition
+from broker.replica.topic_metrics import TopicMetrics
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from local_log.log_dirs import LogManager
@@ -16,6 +17,7 @@ from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import PartitionImage, TopicImage
 from runtime.executors import Pool
+from runtime.metrics import Registry
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,7 @@ class ReplicaManager:
         node_id: int,
         pool: Pool,
         config_for: Callable[[str], LogConfig],
+        metrics: Registry,
         durable_topics: Iterable[str] = DURABLE_TOPICS,
     ) -> None:
         self.logs = logs
@@ -48,6 +51,7 @@ class ReplicaManager:
         self.topic_ids: dict[str, bytes] = {}
         self.topic_names: dict[bytes, str] = {}
         self.on_change: list[Callable[[], None]] = []
+        self.metrics = TopicMetrics(metrics)
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self._applied: dict[str, TopicImage] = {}
         self._pool = pool
@@ -170,6 +174,7 @@ class ReplicaManager:
             topic_id=topic_id,
             node_id=self.node_id,
             pool=self._pool,
+            counters=self.metrics.of(topic_partition.topic),
             durable=topic_partition.topic in self._durable_topics,
         )
         self.partitions[topic_partition] = partition
@@ -192,6 +197,7 @@ class ReplicaManager:
         del hosted[topic_partition.partition]
         if not hosted:
             del self._by_topic[topic_partition.topic]
+            self.metrics.forget(topic_partition.topic)
         partition.retire()
         self.logs.delete(topic_partition)
 

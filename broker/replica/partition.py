@@ -23,11 +23,17 @@ from broker.replica.errors import (
     NotLeaderOrFollower,
     UnknownLeaderEpoch,
 )
+from broker.replica.topic_metrics import TopicCounters
 from kafka_protocol.types import TopicPartition
 from local_log.partition_log import AppendInfo, PartitionLog
 from runtime.executors import Pool
 
 log = logging.getLogger(__name__)
+
+INTERNAL_TOPICS = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__remote_log_metadata"}
+)
+"""Topics of the broker's own: not everybody may write them, and they are never tiered."""
 
 
 class Waiter(Protocol):
@@ -48,6 +54,7 @@ class Partition:
         "_flush_running",
         "_high_watermark_futures",
         "_pool",
+        "counters",
         "deleted",
         "durable",
         "is_internal",
@@ -66,15 +73,23 @@ class Partition:
     )
 
     def __init__(
-        self, log: PartitionLog, *, topic_id: bytes, node_id: int, pool: Pool, durable: bool = False
+        self,
+        log: PartitionLog,
+        *,
+        topic_id: bytes,
+        node_id: int,
+        pool: Pool,
+        counters: TopicCounters,
+        durable: bool = False,
     ) -> None:
         self.log = log
+        self.counters = counters
         self.topic = log.topic
         self.partition = log.partition
         self.topic_id = topic_id
         self.node_id = node_id
         self.durable = durable
-        self.is_internal = log.topic.startswith("__")
+        self.is_internal = log.topic in INTERNAL_TOPICS
         self.is_leader = False
         self.leader_id = -1
         self.leader_epoch = -1
@@ -171,6 +186,10 @@ class Partition:
             )
         if not self.is_leader:
             raise NotLeaderOrFollower(f"{self.topic_partition} is led by {self.leader_id}")
+
+    def log_start_raised(self) -> None:
+        """The log start moved: whoever waits below it is told."""
+        self._wake()
 
     # -- append
 

@@ -1,0 +1,91 @@
+"""DeleteRecords (21): raise the log start of partitions.
+
+Answered when the new log start is checkpointed and fsynced: a log start that fell back after a
+crash would show again what was promised to be gone, part of which the remote tier may have deleted
+by then (tiering.md §3).
+"""
+
+from typing import Any, Final
+
+from broker.handlers.errors_out import code_of
+from broker.handlers.registry import Handler, RequestContext
+from broker.replica.manager import REMOTE_LOG_METADATA_TOPIC, ReplicaManager
+from broker.replica.partition import INTERNAL_TOPICS, Partition
+from kafka_protocol.errors import ApiError, ErrorCode
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import response
+from local_log.errors import OffsetOutOfRange
+from runtime.executors import Pool
+
+_Response: Final = response(ApiKey.DELETE_RECORDS).cls
+_Topic: Final = _Response.Topics
+_Partition: Final = _Topic.Partitions
+
+UP_TO_HIGH_WATERMARK: Final = -1
+GUARDED_TOPICS: Final = frozenset({"__cluster_metadata", REMOTE_LOG_METADATA_TOPIC})
+"""DIFFERS: refused as KIP-630 promises; Kafka 4.x does not know these names here."""
+
+
+class DeleteRecordsHandler:
+    """Serves DeleteRecords 0-2."""
+
+    def __init__(self, replicas: ReplicaManager, pool: Pool) -> None:
+        """Cut the partitions of `replicas`; checkpoints are written on `pool` (log-io)."""
+        self._replicas, self._pool = replicas, pool
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        """Answer one request."""
+        topics = []
+        raised: list[tuple[Any, Partition]] = []
+        for topic in request.topics:
+            answers = []
+            for asked in topic.partitions:
+                answer = _Partition(partition_index=asked.partition_index, low_watermark=-1)
+                answers.append(answer)
+                try:
+                    partition = self._raise(topic.name, asked.partition_index, asked.offset)
+                except Exception as error:  # noqa: BLE001 - becomes this partition's answer
+                    answer.error_code = int(code_of(error, "delete records"))
+                else:
+                    raised.append((answer, partition))
+            topics.append(_Topic(name=topic.name, partitions=answers))
+        if raised:
+            await self._make_durable(raised)
+        return _Response(topics=topics)
+
+    def _raise(self, topic: str, index: int, offset: int) -> Partition:
+        if topic in GUARDED_TOPICS:
+            raise ApiError(ErrorCode.POLICY_VIOLATION, f"records of {topic} are not deleted")
+        if topic in INTERNAL_TOPICS:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
+        partition = self._replicas.require(topic, index)
+        partition.check_leader(-1)
+        log = partition.log
+        if not log.config.deletes:
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION, "cleanup.policy of the topic does not have `delete`"
+            )
+        high_watermark = partition.high_watermark
+        wanted = high_watermark if offset == UP_TO_HIGH_WATERMARK else offset
+        if not 0 <= wanted <= high_watermark:
+            raise OffsetOutOfRange(asked=wanted, start=log.log_start_offset, end=high_watermark)
+        if wanted > log.log_start_offset:
+            log.raise_log_start(wanted)
+        return partition
+
+    async def _make_durable(self, raised: list[tuple[Any, Partition]]) -> None:
+        try:
+            await self._pool.run(self._replicas.logs.checkpoint_log_starts)
+        except Exception as error:  # noqa: BLE001 - becomes the answer of all of them
+            code = int(code_of(error, "checkpoint log starts"))
+            for answer, _ in raised:
+                answer.error_code = code
+            return
+        for answer, partition in raised:
+            answer.low_watermark = partition.log.log_start_offset
+            partition.log_start_raised()
+
+
+def make(replicas: ReplicaManager, pool: Pool) -> Handler:
+    """Make the handler of DeleteRecords 0-2."""
+    return Handler(ApiKey.DELETE_RECORDS, 0, 2, DeleteRecordsHandler(replicas, pool).handle)

@@ -1,0 +1,176 @@
+"""Reads the partitions of a fetch, in their order, within one byte budget.
+
+"At least one batch" holds once per answer: the first partition that has data sends its first batch
+even if that is larger than every limit, or a consumer could never get past a large batch. What is
+only in the remote tier is named for a later read and takes its share of the budget now, so that
+several remote partitions together cannot exceed it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from broker.handlers.errors_out import code_of
+from broker.replica.errors import NotLeaderOrFollower, UnknownLeaderEpoch
+from broker.replica.fetch_types import (
+    FetchParams,
+    FetchPartition,
+    FetchPass,
+    PartitionRead,
+    RemoteWanted,
+)
+from broker.replica.manager import ReplicaManager
+from broker.replica.partition import Partition
+from kafka_protocol.errors import ApiError, ErrorCode
+from kafka_protocol.records.batch import HEADER_SIZE, read_header
+from kafka_protocol.types import ZERO_UUID, TopicPartition
+from local_log.errors import OffsetIsRemote, OffsetOutOfRange, UnsupportedCompression
+from runtime.disk import FileRegion
+
+SLICE_PARTITIONS = 500
+"""After so many the loop may serve somebody else."""
+
+FIRST_VERSION_WITH_ZSTD = 10
+_ZSTD = 4
+
+
+def read_in_slices(
+    replicas: ReplicaManager,
+    params: FetchParams,
+    partitions: Sequence[FetchPartition],
+    result: FetchPass,
+) -> Iterator[None]:
+    """Fill `result`; yields after each slice of partitions so that the caller may pause."""
+    left = params.max_bytes
+    min_one_batch = True
+    for count, fetch in enumerate(partitions, 1):
+        read = PartitionRead(fetch)
+        result.reads.append(read)
+        try:
+            max_bytes = min(fetch.max_bytes, left)
+            _read(replicas, params, read, max_bytes, min_one_batch=min_one_batch)
+        except OffsetIsRemote as remote:
+            if params.replica_id >= 0:
+                read.error = int(remote.code)
+                result.must_answer = True
+                continue
+            result.remote.append(RemoteWanted(count - 1, max_bytes, min_one_batch))
+            left = max(0, left - max_bytes)
+            min_one_batch = False
+        except Exception as error:  # noqa: BLE001 - becomes this partition's answer
+            read.error = int(code_of(error, "fetch"))
+            result.must_answer = True
+            if read.partition is not None:
+                read.partition.counters.failed_fetch.value += 1
+        if read.size_bytes:
+            result.size_bytes += read.size_bytes
+            left = max(0, left - read.size_bytes)
+            min_one_batch = False
+        if read.diverging is not None:
+            result.must_answer = True
+        if count % SLICE_PARTITIONS == 0:
+            yield
+
+
+def _read(
+    replicas: ReplicaManager,
+    params: FetchParams,
+    read: PartitionRead,
+    max_bytes: int,
+    *,
+    min_one_batch: bool,
+) -> None:
+    fetch = read.fetch
+    partition = replicas.partitions.get(TopicPartition(fetch.topic, fetch.index))
+    if partition is None or (fetch.topic_id != ZERO_UUID and partition.topic_id != fetch.topic_id):
+        partition = _find(replicas, fetch)
+    read.partition = partition
+    partition.counters.fetch_requests.value += 1
+    if not partition.is_leader or fetch.current_leader_epoch >= 0:
+        partition.check_leader(fetch.current_leader_epoch)
+    if params.replica_id >= 0:
+        _check_replica(partition, params.replica_id, fetch)
+    log = partition.log
+    high_watermark = log.high_watermark
+    stable = log.last_stable_offset
+    if fetch.last_fetched_epoch >= 0:
+        read.diverging = _diverging(partition, fetch)
+    if not log.log_start_offset <= fetch.offset <= log.log_end_offset:
+        if read.diverging is None:
+            raise OffsetOutOfRange(
+                asked=fetch.offset, start=log.log_start_offset, end=log.log_end_offset
+            )
+    elif max_bytes < 0:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "a negative size cannot be fetched")
+    read.high_watermark, read.last_stable_offset = high_watermark, stable
+    read.log_start_offset = log.log_start_offset
+    if params.read_committed:
+        read.aborted = []
+    if read.diverging is not None:
+        return
+    end = stable if params.read_committed else high_watermark
+    if params.replica_id >= 0:
+        end = log.log_end_offset
+    if fetch.offset >= end or (max_bytes == 0 and not min_one_batch):
+        return
+    found = log.read(fetch.offset, max_bytes, end_offset=end, min_one_batch=min_one_batch)
+    if params.version < FIRST_VERSION_WITH_ZSTD:
+        refuse_zstd(partition, found.regions)
+    read.regions, read.size_bytes = found.regions, found.size_bytes
+    if params.read_committed and found.size_bytes:
+        read.aborted = [
+            (aborted[0], aborted[1])
+            for aborted in log.aborted_transactions(fetch.offset, found.upper_bound_offset)
+        ]
+
+
+def _find(replicas: ReplicaManager, fetch: FetchPartition) -> Partition:
+    """Find the partition by what the client named it by, or say why there is none.
+
+    The name kept with an id may be outdated: the topic was made after the session began, or
+    deleted since and its name given to another.
+    """
+    if fetch.topic_id == ZERO_UUID:
+        return replicas.require(fetch.topic, fetch.index)
+    partition = replicas.require_id(fetch.topic_id, fetch.index)
+    fetch.topic = partition.topic
+    return partition
+
+
+def refuse_zstd(partition: Partition, regions: Sequence[FileRegion]) -> None:
+    """Refuse to send zstd to a client whose Fetch version is older than zstd.
+
+    Raises:
+        UnsupportedCompression: there is a zstd batch in the regions.
+    """
+    disk = partition.log.disk
+    for region in regions:
+        position, end = region.position, region.position + region.size_bytes
+        while position + HEADER_SIZE <= end:
+            header = read_header(disk.read_at(region.file, position, HEADER_SIZE))
+            if header.codec == _ZSTD:
+                raise UnsupportedCompression(_ZSTD)
+            position += header.size_bytes
+
+
+def _check_replica(partition: Partition, replica_id: int, fetch: FetchPartition) -> None:
+    """Refuse a broker that holds no replica: it would keep the log from moving on."""
+    if replica_id in partition.replicas and replica_id != partition.node_id:
+        return
+    if fetch.current_leader_epoch >= 0:
+        raise UnknownLeaderEpoch(f"broker {replica_id} holds no replica")
+    raise NotLeaderOrFollower(f"broker {replica_id} holds no replica")
+
+
+def _diverging(partition: Partition, fetch: FetchPartition) -> tuple[int, int] | None:
+    """Where the asker's log left ours; None while they agree (KIP-595, truncation on fetch)."""
+    end = partition.log.epochs.end_offset_for(
+        fetch.last_fetched_epoch, partition.log.log_end_offset
+    )
+    if end is None:
+        raise OffsetOutOfRange(
+            asked=fetch.offset,
+            start=partition.log.log_start_offset,
+            end=partition.log.log_end_offset,
+        )
+    if end.epoch < fetch.last_fetched_epoch or end.end_offset < fetch.offset:
+        return (end.epoch, end.end_offset)
+    return None

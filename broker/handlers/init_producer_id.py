@@ -1,0 +1,96 @@
+"""InitProducerId (22): ids for idempotent producers.
+
+Ids come from blocks that the controller gives out; one block at a time is used up here, and many
+requests that find it empty share one question to the controller. An id is never given twice, also
+not after a restart: what is left of a block is lost then.
+
+Transactions are not served yet: a request that names a transactional id is refused.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from broker.handlers.errors_out import code_of
+from broker.handlers.registry import Handler, RequestContext
+from kafka_protocol.errors import ErrorCode, KafkaError
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import response
+
+_Response: Final = response(ApiKey.INIT_PRODUCER_ID).cls
+
+AllocateBlock = Callable[[], Awaitable[tuple[int, int]]]
+"""Asks the controller for a block: (first id, end id), the end exclusive."""
+
+
+class ProducerIds:
+    """Hands out the ids of one block after the other."""
+
+    def __init__(self, allocate: AllocateBlock) -> None:
+        self._allocate = allocate
+        self._next = self._end = 0
+        self._asking: asyncio.Lock | None = None
+
+    def try_next(self) -> int | None:
+        """The next id of the current block, None when it is used up."""
+        if self._next >= self._end:
+            return None
+        given = self._next
+        self._next += 1
+        return given
+
+    async def next(self) -> int:
+        """The next id; asks for a block when there is none."""
+        if self._asking is None:
+            self._asking = asyncio.Lock()
+        async with self._asking:
+            while (given := self.try_next()) is None:
+                self._next, self._end = await self._allocate()
+        return given
+
+
+class InitProducerIdHandler:
+    """Serves InitProducerId 0-5 of idempotent producers."""
+
+    def __init__(self, ids: ProducerIds) -> None:
+        self._ids = ids
+
+    def handle(self, context: RequestContext, request: Any) -> Any:
+        """Answer one request; an awaitable only when a block is used up."""
+        error = _why_refused(request)
+        if error is not None:
+            return _failed(error)
+        given = self._ids.try_next()
+        if given is not None:
+            return _Response(producer_id=given, producer_epoch=0)
+        return self._later()
+
+    async def _later(self) -> Any:
+        try:
+            given = await self._ids.next()
+        except KafkaError as error:
+            code = code_of(error, "allocate producer ids")
+            # Clients take -1 as the end; that there is no id just now passes.
+            return _failed(code if code.retriable else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return _Response(producer_id=given, producer_epoch=0)
+
+
+def _why_refused(request: Any) -> ErrorCode | None:
+    if request.transactional_id is not None:
+        if not request.transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        return ErrorCode.INVALID_REQUEST
+    return None
+
+
+def _failed(code: ErrorCode) -> Any:
+    return _Response(error_code=int(code), producer_id=-1, producer_epoch=-1)
+
+
+def make(allocate: AllocateBlock) -> Handler:
+    """Make the handler of InitProducerId 0-5."""
+    return Handler(
+        ApiKey.INIT_PRODUCER_ID, 0, 5, InitProducerIdHandler(ProducerIds(allocate)).handle
+    )

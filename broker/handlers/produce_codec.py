@@ -1,0 +1,106 @@
+"""The answer to Produce, written by hand: the compiled form costs a quarter of a small request.
+
+An answer in which everything went well has fields of fixed size only, so a partition is one `pack`.
+Whatever has text or tags in it goes through the compiled form.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Any, Final
+
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import response
+from kafka_protocol.wire.primitives import encode_uvarint
+
+PartitionAnswer = tuple[int, int, int, int, int, Sequence[tuple[int, str]], str | None]
+"""index, error code, base offset, log append time ms, log start offset, record errors (index in the
+batch, text), error message."""
+
+_FIRST_FLEXIBLE: Final = 9
+_FIRST_WITH_IDS: Final = 13
+
+_pack_3 = Struct(">ihqq").pack  # versions 3, 4
+_pack_5 = Struct(">ihqqq").pack  # 5 to 7
+_pack_8 = Struct(">ihqqqih").pack  # 8: no record errors (count 0), message null (-1)
+_pack_9 = Struct(">ihqqqBBB").pack  # 9 on: no record errors (1), message null (0), no tags (0)
+_pack_length = Struct(">h").pack
+_pack_count = Struct(">i").pack
+
+_response = response(ApiKey.PRODUCE)
+_Response = _response.cls
+_Topic = _Response.Responses
+_Partition = _Topic.PartitionResponses
+_RecordError = _Partition.RecordErrors
+
+_NO_THROTTLE: Final = b"\0\0\0\0"
+
+
+def encode_answer(
+    version: int, topics: Sequence[tuple[Any, Sequence[PartitionAnswer]]]
+) -> list[object]:
+    """Encode the body of a Produce response.
+
+    Args:
+        version: 3 to 13.
+        topics: topic name, or from version 13 the 16 bytes of its id, with its partitions' answers.
+    """
+    for _, answers in topics:
+        for answer in answers:
+            if answer[6] is not None or answer[5]:
+                return _encode_compiled(version, topics)
+    flexible = version >= _FIRST_FLEXIBLE
+    parts = [encode_uvarint(len(topics) + 1) if flexible else _pack_count(len(topics))]
+    for topic, answers in topics:
+        if not flexible:
+            name = topic.encode()
+            parts += (_pack_length(len(name)), name, _pack_count(len(answers)))
+        elif version >= _FIRST_WITH_IDS:
+            parts += (topic, encode_uvarint(len(answers) + 1))
+        else:
+            name = topic.encode()
+            parts += (encode_uvarint(len(name) + 1), name, encode_uvarint(len(answers) + 1))
+        for index, code, base_offset, append_time, log_start, _, _ in answers:
+            if flexible:
+                parts.append(_pack_9(index, code, base_offset, append_time, log_start, 1, 0, 0))
+            elif version == 8:
+                parts.append(_pack_8(index, code, base_offset, append_time, log_start, 0, -1))
+            elif version >= 5:
+                parts.append(_pack_5(index, code, base_offset, append_time, log_start))
+            else:
+                parts.append(_pack_3(index, code, base_offset, append_time))
+        if flexible:
+            parts.append(b"\0")
+    parts.append(b"\0\0\0\0\0" if flexible else _NO_THROTTLE)
+    return [b"".join(parts)]
+
+
+def _encode_compiled(
+    version: int, topics: Sequence[tuple[Any, Sequence[PartitionAnswer]]]
+) -> list[object]:
+    with_ids = version >= _FIRST_WITH_IDS
+    value = _Response(
+        responses=[
+            _Topic(
+                partition_responses=[_partition(answer) for answer in answers],
+                **({"topic_id": topic} if with_ids else {"name": topic}),
+            )
+            for topic, answers in topics
+        ]
+    )
+    return list(_response.encode_parts(value, version))
+
+
+def _partition(answer: PartitionAnswer) -> Any:
+    index, code, base_offset, append_time, log_start, record_errors, text = answer
+    return _Partition(
+        index=index,
+        error_code=code,
+        base_offset=base_offset,
+        log_append_time_ms=append_time,
+        log_start_offset=log_start,
+        record_errors=[
+            _RecordError(batch_index=i, batch_index_error_message=message)
+            for i, message in record_errors
+        ],
+        error_message=text,
+    )

@@ -1,0 +1,127 @@
+"""What a fetch asks of one partition, and what came of it."""
+
+from dataclasses import dataclass, field
+
+from broker.replica.partition import Partition
+from runtime.disk import FileRegion
+
+PartitionKey = tuple[str | bytes, int]
+"""Topic name, or topic id from version 13 on, and partition: unique within a session."""
+
+
+class FetchPartition:
+    """One partition as a consumer asked for it.
+
+    Attributes:
+        topic: name; empty where the id is unknown here.
+        topic_id: 16 bytes; zeros below version 13.
+        max_bytes: bound for this partition.
+        current_leader_epoch: what the client's metadata says; -1 if it does not say.
+        last_fetched_epoch: of a replica's last record; -1 for consumers.
+        told_high_watermark, told_log_start_offset: what the session's client heard last.
+    """
+
+    __slots__ = (
+        "current_leader_epoch",
+        "index",
+        "key",
+        "last_fetched_epoch",
+        "max_bytes",
+        "offset",
+        "told_high_watermark",
+        "told_log_start_offset",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        key: PartitionKey,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        offset: int,
+        max_bytes: int,
+        current_leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+    ) -> None:
+        self.key = key
+        self.topic, self.topic_id, self.index = topic, topic_id, index
+        self.offset, self.max_bytes = offset, max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.told_high_watermark = self.told_log_start_offset = -1
+
+
+class PartitionRead:
+    """What one partition answers.
+
+    Attributes:
+        error: Kafka's code, 0 without.
+        aborted: aborted transactions in the read range, (producer id, first offset); None for read
+            uncommitted.
+        regions: whole batches to send, as they stand in files.
+        partition: where it was read, None if there is no such partition here.
+        diverging: (epoch, end offset) up to which the asker's log agrees with ours.
+    """
+
+    __slots__ = (
+        "aborted",
+        "diverging",
+        "error",
+        "fetch",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start_offset",
+        "partition",
+        "regions",
+        "size_bytes",
+    )
+
+    def __init__(self, fetch: FetchPartition, error: int = 0) -> None:
+        self.fetch = fetch
+        self.error = error
+        self.high_watermark = self.last_stable_offset = self.log_start_offset = -1
+        self.aborted: list[tuple[int, int]] | None = None
+        self.regions: list[FileRegion] = []
+        self.size_bytes = 0
+        self.diverging: tuple[int, int] | None = None
+        self.partition: Partition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchParams:
+    """What a fetch asks for all its partitions together.
+
+    Attributes:
+        max_bytes: of the answer, already bounded by `fetch.max.bytes`.
+        min_bytes: answer at once when there are so many; bounded by `max_bytes`.
+        read_committed: show nothing of open or aborted transactions.
+        replica_id: -1 for consumers.
+    """
+
+    version: int
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    read_committed: bool
+
+
+@dataclass(slots=True)
+class RemoteWanted:
+    """A read whose offset is only in the remote tier."""
+
+    index: int
+    max_bytes: int
+    min_one_batch: bool
+
+
+@dataclass(slots=True)
+class FetchPass:
+    """One pass over all partitions of a fetch."""
+
+    reads: list[PartitionRead] = field(default_factory=list)
+    remote: list[RemoteWanted] = field(default_factory=list)
+    size_bytes: int = 0
+    must_answer: bool = False

@@ -1,0 +1,64 @@
+"""What is counted per topic, under the names that Kafka's JMX beans have in Prometheus.
+
+A hosted partition keeps its topic's counters at hand, so that counting on the hot path is an
+addition. Totals over all topics are sums that the reader of the metrics makes.
+"""
+
+from typing import Final
+
+from runtime.metrics import Counter, CounterChild, Registry
+
+_NAMES: Final = {
+    "bytes_in": ("BytesInPerSec", "Bytes of record batches appended from clients."),
+    "bytes_out": ("BytesOutPerSec", "Bytes of record batches sent to consumers."),
+    "bytes_rejected": ("BytesRejectedPerSec", "Bytes of record batches that were refused."),
+    "messages_in": ("MessagesInPerSec", "Records appended from clients."),
+    "produce_requests": ("TotalProduceRequestsPerSec", "Appends asked for, one a partition."),
+    "fetch_requests": ("TotalFetchRequestsPerSec", "Reads asked for, one a partition."),
+    "failed_produce": ("FailedProduceRequestsPerSec", "Appends answered with an error."),
+    "failed_fetch": ("FailedFetchRequestsPerSec", "Reads answered with an error."),
+}
+
+
+class TopicCounters:
+    """The counters of one topic."""
+
+    __slots__ = tuple(_NAMES)
+
+    bytes_in: CounterChild
+    bytes_out: CounterChild
+    bytes_rejected: CounterChild
+    messages_in: CounterChild
+    produce_requests: CounterChild
+    fetch_requests: CounterChild
+    failed_produce: CounterChild
+    failed_fetch: CounterChild
+
+
+class TopicMetrics:
+    """Makes and forgets the counters of topics."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._counters: dict[str, Counter] = {
+            field: registry.counter(
+                f"kafka_server_BrokerTopicMetrics_{name}_total", text, ("topic",)
+            )
+            for field, (name, text) in _NAMES.items()
+        }
+        self._topics: dict[str, TopicCounters] = {}
+
+    def of(self, topic: str) -> TopicCounters:
+        """The counters of a topic that exists (never of a name a client made up)."""
+        found = self._topics.get(topic)
+        if found is None:
+            found = TopicCounters()
+            for field, counter in self._counters.items():
+                setattr(found, field, counter.labels(topic))
+            self._topics[topic] = found
+        return found
+
+    def forget(self, topic: str) -> None:
+        """The topic is gone."""
+        if self._topics.pop(topic, None) is not None:
+            for counter in self._counters.values():
+                counter.remove(topic)
