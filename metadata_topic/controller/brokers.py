@@ -15,8 +15,9 @@ from metadata_topic.controller.errors import (
 from metadata_topic.controller.leadership import records_for_leaving, records_for_returning
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
-from metadata_topic.image.model import BrokerImage, Endpoint
-from metadata_topic.image.records import MetadataRecord, make, register_broker_version
+from metadata_topic.image.model import BrokerImage, ControllerImage, Endpoint
+from metadata_topic.image.records import MetadataRecord, make
+from metadata_topic.image.snapshot_records import broker_record, controller_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,21 +84,18 @@ def register_broker(
                 f"Another broker is registered with that broker id: {registration.node_id}"
             )
         records += records_for_leaving(image, registration.node_id)
-    version = register_broker_version(image.metadata_version)
-    records.append(
-        make(
-            "RegisterBrokerRecord",
-            version,
-            broker_id=registration.node_id,
-            incarnation_id=registration.incarnation_id,
-            broker_epoch=epoch,
-            **_listeners_and_features("RegisterBrokerRecord", registration),
-            rack=registration.rack,
-            fenced=True,
-            log_dirs=list(registration.log_dirs) if version >= 3 else [],
-            cordoned_log_dirs=list(registration.cordoned_log_dirs) if version >= 4 else None,
-        )
+    broker = BrokerImage(
+        id=registration.node_id,
+        epoch=epoch,
+        incarnation_id=registration.incarnation_id,
+        endpoints=registration.endpoints,
+        features=registration.features,
+        rack=registration.rack,
+        fenced=True,
+        log_dirs=registration.log_dirs,
+        cordoned_log_dirs=registration.cordoned_log_dirs,
     )
+    records.append(broker_record(broker, image.metadata_version))
     return ControllerResult(tuple(records), epoch)
 
 
@@ -106,31 +104,13 @@ def register_controller(image: MetadataImage, registration: Registration) -> Con
     known = image.controllers.get(registration.node_id)
     if known is not None and known.incarnation_id == registration.incarnation_id:
         return ControllerResult((), None)
-    record = make(
-        "RegisterControllerRecord",
-        controller_id=registration.node_id,
+    controller = ControllerImage(
+        id=registration.node_id,
         incarnation_id=registration.incarnation_id,
-        **_listeners_and_features("RegisterControllerRecord", registration),
+        endpoints=registration.endpoints,
+        features=registration.features,
     )
-    return ControllerResult((record,), None)
-
-
-def _listeners_and_features(name: str, registration: Registration) -> dict[str, object]:
-    from kafka_protocol.wire.codec import message
-
-    cls = message(name).cls
-    return {
-        "end_points": [
-            cls.EndPoints(
-                name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol
-            )
-            for e in registration.endpoints
-        ],
-        "features": [
-            cls.Features(name=feature, min_supported_version=low, max_supported_version=high)
-            for feature, (low, high) in registration.features.items()
-        ],
-    }
+    return ControllerResult((controller_record(controller),), None)
 
 
 def unfence_broker(

@@ -1,0 +1,134 @@
+"""From an image to the records that make it again.
+
+The order is Kafka's: features first (a reader needs metadata.version to judge the rest), nodes,
+topics, configs, quotas, producer ids, and what belongs to security. A generator, so that a writer
+can pause between records; the image cannot change under it.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from kafka_protocol.wire.codec import message
+from metadata_topic.image.image import METADATA_VERSION, MetadataImage
+from metadata_topic.image.model import BrokerImage, ControllerImage, PartitionImage, TopicImage
+from metadata_topic.image.records import (
+    MetadataRecord,
+    make,
+    partition_record_version,
+    register_broker_version,
+)
+
+
+def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
+    """Yield the records of a snapshot of `image`; replayed on the empty image they give it back."""
+    yield from _features(image)
+    for broker in image.brokers.values():
+        yield broker_record(broker, image.metadata_version)
+    for controller in image.controllers.values():
+        yield controller_record(controller)
+    version = partition_record_version(image.metadata_version)
+    for topic in image.topics_by_id.values():
+        yield make("TopicRecord", name=topic.name, topic_id=topic.id)
+        for partition_id, partition in topic.partitions.items():
+            yield _partition_record(topic, partition_id, partition, version)
+    for (kind, resource), configs in image.configs.items():
+        for name, value in configs.items():
+            yield make(
+                "ConfigRecord", resource_type=kind, resource_name=resource, name=name, value=value
+            )
+    yield from _quotas(image)
+    if image.next_producer_id > 0:
+        yield make("ProducerIdsRecord", broker_id=-1, next_producer_id=image.next_producer_id)
+    for acl in image.acls.values():
+        yield MetadataRecord("AccessControlEntryRecord", 0, acl)
+    for credential in image.scram_credentials.values():
+        yield MetadataRecord("UserScramCredentialRecord", 0, credential)
+    for token in image.delegation_tokens.values():
+        yield MetadataRecord("DelegationTokenRecord", 0, token)
+
+
+def _features(image: MetadataImage) -> Iterator[MetadataRecord]:
+    others = sorted(name for name in image.features if name != METADATA_VERSION)
+    for name in (METADATA_VERSION, *others):
+        if name in image.features:
+            yield make("FeatureLevelRecord", name=name, feature_level=image.features[name])
+
+
+def _nodes_lists(name: str, node: BrokerImage | ControllerImage) -> dict[str, list[Any]]:
+    cls = message(name).cls
+    return {
+        "end_points": [
+            cls.EndPoints(
+                name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol
+            )
+            for e in node.endpoints
+        ],
+        "features": [
+            cls.Features(name=feature, min_supported_version=low, max_supported_version=high)
+            for feature, (low, high) in node.features.items()
+        ],
+    }
+
+
+def broker_record(broker: BrokerImage, metadata_version: int) -> MetadataRecord:
+    """The RegisterBrokerRecord that says everything known of a broker."""
+    cordoned = broker.cordoned_log_dirs
+    return make(
+        "RegisterBrokerRecord",
+        register_broker_version(metadata_version),
+        broker_id=broker.id,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.epoch,
+        **_nodes_lists("RegisterBrokerRecord", broker),
+        rack=broker.rack,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=list(broker.log_dirs),
+        cordoned_log_dirs=None if cordoned is None else list(cordoned),
+    )
+
+
+def controller_record(controller: ControllerImage) -> MetadataRecord:
+    """The RegisterControllerRecord that says everything known of a controller."""
+    return make(
+        "RegisterControllerRecord",
+        controller_id=controller.id,
+        incarnation_id=controller.incarnation_id,
+        zk_migration_ready=controller.zk_migration_ready,
+        **_nodes_lists("RegisterControllerRecord", controller),
+    )
+
+
+def _partition_record(
+    topic: TopicImage, partition_id: int, partition: PartitionImage, version: int
+) -> MetadataRecord:
+    return make(
+        "PartitionRecord",
+        version,
+        partition_id=partition_id,
+        topic_id=topic.id,
+        replicas=list(partition.replicas),
+        isr=list(partition.isr),
+        removing_replicas=list(partition.removing),
+        adding_replicas=list(partition.adding),
+        leader=partition.leader,
+        leader_recovery_state=partition.leader_recovery_state,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        directories=list(partition.directories),
+        # Null, not empty, where there is nothing to say: so Kafka writes them.
+        eligible_leader_replicas=list(partition.elr) or None,
+        last_known_elr=list(partition.last_known_elr) or None,
+    )
+
+
+def _quotas(image: MetadataImage) -> Iterator[MetadataRecord]:
+    part = message("ClientQuotaRecord").cls.Entity
+    for entity, quotas in image.client_quotas.items():
+        for key, value in quotas.items():
+            yield make(
+                "ClientQuotaRecord",
+                entity=[part(entity_type=kind, entity_name=name) for kind, name in entity],
+                key=key,
+                value=value,
+            )

@@ -1,0 +1,118 @@
+"""Batches of the metadata log and its snapshots.
+
+Uncompressed, CreateTime, one timestamp for all records of a batch, the leader epoch in every header
+(formats.md §10). Control batches may hold several control records: the first batch of an epoch has
+LEADER_CHANGE and, once, the voters; the first of a snapshot its header and the voters.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka_protocol.records.batch import HEADER_SIZE, BatchHeader, has_valid_crc, read_header
+from kafka_protocol.records.control import (
+    ControlEntry,
+    ControlType,
+    decode_control,
+    kraft_version,
+    kraft_voters,
+)
+from kafka_protocol.records.records import build_batch, iter_records
+from kafka_protocol.wire.codec import message
+from metadata_topic.image.records import MetadataRecord, decode_record, encode_record
+from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
+
+MAGIC: Final = 2
+
+Control = tuple[ControlType, Any]
+"""A decoded control record: its type and its struct."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A decoded batch: either control records or metadata records."""
+
+    header: BatchHeader
+    controls: tuple[Control, ...] = ()
+    records: tuple[MetadataRecord, ...] = ()
+
+
+class CorruptBatchError(Exception):
+    """Bytes that are no whole batch with a valid checksum."""
+
+
+def data_batch(
+    records: Sequence[MetadataRecord], *, base_offset: int, epoch: int, timestamp_ms: int
+) -> bytearray:
+    """Make a batch of metadata records."""
+    return build_batch(
+        [(timestamp_ms, None, encode_record(record), ()) for record in records],
+        base_offset=base_offset,
+        leader_epoch=epoch,
+    )
+
+
+def read_batches(data: bytes | memoryview) -> Iterator[Batch]:
+    """Decode batches that lie back to back.
+
+    Raises:
+        CorruptBatchError: at the first that is cut or damaged.
+        UnknownMetadataRecordError: a record that this version cannot read.
+    """
+    position = 0
+    while position < len(data):
+        if len(data) - position < HEADER_SIZE:
+            raise CorruptBatchError(f"{len(data) - position} bytes after the last batch")
+        header = read_header(data, position)
+        end = position + header.size_bytes
+        if header.magic != MAGIC or header.size_bytes < HEADER_SIZE or end > len(data):
+            raise CorruptBatchError(f"no whole batch at position {position}")
+        if not has_valid_crc(data, position, header):
+            raise CorruptBatchError(f"checksum mismatch in the batch at position {position}")
+        yield _decode(data, position, header)
+        position = end
+
+
+def _decode(data: bytes | memoryview, position: int, header: BatchHeader) -> Batch:
+    records = iter_records(data, position)
+    if header.is_control:
+        return Batch(header, controls=tuple(decode_control(r) for r in records))
+    return Batch(header, records=tuple(decode_record(r.value or b"") for r in records))
+
+
+def quorum_entries(level: int, voters: VoterSet) -> tuple[ControlEntry, ...]:
+    """KRAFT_VERSION and KRAFT_VOTERS; nothing with kraft.version 0, which has neither."""
+    if level == 0:
+        return ()
+    cls = message("VotersRecord").cls.Voters
+    entries = [
+        cls(
+            voter_id=voter.key.id,
+            voter_directory_id=voter.key.directory_id,
+            endpoints=[
+                cls.Endpoints(name=e.name, host=e.host, port=e.port) for e in voter.endpoints
+            ],
+            kraft_version_feature=cls.KRaftVersionFeature(
+                min_supported_version=voter.kraft_versions[0],
+                max_supported_version=voter.kraft_versions[1],
+            ),
+        )
+        for voter in voters.voters
+    ]
+    return (kraft_version(level), kraft_voters(entries))
+
+
+def voters_of(record: Any) -> VoterSet:
+    """Read a VotersRecord."""
+    voters = [
+        Voter(
+            ReplicaKey(v.voter_id, v.voter_directory_id),
+            tuple(VoterEndpoint(e.name, e.host, e.port) for e in v.endpoints),
+            (
+                v.kraft_version_feature.min_supported_version,
+                v.kraft_version_feature.max_supported_version,
+            ),
+        )
+        for v in record.voters
+    ]
+    return VoterSet(tuple(sorted(voters, key=lambda voter: voter.key.id)))

@@ -1,0 +1,150 @@
+"""Formatting a node's directories: identity, and what the first start begins with.
+
+Every log directory gets `meta.properties` and `bootstrap.checkpoint`. With a dynamic quorum
+(`--standalone`) the metadata directory also gets the checkpoint 0-0, which names this node as the
+one voter with its directory id. Byte for byte what Kafka's storage tool writes, apart from times,
+ids and the comment lines of the properties file.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kafka_protocol.files.meta_properties import (
+    META_PROPERTIES,
+    MetaProperties,
+    dump_meta_properties,
+)
+from metadata_topic.controller.features import DEFAULT_FEATURES
+from metadata_topic.image.image import METADATA_VERSION
+from metadata_topic.image.records import MetadataRecord, make
+from metadata_topic.quorum.snapshots import (
+    BOOTSTRAP_ID,
+    SnapshotFiles,
+    read_snapshot,
+    snapshot_chunks,
+)
+from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
+from runtime.clock import Clock
+from runtime.dice import Dice
+from runtime.disk import Disk
+
+BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
+METADATA_DIRECTORY: Final = "__cluster_metadata-0"
+
+
+class AlreadyFormattedError(Exception):
+    """A directory has `meta.properties` already; nothing was written."""
+
+    def __init__(self, directories: Sequence[Path]) -> None:
+        names = ", ".join(str(directory) for directory in directories)
+        super().__init__(f"already formatted: {names}")
+        self.directories = tuple(directories)
+
+
+class NotFormattedError(Exception):
+    """A directory lacks what the format step writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormatPlan:
+    """What to write.
+
+    Attributes:
+        log_dirs: all of `log.dirs`.
+        metadata_log_dir: where `__cluster_metadata-0` lives; one of `log_dirs`.
+        standalone: this node's endpoint for other controllers: make a dynamic quorum of one
+            (kraft.version 1). None with static voters (kraft.version 0).
+        features: levels to finalise; kraft.version follows from `standalone`.
+        more_records: written after the features (credentials).
+        directory_ids: ids to use instead of random ones.
+    """
+
+    cluster_id: str
+    node_id: int
+    log_dirs: tuple[Path, ...]
+    metadata_log_dir: Path
+    standalone: VoterEndpoint | None = None
+    features: Mapping[str, int] = field(default_factory=lambda: DEFAULT_FEATURES)
+    more_records: tuple[MetadataRecord, ...] = ()
+    directory_ids: Mapping[Path, bytes] = field(default_factory=dict)
+
+
+def feature_records(features: Mapping[str, int]) -> list[MetadataRecord]:
+    """Feature levels as bootstrap records: metadata.version first, the rest by name, no zeros."""
+    others = sorted(name for name in features if name != METADATA_VERSION)
+    return [
+        make("FeatureLevelRecord", name=name, feature_level=features[name])
+        for name in (METADATA_VERSION, *others)
+        if features.get(name, 0) > 0
+    ]
+
+
+def format_directory(
+    plan: FormatPlan, *, disk: Disk, clock: Clock, dice: Dice
+) -> dict[Path, bytes]:
+    """Write everything that a first start needs.
+
+    `meta.properties` is written last in each directory: it is what makes it formatted, so an
+    interrupted format can be repeated.
+
+    Returns:
+        The directory id of each log directory.
+
+    Raises:
+        AlreadyFormattedError: before anything is written.
+    """
+    done = [path for path in plan.log_dirs if disk.exists(path / META_PROPERTIES)]
+    if done:
+        raise AlreadyFormattedError(done)
+    ids = {path: plan.directory_ids.get(path) or dice.uuid() for path in plan.log_dirs}
+    records = [*feature_records(plan.features), *plan.more_records]
+    for path in plan.log_dirs:
+        disk.make_dirs(path)
+        disk.atomic_write(path / BOOTSTRAP_FILE, _bootstrap(records, clock))
+        if path == plan.metadata_log_dir and plan.standalone is not None:
+            _write_voters(plan, ids[path], disk, clock)
+        meta = MetaProperties(plan.cluster_id, plan.node_id, ids[path])
+        disk.atomic_write(path / META_PROPERTIES, dump_meta_properties(meta))
+    return ids
+
+
+def _bootstrap(records: Iterable[MetadataRecord], clock: Clock) -> bytes:
+    chunks = snapshot_chunks(
+        records,
+        snapshot_id=BOOTSTRAP_ID,
+        last_contained_timestamp_ms=0,
+        now_ms=clock.wall_ms,
+    )
+    return b"".join(chunks)
+
+
+def _write_voters(plan: FormatPlan, directory_id: bytes, disk: Disk, clock: Clock) -> None:
+    assert plan.standalone is not None
+    voter = Voter(ReplicaKey(plan.node_id, directory_id), (plan.standalone,))
+    directory = plan.metadata_log_dir / METADATA_DIRECTORY
+    disk.make_dirs(directory)
+    chunks = snapshot_chunks(
+        (),
+        snapshot_id=BOOTSTRAP_ID,
+        last_contained_timestamp_ms=clock.wall_ms(),
+        now_ms=clock.wall_ms,
+        kraft_version=1,
+        voters=VoterSet((voter,)),
+    )
+    SnapshotFiles(directory, disk).write(BOOTSTRAP_ID, chunks)
+
+
+def read_bootstrap(log_dir: Path, disk: Disk) -> list[MetadataRecord]:
+    """Read the records that the format step left for the first start.
+
+    Raises:
+        NotFormattedError: there is no bootstrap file.
+        CorruptSnapshotError: it is not whole.
+    """
+    path = log_dir / BOOTSTRAP_FILE
+    try:
+        return read_snapshot(disk.read_file(path)).records
+    except FileNotFoundError:
+        raise NotFormattedError(f"{path} is missing: was {log_dir} formatted?") from None

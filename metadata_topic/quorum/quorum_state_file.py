@@ -1,0 +1,101 @@
+"""The file `quorum-state`: the highest epoch seen and this replica's vote in it.
+
+One line of JSON. Version 0 belongs to kraft.version 0 and repeats the configured voters; version 1
+carries the directory id of whom it voted for. Written as a whole (temp, fsync, rename) before
+anything that depends on it is answered.
+
+Source: formats.md §8; KIP-595, KIP-853 for version 1.
+"""
+
+import json
+from pathlib import Path
+from typing import Final
+
+from kafka_protocol.types import ZERO_UUID
+from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
+from metadata_topic.raft.events import ElectionState
+from metadata_topic.raft.voters import ReplicaKey, VoterSet
+from runtime.disk import Disk
+
+QUORUM_STATE: Final = "quorum-state"
+_NONE: Final = -1
+
+
+class QuorumStateError(Exception):
+    """The file does not hold what it must. Fatal: a forgotten vote could be given twice."""
+
+
+def dump_quorum_state(election: ElectionState, *, kraft_version: int, voters: VoterSet) -> bytes:
+    """Write the file's content in the version that `kraft_version` asks for."""
+    leader_id = _NONE if election.leader_id is None else election.leader_id
+    voted_id = _NONE if election.voted is None else election.voted.id
+    fields: dict[str, object]
+    if kraft_version == 0:
+        fields = {
+            "clusterId": "",
+            "leaderId": leader_id,
+            "leaderEpoch": election.epoch,
+            "votedId": voted_id,
+            "appliedOffset": 0,
+            "currentVoters": [{"voterId": voter_id} for voter_id in voters.ids],
+            "data_version": 0,
+        }
+    else:
+        directory_id = ZERO_UUID if election.voted is None else election.voted.directory_id
+        fields = {
+            "leaderId": leader_id,
+            "leaderEpoch": election.epoch,
+            "votedId": voted_id,
+            "votedDirectoryId": uuid_to_text(directory_id),
+            "data_version": 1,
+        }
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def parse_quorum_state(data: bytes) -> ElectionState:
+    """Read the file's content, either version.
+
+    Raises:
+        QuorumStateError: another version, or not what the version says.
+    """
+    try:
+        fields = json.loads(data)
+        version = fields["data_version"]
+        if version not in (0, 1):
+            raise QuorumStateError(f"{QUORUM_STATE}: data_version {version} is not known")
+        voted_id = int(fields["votedId"])
+        directory_id = uuid_from_text(fields["votedDirectoryId"]) if version == 1 else ZERO_UUID
+        leader_id = int(fields["leaderId"])
+        epoch = int(fields["leaderEpoch"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise QuorumStateError(f"{QUORUM_STATE}: cannot be read: {error!r}") from error
+    return ElectionState(
+        epoch=max(epoch, 0),
+        leader_id=None if leader_id == _NONE else leader_id,
+        voted=None if voted_id == _NONE else ReplicaKey(voted_id, directory_id),
+    )
+
+
+class QuorumStateFile:
+    """The file in one metadata directory."""
+
+    def __init__(self, directory: Path, disk: Disk) -> None:
+        self._path = directory / QUORUM_STATE
+        self._disk = disk
+
+    def read(self) -> ElectionState:
+        """What was persisted last; the start of everything if there is no file.
+
+        Raises:
+            QuorumStateError: there is a file that cannot be read.
+        """
+        try:
+            data = self._disk.read_file(self._path)
+        except FileNotFoundError:
+            return ElectionState()
+        return parse_quorum_state(data)
+
+    def write(self, election: ElectionState, *, kraft_version: int, voters: VoterSet) -> None:
+        """Persist; returns after fsync of file and directory."""
+        data = dump_quorum_state(election, kraft_version=kraft_version, voters=voters)
+        self._disk.atomic_write(self._path, data)

@@ -1,0 +1,209 @@
+"""Snapshot files `<end offset>-<epoch>.checkpoint`: the image at one offset, as records.
+
+The same form serves `bootstrap.checkpoint` and the checkpoint 0-0 of the format step. A snapshot is
+complete or it does not count: it ends with a footer, and it gets its name only when it is on disk.
+
+Source: KIP-630; formats.md §10.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kafka_protocol.records.control import (
+    ControlType,
+    control_batch,
+    snapshot_footer,
+    snapshot_header,
+)
+from metadata_topic.image.records import MetadataRecord
+from metadata_topic.quorum.batches import (
+    Control,
+    CorruptBatchError,
+    data_batch,
+    quorum_entries,
+    read_batches,
+    voters_of,
+)
+from metadata_topic.raft.voters import VoterSet
+from runtime.disk import Disk
+
+SUFFIX: Final = ".checkpoint"
+PART_SUFFIX: Final = ".checkpoint.part"
+DELETED_SUFFIX: Final = ".checkpoint.deleted"
+_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint\Z")
+_RECORDS_PER_BATCH: Final = 500
+
+
+class SnapshotId(NamedTuple):
+    """Which snapshot: the first offset not in it (exclusive end) and the epoch before that."""
+
+    end_offset: int
+    epoch: int
+
+    @property
+    def file_name(self) -> str:
+        """Its file's name."""
+        return f"{self.end_offset:020d}-{self.epoch:010d}{SUFFIX}"
+
+
+BOOTSTRAP_ID: Final = SnapshotId(0, 0)
+
+
+class CorruptSnapshotError(Exception):
+    """A snapshot file that is not whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A snapshot as read.
+
+    Attributes:
+        last_contained_timestamp_ms: of the newest log record in it.
+        kraft_version: 0 if the snapshot says nothing.
+        voters: None if the snapshot says nothing (kraft.version 0).
+    """
+
+    last_contained_timestamp_ms: int
+    kraft_version: int
+    voters: VoterSet | None
+    records: list[MetadataRecord]
+
+
+def snapshot_chunks(
+    records: Iterable[MetadataRecord],
+    *,
+    snapshot_id: SnapshotId,
+    last_contained_timestamp_ms: int,
+    now_ms: Callable[[], int],
+    kraft_version: int = 0,
+    voters: VoterSet | None = None,
+) -> Iterator[bytearray]:
+    """Build a snapshot batch by batch, so that the caller can do other things in between.
+
+    Args:
+        records: what it contains.
+        snapshot_id: its epoch goes into every batch.
+        last_contained_timestamp_ms: of the newest log record contained; 0 in a bootstrap file.
+        now_ms: asked for each batch.
+        kraft_version: with 1 the voters are written too.
+        voters: needed with kraft.version 1.
+
+    Yields:
+        The file's bytes, in pieces of one batch.
+    """
+    epoch = snapshot_id.epoch
+    controls = [snapshot_header(last_contained_timestamp_ms)]
+    if kraft_version > 0:
+        assert voters is not None
+        controls += quorum_entries(kraft_version, voters)
+    yield control_batch(controls, base_offset=0, leader_epoch=epoch, timestamp_ms=now_ms())
+    offset = len(controls)
+    remaining = iter(records)
+    while some := list(islice(remaining, _RECORDS_PER_BATCH)):
+        yield data_batch(some, base_offset=offset, epoch=epoch, timestamp_ms=now_ms())
+        offset += len(some)
+    yield control_batch(
+        [snapshot_footer()], base_offset=offset, leader_epoch=epoch, timestamp_ms=now_ms()
+    )
+
+
+def read_snapshot(data: bytes) -> Snapshot:
+    """Decode a snapshot file.
+
+    Raises:
+        CorruptSnapshotError: cut, damaged, or without header or footer.
+        UnknownMetadataRecordError: a record that this version cannot read.
+    """
+    controls: list[Control] = []
+    records: list[MetadataRecord] = []
+    try:
+        for batch in read_batches(data):
+            controls += batch.controls
+            records += batch.records
+    except CorruptBatchError as error:
+        raise CorruptSnapshotError(str(error)) from error
+    kinds = [kind for kind, _ in controls]
+    if (
+        not kinds
+        or kinds[0] != ControlType.SNAPSHOT_HEADER
+        or kinds[-1] != ControlType.SNAPSHOT_FOOTER
+    ):
+        raise CorruptSnapshotError("a snapshot begins with a header and ends with a footer")
+    values = dict(controls)
+    version = values.get(ControlType.KRAFT_VERSION)
+    voters = values.get(ControlType.KRAFT_VOTERS)
+    return Snapshot(
+        last_contained_timestamp_ms=values[
+            ControlType.SNAPSHOT_HEADER
+        ].last_contained_log_timestamp,
+        kraft_version=0 if version is None else version.kraft_version,
+        voters=None if voters is None else voters_of(voters),
+        records=records,
+    )
+
+
+class SnapshotFiles:
+    """The snapshots of one metadata directory."""
+
+    def __init__(self, directory: Path, disk: Disk) -> None:
+        self._directory = directory
+        self._disk = disk
+
+    def path(self, snapshot_id: SnapshotId) -> Path:
+        """Where a snapshot lies."""
+        return self._directory / snapshot_id.file_name
+
+    def ids(self) -> list[SnapshotId]:
+        """All complete snapshots, oldest first."""
+        found = (_NAME.match(name) for name in self._disk.list_dir(self._directory))
+        return sorted(SnapshotId(int(m[1]), int(m[2])) for m in found if m)
+
+    def remove_leftovers(self) -> None:
+        """Remove what an interrupted write or deletion left."""
+        for name in self._disk.list_dir(self._directory):
+            if name.endswith((PART_SUFFIX, DELETED_SUFFIX)):
+                self._disk.unlink(self._directory / name)
+
+    def read(self, snapshot_id: SnapshotId) -> Snapshot:
+        """Read one snapshot; errors as `read_snapshot`."""
+        return read_snapshot(self._disk.read_file(self.path(snapshot_id)))
+
+    def write(self, snapshot_id: SnapshotId, chunks: Iterable[bytes | bytearray]) -> int:
+        """Write a snapshot; its name appears only when all of it is on disk.
+
+        Returns:
+            Its size in bytes.
+        """
+        part = self._directory / snapshot_id.file_name.replace(SUFFIX, PART_SUFFIX)
+        self._disk.unlink(part)
+        file = self._disk.open_append(part)
+        try:
+            for chunk in chunks:
+                self._disk.append(file, chunk)
+            self._disk.fsync(file)
+            size_bytes = file.size()
+        finally:
+            file.close()
+        self._disk.rename(part, self.path(snapshot_id), durable=True)
+        return size_bytes
+
+    def size_bytes(self, snapshot_id: SnapshotId) -> int:
+        """Size of one snapshot."""
+        return self._disk.size(self.path(snapshot_id))
+
+    def put_aside(self, snapshot_id: SnapshotId) -> None:
+        """Give a damaged snapshot a name under which nobody looks for it."""
+        path = self.path(snapshot_id)
+        self._disk.rename(path, path.with_name(path.name + ".corrupt"), durable=True)
+
+    def modified_ms(self, snapshot_id: SnapshotId) -> int:
+        """When it was written, wall clock."""
+        return self._disk.modified_ms(self.path(snapshot_id))
+
+    def delete(self, snapshot_id: SnapshotId) -> None:
+        """Delete a snapshot that nobody needs any more."""
+        self._disk.unlink(self.path(snapshot_id))

@@ -1,0 +1,191 @@
+"""When a snapshot of the metadata is due, how it is made without holding the event loop, what goes.
+
+The image is immutable, so records are made from it in slices between other work of the loop while
+the cluster moves on; the file is written on the pool. A snapshot lets old ones go, and with them the
+log they were the base of.
+
+Source: KIP-630; triggers and clean-up as in Kafka's SnapshotGenerator and KafkaMetadataLog.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.snapshot_records import snapshot_records
+from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.metadata_log import MetadataLog
+from metadata_topic.quorum.recovery import QuorumFacts
+from metadata_topic.quorum.snapshots import SnapshotFiles, SnapshotId, snapshot_chunks
+from runtime.clock import Clock
+from runtime.executors import Pool
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFacts:
+    """What has happened since the last snapshot.
+
+    Attributes:
+        bytes_since: of record batches appended.
+        records_since: replayed by the last start, before anything new.
+        waited_ms: since the last snapshot, or since the start.
+        has_new_records: the image contains more than the last snapshot.
+    """
+
+    bytes_since: int
+    records_since: int
+    waited_ms: int
+    has_new_records: bool
+
+
+def is_snapshot_due(facts: SnapshotFacts, config: MetadataLogConfig) -> bool:
+    """Decide whether to make a snapshot now."""
+    if not facts.has_new_records:
+        return False
+    interval_ms = config.max_snapshot_interval_ms
+    return (
+        facts.bytes_since >= config.max_record_bytes_between_snapshots
+        or facts.records_since > config.replay_records_before_snapshot
+        or (interval_ms > 0 and facts.waited_ms >= interval_ms)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSnapshot:
+    """A snapshot on disk, for `snapshots_to_delete`."""
+
+    id: SnapshotId
+    size_bytes: int
+    age_ms: int
+
+
+def snapshots_to_delete(
+    snapshots: list[KeptSnapshot], log_bytes: int, config: MetadataLogConfig
+) -> int:
+    """Say how many of the oldest snapshots can go; the newest always stays.
+
+    Args:
+        snapshots: oldest first.
+        log_bytes: size of the log.
+        config: retention by time, and by size of log and snapshots together.
+    """
+    total = log_bytes + sum(snapshot.size_bytes for snapshot in snapshots)
+    count = 0
+    for snapshot in snapshots[:-1]:
+        too_old = 0 <= config.max_retention_ms < snapshot.age_ms
+        too_large = 0 <= config.max_retention_bytes < total
+        if not (too_old or too_large):
+            break
+        count += 1
+        total -= snapshot.size_bytes
+    return count
+
+
+class Snapshotter:
+    """Makes snapshots of one metadata log; use it from the event loop's thread only."""
+
+    def __init__(
+        self,
+        *,
+        files: SnapshotFiles,
+        log: MetadataLog,
+        facts: Callable[[], QuorumFacts],
+        config: MetadataLogConfig,
+        clock: Clock,
+        pool: Pool,
+        last_id: SnapshotId | None,
+        replayed_bytes: int,
+        replayed_records: int,
+    ) -> None:
+        self._files = files
+        self._metadata_log = log
+        self._quorum_facts = facts
+        self._config = config
+        self._clock = clock
+        self._pool = pool
+        self.last_id = last_id
+        self._bytes = replayed_bytes
+        self._records = replayed_records
+        self._since_ms = clock.monotonic_ms()
+        self._running = False
+
+    def note_appended(self, size_bytes: int) -> None:
+        """Count a committed batch."""
+        self._bytes += size_bytes
+
+    def is_due(self, image: MetadataImage) -> bool:
+        """Whether a snapshot of `image` should be made now; never while one is being made."""
+        if self._running:
+            return False
+        end = 0 if self.last_id is None else self.last_id.end_offset
+        facts = SnapshotFacts(
+            self._bytes,
+            self._records,
+            self._clock.monotonic_ms() - self._since_ms,
+            image.provenance.end_offset > end,
+        )
+        return is_snapshot_due(facts, self._config)
+
+    async def make(self, image: MetadataImage) -> SnapshotId | None:
+        """Write a snapshot of a committed image and let go of what it replaces.
+
+        A failing disk is logged, not fatal: the log has everything, and the next trigger tries
+        again.
+
+        Returns:
+            The new snapshot; None if it could not be written.
+        """
+        self._running = True
+        bytes_before, self._bytes, self._records = self._bytes, 0, 0
+        self._since_ms = self._clock.monotonic_ms()
+        snapshot_id = SnapshotId(image.provenance.end_offset, image.provenance.epoch)
+        try:
+            size_bytes = await self._write(image, snapshot_id)
+        except OSError:
+            self._bytes += bytes_before
+            _log.exception("cannot write a snapshot: file=%s", snapshot_id.file_name)
+            return None
+        finally:
+            self._running = False
+        self.last_id = snapshot_id
+        _log.info("wrote snapshot: file=%s size_bytes=%d", snapshot_id.file_name, size_bytes)
+        self.clean()
+        return snapshot_id
+
+    async def _write(self, image: MetadataImage, snapshot_id: SnapshotId) -> int:
+        facts = self._quorum_facts()
+        chunks = []
+        for chunk in snapshot_chunks(
+            snapshot_records(image),
+            snapshot_id=snapshot_id,
+            last_contained_timestamp_ms=image.provenance.timestamp_ms,
+            now_ms=self._clock.wall_ms,
+            kraft_version=facts.kraft_version,
+            voters=facts.voters,
+        ):
+            chunks.append(chunk)
+            await asyncio.sleep(0)  # a batch is a few milliseconds; others come first now
+        return await self._pool.run(self._files.write, snapshot_id, chunks)
+
+    def clean(self) -> None:
+        """Delete snapshots that retention does not keep, and the log before the oldest kept one."""
+        now_ms = self._clock.wall_ms()
+        kept = [
+            KeptSnapshot(
+                snapshot_id,
+                self._files.size_bytes(snapshot_id),
+                now_ms - self._files.modified_ms(snapshot_id),
+            )
+            for snapshot_id in self._files.ids()
+        ]
+        count = snapshots_to_delete(kept, self._metadata_log.size_bytes, self._config)
+        if count == 0:
+            return
+        # The log first: a snapshot without its log is harmless, a log without its snapshot is lost.
+        self._metadata_log.delete_before(kept[count].id.end_offset)
+        for snapshot in kept[:count]:
+            self._files.delete(snapshot.id)
+            _log.info("deleted snapshot: file=%s", snapshot.id.file_name)
