@@ -1,5 +1,4 @@
-"""May this batch be appended? Pure; looks at the header, and at records only where a rule needs
-them.
+"""May this batch be appended? Pure: reads headers, and records only where a rule needs them.
 
 Opened records: on compacted topics (each needs a key), where `message.timestamp.before.max.ms` is
 set (the header knows no smallest timestamp). Everywhere else a batch whose header and checksum are

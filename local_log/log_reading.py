@@ -80,12 +80,12 @@ class LogReader(LogState):
         size = min(stop - position, max_bytes)
         if size <= 0:
             return LogRead(_EMPTY, 0, -1, offset)
-        return LogRead(
-            [FileRegion(segment.file, position, size)],
-            size,
-            base,
-            min(end, self._segment_end(segment)),
-        )
+        upper_bound = min(end, self._segment_end(segment))
+        if position + size < stop:
+            entry = segment.offset_index.first_entry_from(position + size)
+            if entry is not None and entry.offset < upper_bound:
+                upper_bound = entry.offset
+        return LogRead([FileRegion(segment.file, position, size)], size, base, upper_bound)
 
     def _locate(self, offset: int) -> tuple[LogSegment, int, BatchHeader] | None:
         """The batch that holds `offset`, or the next one after a hole."""

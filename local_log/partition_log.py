@@ -59,8 +59,7 @@ class PartitionLog(LogWriter):
         is_clean: bool = False,
         hooks: LogHooks | None = None,
     ) -> "PartitionLog":
-        """Open (or begin) the log in `directory`, which exists; see `recovery` for what is
-        repaired.
+        """Open (or begin) the log in `directory`, which exists, repairing what needs it.
 
         Raises:
             OSError: the disk failed.
@@ -219,6 +218,7 @@ class PartitionLog(LogWriter):
         """Drop everything and begin again, empty, at `offset`.
 
         Args:
+            offset: the new local start and log end.
             keep_log_start: the range from the log start on is still there, but remote.
         """
         self._truncations += 1

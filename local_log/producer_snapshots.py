@@ -80,7 +80,7 @@ class ProducerSnapshots:
         )
 
     def rename_deleted(self, offset: int) -> list[Path]:
-        """Take the snapshot of a dropped segment away by renaming; its new name, if it was there."""
+        """Rename the snapshot of a dropped segment away; its new name, if it was there."""
         if offset not in self.offsets:
             return []
         path = self.path(offset)

@@ -353,6 +353,8 @@ def recover_segment(
     """Read a whole segment, cut it before the first bad batch, make its indexes again.
 
     Args:
+        disk: where it is.
+        segment: has its base offset; all else is found anew.
         epochs: gets the epochs found; None if they are known.
         producers: state before the segment; after it on return.
         index_bytes: room for each index while it is written.
@@ -432,7 +434,9 @@ def build_producers(
 
     Args:
         segments: those below `end`, checked.
+        snapshots: of this directory.
         start: the log start offset; snapshots below it say nothing about this log.
+        end: first offset that does not count.
     """
     producers = ProducerStates()
     producers.clear(start)

@@ -57,7 +57,7 @@ class SegmentIndex:
         self.entries = len(data) // size
         self.max_entries = max_bytes // size
         self._disk.truncate(self._file, max(self.max_entries, self.entries) * size)
-        self._loaded()
+        self._loaded(data)
 
     def reset(self, max_bytes: int) -> None:
         """Throw all entries away and make it writable."""
@@ -66,7 +66,7 @@ class SegmentIndex:
         self._active = False
         self.activate(max_bytes)
 
-    def _loaded(self) -> None:
+    def _loaded(self, data: Buffer) -> None:
         """Called when the entries have become known."""
 
     def buffer(self) -> Buffer:
@@ -74,9 +74,10 @@ class SegmentIndex:
         data = self._data
         if data is None:
             file = self._disk.open_read(self.path)
-            data = self._data = self._disk.map_read(file)
+            data = self._disk.map_read(file)
             self.entries = len(data) // self.entry_size
-            self._loaded()
+            self._loaded(data)
+            self._data = data  # last: another thread that sees it may use what was loaded
         return data
 
     def _append(self, entry: bytes) -> None:
@@ -104,7 +105,7 @@ class SegmentIndex:
         self._disk.truncate(self._file, max(self.max_entries, entries) * size)
         del self._data[entries * size :]
         self.entries = entries
-        self._loaded()
+        self._loaded(self._data)
 
     def fsync(self) -> None:
         """Return when the entries survive a power cut."""
@@ -130,11 +131,11 @@ class OffsetIndex(SegmentIndex):
         super().__init__(disk, path, base_offset)
         self.last_offset = base_offset
 
-    def _loaded(self) -> None:
+    def _loaded(self, data: Buffer) -> None:
         self.last_offset = self.base_offset
         if self.entries:
             self.last_offset = offset_index.read_entry(
-                self._data or b"", self.base_offset, self.entries - 1
+                data, self.base_offset, self.entries - 1
             ).offset
 
     @property
@@ -149,8 +150,7 @@ class OffsetIndex(SegmentIndex):
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The largest entry <= `offset`, or (base offset, 0)."""
-        data = self.buffer()
-        return offset_index.lookup(data, self.base_offset, offset, self.entries)
+        return offset_index.lookup(self.buffer(), self.base_offset, offset)
 
     def first_entry_from(self, position: int) -> OffsetPosition | None:
         """The first entry at or after byte `position`: offsets before that byte are below it."""
@@ -193,10 +193,10 @@ class TimeIndex(SegmentIndex):
         super().__init__(disk, path, base_offset)
         self.last = TimestampOffset(-1, base_offset)
 
-    def _loaded(self) -> None:
+    def _loaded(self, data: Buffer) -> None:
         self.last = TimestampOffset(-1, self.base_offset)
         if self.entries:
-            self.last = time_index.read_entry(self._data or b"", self.base_offset, self.entries - 1)
+            self.last = time_index.read_entry(data, self.base_offset, self.entries - 1)
 
     @property
     def is_full(self) -> bool:
@@ -211,8 +211,7 @@ class TimeIndex(SegmentIndex):
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The largest entry <= `timestamp`, or (-1, base offset)."""
-        data = self.buffer()
-        return time_index.lookup(data, self.base_offset, timestamp, self.entries)
+        return time_index.lookup(self.buffer(), self.base_offset, timestamp)
 
     def last_entry(self) -> TimestampOffset:
         """The newest entry: the segment's largest timestamp once it is closed."""

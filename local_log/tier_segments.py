@@ -1,5 +1,4 @@
-"""Closed segments as the remote tier takes them: checked, repaired, durable, with all their
-indexes.
+"""Closed segments as the remote tier takes them: checked, repaired, durable, complete.
 
 `open_segment` runs on the `log-io` thread: it reads files that no longer change, repairs indexes by
 writing new ones beside and renaming, and never touches the state of the running log.
@@ -8,6 +7,7 @@ writing new ones beside and renaming, and never touches the state of the running
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import epoch_checkpoint, offset_index, producer_snapshot, time_index
@@ -67,7 +67,7 @@ def closed_segments(segments: Sequence[LogSegment]) -> list[ClosedSegment]:
             segment.size_bytes,
             segment.max_timestamp,
         )
-        for segment, following in zip(segments, segments[1:], strict=False)
+        for segment, following in pairwise(segments)
     ]
 
 
@@ -133,7 +133,7 @@ def indexes_fit(disk: Disk, segment: LogSegment) -> bool:
             return False
         previous = entry
     stamps = list(time_index.iter_entries(times, segment.base_offset))
-    if any(a >= b for a, b in zip(stamps, stamps[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(stamps)):
         return False
     if segment.size_bytes and not stamps and _has_timestamps(segment):
         return False
@@ -187,9 +187,10 @@ def _snapshot(
     try:
         file = disk.open_read(path)
         producer_snapshot.parse(disk.read_at(file, 0, file.size()))
-        return file
     except (FileNotFoundError, CorruptFileError) as error:
         _log.warning("producer snapshot is made for the copy: path=%s reason=%s", path, error)
+    else:
+        return file
     producers = build_producers(segments, snapshots, start=log_start, end=end)
     disk.atomic_write(path, producer_snapshot.dump(producers.dump()))
     return disk.open_read(path)

@@ -1,5 +1,4 @@
-"""From a timestamp to an offset: by segment, then index, then batch headers, then one batch's
-records.
+"""From a timestamp to an offset: by segment, index, batch headers, then one batch's records.
 
 At most one batch is opened, the one whose header says that it holds the answer. A batch that cannot
 be opened fails the look-up with an error naming partition and offset.
