@@ -1,1 +1,1 @@
-"""The controller's decisions: pure functions of an image and a request that return records and a response."""
+"""The controller's decisions: pure functions that return records and a response."""

@@ -53,22 +53,32 @@ class ConfigChange(Protocol):
     """One change, as in the request."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Key."""
+
     @property
-    def config_operation(self) -> int: ...
+    def config_operation(self) -> int:
+        """An `Operation`."""
+
     @property
-    def value(self) -> str | None: ...
+    def value(self) -> str | None:
+        """None only for DELETE."""
 
 
 class ResourceChange(Protocol):
     """The changes of one resource, as in the request."""
 
     @property
-    def resource_type(self) -> int: ...
+    def resource_type(self) -> int:
+        """A `ResourceType`."""
+
     @property
-    def resource_name(self) -> str: ...
+    def resource_name(self) -> str:
+        """Topic's name, broker's id, or empty."""
+
     @property
-    def configs(self) -> Sequence[ConfigChange]: ...
+    def configs(self) -> Sequence[ConfigChange]:
+        """The changes."""
 
 
 @dataclass(frozen=True, slots=True)

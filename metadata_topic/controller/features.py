@@ -1,8 +1,8 @@
 """Which features this version serves, and at which levels.
 
-Only what is served is finalised by the format step: a client that sees `transaction.version` 2 would
-use a protocol that is not there. Features that a log of Apache Kafka finalised stay in the image
-(snapshots lose nothing) but are reported as unserved.
+Only what is served is finalised by the format step: a client that sees `transaction.version` 2
+would use a protocol that is not there. Features that a log of Apache Kafka finalised stay in the
+image (snapshots lose nothing) but are reported as unserved.
 """
 
 from typing import Final

@@ -16,33 +16,48 @@ class ReplicaAssignment(Protocol):
     """Manual replicas of one partition, as in the request."""
 
     @property
-    def partition_index(self) -> int: ...
+    def partition_index(self) -> int:
+        """Index from 0."""
+
     @property
-    def broker_ids(self) -> Sequence[int]: ...
+    def broker_ids(self) -> Sequence[int]:
+        """The leader first."""
 
 
 class ConfigEntry(Protocol):
     """A config of a new topic, as in the request."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Its name."""
+
     @property
-    def value(self) -> str | None: ...
+    def value(self) -> str | None:
+        """None is refused."""
 
 
 class NewTopic(Protocol):
     """A topic of a CreateTopics request; the request's own structs fit."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Its name."""
+
     @property
-    def num_partitions(self) -> int: ...
+    def num_partitions(self) -> int:
+        """-1 for the default."""
+
     @property
-    def replication_factor(self) -> int: ...
+    def replication_factor(self) -> int:
+        """-1 for the default."""
+
     @property
-    def assignments(self) -> Sequence[ReplicaAssignment]: ...
+    def assignments(self) -> Sequence[ReplicaAssignment]:
+        """Manual replicas; empty to have them chosen."""
+
     @property
-    def configs(self) -> Sequence[ConfigEntry]: ...
+    def configs(self) -> Sequence[ConfigEntry]:
+        """Overrides."""
 
 
 @dataclass(frozen=True, slots=True)

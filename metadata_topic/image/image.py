@@ -40,6 +40,7 @@ ConfigKey = tuple[int, str]
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """Sorted (entity type, name) pairs; name None means the default entity of that type."""
 
+_NOTHING_YET = Provenance()
 _NO_CONFIGS: Mapping[str, str] = {}
 
 
@@ -66,7 +67,7 @@ class MetadataImage:
     scram_credentials: dict[tuple[str, int], Any] = field(default_factory=dict)
     delegation_tokens: dict[str, Any] = field(default_factory=dict)
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
-    provenance: Provenance = Provenance()
+    provenance: Provenance = _NOTHING_YET
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
         """One partition by its topic's name, None if there is none."""

@@ -1,4 +1,4 @@
-"""What the cluster metadata consists of: immutable values, one per thing Kafka writes records about.
+"""What the cluster metadata consists of: immutable values, one for each thing that has records.
 
 Ids of topics, directories and incarnations are 16 raw bytes. Sequences are tuples, so that a value
 can be shared between images and threads without a copy.
@@ -89,7 +89,11 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a node listens. `security_protocol`: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+    """Where a node listens.
+
+    Attributes:
+        security_protocol: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL.
+    """
 
     name: str
     host: str

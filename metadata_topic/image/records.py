@@ -1,8 +1,8 @@
 """Records of the metadata log: what they are here, and the versions they are written in.
 
-The bytes of a value are `kafka_protocol.files.metadata_value`'s matter. Kafka writes a record in the
-version that the finalised metadata.version asks for, and some of them in the lowest version that can
-hold what is said.
+The bytes of a value are `kafka_protocol.files.metadata_value`'s matter. Kafka writes a record in
+the version that the finalised metadata.version asks for, and some of them in the lowest version
+that can hold what is said.
 """
 
 from typing import Any, Final, NamedTuple
@@ -14,6 +14,7 @@ from kafka_protocol.wire.codec import message
 # metadata.version levels from which a record is written in a higher version.
 _CONTROLLED_SHUTDOWN_LEVEL: Final = 8  # 3.4-IV0
 TRANSACTION_LEVEL: Final = 13  # 3.6-IV1: Begin- and EndTransactionRecord
+CONTROLLER_REGISTRATION_LEVEL: Final = 15  # 3.7-IV0
 _DIRECTORIES_LEVEL: Final = 17  # 3.7-IV2
 _ELR_LEVEL: Final = 23  # 4.0-IV1
 _CORDONED_LEVEL: Final = 30  # 4.3-IV0

@@ -49,8 +49,7 @@ class MetadataLog:
     ) -> "MetadataLog":
         """Open or begin the log in `directory`, which exists.
 
-        Args:
-            recovery_point: everything below was flushed (exclusive end).
+        Everything below `recovery_point` (exclusive end) was flushed before.
 
         Raises:
             OSError: the disk failed.

@@ -22,13 +22,19 @@ from typing import Final, TypeVar, assert_never
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.records.control import leader_change
 from metadata_topic.controller.bootstrap import activation_records
-from metadata_topic.controller.features import unserved_features
+from metadata_topic.controller.brokers import Registration, register_controller
+from metadata_topic.controller.features import SUPPORTED_FEATURES, unserved_features
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.loader import ImageLoader
-from metadata_topic.image.model import Provenance
-from metadata_topic.image.records import TRANSACTION_LEVEL, MetadataRecord, make
+from metadata_topic.image.model import Endpoint, Provenance
+from metadata_topic.image.records import (
+    CONTROLLER_REGISTRATION_LEVEL,
+    TRANSACTION_LEVEL,
+    MetadataRecord,
+    make,
+)
 from metadata_topic.quorum.batches import quorum_entries
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.format import METADATA_DIRECTORY, read_bootstrap
@@ -49,8 +55,9 @@ from metadata_topic.raft.events import (
     Started,
 )
 from metadata_topic.raft.roles import Role
-from metadata_topic.raft.voters import ReplicaKey, VoterSet
+from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
 from runtime.clock import Clock
+from runtime.dice import Dice
 from runtime.disk import Disk
 from runtime.executors import Pool
 from runtime.scheduler import Scheduler, Timer
@@ -86,11 +93,14 @@ class MetadataNode:
         log_dir: Path,
         *,
         node_id: int,
+        cluster_id: str,
         directory_id: bytes,
         disk: Disk,
         clock: Clock,
         pool: Pool,
-        static_voters: VoterSet | None = None,
+        dice: Dice,
+        static_voters: Sequence[int] = (),
+        controller_endpoints: Sequence[Endpoint] = (),
         config: MetadataLogConfig | None = None,
         scheduler: Scheduler | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
@@ -101,11 +111,14 @@ class MetadataNode:
             log_dir: the metadata log directory (its lock is held by the caller); holds
                 `bootstrap.checkpoint` and `__cluster_metadata-0`.
             node_id: `node.id`.
+            cluster_id: of the cluster this node belongs to.
             directory_id: of `log_dir`, from its meta.properties (16 bytes).
             disk: files.
             clock: times of batches and snapshots.
             pool: fsyncs and snapshot files (log-io).
-            static_voters: `controller.quorum.voters`; None with a dynamic quorum.
+            dice: makes the id of this life as a controller.
+            static_voters: ids in `controller.quorum.voters`; none with a dynamic quorum.
+            controller_endpoints: where this controller listens for others.
             config: settings of the log.
             scheduler: looks once a minute whether a snapshot is due by time; without it only
                 commits do.
@@ -113,13 +126,17 @@ class MetadataNode:
         """
         self.image = EMPTY_IMAGE
         self.node_id = node_id
+        self.cluster_id = cluster_id
         self._key = ReplicaKey(node_id, directory_id)
         self._log_dir = log_dir
         self._directory = log_dir / METADATA_DIRECTORY
         self._disk = disk
         self._clock = clock
         self._pool = pool
-        self._static_voters = static_voters
+        self._static_voters = tuple(static_voters)
+        self._registration = Registration(
+            node_id, dice.uuid(), tuple(controller_endpoints), SUPPORTED_FEATURES
+        )
         self._config = config or MetadataLogConfig()
         self._scheduler = scheduler
         self._on_failure = on_failure
@@ -222,10 +239,10 @@ class MetadataNode:
         self._core = RaftCore(self._key, voters, voters_in_log=static or recovered.facts.in_log)
         snapshot_epoch = 0 if recovered.snapshot_id is None else recovered.snapshot_id.epoch
         last_epoch = max(recovered.log.last_epoch, snapshot_epoch)
+        replayed = recovered.loader.record_count
         self._snapshotter = self._make_snapshotter(recovered)
         self._run(self._core.handle(Started(election, last_epoch, self.log_end_offset)))
         self._activate(bootstrap)
-        self.image, _ = self._loader.take()
         unserved = unserved_features(self.image)
         if unserved:
             _log.warning("finalised features that are not served here: %s", unserved)
@@ -235,7 +252,7 @@ class MetadataNode:
             self.image.provenance.offset,
             len(self.image.topics_by_id),
             self.image.partition_count,
-            recovered.loader.record_count,
+            replayed,
         )
         if self._scheduler is not None:
             self._timer = self._scheduler.every(
@@ -257,12 +274,13 @@ class MetadataNode:
 
     def _find_voters(self, facts: QuorumFacts) -> VoterSet:
         if facts.kraft_version == 0:
-            if self._static_voters is None:
+            if not self._static_voters:
                 raise QuorumConfigError(
                     f"no voters: {self._directory} was formatted without --standalone, and "
                     "controller.quorum.voters is not set"
                 )
-            voters = self._static_voters
+            keys = [ReplicaKey(voter_id) for voter_id in sorted(set(self._static_voters))]
+            voters = VoterSet(tuple(Voter(key) for key in keys))
         else:
             assert facts.voters is not None, "kraft.version 1 comes with voters"
             voters = facts.voters
@@ -290,6 +308,10 @@ class MetadataNode:
         if bootstrap:
             minimum = self._config.min_insync_replicas
             self._write_now(activation_records(bootstrap, min_insync_replicas=minimum))
+        self.image, _ = self._loader.take()
+        if self.image.metadata_version >= CONTROLLER_REGISTRATION_LEVEL:
+            self._write_now(register_controller(self.image, self._registration).records)
+            self.image, _ = self._loader.take()
 
     def _write_now(self, records: Sequence[MetadataRecord]) -> None:
         """Append and commit without waiting for the loop; only while starting."""

@@ -1,8 +1,8 @@
 """What a start finds in the metadata directory: the newest usable snapshot and the log after it.
 
-The disk may hold anything that a kill or a power cut leaves: a snapshot half written (it has no name
-yet), a log with a torn tail (cut on opening), a transaction without its end (its records do not
-count). A damaged snapshot is put aside and the one before it is used, as long as the log reaches
+The disk may hold anything that a kill or a power cut leaves: a snapshot half written (it has no
+name yet), a log with a torn tail (cut on opening), a transaction without its end (its records do
+not count). A damaged snapshot is put aside and the one before it is used, as long as the log reaches
 back to it.
 """
 

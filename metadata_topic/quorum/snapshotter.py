@@ -1,8 +1,8 @@
 """When a snapshot of the metadata is due, how it is made without holding the event loop, what goes.
 
 The image is immutable, so records are made from it in slices between other work of the loop while
-the cluster moves on; the file is written on the pool. A snapshot lets old ones go, and with them the
-log they were the base of.
+the cluster moves on; the file is written on the pool. A snapshot lets old ones go, and with them
+the log they were the base of.
 
 Source: KIP-630; triggers and clean-up as in Kafka's SnapshotGenerator and KafkaMetadataLog.
 """
