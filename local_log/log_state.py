@@ -91,7 +91,7 @@ class LogState:
         self.snapshots = opened.snapshots
         self.epochs = opened.epochs
         self.epochs.on_change = self._save_epochs
-        self._epochs_dirty = False
+        self._epochs_dirty = opened.truncated_bytes > 0
         self._epoch_seen = opened.epochs.latest_epoch
         self.log_start_offset = opened.log_start_offset
         self.log_start_known = opened.log_start_known
@@ -107,6 +107,7 @@ class LogState:
         self._jitter_ms = 0
         self._set_jitter()
         self._high_watermark = max(self._high_watermark, self.local_log_start_offset)
+        self.producers.raise_high_watermark(self._high_watermark)
 
     @property
     def topic_partition(self) -> TopicPartition:

@@ -84,6 +84,9 @@ class PartitionLog(LogWriter):
     def raise_log_start(self, offset: int) -> None:
         """Move the log start up (in memory; the manager's checkpoint makes it durable).
 
+        Where it is unknown (its checkpoint was lost), this says what it is, also below the local
+        start.
+
         Raises:
             OffsetOutOfRange: above the high watermark.
         """
@@ -91,7 +94,7 @@ class PartitionLog(LogWriter):
             raise OffsetOutOfRange(
                 asked=offset, start=self.log_start_offset, end=self._high_watermark
             )
-        if offset > self.log_start_offset:
+        if offset > self.log_start_offset or not self.log_start_known:
             self.log_start_offset = offset
             self.epochs.truncate_from_start(offset)
         self.log_start_known = True
@@ -254,6 +257,7 @@ class PartitionLog(LogWriter):
             self._segments, self.snapshots, start=self.log_start_offset, end=end
         )
         self._high_watermark = min(self._high_watermark, end)
+        self.producers.raise_high_watermark(self._high_watermark)
         self._set_jitter()
 
     # -- for the remote tier ---------------------------------------------------------------------

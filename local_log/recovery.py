@@ -126,7 +126,8 @@ class LogOpener:
         if not segments:
             segments.append(self._new_segment(log_end))
         epochs.truncate_from_end(log_end)
-        epochs.truncate_from_start(log_start)
+        if known:
+            epochs.truncate_from_start(log_start)
         snapshots.remove_strays(segment.base_offset for segment in segments)
         snapshots.remove([offset for offset in snapshots.offsets if offset > log_end])
         producers = build_producers(segments, snapshots, start=log_start, end=log_end)
@@ -196,7 +197,8 @@ class LogOpener:
         path = self._directory / EPOCH_CHECKPOINT
 
         def save(entries: list[EpochEntry]) -> None:
-            self._disk.atomic_write(path, epoch_checkpoint.dump(entries))
+            # Opening the same files again would find the same: no fsync holds up the start.
+            self._disk.atomic_write(path, epoch_checkpoint.dump(entries), durable=False)
 
         try:
             return LeaderEpochCache(epoch_checkpoint.parse(self._disk.read_file(path)), save)
@@ -329,13 +331,13 @@ def needs_rebuild(disk: Disk, segment: LogSegment) -> bool:
 
 
 def _should_have_entries(segment: LogSegment) -> bool:
-    since, wants_offset, newest = 0, False, -1
-    for _, header in segment.batches(0):
+    # A reopened segment counts its interval anew, so the first entry may come late.
+    wants_offset, newest = False, -1
+    for position, header in segment.batches(0):
         newest = max(newest, header.max_timestamp)
-        if since > segment.index_interval_bytes:
+        if position > 2 * segment.index_interval_bytes:
             wants_offset = True
             break
-        since += header.size_bytes
     return (wants_offset and not segment.offset_index.entries) or (
         newest >= 0 and not segment.time_index.entries
     )
