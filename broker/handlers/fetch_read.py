@@ -58,7 +58,9 @@ def read_in_slices(
         except Exception as error:  # noqa: BLE001 - becomes this partition's answer
             read.error = int(code_of(error, "fetch"))
             result.must_answer = True
-            if read.partition is not None:
+            if read.partition is None:
+                read.aborted = []  # as Kafka: not null where the partition is unknown
+            else:
                 read.partition.counters.failed_fetch.value += 1
         if read.size_bytes:
             result.size_bytes += read.size_bytes
@@ -89,24 +91,15 @@ def _read(
     if params.replica_id >= 0:
         _check_replica(partition, params.replica_id, fetch)
     log = partition.log
-    high_watermark = log.high_watermark
     stable = log.last_stable_offset
-    if fetch.last_fetched_epoch >= 0:
-        read.diverging = _diverging(partition, fetch)
-    if not log.log_start_offset <= fetch.offset <= log.log_end_offset:
-        if read.diverging is None:
-            raise OffsetOutOfRange(
-                asked=fetch.offset, start=log.log_start_offset, end=log.log_end_offset
-            )
-    elif max_bytes < 0:
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "a negative size cannot be fetched")
-    read.high_watermark, read.last_stable_offset = high_watermark, stable
+    _check_range(partition, read, max_bytes)
+    read.high_watermark, read.last_stable_offset = log.high_watermark, stable
     read.log_start_offset = log.log_start_offset
     if params.read_committed:
         read.aborted = []
     if read.diverging is not None:
         return
-    end = stable if params.read_committed else high_watermark
+    end = stable if params.read_committed else read.high_watermark
     if params.replica_id >= 0:
         end = log.log_end_offset
     if fetch.offset >= end or (max_bytes == 0 and not min_one_batch):
@@ -116,10 +109,22 @@ def _read(
         refuse_zstd(partition, found.regions)
     read.regions, read.size_bytes = found.regions, found.size_bytes
     if params.read_committed and found.size_bytes:
-        read.aborted = [
-            (aborted[0], aborted[1])
-            for aborted in log.aborted_transactions(fetch.offset, found.upper_bound_offset)
-        ]
+        read.aborted = log.aborted_transactions(fetch.offset, found.upper_bound_offset)
+
+
+def _check_range(partition: Partition, read: PartitionRead, max_bytes: int) -> None:
+    """Refuse offsets that this log does not have; a replica learns instead where it diverged."""
+    log, fetch = partition.log, read.fetch
+    if fetch.last_fetched_epoch >= 0:
+        read.diverging = _diverging(partition, fetch)
+        if read.diverging is not None:
+            return
+    if not log.log_start_offset <= fetch.offset <= log.log_end_offset:
+        raise OffsetOutOfRange(
+            asked=fetch.offset, start=log.log_start_offset, end=log.log_end_offset
+        )
+    if max_bytes < 0:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "a negative size cannot be fetched")
 
 
 def _find(replicas: ReplicaManager, fetch: FetchPartition) -> Partition:

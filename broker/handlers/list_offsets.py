@@ -130,9 +130,7 @@ class ListOffsetsHandler:
     ) -> Any:
         index = asked.partition_index
         try:
-            if counts[topic, index] > 1:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "the same partition twice")
-            _check_timestamp(asked.timestamp, context.api_version)
+            _check_timestamp(asked.timestamp, context.api_version, counts[topic, index])
             partition = self._replicas.require(topic, index)
             partition.check_leader(asked.current_leader_epoch)
             found = await self._find(partition, asked.timestamp, committed, deadline_ms)
@@ -157,6 +155,7 @@ class ListOffsetsHandler:
             return (-1, start, self._epoch_of(partition, start))
         if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             return self._tiered(partition, timestamp)
+        found: Found | None
         if timestamp == MAX_TIMESTAMP:
             found = await self._pool.run(log.max_timestamp)
         else:
@@ -193,7 +192,9 @@ class ListOffsetsHandler:
         return -1 if epoch is None else epoch
 
 
-def _check_timestamp(timestamp: int, version: int) -> None:
+def _check_timestamp(timestamp: int, version: int, times_asked: int) -> None:
+    if times_asked > 1:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the same partition twice")
     if timestamp >= 0:
         return
     first = _FIRST_VERSION.get(timestamp)

@@ -1,5 +1,6 @@
-"""OffsetForLeaderEpoch (23): where a leader epoch ended, so that a client can find its last common
-offset with this leader after an unclean election (KIP-320).
+"""OffsetForLeaderEpoch (23): where a leader epoch ended.
+
+With it a client finds its last common offset with this leader after an unclean election (KIP-320).
 """
 
 from typing import Any, Final

@@ -106,28 +106,15 @@ class ProduceHandler:
         index, records = data.index, data.records
         partition: Partition | None = None
         try:
-            if topic is None:
-                raise UnknownTopicId("no topic has this id")
-            partition = self._replicas.partitions.get(TopicPartition(topic, index))
-            if partition is None or partition.is_internal:
-                self._check_topic(context, topic)
-                partition = self._replicas.require(topic, index)
+            partition = self._partition(context, topic, index)
             counters = partition.counters
             counters.produce_requests.value += 1
-            if records is None:
-                raise InvalidRecord("a partition without a record batch")
-            size = len(records)
-            if (
-                context.api_version < _FIRST_VERSION_WITH_ZSTD
-                and size > _ATTRIBUTES_LOW
-                and records[_ATTRIBUTES_LOW] & _CODEC_MASK == _ZSTD
-            ):
-                raise UnsupportedCompression(_ZSTD)
+            _check_records(records, context.api_version)
             info = partition.append(records, now_ms=context.received_ms, required_acks=acks)
         except Exception as error:  # noqa: BLE001 - becomes this partition's answer
             return _failed(index, error, partition, records)
         if not info.is_duplicate:
-            counters.bytes_in.value += size
+            counters.bytes_in.value += len(records)
             counters.messages_in.value += info.last_offset - info.first_offset + 1
         if acks == -1 and partition.durable:
             end_offset = info.last_offset + 1
@@ -142,6 +129,15 @@ class ProduceHandler:
             (),
             None,
         )
+
+    def _partition(self, context: RequestContext, topic: str | None, index: int) -> Partition:
+        if topic is None:
+            raise UnknownTopicId("no topic has this id")
+        partition = self._replicas.partitions.get(TopicPartition(topic, index))
+        if partition is None or partition.is_internal:
+            self._check_topic(context, topic)
+            partition = self._replicas.require(topic, index)
+        return partition
 
     def _check_topic(self, context: RequestContext, topic: str) -> None:
         """Keep clients out of topics that are not theirs to write."""
@@ -206,6 +202,18 @@ class ProduceHandler:
                 index = pending.answers[pending.index][0]
                 pending.answers[pending.index] = _failed(index, error, pending.partition, None)
         return encode_answer(context.api_version, topics)
+
+
+def _check_records(records: memoryview | None, version: int) -> None:
+    """Check what depends on the request and not on the log."""
+    if records is None:
+        raise InvalidRecord("a partition without a record batch")
+    if (
+        version < _FIRST_VERSION_WITH_ZSTD
+        and len(records) > _ATTRIBUTES_LOW
+        and records[_ATTRIBUTES_LOW] & _CODEC_MASK == _ZSTD
+    ):
+        raise UnsupportedCompression(_ZSTD)
 
 
 def _failed(

@@ -272,16 +272,22 @@ class Connection:
         """Send what is ready; where that makes room, serve what had to wait and read on."""
         self._send()
         while self._paused and not self.closed and self._closing is None and not self._is_full():
-            self._paused = False
-            head, self._head = self._head, bytearray()
-            try:
-                self._parse(head, len(head))
-            except CloseConnection as cause:
-                self._close_after_answers(cause.reason)
-            if not self._paused and self._closing is None and not self.closed:
-                self._reading = True
-                self._server.loop.add_reader(self._sock, self._on_readable)
+            self._resume()
             self._send()
+
+    def _resume(self) -> None:
+        self._paused = False
+        head, self._head = self._head, bytearray()
+        try:
+            self._parse(head, len(head))
+        except CloseConnection as cause:
+            self._close_after_answers(cause.reason)
+        self._read_on()
+
+    def _read_on(self) -> None:
+        if not (self._paused or self._reading or self.closed) and self._closing is None:
+            self._reading = True
+            self._server.loop.add_reader(self._sock, self._on_readable)
 
     # -- out
 
@@ -329,9 +335,10 @@ class Connection:
             self._warming = False
             if self.closed:
                 return
+            if isinstance(data, BaseException):
+                self.close(f"cannot read {piece.file.path}: {data}")
+                return
             try:
-                if isinstance(data, BaseException):
-                    raise SendFailed(f"cannot read {piece.file.path}: {data}")
                 self._sender.replace_head(piece, data)
             except SendFailed as failure:
                 self.close(str(failure))

@@ -16,7 +16,7 @@ from broker.handlers.registry import CloseConnection, Handler, HandlerTable, Req
 from kafka_protocol.errors import ErrorCode, MalformedMessageError
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey, header_versions
-from kafka_protocol.wire.framing import read_request_header, response_parts
+from kafka_protocol.wire.framing import RequestHeader, read_request_header, response_parts
 from runtime.metrics import CounterChild, Registry
 
 log = logging.getLogger(__name__)
@@ -113,10 +113,7 @@ class Dispatcher:
             if position < len(frame) and frame[position] == 0:
                 position += 1
             else:
-                try:
-                    position = read_request_header(frame).body_offset
-                except MalformedMessageError as cause:
-                    raise CloseConnection(f"malformed request header: {cause}") from None
+                position = _read_header(frame).body_offset
         context = RequestContext(
             api_key,
             version,
@@ -127,23 +124,28 @@ class Dispatcher:
             received_ms,
         )
         route.requests.value += 1
+        return self._serve(route, context, frame, position)
+
+    def _serve(
+        self, route: _Route, context: RequestContext, frame: memoryview, position: int
+    ) -> Answer | Future[Answer | None] | None:
         try:
             if route.raw is not None:
                 answer = route.raw(context, frame, position)
                 if type(answer) is list:
-                    return response_parts(correlation_id, route.response_header, answer)
+                    return response_parts(context.correlation_id, route.response_header, answer)
             else:
-                request, _ = route.decode(frame, version, position)
+                request, _ = route.decode(frame, context.api_version, position)
                 answer = route.handle(context, request)
         except MalformedMessageError as cause:
-            name = ApiKey(api_key).name
-            raise CloseConnection(f"malformed {name} request version {version}: {cause}") from None
+            name = ApiKey(context.api_key).name
+            raise CloseConnection(
+                f"malformed {name} request version {context.api_version}: {cause}"
+            ) from None
         except CloseConnection:
             raise
         except Exception as cause:
             raise self._failed(context, cause) from cause
-        if answer is None:
-            return None
         if isinstance(answer, Future):
             return self._later(context, route, answer)
         if isinstance(answer, Coroutine):
@@ -212,10 +214,7 @@ class Dispatcher:
 
     def _unsupported_api_versions(self, frame: memoryview) -> Answer:
         """Answer ApiVersions of an unknown version in the shape of version 0 (KIP-511)."""
-        try:
-            header = read_request_header(frame)
-        except MalformedMessageError as cause:
-            raise CloseConnection(f"malformed request header: {cause}") from None
+        header = _read_header(frame)
         handler = self._handlers.get(ApiKey.API_VERSIONS)
         assert handler is not None
         message = codec.response(ApiKey.API_VERSIONS)
@@ -232,12 +231,16 @@ class Dispatcher:
         return response_parts(header.correlation_id, 0, [message.encode(body, 0)])
 
     def _remember_client_id(self, peer: Peer, frame: memoryview) -> None:
-        try:
-            header = read_request_header(frame)
-        except MalformedMessageError as cause:
-            raise CloseConnection(f"malformed request header: {cause}") from None
+        header = _read_header(frame)
         peer.client_id = header.client_id or ""
         peer.client_id_bytes = peer.client_id.encode()
+
+
+def _read_header(frame: memoryview) -> RequestHeader:
+    try:
+        return read_request_header(frame)
+    except MalformedMessageError as cause:
+        raise CloseConnection(f"malformed request header: {cause}") from None
 
 
 def _metric_name(api_key: int) -> str:

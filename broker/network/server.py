@@ -52,11 +52,7 @@ class Server:
         disk: Disk,
         metrics: Registry,
     ) -> None:
-        """Take the ports; nothing is opened before `start`.
-
-        Args:
-            pool: reads cold file regions (log-io).
-        """
+        """Take the ports; nothing is opened before `start`. `pool` reads cold file regions."""
         self.limits, self.clock, self.disk = limits, clock, disk
         self.dispatcher = Dispatcher(handlers, metrics)
         self.scratch = bytearray(SCRATCH_BYTES)
@@ -116,7 +112,7 @@ class Server:
         ]
 
     def _listen(self, listener: ListenerAddress) -> None:
-        host = listener.host or "0.0.0.0"  # noqa: S104 - an empty host means all, as in Kafka
+        host = listener.host or "0.0.0.0"  # an empty host means all, as in Kafka
         infos = socket.getaddrinfo(
             host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
@@ -176,7 +172,7 @@ class Server:
                 return
             except OSError as error:
                 # Out of descriptors: the backlog waits until some are free again.
-                log.error("accept failed: listener=%s error=%s", listener_name, error)
+                log.warning("accept failed: listener=%s error=%s", listener_name, error)
                 self.loop.remove_reader(listening)
                 self._scheduler.call_later(
                     SWEEP_MS, lambda: self._accept_again(listening, listener_name)

@@ -22,7 +22,7 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 EPOCH_MAX: Final = 2**31 - 1
 EVICTION_MS: Final = 120_000
-"""A session that was used since then keeps its slot (`min.incremental.fetch.session.eviction.ms`)."""
+"""A session that was used within this time keeps its slot."""
 
 
 def next_epoch(epoch: int) -> int:
