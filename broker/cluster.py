@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_protocol.errors import ErrorCode, KafkaError
-from metadata_topic.controller.topic_names import METADATA_TOPIC, REMOTE_METADATA_TOPIC, validate_name
+from metadata_topic.controller.topic_names import (
+    METADATA_TOPIC,
+    REMOTE_METADATA_TOPIC,
+    validate_name,
+)
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import NO_LEADER, BrokerImage, PartitionImage
 

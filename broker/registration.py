@@ -46,9 +46,7 @@ class BrokerRegistration:
             return register_broker(image, self._registration)
 
         self.epoch = await self._submit(decide)
-        log.info(
-            "registered: node_id=%d broker_epoch=%d", self._registration.node_id, self.epoch
-        )
+        log.info("registered: node_id=%d broker_epoch=%d", self._registration.node_id, self.epoch)
 
     async def unfence(self) -> None:
         """Say that this broker has caught up: it leads what it may lead from now on."""

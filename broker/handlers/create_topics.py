@@ -1,12 +1,14 @@
 """CreateTopics (19): each topic of the request is created or refused on its own."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from broker.cluster import GUARDED_TOPICS
+from broker.config.describe import describe_topic
+from broker.config.topic_config import InvalidConfig, normalise
 from broker.handlers.registry import Handler, RequestContext
+from broker.live_config import LiveConfig
 from broker.topic_creation import TopicCreation
-from kafka_protocol.errors import ErrorCode
+from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message
 from metadata_topic.controller.topics import CreatedTopic
@@ -14,48 +16,36 @@ from metadata_topic.controller.topics import CreatedTopic
 _Response: Final = message("CreateTopicsResponse").cls
 _Topic: Final = _Response.Topics
 _Config: Final = _Topic.Configs
-
-
-class EffectiveConfig(NamedTuple):
-    """One setting of a topic with its source, as CreateTopics and DescribeConfigs print it."""
-
-    name: str
-    value: str | None
-    read_only: bool
-    source: int
-    is_sensitive: bool
-
-
-DescribeTopicConfigs = Callable[[Mapping[str, str]], Sequence[EffectiveConfig]]
-"""All settings of a topic that has these overrides, sorted by name."""
+_AskedConfig: Final = message("CreateTopicsRequest").cls.Topics.Configs
 
 
 class CreateTopicsHandler:
     """Answers CreateTopics."""
 
-    def __init__(self, creation: TopicCreation, describe: DescribeTopicConfigs) -> None:
+    def __init__(self, creation: TopicCreation, config: LiveConfig) -> None:
         self._creation = creation
-        self._describe = describe
+        self._config = config
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Create, wait until the metadata log holds the topics, and answer for each."""
-        refused = [topic for topic in request.topics if topic.name in GUARDED_TOPICS]
-        wanted = [topic for topic in request.topics if topic.name not in GUARDED_TOPICS]
+        refused, wanted = [], []
+        for topic in request.topics:
+            error = _refusal(topic)
+            if error is None:
+                wanted.append(topic)
+            else:
+                refused.append(_failed(topic.name, error))
         created = (
             await self._creation.create(wanted, validate_only=request.validate_only)
             if wanted
             else []
         )
-        return _Response(
-            topics=[_guarded(topic.name) for topic in refused]
-            + [self._answer(topic, context.api_version) for topic in created]
-        )
+        answers = [self._answer(topic, context.api_version) for topic in created]
+        return _Response(topics=refused + answers)
 
     def _answer(self, topic: CreatedTopic, version: int) -> Any:
         if topic.error is not None:
-            return _Topic(
-                name=topic.name, error_code=topic.error.code, error_message=str(topic.error)
-            )
+            return _failed(topic.name, topic.error)
         answer = _Topic(
             name=topic.name,
             topic_id=topic.topic_id,
@@ -64,28 +54,46 @@ class CreateTopicsHandler:
             replication_factor=topic.replication_factor,
         )
         if version >= 5:
+            entries = describe_topic(self._config.current, topic.configs)
             answer.configs = [
                 _Config(
-                    name=config.name,
-                    value=config.value,
-                    read_only=config.read_only,
-                    config_source=config.source,
-                    is_sensitive=config.is_sensitive,
+                    name=entry.name,
+                    value=entry.value,
+                    read_only=entry.read_only,
+                    config_source=entry.source,
+                    is_sensitive=entry.is_sensitive,
                 )
-                for config in self._describe(topic.configs)
+                for entry in sorted(entries, key=lambda entry: entry.name)
             ]
         return answer
 
 
-def make(creation: TopicCreation, describe: DescribeTopicConfigs) -> Handler:
+def make(creation: TopicCreation, config: LiveConfig) -> Handler:
     """Make the handler of CreateTopics 2-7."""
-    return Handler(ApiKey.CREATE_TOPICS, 2, 7, CreateTopicsHandler(creation, describe).handle)
+    return Handler(ApiKey.CREATE_TOPICS, 2, 7, CreateTopicsHandler(creation, config).handle)
 
 
-def _guarded(name: str) -> Any:
-    """DIFFERS: Kafka answers INVALID_REQUEST; KIP-630 promises POLICY_VIOLATION."""
-    return _Topic(
-        name=name,
-        error_code=ErrorCode.POLICY_VIOLATION,
-        error_message=f"Creation of internal topic {name} is prohibited.",
-    )
+class GuardedTopic(KafkaError):
+    """Only the brokers make this topic.
+
+    DIFFERS: Kafka answers INVALID_REQUEST for `__cluster_metadata` (KIP-630 promises 44), and lets
+    anybody make `__remote_log_metadata`, whose settings tiering depends on.
+    """
+
+    code = ErrorCode.POLICY_VIOLATION
+
+
+def _refusal(topic: Any) -> KafkaError | None:
+    """Why the controller need not be asked; also puts today's names for old names of settings."""
+    if topic.name in GUARDED_TOPICS:
+        return GuardedTopic(f"Creation of internal topic {topic.name} is prohibited.")
+    try:
+        configs = normalise({config.name: config.value for config in topic.configs})
+    except InvalidConfig as error:
+        return error
+    topic.configs = [_AskedConfig(name=name, value=value) for name, value in configs.items()]
+    return None
+
+
+def _failed(name: str, error: KafkaError) -> Any:
+    return _Topic(name=name, error_code=error.code, error_message=str(error))

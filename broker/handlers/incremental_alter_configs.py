@@ -6,6 +6,7 @@ What was written is in force when the answer leaves: logs and the tier follow th
 from typing import Any, Final
 
 from broker.cluster import GUARDED_TOPICS
+from broker.config.aliases import topic_name_of
 from broker.handlers.registry import Handler, RequestContext
 from broker.topic_creation import Submit
 from kafka_protocol.errors import ErrorCode
@@ -33,7 +34,7 @@ class IncrementalAlterConfigsHandler:
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Change what may be changed, and answer for each resource."""
         refused = [one for one in request.resources if _is_guarded(one)]
-        wanted = [one for one in request.resources if not _is_guarded(one)]
+        wanted = [_today(one) for one in request.resources if not _is_guarded(one)]
 
         def decide(image: MetadataImage) -> ControllerResult[list[AlteredResource]]:
             return incremental_alter_configs(
@@ -52,10 +53,16 @@ def make(submit: Submit, rules: ConfigRules) -> Handler:
     return Handler(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, handler.handle)
 
 
+def _today(resource: Any) -> Any:
+    """Put today's names for old names of settings: old ones are never stored."""
+    if resource.resource_type == ResourceType.TOPIC:
+        for config in resource.configs:
+            config.name = topic_name_of(config.name)
+    return resource
+
+
 def _is_guarded(resource: Any) -> bool:
-    return (
-        resource.resource_type == ResourceType.TOPIC and resource.resource_name in GUARDED_TOPICS
-    )
+    return resource.resource_type == ResourceType.TOPIC and resource.resource_name in GUARDED_TOPICS
 
 
 def _refused(resource: Any) -> Any:

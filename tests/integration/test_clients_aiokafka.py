@@ -28,8 +28,7 @@ def test_records_come_back_as_sent(broker: BrokerProcess) -> None:
             consumer.assign([aiokafka.TopicPartition("aio", 0)])
             async with asyncio.timeout(60):
                 return [
-                    (record.key, record.value)
-                    for record in [await consumer.getone() for _ in sent]
+                    (record.key, record.value) for record in [await consumer.getone() for _ in sent]
                 ]
         finally:
             await consumer.stop()

@@ -79,9 +79,7 @@ def test_admin_creates_describes_alters_and_deletes(broker: BrokerProcess) -> No
         "100000000"
     )
     change = ConfigEntry("retention.ms", "5000", incremental_operation=AlterConfigOpType.SET)
-    changed = ConfigResource(
-        ResourceType.TOPIC, "confluent-admin", incremental_configs=[change]
-    )
+    changed = ConfigResource(ResourceType.TOPIC, "confluent-admin", incremental_configs=[change])
     client.incremental_alter_configs([changed])[changed].result(30)
     assert client.describe_configs([resource])[resource].result(30)["retention.ms"].value == "5000"
     client.delete_topics(["confluent-admin"])["confluent-admin"].result(30)
@@ -104,7 +102,10 @@ def test_wrong_topics_are_refused_with_kafkas_codes(broker: BrokerProcess) -> No
         "a/b": (NewTopic("a/b", 1, 1), KafkaError.TOPIC_EXCEPTION),
         "..": (NewTopic("..", 1, 1), KafkaError.TOPIC_EXCEPTION),
         "x" * 250: (NewTopic("x" * 250, 1, 1), KafkaError.TOPIC_EXCEPTION),
-        "confluent-three": (NewTopic("confluent-three", 1, 3), KafkaError.INVALID_REPLICATION_FACTOR),
+        "confluent-three": (
+            NewTopic("confluent-three", 1, 3),
+            KafkaError.INVALID_REPLICATION_FACTOR,
+        ),
         "confluent-config": (
             NewTopic("confluent-config", 1, 1, config={"no.such": "1"}),
             KafkaError.INVALID_CONFIG,

@@ -6,7 +6,14 @@ from harness_clients import produce
 from harness_kafka_tools import kafka_tool, require_kafka_tools
 
 pytestmark = pytest.mark.jvm
-COMPLAINTS = ("mismatches", "not ending", "corrupt", "Found timestamp", "isvalid: false", "Exception")
+COMPLAINTS = (
+    "mismatches",
+    "not ending",
+    "corrupt",
+    "Found timestamp",
+    "isvalid: false",
+    "Exception",
+)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -43,9 +43,7 @@ class Exchange:
         self.answer = response(self.key).decode(self.body, self.version)[0]
 
     def answered_by(self, handler: Handler) -> bytes:
-        context = RequestContext(
-            self.key, self.version, 1, "golden", LISTENER, ("127.0.0.1", 1), 0
-        )
+        context = RequestContext(self.key, self.version, 1, "golden", LISTENER, ("127.0.0.1", 1), 0)
         return response(self.key).encode(handler.handle(context, self.request), self.version)
 
 

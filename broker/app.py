@@ -1,0 +1,91 @@
+"""Runs a broker process: signals, exit codes, and what the user is told when it cannot start."""
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from typing import Any, Final
+
+from broker.broker import Broker
+from broker.config.broker_config import BrokerConfig
+from broker.config.key import ConfigError
+from broker.directories import DirectoryError
+from broker.internal_topics import InternalTopicError
+from broker.remote.tier import TierStartError
+from kafka_protocol.errors import KafkaError
+from metadata_topic.quorum.format import NotFormattedError
+from metadata_topic.quorum.node import QuorumConfigError
+
+log = logging.getLogger(__name__)
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+
+_EXPECTED: Final = (
+    ConfigError,
+    DirectoryError,
+    InternalTopicError,
+    TierStartError,
+    NotFormattedError,
+    QuorumConfigError,
+    KafkaError,
+    OSError,
+)
+"""What the user can mend: told in one line. Anything else is a mistake of ours, with its stack."""
+
+
+def run(config: BrokerConfig) -> int:
+    """Run a broker until SIGTERM or SIGINT.
+
+    Returns:
+        The exit code of the process: 0 after a clean stop, 1 after a fatal error, which has been
+        logged and, where the user can mend it, printed as one line on stderr.
+    """
+    return asyncio.run(_run(config))
+
+
+async def _run(config: BrokerConfig) -> int:
+    loop = asyncio.get_running_loop()
+    asked_to_stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked_to_stop.set)
+    broker = Broker(config)
+    waiting = asyncio.ensure_future(asked_to_stop.wait())
+    try:
+        starting = asyncio.ensure_future(broker.start())
+        await _first_of(starting, waiting)
+        if starting.done():
+            starting.result()
+            _settle_memory()
+            await _first_of(waiting, broker.fatal)
+            if broker.fatal.done():
+                broker.fatal.result()
+        else:
+            starting.cancel()
+            await asyncio.wait({starting})
+    except _EXPECTED as error:
+        log.error("the broker ends: %s", error)  # noqa: TRY400 - the message says it all
+        sys.stderr.write(f"tidemark: {error}\n")
+        return EXIT_FAILED
+    except Exception:
+        log.exception("the broker ends")
+        return EXIT_FAILED
+    finally:
+        waiting.cancel()
+        log.info("stopping")
+        await broker.stop()
+    return EXIT_OK
+
+
+async def _first_of(*waiting: "asyncio.Future[Any]") -> None:
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _settle_memory() -> None:
+    """Take everything made at start out of the garbage collector's passes: it stays for ever.
+
+    Fewer objects to look at means shorter pauses while clients are served.
+    """
+    gc.collect()
+    gc.freeze()

@@ -1,0 +1,344 @@
+"""One server process from start to stop: which parts there are, and in which order they live.
+
+The order is the point of this file. Up: directories checked and locked, metadata log, local logs
+recovered, registered, leading, listening; only then the tier, whose Kafka clients need the
+listener. Down: the tier first, then leadership, then listeners, then the logs with their clean
+mark, the metadata log last. A kill at any moment is a normal way to stop; the next start recovers.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from broker.cluster import ClusterView
+from broker.config.broker_config import BrokerConfig
+from broker.config.key import ConfigError
+from broker.directories import Directories, open_directories
+from broker.endpoints import (
+    advertised_endpoints,
+    bootstrap_of,
+    check_single_node,
+    listener_addresses,
+    network_limits,
+    resolve_ports,
+)
+from broker.handler_table import HandlerParts, build_handlers
+from broker.health import Health, routes
+from broker.housekeeping import Housekeeping
+from broker.housekeeping_tasks import housekeeping_tasks
+from broker.http import HttpServer
+from broker.internal_topics import ensure_remote_metadata_topic
+from broker.live_config import LiveConfig
+from broker.metadata_log import open_metadata_node
+from broker.network.server import Server
+from broker.registration import BrokerRegistration
+from broker.remote.config import tier_config
+from broker.remote.tier import RemoteTier
+from broker.replica.manager import ReplicaManager
+from broker.server_metrics import register_log_metrics, register_metadata_metrics
+from broker.topic_creation import TopicCreation
+from local_log.log_dirs import LogManager
+from metadata_topic.controller.brokers import Registration
+from metadata_topic.controller.features import SUPPORTED_FEATURES
+from metadata_topic.image.image import MetadataImage
+from runtime.clock import Clock, SystemClock
+from runtime.dice import Dice, SystemDice
+from runtime.disk import Disk
+from runtime.executors import make_pool
+from runtime.metrics import Registry
+from runtime.scheduler import LoopScheduler
+
+log = logging.getLogger(__name__)
+
+LOG_IO_THREADS = 4
+
+
+@dataclass(slots=True)
+class Ports:
+    """What the process stands on; tests hand in others."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    dice: Dice = field(default_factory=SystemDice)
+    disk: Disk = field(default_factory=Disk)
+
+
+class Broker:
+    """A combined broker and controller.
+
+    Attributes:
+        config: as it was given; `live` has what changed since.
+        health: what the health pages say.
+        metrics: everything that is counted here.
+        fatal: fails when the broker cannot go on and must be stopped.
+    """
+
+    def __init__(self, config: BrokerConfig, ports: Ports | None = None) -> None:
+        """Make a broker of the running event loop; nothing is touched before `start`."""
+        self.config = resolve_ports(config)
+        self.metrics = Registry()
+        self.health = Health(config.node_id)
+        self._ports = ports or Ports()
+        self._undo: list[Callable[[], Awaitable[object] | None]] = []
+        self._clean = False
+        self.fatal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def start(self) -> None:
+        """Serve clients; returns when the tier runs, too.
+
+        Raises:
+            ConfigError, DirectoryError, InternalTopicError, TierStartError, OSError: it cannot;
+                `stop` undoes what was started until then.
+        """
+        check_single_node(self.config)
+        loop = asyncio.get_running_loop()
+        self._scheduler = LoopScheduler(loop)
+        self._directories = self._open_directories()
+        self._pool = make_pool("log-io", LOG_IO_THREADS)
+        self._on_stop(self._pool.shutdown)
+        await self._start_http()
+        self._open_data()
+        self._wire(loop)
+        await self._join()
+        await self._listen()
+        self.health.stage = "running"
+        await self._start_tier()
+        self._housekeeping.start(self.config.log_initial_task_delay_ms)
+        self._on_stop(self._housekeeping.stop)
+        log.info(
+            "started: node_id=%d cluster_id=%s partitions=%d",
+            self.config.node_id,
+            self._directories.cluster_id,
+            len(self._replicas.partitions),
+        )
+
+    async def stop(self) -> None:
+        """Stop in the reverse order of the start; a second call does nothing."""
+        self._clean = self.health.stage == "running" and not self.fatal.done()
+        self.health.stage = "stopping"
+        while self._undo:
+            undo = self._undo.pop()
+            try:
+                done = undo()
+                if done is not None:
+                    await done
+            except Exception:  # noqa: BLE001 - a loop top: the other parts must be stopped, too
+                self._clean = False
+                log.exception("a part did not stop cleanly")
+        log.info("stopped: node_id=%d", self.config.node_id)
+
+    def _on_stop(self, undo: Callable[[], Awaitable[object] | None]) -> None:
+        self._undo.append(undo)
+
+    # -- up, in this order
+
+    def _open_directories(self) -> Directories:
+        directories = open_directories(
+            self.config.log_dirs,
+            metadata_path=self.config.metadata_log_dir,
+            node_id=self.config.node_id,
+            disk=self._ports.disk,
+            dice=self._ports.dice,
+        )
+        self._on_stop(directories.release)
+        return directories
+
+    async def _start_http(self) -> None:
+        address = self.config.http_listener
+        if address is None:
+            return
+        server = HttpServer(*address, routes(self.health, self.metrics))
+        try:
+            await server.start()
+        except OSError as error:
+            shown = f"{address[0]}:{address[1]}"
+            raise ConfigError("tidemark.http.listener", shown, f"cannot listen: {error}") from error
+        self._on_stop(server.stop)
+
+    def _open_data(self) -> None:
+        """Metadata first: it says which settings the logs have."""
+        ports = self._ports
+        self._node = open_metadata_node(
+            self.config,
+            self._directories,
+            disk=ports.disk,
+            clock=ports.clock,
+            pool=self._pool,
+            dice=ports.dice,
+            scheduler=self._scheduler,
+            on_failure=self._fail,
+        )
+        self._node.start()
+        self._on_stop(self._node.close)
+        self.live = LiveConfig(self.config, self._image)
+        self._logs = LogManager(
+            list(self.config.log_dirs),
+            config_for=self.live.log_config,
+            disk=ports.disk,
+            clock=ports.clock,
+            scheduler=self._scheduler,
+            pool=self._pool,
+            dice=ports.dice,
+        )
+        self._logs.load()
+        self._on_stop(self._close_logs)
+
+    def _close_logs(self) -> None:
+        self._logs.close(clean=self._clean, broker_epoch=self._registration.epoch)
+
+    def _wire(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Make the parts that serve clients; nothing is served yet."""
+        ports, node_id = self._ports, self.config.node_id
+        self._replicas = ReplicaManager(
+            logs=self._logs,
+            node_id=node_id,
+            pool=self._pool,
+            config_for=self.live.log_config,
+            metrics=self.metrics,
+        )
+        self._registration = BrokerRegistration(
+            self._node.submit,
+            Registration(
+                node_id,
+                ports.dice.uuid(),
+                advertised_endpoints(self.config),
+                SUPPORTED_FEATURES,
+                self.config.broker_rack,
+                tuple(self._directories.ids[path] for path in self.config.log_dirs),
+            ),
+        )
+        self._creation = TopicCreation(
+            self._node.submit,
+            defaults=self.live.topic_defaults,
+            validate_config=self.live.validate_new_topic,
+            dice=ports.dice,
+        )
+        self._tier = self._make_tier(loop) if self._has_tier else None
+        self._server = self._make_server()
+        self._housekeeping = Housekeeping(
+            housekeeping_tasks(self.config, self._logs, ports.clock),
+            scheduler=self._scheduler,
+            pool=self._pool,
+        )
+        register_log_metrics(self.metrics, self._replicas)
+        register_metadata_metrics(self.metrics, self._image, self._node)
+        self.health.checks["logs"] = self._offline_directories
+
+    @property
+    def _has_tier(self) -> bool:
+        return self.config.remote_log_storage_system_enable
+
+    def _make_tier(self, loop: asyncio.AbstractEventLoop) -> RemoteTier:
+        ports = self._ports
+        tier = RemoteTier(
+            config=tier_config(
+                self.config,
+                self.config.layers.static,
+                node_id=self.config.node_id,
+                cluster_id=self._directories.cluster_id,
+                log_dir=str(self.config.log_dirs[0]),
+                bootstrap_servers=bootstrap_of(self.config),
+            ),
+            replicas=self._replicas,
+            logs=self._logs,
+            image=self._image,
+            high_watermark=lambda: self._node.high_watermark,
+            clock=ports.clock,
+            scheduler=self._scheduler,
+            pool=self._pool,
+            metrics=self.metrics,
+            loop=loop,
+            disk=ports.disk,
+            dice=ports.dice,
+        )
+        self.health.checks["tier"] = lambda: tier.state().reasons
+        return tier
+
+    def _make_server(self) -> Server:
+        ports = self._ports
+        cluster = ClusterView(self.config.node_id, self._directories.cluster_id, self._image)
+        parts = HandlerParts(
+            config=self.config,
+            live=self.live,
+            cluster=cluster,
+            creation=self._creation,
+            node=self._node,
+            registration=self._registration,
+            replicas=self._replicas,
+            logs=self._logs,
+            tier=self._tier,
+            clock=ports.clock,
+            scheduler=self._scheduler,
+            pool=self._pool,
+            dice=ports.dice,
+            metrics=self.metrics,
+        )
+        return Server(
+            handlers=build_handlers(parts),
+            limits=network_limits(self.config, self._tier),
+            clock=ports.clock,
+            scheduler=self._scheduler,
+            pool=self._pool,
+            disk=ports.disk,
+            metrics=self.metrics,
+        )
+
+    async def _join(self) -> None:
+        """Register, host what the metadata say, and lead it."""
+        self._node.subscribe(self._replicas.apply)
+        await self._registration.register()
+        self._replicas.apply(self._image(), None)
+        self._set_strays_aside()
+        await self._registration.unfence()
+        self._on_stop(self._registration.leave)
+
+    def _set_strays_aside(self) -> None:
+        """A log without a partition in the metadata is put aside: never served, never deleted."""
+        known = self._replicas.partitions
+        for stray in self._logs.strays(lambda one: one.topic_partition in known):
+            log.error(
+                "partition is not in the metadata and is put aside: partition=%s directory=%s",
+                stray.topic_partition,
+                stray.directory,
+            )
+            self._logs.make_stray(stray.topic_partition)
+
+    async def _listen(self) -> None:
+        await self._server.start(listener_addresses(self.config))
+        self._on_stop(self._server.stop)
+        for name, (host, port) in self._server.bound.items():
+            log.info("listening: listener=%s address=%s:%d", name, host, port)
+
+    async def _start_tier(self) -> None:
+        """Start the tier once its Kafka clients can reach us."""
+        tier = self._tier
+        if tier is None:
+            return
+        await ensure_remote_metadata_topic(
+            self._image(),
+            self._creation,
+            self.config.rlmm_settings,
+            prefix=str(self.config.get("remote.log.metadata.manager.impl.prefix")),
+        )
+        self._on_stop(tier.stop)
+        self._replicas.on_change.append(tier.on_partitions_changed)
+        await tier.start()
+
+    # -- facts
+
+    def _fail(self, error: BaseException) -> None:
+        """The broker cannot go on: whoever runs it stops it."""
+        self._clean = False
+        self.health.checks["metadata"] = lambda: [f"the metadata log failed: {error}"]
+        if not self.fatal.done():
+            self.fatal.set_exception(error)
+
+    def _image(self) -> MetadataImage:
+        return self._node.image
+
+    def _offline_directories(self) -> list[str]:
+        return [
+            f"log directory {directory.path} is offline: {directory.failure}"
+            for directory in self._logs.dirs
+            if directory.failure is not None
+        ]

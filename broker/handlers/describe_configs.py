@@ -1,0 +1,99 @@
+"""DescribeConfigs (32): settings of topics and of this broker, with where each value comes from."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+from broker.cluster import ClusterView, why_missing
+from broker.config.describe import (
+    ConfigEntry,
+    describe_broker,
+    describe_broker_default,
+    describe_topic,
+)
+from broker.handlers.errors_out import code_of, message_of
+from broker.handlers.registry import Handler, RequestContext
+from broker.live_config import LiveConfig
+from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import message
+from metadata_topic.image.image import ResourceType
+
+_Response: Final = message("DescribeConfigsResponse").cls
+_Result: Final = _Response.Results
+_Config: Final = _Result.Configs
+_Synonym: Final = _Config.Synonyms
+
+
+class DescribeConfigsHandler:
+    """Answers DescribeConfigs."""
+
+    def __init__(self, cluster: ClusterView, config: LiveConfig) -> None:
+        self._cluster = cluster
+        self._config = config
+
+    def handle(self, context: RequestContext, request: Any) -> Any:
+        """Describe each resource; one that cannot be described gets its own error."""
+        return _Response(
+            results=[self._result(resource, request) for resource in request.resources]
+        )
+
+    def _result(self, resource: Any, request: Any) -> Any:
+        keys = resource.configuration_keys
+        names = None if keys is None else frozenset(keys)
+        try:
+            entries = self._entries(resource.resource_type, resource.resource_name, names)
+        except KafkaError as error:
+            return _Result(
+                error_code=code_of(error, "DescribeConfigs"),
+                error_message=message_of(error),
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        return _Result(
+            error_message="",  # as Kafka
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=[
+                _encodable(entry, request.include_synonyms, request.include_documentation)
+                for entry in entries
+            ],
+        )
+
+    def _entries(
+        self, kind: int, name: str, names: Collection[str] | None
+    ) -> Sequence[ConfigEntry]:
+        if kind == ResourceType.TOPIC:
+            image = self._cluster.image()
+            if name not in image.topics_by_name:
+                raise ApiError(why_missing(name), "This server does not host this topic-partition.")
+            return describe_topic(self._config.current, image.topic_config(name), names)
+        if kind == ResourceType.BROKER:
+            if not name:
+                return describe_broker_default(self._config.current, names)
+            if name != str(self._cluster.node_id):
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"Unexpected broker id, expected {self._cluster.node_id} or empty string, but "
+                    f"received {name[:100]}",
+                )
+            return describe_broker(self._config.current, names)
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+
+
+def make(cluster: ClusterView, config: LiveConfig) -> Handler:
+    """Make the handler of DescribeConfigs 1-4."""
+    return Handler(ApiKey.DESCRIBE_CONFIGS, 1, 4, DescribeConfigsHandler(cluster, config).handle)
+
+
+def _encodable(entry: ConfigEntry, with_synonyms: bool, with_documentation: bool) -> Any:
+    synonyms = entry.synonyms if with_synonyms else ()
+    return _Config(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=[_Synonym(name=s.name, value=s.value, source=s.source) for s in synonyms],
+        config_type=entry.type,
+        documentation=entry.documentation if with_documentation else None,
+    )

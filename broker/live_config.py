@@ -1,0 +1,114 @@
+"""The configuration as it is now: the file, and what was set over the wire since.
+
+Settings of brokers and topics that arrive through the metadata log take effect here without a
+restart. Who needs a setting asks at the moment of use; nobody keeps a copy of what may change.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from broker.config import topic_config
+from broker.config.broker_config import BrokerConfig
+from broker.config.dynamic import is_list as is_broker_list
+from broker.config.dynamic import validate_broker_change
+from broker.config.key import ConfigError, ConfigType
+from broker.config.keys import BROKER_KEYS, TOPIC_KEYS
+from broker.config.topic_config import InvalidConfig
+from local_log.config import LogConfig
+from metadata_topic.controller.topic_specs import TopicDefaults
+from metadata_topic.image.image import MetadataImage, ResourceType
+
+log = logging.getLogger(__name__)
+
+_EMPTY: Final[Mapping[str, str]] = {}
+
+
+class LiveConfig:
+    """Answers for all settings, and says which changes are allowed (`ConfigRules`)."""
+
+    def __init__(self, static: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
+        """Lay the dynamic entries of `image` over `static`."""
+        self._static = static
+        self._image = image
+        self._seen: tuple[Mapping[str, str], Mapping[str, str]] = (_EMPTY, _EMPTY)
+        self._current = static
+
+    @property
+    def current(self) -> BrokerConfig:
+        """This broker's settings, dynamic entries included."""
+        image = self._image()
+        default, own = image.broker_config(None), image.broker_config(self._static.node_id)
+        # Maps of an image are shared between images until they change, so identity is enough.
+        if default is not self._seen[0] or own is not self._seen[1]:
+            self._seen = (default, own)
+            self._current = self._overlay(default, own)
+        return self._current
+
+    def _overlay(self, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
+        """Take the entries that can be taken: what another version wrote must not stop a start."""
+        if not default and not own:
+            return self._static
+        try:
+            return self._static.with_dynamic(_known(default), _known(own))
+        except ConfigError as error:
+            log.error("dynamic broker settings are ignored: %s", error)
+            return self._static
+
+    def log_config(self, topic: str) -> LogConfig:
+        """What the logs of `topic` obey."""
+        overrides = dict(self._image().topic_config(topic))
+        while True:
+            try:
+                return topic_config.log_config(self.current, overrides)
+            except InvalidConfig as error:
+                if error.key not in overrides:
+                    raise
+                log.error("setting of a topic is ignored: topic=%s reason=%s", topic, error)
+                del overrides[error.key]
+
+    def topic_defaults(self) -> TopicDefaults:
+        """Partitions and replicas of a topic that does not say."""
+        return TopicDefaults(self.current.num_partitions, self.current.default_replication_factor)
+
+    def validate_new_topic(self, topic: str, overrides: Mapping[str, str]) -> None:
+        """Refuse settings a new topic must not have.
+
+        Raises:
+            InvalidConfig: naming key and value.
+        """
+        topic_config.validate(overrides, broker=self.current, topic=topic)
+
+    # -- ConfigRules, for the controller
+
+    def is_list(self, resource_type: int, key: str) -> bool:
+        """Whether APPEND and SUBTRACT make sense."""
+        if resource_type == ResourceType.TOPIC:
+            return key in TOPIC_KEYS and TOPIC_KEYS[key].type is ConfigType.LIST
+        return is_broker_list(key)
+
+    def default_of(self, resource_type: int, key: str) -> str | None:
+        """The value that APPEND and SUBTRACT start from where nothing is set."""
+        if resource_type == ResourceType.TOPIC:
+            return TOPIC_KEYS[key].show(topic_config.topic_defaults(self.current)[key])
+        return BROKER_KEYS[key].show(self.current.get(key))
+
+    def validate(
+        self, resource_type: int, name: str, new: dict[str, str], existing: Mapping[str, str]
+    ) -> None:
+        """Check the overrides a topic or broker would have.
+
+        Raises:
+            KafkaError: they are not allowed.
+        """
+        if resource_type == ResourceType.TOPIC:
+            topic_config.validate(new, broker=self.current, existing=existing, topic=name)
+            return
+        changed: dict[str, str | None] = {
+            key: new.get(key) for key in {*new, *existing} if new.get(key) != existing.get(key)
+        }
+        validate_broker_change(changed, broker=self.current, for_all=not name)
+
+
+def _known(entries: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in entries.items() if key in BROKER_KEYS}
