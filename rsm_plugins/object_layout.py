@@ -8,6 +8,9 @@ Per segment, under `<topic>-<topic id>/<partition>/<base offset, 20 digits>-<seg
 * `.manifest`: JSON, the segment's metadata with size and CRC32C of the other two; written last,
   deleted first. A segment without it was never complete.
 
+A topic's name is cut to 232 characters in its folder, so that the folder's name fits a file system's 255; the id
+keeps it unique and the manifest has the whole name.
+
 Names come from metadata records that somebody else may have written, so they are checked here
 before any plugin makes a path or a key of them. Pure: no store, no clock.
 
@@ -45,6 +48,7 @@ _MAGIC = b"TMIX"
 _HEAD = struct.Struct(">4sHH")
 _ENTRY = struct.Struct(">B3xIQQ")
 _CRC = struct.Struct(">I")
+_TOPIC_CHARS_MAX = 255 - 1 - 22
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _KINDS: dict[IndexType, int] = {
     IndexType.OFFSET: 0,
@@ -133,7 +137,7 @@ def partition_folder(partition: TopicIdPartition) -> str:
         raise UnsafeNameError(f"topic={partition.topic[:100]!r} cannot be part of an object's name")
     if partition.partition < 0 or len(partition.topic_id) != 16:
         raise UnsafeNameError(f"partition={partition.partition} or its topic id is not one")
-    return f"{partition.topic}-{uuid_to_text(partition.topic_id)}/{partition.partition}"
+    return f"{partition.topic[:_TOPIC_CHARS_MAX]}-{uuid_to_text(partition.topic_id)}/{partition.partition}"
 
 
 def object_names(metadata: RemoteLogSegmentMetadata) -> ObjectNames:

@@ -1,0 +1,302 @@
+"""The store on RocksDB: a restart goes on where the last one stopped, and memory stays bounded.
+
+Nothing here is fsynced on purpose. It is a cache of the topic; a batch is atomic and RocksDB's log
+keeps order, so after a crash it is an earlier moment with an earlier position. A database that
+cannot be opened, or that belongs to another cluster or layout, is thrown away and read again from
+the topic.
+
+Keys are bytes that sort as they should be scanned; `m` is the metadata partition (u32), `p` the
+user partition (topic id, u32):
+
+| key | value |
+|---|---|
+| `V` | layout version, cluster id, partitions of the metadata topic |
+| `P m` | position |
+| `F m p` | facts of a user partition |
+| `I m p id` | start offset of a live segment |
+| `S m p start-offset id` | entry of a live segment |
+"""
+
+import logging
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from rocksdict import (
+    BlockBasedIndexType,
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+)
+
+from kafka_protocol.types import EpochEntry, TopicIdPartition
+from rlmm.api import Fence, PartitionDeleteState
+from rlmm.lifecycle import PartitionFacts, SegmentEntry
+from rlmm.store import START, Changes, PartitionKey, Position
+from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
+from runtime.disk import Disk
+
+_log = logging.getLogger(__name__)
+
+_LAYOUT_VERSION = 1
+_U32 = struct.Struct(">I")
+_U64 = struct.Struct(">Q")
+_POSITION = struct.Struct(">qi")
+_VERSION_KEY = b"V"
+
+
+class _Facts(msgspec.Struct, array_like=True):
+    topic: str
+    leader_epoch: int
+    incarnation: int
+    metadata_offset: int
+    delete_state: int | None
+    marked_seen_ms: int | None
+    live_count: int
+
+
+class _Entry(msgspec.Struct, array_like=True):
+    topic: str
+    end_offset: int
+    max_timestamp_ms: int
+    broker_id: int
+    event_timestamp_ms: int
+    segment_size_bytes: int
+    leader_epochs: list[tuple[int, int]]
+    state: int
+    custom_metadata: bytes | None
+    txn_index_empty: bool
+    started_seen_ms: int
+    finished_order: int | None
+
+
+class _Version(msgspec.Struct, array_like=True):
+    layout: int
+    cluster_id: str
+    partition_count: int
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_facts = msgspec.msgpack.Decoder(_Facts).decode
+_decode_entry = msgspec.msgpack.Decoder(_Entry).decode
+_decode_version = msgspec.msgpack.Decoder(_Version).decode
+
+
+class RocksdbStore:
+    """A MetadataStore in a directory; one process at a time."""
+
+    def __init__(
+        self, directory: Path, *, cluster_id: str, partition_count: int, disk: Disk | None = None
+    ) -> None:
+        """Open it, or begin anew where it is damaged or not of this cluster and topic.
+
+        Args:
+            directory: of its own; made if it is missing.
+            cluster_id: the Kafka cluster's.
+            partition_count: partitions of the metadata topic; with another count, user partitions
+                lie elsewhere.
+            disk: makes and removes the directory.
+        """
+        self._directory = directory
+        disk = disk or Disk()
+        version = _Version(_LAYOUT_VERSION, cluster_id, partition_count)
+        disk.make_dirs(directory.parent)
+        try:
+            self._db = Rdict(str(directory), _options())
+            found = self._db.get(_VERSION_KEY)
+            known = None if found is None else _decode_version(found)
+        except Exception as e:  # noqa: BLE001 (rocksdict raises plain Exception for a damaged one)
+            _log.warning("metadata cache is damaged, begins anew: dir=%s reason=%s", directory, e)
+            known, found = None, b""
+        if found is not None and known != version:
+            if known is not None:
+                _log.warning("metadata cache is of %s, not %s, begins anew", known, version)
+                self._db.close()
+            disk.remove_tree(directory)
+            self._db = Rdict(str(directory), _options())
+        self._db[_VERSION_KEY] = _encode(version)
+
+    def position(self, metadata_partition: int) -> Position:
+        """See MetadataStore."""
+        value = self._db.get(b"P" + _U32.pack(metadata_partition))
+        return START if value is None else Position(*_POSITION.unpack(value))
+
+    def facts(self, metadata_partition: int, partition: PartitionKey) -> PartitionFacts | None:
+        """See MetadataStore."""
+        value = self._db.get(b"F" + _prefix(metadata_partition, partition))
+        return None if value is None else _to_facts(partition, value)
+
+    def all_facts(self, metadata_partition: int) -> list[PartitionFacts]:
+        """See MetadataStore."""
+        return [
+            _to_facts(_partition_in(key), value)
+            for key, value in self._scan(b"F" + _U32.pack(metadata_partition))
+        ]
+
+    def entry(
+        self, metadata_partition: int, partition: PartitionKey, id: bytes
+    ) -> SegmentEntry | None:
+        """See MetadataStore."""
+        prefix = _prefix(metadata_partition, partition)
+        start = self._db.get(b"I" + prefix + id)
+        if start is None:
+            return None
+        value = self._db.get(b"S" + prefix + start + id)
+        return None if value is None else _to_entry(partition, start + id, value)
+
+    def entries(self, metadata_partition: int, partition: PartitionKey) -> Iterator[SegmentEntry]:
+        """See MetadataStore."""
+        prefix = b"S" + _prefix(metadata_partition, partition)
+        for key, value in self._scan(prefix):
+            yield _to_entry(partition, key[len(prefix) :], value)
+
+    def write(self, metadata_partition: int, changes: Changes, position: Position) -> None:
+        """See MetadataStore."""
+        batch = WriteBatch(raw_mode=True)
+        for partition, facts in changes.facts.items():
+            batch.put(b"F" + _prefix(metadata_partition, partition), _from_facts(facts))
+        for (partition, segment_id), (before, after) in changes.segments.items():
+            prefix = _prefix(metadata_partition, partition)
+            if before is not None:
+                start = _U64.pack(before.metadata.start_offset)
+                batch.delete(b"S" + prefix + start + segment_id)
+                batch.delete(b"I" + prefix + segment_id)
+            if after is not None:
+                start = _U64.pack(after.metadata.start_offset)
+                batch.put(b"I" + prefix + segment_id, start)
+                batch.put(b"S" + prefix + start + segment_id, _from_entry(after))
+        batch.put(b"P" + _U32.pack(metadata_partition), _POSITION.pack(*position))
+        self._db.write(batch)
+
+    def drop(self, metadata_partition: int) -> None:
+        """See MetadataStore."""
+        begin, end = _U32.pack(metadata_partition), _U32.pack(metadata_partition + 1)
+        batch = WriteBatch(raw_mode=True)
+        for kind in (b"P", b"F", b"I", b"S"):
+            batch.delete_range(kind + begin, kind + end)
+        self._db.write(batch)
+
+    def close(self) -> None:
+        """See MetadataStore."""
+        self._db.close()
+
+    def _scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        options = ReadOptions()
+        options.set_iterate_upper_bound(_next_prefix(prefix))
+        yield from self._db.items(from_key=prefix, read_opt=options)
+
+
+def _options() -> Options:
+    """Small and bounded: a few megabytes at rest, tens under a load of millions of segments.
+
+    Index and filter blocks go through the block cache, so they must be partitioned: unpartitioned
+    filters do not fit a shard of a small cache, and look-ups get forty times slower.
+    """
+    table = BlockBasedOptions()
+    table.set_block_cache(Cache(8 << 20))
+    table.set_bloom_filter(10, False)
+    table.set_cache_index_and_filter_blocks(True)
+    table.set_index_type(BlockBasedIndexType.two_level_index_search())
+    table.set_partition_filters(True)
+    table.set_metadata_block_size(4096)
+    table.set_pin_top_level_index_and_filter(True)
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_block_based_table_factory(table)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_write_buffer_size(2 << 20)
+    options.set_max_write_buffer_number(2)
+    options.set_max_total_wal_size(8 << 20)
+    options.set_max_open_files(64)
+    options.set_max_background_jobs(2)
+    options.set_keep_log_file_num(2)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
+    return options
+
+
+def _prefix(metadata_partition: int, partition: PartitionKey) -> bytes:
+    return _U32.pack(metadata_partition) + partition[0] + _U32.pack(partition[1])
+
+
+def _partition_in(key: bytes) -> PartitionKey:
+    return key[5:21], _U32.unpack_from(key, 21)[0]
+
+
+def _next_prefix(prefix: bytes) -> bytes:
+    """The smallest key above all that begin with `prefix` (which holds a byte below 255: its
+    kind)."""
+    bare = prefix.rstrip(b"\xff")
+    return bare[:-1] + bytes((bare[-1] + 1,))
+
+
+def _from_facts(facts: PartitionFacts) -> bytes:
+    state = facts.delete_state
+    return _encode(
+        _Facts(
+            facts.topic_id_partition.topic,
+            facts.fence.leader_epoch,
+            facts.fence.incarnation,
+            facts.metadata_offset,
+            None if state is None else int(state),
+            facts.marked_seen_ms,
+            facts.live_count,
+        )
+    )
+
+
+def _to_facts(partition: PartitionKey, value: bytes) -> PartitionFacts:
+    found = _decode_facts(value)
+    state = found.delete_state
+    return PartitionFacts(
+        TopicIdPartition(partition[0], partition[1], found.topic),
+        Fence(found.leader_epoch, found.incarnation),
+        found.metadata_offset,
+        None if state is None else PartitionDeleteState(state),
+        found.marked_seen_ms,
+        found.live_count,
+    )
+
+
+def _from_entry(entry: SegmentEntry) -> bytes:
+    meta = entry.metadata
+    return _encode(
+        _Entry(
+            meta.topic_id_partition.topic,
+            meta.end_offset,
+            meta.max_timestamp_ms,
+            meta.broker_id,
+            meta.event_timestamp_ms,
+            meta.segment_size_bytes,
+            [(epoch, start) for epoch, start in meta.leader_epochs],
+            int(meta.state),
+            meta.custom_metadata,
+            meta.txn_index_empty,
+            entry.started_seen_ms,
+            entry.finished_order,
+        )
+    )
+
+
+def _to_entry(partition: PartitionKey, start_and_id: bytes, value: bytes) -> SegmentEntry:
+    found = _decode_entry(value)
+    owner = TopicIdPartition(partition[0], partition[1], found.topic)
+    metadata = RemoteLogSegmentMetadata(
+        id=RemoteLogSegmentId(owner, start_and_id[8:]),
+        start_offset=_U64.unpack_from(start_and_id)[0],
+        end_offset=found.end_offset,
+        max_timestamp_ms=found.max_timestamp_ms,
+        broker_id=found.broker_id,
+        event_timestamp_ms=found.event_timestamp_ms,
+        segment_size_bytes=found.segment_size_bytes,
+        leader_epochs=tuple(EpochEntry(epoch, start) for epoch, start in found.leader_epochs),
+        state=SegmentState(found.state),
+        custom_metadata=found.custom_metadata,
+        txn_index_empty=found.txn_index_empty,
+    )
+    return SegmentEntry(metadata, found.started_seen_ms, found.finished_order)

@@ -1,0 +1,226 @@
+"""The port onto the real topic: one idempotent producer and one consumer of confluent-kafka.
+
+No consumer group: partitions are assigned by hand and positions are kept in our own store, written
+together with what follows from them. The consumer is told the leader epoch of its position, so
+librdkafka asks the broker whether the log still has that epoch up to there, at start and at each
+new leader (KIP-320). librdkafka's queues are bounded: this process stands beside the broker all
+the time and mostly has nothing to do.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+
+from rlmm.store import Position
+from rlmm.topic_based.settings import ManagerSettings
+from rlmm.topic_based.topic_port import (
+    METADATA_TOPIC,
+    Appended,
+    AppendFailed,
+    AppendResult,
+    Diverged,
+    ReachedEnd,
+    TopicEvent,
+    TopicRecord,
+    TopicUnavailableError,
+)
+from runtime.log_context import Outage
+
+_log = logging.getLogger(__name__)
+
+_LOOKUP_SECONDS = 5.0
+_FLUSH_SECONDS = 2.0
+_BATCH_MAX = 500
+_UNKNOWN_KEY = re.compile(r'No such configuration property: "([^"]+)"')
+_DIVERGED = {
+    KafkaError._AUTO_OFFSET_RESET,
+    KafkaError._LOG_TRUNCATION,
+    KafkaError.OFFSET_OUT_OF_RANGE,
+}
+_NOT_WRITTEN = {
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError.INVALID_RECORD,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+}
+
+Client = TypeVar("Client", Producer, Consumer)
+
+
+class ConfluentPort:
+    """See TopicPort."""
+
+    def __init__(self, settings: ManagerSettings) -> None:
+        common: dict[str, Any] = {
+            "bootstrap.servers": settings.bootstrap_servers,
+            "client.id": settings.client_id,
+            "logger": _log,
+            "statistics.interval.ms": 0,
+            "log.connection.close": False,
+            "socket.keepalive.enable": True,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 1_000,
+            "enable.metrics.push": False,
+        }
+        delivery_ms = max(1_000, settings.consume_wait_ms)
+        self._producer = _make(
+            Producer,
+            settings.producer,
+            {
+                **common,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 0,
+                "delivery.timeout.ms": delivery_ms,
+                "request.timeout.ms": min(30_000, delivery_ms),
+                "queue.buffering.max.messages": 10_000,
+                "queue.buffering.max.kbytes": 4_096,
+                "partitioner": "murmur2_random",
+            },
+        )
+        self._consumer = _make(
+            Consumer,
+            settings.consumer,
+            {
+                **common,
+                "group.id": f"{settings.client_id}-unused",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error",
+                "enable.partition.eof": True,
+                "check.crcs": True,
+                "fetch.wait.max.ms": 500,
+                "fetch.error.backoff.ms": 100,
+                "queued.min.messages": 1_000,
+                "queued.max.messages.kbytes": 2_048,
+                "fetch.message.max.bytes": 262_144,
+                "fetch.max.bytes": 2_097_152,
+            },
+        )
+        self._positions: dict[int, Position] = {}
+        self._outage = Outage(_log, "reading the metadata topic")
+
+    def connect(self) -> int:
+        """See TopicPort."""
+        try:
+            found = self._producer.list_topics(METADATA_TOPIC, timeout=_LOOKUP_SECONDS)
+        except KafkaException as e:
+            raise TopicUnavailableError(str(e)) from e
+        topic = found.topics.get(METADATA_TOPIC)
+        if topic is None or topic.error is not None or not topic.partitions:
+            error = "not created yet" if topic is None else topic.error
+            raise TopicUnavailableError(f"{METADATA_TOPIC}: {error}")
+        return len(topic.partitions)
+
+    def assign(self, positions: Mapping[int, Position]) -> None:
+        """See TopicPort."""
+        self._positions = dict(positions)
+        self._consumer.assign([_topic_partition(n, p) for n, p in positions.items()])
+
+    def append(self, partition: int, value: bytes, on_done: Callable[[AppendResult], None]) -> None:
+        """See TopicPort."""
+
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                offset = message.offset()
+                on_done(Appended(-1 if offset is None or offset < 0 else offset))
+            else:
+                on_done(AppendFailed(str(error), error.code() not in _NOT_WRITTEN))
+
+        try:
+            self._producer.produce(
+                METADATA_TOPIC, value=value, partition=partition, on_delivery=on_delivery
+            )
+        except (BufferError, KafkaException) as e:
+            on_done(AppendFailed(str(e), maybe_written=False))
+
+    def poll(self, timeout_ms: int) -> list[TopicEvent]:
+        """See TopicPort."""
+        self._producer.poll(0)
+        if not self._positions:
+            self._producer.poll(timeout_ms / 1_000)
+            return []
+        events: list[TopicEvent] = []
+        message = self._consumer.poll(timeout_ms / 1_000)
+        while message is not None:
+            event = self._event(message)
+            if event is not None:
+                events.append(event)
+            message = self._consumer.poll(0) if len(events) < _BATCH_MAX else None
+        self._producer.poll(0)
+        return events
+
+    def end_offset(self, partition: int) -> int:
+        """See TopicPort."""
+        try:
+            found = self._consumer.get_watermark_offsets(
+                TopicPartition(METADATA_TOPIC, partition), timeout=_LOOKUP_SECONDS, cached=False
+            )
+        except KafkaException as e:
+            raise TopicUnavailableError(str(e)) from e
+        if found is None:
+            raise TopicUnavailableError("no answer in time")
+        return int(found[1])
+
+    def close(self) -> None:
+        """See TopicPort."""
+        self._producer.flush(_FLUSH_SECONDS)
+        self._consumer.close()
+
+    def _event(self, message: Message) -> TopicEvent | None:
+        error = message.error()
+        partition, offset = message.partition(), message.offset()
+        if partition is None or offset is None:
+            if error is not None:
+                self._outage.failed(error)
+            return None
+        if error is None:
+            self._outage.succeeded()
+            epoch = message.leader_epoch()
+            value = message.value()
+            data = value.encode() if isinstance(value, str) else value
+            return TopicRecord(partition, offset, -1 if epoch is None else epoch, data)
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._outage.succeeded()
+            return ReachedEnd(partition, offset)
+        if error.code() in _DIVERGED and partition in self._positions:
+            del self._positions[partition]
+            return Diverged(partition, str(error))
+        self._outage.failed(error)
+        return None
+
+
+def _topic_partition(partition: int, position: Position) -> TopicPartition:
+    if position.offset == 0:
+        return TopicPartition(METADATA_TOPIC, partition, OFFSET_BEGINNING)
+    if position.leader_epoch < 0:
+        return TopicPartition(METADATA_TOPIC, partition, position.offset)
+    return TopicPartition(
+        METADATA_TOPIC, partition, position.offset, leader_epoch=position.leader_epoch
+    )
+
+
+def _make(client: type[Client], passed: Mapping[str, str], ours: dict[str, Any]) -> Client:
+    """Make a client; settings that only Kafka's Java client knows are left out with a warning."""
+    passed = dict(passed)
+    while True:
+        try:
+            return client({**passed, **ours})
+        except KafkaException as e:
+            unknown = _UNKNOWN_KEY.search(str(e))
+            if unknown is None or unknown.group(1) not in passed:
+                raise ValueError(f"settings of the metadata topic's clients: {e}") from e
+            _log.warning("left out a client setting that librdkafka has not: %s", unknown.group(1))
+            del passed[unknown.group(1)]

@@ -1,0 +1,340 @@
+"""The metadata manager whose truth is the topic `__remote_log_metadata`: the face of the engine.
+
+It waits until the broker has created the topic, opens the cache for it, and then lets one thread
+turn the engine. Roles may be asked for before that; they are taken when it is there. Where the
+topic stays away, or the thread fails, everything pending ends with an error, `failure` says why,
+and nothing is ready again.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import replace
+from threading import Event, RLock
+
+from kafka_protocol.types import TopicIdPartition
+from rlmm.api import (
+    REMOVER_FENCE,
+    Fence,
+    MetadataError,
+    MetadataNotReadyError,
+    PartitionDeleteState,
+    PartitionDeletion,
+    SegmentUpdate,
+)
+from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
+from rlmm.lifecycle import SegmentEntry
+from rlmm.rocksdb_store import RocksdbStore
+from rlmm.store import MetadataStore, partition_key
+from rlmm.topic_based.confluent_port import ConfluentPort
+from rlmm.topic_based.engine import MetadataEngine, running_future
+from rlmm.topic_based.roles import Role
+from rlmm.topic_based.settings import ManagerSettings, parse
+from rlmm.topic_based.topic_port import TopicPort, TopicUnavailableError
+from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
+from runtime.clock import Clock, SystemClock
+from runtime.dice import Dice, SystemDice
+from runtime.executors import spawn_thread
+
+_log = logging.getLogger(__name__)
+
+_RETRY_MAX_MS = 5_000
+_JOIN_SECONDS = 10.0
+
+PortFactory = Callable[[ManagerSettings], TopicPort]
+StoreFactory = Callable[[ManagerSettings, int], MetadataStore]
+
+
+def _rocksdb(settings: ManagerSettings, partition_count: int) -> MetadataStore:
+    return RocksdbStore(
+        settings.directory, cluster_id=settings.cluster_id, partition_count=partition_count
+    )
+
+
+class TopicBasedRemoteLogMetadataManager:
+    """See RemoteLogMetadataManager and DeletedTopics for the promises.
+
+    Attributes:
+        failure: why it is of no more use, None while it is.
+    """
+
+    def __init__(
+        self,
+        *,
+        port_factory: PortFactory = ConfluentPort,
+        store_factory: StoreFactory = _rocksdb,
+        clock: Clock | None = None,
+        dice: Dice | None = None,
+        threaded: bool = True,
+    ) -> None:
+        """Make it; `configure` starts it.
+
+        Args:
+            port_factory: makes the client of the topic.
+            store_factory: opens the cache for a number of metadata partitions.
+            clock: time.
+            dice: ids of barrier records.
+            threaded: False: no thread is started and a test calls `turn`.
+        """
+        self._port_factory = port_factory
+        self._store_factory = store_factory
+        self._clock = clock or SystemClock()
+        self._dice = dice or SystemDice()
+        self._threaded = threaded
+        self._lock = RLock()
+        self._stop = Event()
+        self._stopped = Event()
+        self._settings: ManagerSettings | None = None
+        self._port: TopicPort | None = None
+        self._store: MetadataStore | None = None
+        self._engine: MetadataEngine | None = None
+        self._early_roles: list[Role] = []
+        self._led: set[int] | None = set()
+        self._give_up_at_ms = 0
+        self._next_look_ms = 0
+        self._retry_ms = 0
+        self.failure: str | None = None
+
+    # ------------------------------------------------------------------ life
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """See RemoteLogMetadataManager."""
+        settings = parse(configs)
+        self._settings = settings
+        self._port = self._port_factory(settings)
+        self._retry_ms = settings.initialization_retry_interval_ms
+        self._give_up_at_ms = self._clock.monotonic_ms() + settings.initialization_retry_max_ms
+        if self._threaded:
+            spawn_thread("rlmm-topic", self._run)
+        else:
+            self._stopped.set()
+
+    def turn(self) -> None:
+        """Look for the topic, or turn the engine once."""
+        if self.failure is not None:
+            return
+        if self._engine is None:
+            self._connect()
+        else:
+            self._engine.turn()
+
+    def close(self) -> None:
+        """See RemoteLogMetadataManager."""
+        self._stop.set()
+        self._stopped.wait(_JOIN_SECONDS)
+        self._fail("closed")
+        if self._port is not None:
+            self._port.close()
+        if self._store is not None:
+            self._store.close()
+
+    # ------------------------------------------------------------------ roles and writes
+
+    def own(self, partition: TopicIdPartition, fence: Fence) -> "Future[None]":
+        """See RemoteLogMetadataManager."""
+        return self._take_role(Role(partition, fence, running_future()))
+
+    def follow(self, partition: TopicIdPartition) -> "Future[None]":
+        """See RemoteLogMetadataManager."""
+        return self._take_role(Role(partition, None, running_future()))
+
+    def release(self, partition: TopicIdPartition) -> None:
+        """See RemoteLogMetadataManager."""
+        with self._lock:
+            early = [r for r in self._early_roles if r.key == partition_key(partition)]
+            for role in early:
+                self._early_roles.remove(role)
+        for role in early:
+            role.done.set_exception(MetadataNotReadyError(f"released: {partition}"))
+        if self._engine is not None:
+            self._engine.release(partition)
+
+    def lead(self, metadata_partitions: Iterable[int] | None) -> None:
+        """Say which partitions of the metadata topic this broker leads; None: all of them.
+
+        They are read, so that the remover finds deleted topics in them.
+        """
+        with self._lock:
+            self._led = None if metadata_partitions is None else set(metadata_partitions)
+            if self._engine is not None:
+                self._engine.lead(self._led_numbers(self._engine))
+
+    def is_ready(self, partition: TopicIdPartition) -> bool:
+        """See RemoteLogMetadataManager."""
+        engine = self._engine
+        return self.failure is None and engine is not None and engine.is_ready(partition)
+
+    def add(
+        self, metadata: RemoteLogSegmentMetadata, fence: Fence, metadata_offset: int
+    ) -> "Future[None]":
+        """See RemoteLogMetadataManager."""
+        return self._write(SegmentAdded(metadata, Stamp(fence, metadata_offset)))
+
+    def update(self, update: SegmentUpdate, fence: Fence, metadata_offset: int) -> "Future[None]":
+        """See RemoteLogMetadataManager."""
+        if update.custom_metadata is None:
+            # Kafka's readers forget what an update does not repeat
+            with suppress(MetadataNotReadyError):
+                known = self.segment(update.id)
+                if known is not None:
+                    update = replace(update, custom_metadata=known.custom_metadata)
+        return self._write(SegmentUpdated(update, Stamp(fence, metadata_offset)))
+
+    def put_partition_delete(
+        self, partition: TopicIdPartition, state: PartitionDeleteState
+    ) -> "Future[None]":
+        """See DeletedTopics."""
+        assert self._settings is not None, "configure comes first"
+        now_ms = self._clock.wall_ms()
+        stamp = Stamp(REMOVER_FENCE)
+        return self._write(
+            PartitionDeleted(partition, state, now_ms, self._settings.node_id, stamp)
+        )
+
+    # ------------------------------------------------------------------ look-ups
+
+    def segment(self, id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
+        """See RemoteLogMetadataManager."""
+        entry = self._entry(id)
+        return None if entry is None else entry.metadata
+
+    def segment_for(
+        self, partition: TopicIdPartition, epoch: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """See RemoteLogMetadataManager."""
+        with self._ready_engine().view(partition) as view:
+            return view.segment_for(epoch, offset)
+
+    def next_segment(
+        self, partition: TopicIdPartition, epoch: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """See RemoteLogMetadataManager."""
+        with self._ready_engine().view(partition) as view:
+            return view.next_segment(epoch, offset)
+
+    def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: int) -> int | None:
+        """See RemoteLogMetadataManager."""
+        with self._ready_engine().view(partition) as view:
+            return view.highest_offset_for_epoch(epoch)
+
+    def list_segments(
+        self, partition: TopicIdPartition, epoch: int | None = None
+    ) -> Iterator[RemoteLogSegmentMetadata]:
+        """See RemoteLogMetadataManager."""
+        with self._ready_engine().view(partition) as view:
+            return iter(view.segments(epoch))
+
+    def finished_order(self, id: RemoteLogSegmentId) -> int | None:
+        """See RemoteLogMetadataManager."""
+        entry = self._entry(id)
+        return None if entry is None else entry.finished_order
+
+    def started_seen_ms(self, id: RemoteLogSegmentId) -> int | None:
+        """See RemoteLogMetadataManager."""
+        entry = self._entry(id)
+        return None if entry is None else entry.started_seen_ms
+
+    def led_partitions(self) -> list[PartitionDeletion]:
+        """See DeletedTopics."""
+        return [] if self._engine is None else self._engine.led_partitions()
+
+    def counts(self) -> dict[str, int]:
+        """Records read, skipped and refused since the start, for metrics."""
+        engine = self._engine
+        if engine is None:
+            return {}
+        refused = {f"refused {verdict.value}": n for verdict, n in engine.refused_counts.items()}
+        skipped = {f"skipped {reason}": n for reason, n in engine.skipped_counts.items()}
+        return {"read": engine.read_count, **refused, **skipped}
+
+    # ------------------------------------------------------------------ inside
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set() and self.failure is None:
+                if self._engine is None:
+                    self._stop.wait(self._retry_ms / 1_000)
+                self.turn()
+        except Exception as e:
+            _log.exception("metadata manager ends")
+            self._fail(f"{type(e).__name__}: {e}")
+        finally:
+            self._stopped.set()
+
+    def _connect(self) -> None:
+        assert self._settings is not None
+        assert self._port is not None
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._next_look_ms:
+            return
+        try:
+            partition_count = self._port.connect()
+        except TopicUnavailableError as e:
+            if now_ms >= self._give_up_at_ms:
+                _log.error("metadata topic stays away, remote storage cannot work: %s", e)
+                self._fail(f"the metadata topic stays away: {e}")
+            self._next_look_ms = now_ms + self._retry_ms
+            self._retry_ms = min(max(1, self._retry_ms * 2), _RETRY_MAX_MS)
+            return
+        store = self._store_factory(self._settings, partition_count)
+        engine = MetadataEngine(
+            self._port,
+            store,
+            partition_count,
+            node_id=self._settings.node_id,
+            consume_wait_ms=self._settings.consume_wait_ms,
+            clock=self._clock,
+            dice=self._dice,
+        )
+        _log.info("metadata topic is there: partitions=%d", partition_count)
+        with self._lock:
+            self._store, self._engine = store, engine
+            engine.lead(self._led_numbers(engine))
+            for role in self._early_roles:
+                engine.take_role(role)
+            self._early_roles.clear()
+
+    def _led_numbers(self, engine: MetadataEngine) -> Iterable[int]:
+        return range(engine.partition_count) if self._led is None else self._led
+
+    def _take_role(self, role: Role) -> "Future[None]":
+        superseded: list[Role] = []
+        with self._lock:
+            failure, engine = self.failure, self._engine
+            if failure is None and engine is None:
+                superseded = [r for r in self._early_roles if r.key == role.key]
+                self._early_roles = [r for r in self._early_roles if r.key != role.key]
+                self._early_roles.append(role)
+        for former in superseded:
+            former.done.set_exception(MetadataNotReadyError(f"superseded: {role.partition}"))
+        if failure is not None:
+            role.done.set_exception(MetadataError(failure))
+        elif engine is not None:
+            engine.take_role(role)
+        return role.done
+
+    def _write(self, event: MetadataEvent) -> "Future[None]":
+        if self.failure is not None or self._engine is None:
+            done = running_future()
+            done.set_exception(MetadataNotReadyError(self.failure or "not connected yet"))
+            return done
+        return self._engine.write(event)
+
+    def _ready_engine(self) -> MetadataEngine:
+        if self.failure is not None or self._engine is None:
+            raise MetadataNotReadyError(self.failure or "not connected yet")
+        return self._engine
+
+    def _entry(self, id: RemoteLogSegmentId) -> SegmentEntry | None:
+        return self._ready_engine().entry(id)
+
+    def _fail(self, reason: str) -> None:
+        with self._lock:
+            self.failure = self.failure or reason
+            early, self._early_roles = self._early_roles, []
+        error = MetadataError(f"the metadata manager has ended: {reason}")
+        for role in early:
+            role.done.set_exception(error)
+        if self._engine is not None:
+            self._engine.abandon(error)

@@ -1,0 +1,98 @@
+"""What the manager keeps per user partition, per metadata partition and per write under way."""
+
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kafka_protocol.types import TopicIdPartition
+from rlmm.api import Fence
+from rlmm.events import MetadataEvent
+from rlmm.lifecycle import Verdict
+from rlmm.store import PartitionKey, Position, partition_key
+
+
+class Stage(Enum):
+    """How far owning or following a partition has come."""
+
+    CATCHING_UP = "catching up"
+    BARRIER = "barrier"
+    READY = "ready"
+    ENDED = "ended"
+
+
+@dataclass(slots=True, eq=False)
+class Role:
+    """This broker's part in one user partition.
+
+    Attributes:
+        fence: the pair it writes under; None: it only follows.
+        target: end of the metadata partition, seen since the role began, up to which must be read.
+        deposed: a higher fence than ours was read.
+    """
+
+    partition: TopicIdPartition
+    fence: Fence | None
+    done: "Future[None]"
+    stage: Stage = Stage.CATCHING_UP
+    target: int | None = None
+    deposed: bool = False
+
+    @property
+    def key(self) -> PartitionKey:
+        """The user partition's identity."""
+        return partition_key(self.partition)
+
+
+@dataclass(slots=True, eq=False)
+class Write:
+    """A record that was handed to the port and is not yet read back.
+
+    Attributes:
+        role: of its owner; None: the remover's.
+        done: of the caller; None: part of a barrier that a later record completes.
+        ends_barrier: the barrier of `role` is complete when this one is read back.
+        offset: where the log has it, as far as known.
+        failure: why it will not be, and whether that is certain.
+    """
+
+    event: MetadataEvent
+    role: Role | None
+    done: "Future[None] | None"
+    deadline_ms: int
+    ends_barrier: bool = False
+    offset: int | None = None
+    failure: str | None = None
+    maybe_written: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Tracked:
+    """A metadata partition that is being read.
+
+    Attributes:
+        position: what is in the store.
+        roles: user partitions in it that this broker owns or follows.
+        led: this broker leads it and removes deleted topics in it.
+        led_target: end that must be read before the remover may judge.
+        caught_up: an end seen since reading began was reached, so look-ups may be answered.
+        writes: under way, in the order of the calls.
+        verdicts: of records of our writes that were read before their append was answered.
+        assigned: the port reads it.
+    """
+
+    position: Position
+    roles: set[PartitionKey] = field(default_factory=set)
+    led: bool = False
+    led_target: int | None = None
+    caught_up: bool = False
+    writes: list[Write] = field(default_factory=list)
+    verdicts: dict[int, Verdict] = field(default_factory=dict)
+    assigned: bool = False
+
+    def awaits(self, event: MetadataEvent) -> bool:
+        """Whether the record may be one of the writes under way."""
+        return any(
+            write.event.stamp.fence == event.stamp.fence
+            and write.event.topic_id_partition == event.topic_id_partition
+            for write in self.writes
+        )

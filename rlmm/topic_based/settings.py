@@ -1,0 +1,87 @@
+"""The manager's settings: what it finds under `rlmm.config.` and what the broker adds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_COMMON = "remote.log.metadata.common.client."
+_PRODUCER = "remote.log.metadata.producer."
+_CONSUMER = "remote.log.metadata.consumer."
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerSettings:
+    """Read once at start.
+
+    Attributes:
+        node_id: this broker, written into records.
+        cluster_id: the Kafka cluster; a cache of another one is thrown away.
+        directory: where the cache lies.
+        bootstrap_servers, client_id: how the clients reach the named listener, and as whom.
+        consume_wait_ms: how long a write may take until it is read back.
+        initialization_retry_max_ms: how long the topic may be missing at start.
+        initialization_retry_interval_ms: pause between two looks at it, doubled each time.
+        producer, consumer: settings passed through to the Kafka clients.
+    """
+
+    node_id: int
+    cluster_id: str
+    directory: Path
+    bootstrap_servers: str
+    client_id: str
+    consume_wait_ms: int
+    initialization_retry_max_ms: int
+    initialization_retry_interval_ms: int
+    producer: Mapping[str, str]
+    consumer: Mapping[str, str]
+
+
+def parse(configs: Mapping[str, str]) -> ManagerSettings:
+    """Read the settings.
+
+    Raises:
+        ValueError: key, value and what is allowed.
+    """
+    common = _with_prefix(configs, _COMMON)
+    return ManagerSettings(
+        node_id=_integer(configs, "node.id", None, low=0),
+        cluster_id=_text(configs, "cluster.id"),
+        directory=Path(_text(configs, "log.dir")) / "remote-log-metadata",
+        bootstrap_servers=_text(configs, "bootstrap.servers"),
+        client_id=configs.get("client.id") or "tidemark-tier",
+        consume_wait_ms=_integer(configs, "remote.log.metadata.consume.wait.ms", 120_000, low=0),
+        initialization_retry_max_ms=_integer(
+            configs, "remote.log.metadata.initialization.retry.max.timeout.ms", 120_000, low=0
+        ),
+        initialization_retry_interval_ms=_integer(
+            configs, "remote.log.metadata.initialization.retry.interval.ms", 100, low=0
+        ),
+        producer={**common, **_with_prefix(configs, _PRODUCER)},
+        consumer={**common, **_with_prefix(configs, _CONSUMER)},
+    )
+
+
+def _with_prefix(configs: Mapping[str, str], prefix: str) -> dict[str, str]:
+    return {
+        key.removeprefix(prefix): value for key, value in configs.items() if key.startswith(prefix)
+    }
+
+
+def _text(configs: Mapping[str, str], key: str) -> str:
+    value = configs.get(key, "").strip()
+    if not value:
+        raise ValueError(f"{key} is missing for the remote log metadata manager")
+    return value
+
+
+def _integer(configs: Mapping[str, str], key: str, default: int | None, *, low: int) -> int:
+    value = configs.get(key)
+    if value is None and default is not None:
+        return default
+    try:
+        number = int(value or "")
+    except ValueError as e:
+        raise ValueError(f"{key}={value}: allowed is a whole number of at least {low}") from e
+    if number < low:
+        raise ValueError(f"{key}={value}: allowed is a whole number of at least {low}")
+    return number

@@ -1,0 +1,143 @@
+"""What the manager asks of `__remote_log_metadata`: append, read from a position, and the truth
+about both.
+
+One thread calls all methods but `append`; callbacks of appends and all events come out of `poll`,
+in that thread. Appends of one port to one metadata partition land in the order of the calls, or
+not at all (FIFO per writer); the fence argument needs it. A port never retries beyond that promise.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from kafka_protocol.types import TopicIdPartition
+from rlmm.store import Position
+
+METADATA_TOPIC = "__remote_log_metadata"
+
+
+class TopicUnavailableError(Exception):
+    """The topic does not exist yet, or nobody answers for it now."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    """A record that was read, in the order of its partition."""
+
+    partition: int
+    offset: int
+    leader_epoch: int
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReachedEnd:
+    """All of the partition below `offset` was read."""
+
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diverged:
+    """The position lies beyond the log's end, or its leader epoch is not the log's there.
+
+    What was read from this partition is not what the topic says; it must be read again.
+    """
+
+    partition: int
+    reason: str
+
+
+TopicEvent = TopicRecord | ReachedEnd | Diverged
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The append is durable at `offset`; -1 where the broker could not say which."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFailed:
+    """The append failed; with `maybe_written` it may be in the log, or land there later."""
+
+    reason: str
+    maybe_written: bool
+
+
+AppendResult = Appended | AppendFailed
+
+
+class TopicPort(Protocol):
+    """A client of the metadata topic."""
+
+    def connect(self) -> int:
+        """Look the topic up; returns its number of partitions.
+
+        Raises:
+            TopicUnavailableError: try again later.
+        """
+        ...
+
+    def assign(self, positions: Mapping[int, Position]) -> None:
+        """Read exactly these partitions from now on, each from its position.
+
+        A position that the log does not confirm is reported as `Diverged`, then and whenever the
+        partition gets a new leader epoch.
+        """
+        ...
+
+    def append(self, partition: int, value: bytes, on_done: Callable[[AppendResult], None]) -> None:
+        """Append a record (key null). `on_done` is called once, from `poll`. Any thread may
+        call."""
+        ...
+
+    def poll(self, timeout_ms: int) -> list[TopicEvent]:
+        """Wait for events for at most `timeout_ms`; runs callbacks of appends."""
+        ...
+
+    def end_offset(self, partition: int) -> int:
+        """The partition's high watermark now (exclusive end of what can be read).
+
+        Raises:
+            TopicUnavailableError: nobody answered in time.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of connections; appends without a result get none."""
+        ...
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's 32-bit murmur2 with seed 0x9747b28c; the result is not negative (u32)."""
+    mask, magic = 0xFFFFFFFF, 0x5BD1E995
+    h = (0x9747B28C ^ len(data)) & mask
+    whole = len(data) & ~3
+    for position in range(0, whole, 4):
+        k = int.from_bytes(data[position : position + 4], "little") * magic & mask
+        k = (k ^ k >> 24) * magic & mask
+        h = (h * magic & mask) ^ k
+    if whole < len(data):
+        h = (h ^ int.from_bytes(data[whole:], "little")) * magic & mask
+    h = (h ^ h >> 13) * magic & mask
+    return h ^ h >> 15
+
+
+def metadata_partition_for(partition: TopicIdPartition, partition_count: int) -> int:
+    """The metadata partition in which all records of a user partition lie.
+
+    Kafka's rule: murmur2 of the 4 bytes of Java's `Objects.hash(id's low half, high half,
+    partition)`.
+    """
+    low = int.from_bytes(partition.topic_id[8:], "big")
+    high = int.from_bytes(partition.topic_id[:8], "big")
+    h = 31 * (31 * (31 + _fold(low)) + _fold(high)) + partition.partition
+    key = (h & 0xFFFFFFFF).to_bytes(4, "big")
+    return (murmur2(key) & 0x7FFFFFFF) % partition_count
+
+
+def _fold(half: int) -> int:
+    return (half ^ half >> 32) & 0xFFFFFFFF

@@ -1,0 +1,52 @@
+"""Views of the partitions that were asked for lately, built from the store, bounded by segments.
+
+A view that is held is kept up to date change by change; one that is not held costs nothing, and a
+scan of the store when it is asked for.
+"""
+
+from collections import OrderedDict
+
+from rlmm.partition_view import PartitionView
+from rlmm.store import Changes, MetadataStore, PartitionKey
+
+SEGMENTS_MAX = 20_000
+"""About a kilobyte each."""
+
+
+class ViewCache:
+    """Gives views; not thread-safe."""
+
+    def __init__(self, store: MetadataStore, segments_max: int = SEGMENTS_MAX) -> None:
+        self._store = store
+        self._segments_max = segments_max
+        self._views: OrderedDict[tuple[int, PartitionKey], PartitionView] = OrderedDict()
+        self._segments = 0
+
+    def get(self, metadata_partition: int, partition: PartitionKey) -> PartitionView:
+        """The view of a user partition as the store has it now."""
+        key = metadata_partition, partition
+        view = self._views.get(key)
+        if view is not None:
+            self._views.move_to_end(key)
+            return view
+        view = PartitionView(self._store.entries(metadata_partition, partition))
+        self._views[key] = view
+        self._segments += len(view)
+        while self._segments > self._segments_max and len(self._views) > 1:
+            _, oldest = self._views.popitem(last=False)
+            self._segments -= len(oldest)
+        return view
+
+    def apply(self, metadata_partition: int, changes: Changes) -> None:
+        """Take over what was just written to the store."""
+        for (partition, segment_id), change in changes.segments.items():
+            view = self._views.get((metadata_partition, partition))
+            if view is not None:
+                before = len(view)
+                view.put(segment_id, change.after)
+                self._segments += len(view) - before
+
+    def drop(self, metadata_partition: int) -> None:
+        """Forget all views of a metadata partition."""
+        for key in [key for key in self._views if key[0] == metadata_partition]:
+            self._segments -= len(self._views.pop(key))
