@@ -1,0 +1,153 @@
+"""House rules that no linter knows. A failure names file and line."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.config import docs
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = [
+    "kafka_protocol",
+    "runtime",
+    "local_log",
+    "rsm_plugins",
+    "rlmm",
+    "metadata_topic",
+    "rlm",
+    "broker",
+    "tidemark",
+]
+LINES_MAX = 500
+LEFTOVERS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError|breakpoint\(\)")
+# Absolute paths of somebody's machine; Kafka's own defaults are the exceptions.
+MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|home|root|Users|mnt|tmp)/[\w.-]+")
+KAFKA_DEFAULTS = {"/tmp/kafka-logs"}
+SIGNATURES = re.compile(r"(?i)co-authored-by|generated (?:by|with) (?:an? )?(?:ai|llm|assistant)")
+TEXT_FILES = (".py", ".md", ".toml", ".yml", ".yaml", ".properties", ".sh")
+
+
+def tracked() -> list[Path]:
+    done = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip("not a git checkout")
+    return [ROOT / name for name in done.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+def text_files() -> list[Path]:
+    named = [ROOT / "Makefile", ROOT / ".ci" / "run"]
+    golden = ROOT / "tests" / "golden"
+    return [
+        path
+        for path in tracked()
+        if (path.suffix in TEXT_FILES or path in named)
+        and not path.is_relative_to(golden)
+        and path != Path(__file__)
+    ]
+
+
+def python_files(*, of_packages: bool = False) -> list[Path]:
+    found = [path for path in text_files() if path.suffix == ".py"]
+    if not of_packages:
+        return found
+    return [path for path in found if path.relative_to(ROOT).parts[0] in PACKAGES]
+
+
+def hits(pattern: re.Pattern[str], paths: list[Path]) -> Iterator[tuple[str, str]]:
+    for path in paths:
+        for number, line in enumerate(path.read_text().splitlines(), start=1):
+            for match in pattern.finditer(line):
+                yield f"{path.relative_to(ROOT)}:{number}", match.group()
+
+
+def test_no_file_is_longer_than_a_reader_can_hold() -> None:
+    sizes = {path: len(path.read_text().splitlines()) for path in python_files()}
+    assert [
+        f"{path.relative_to(ROOT)}: {size}" for path, size in sizes.items() if size > LINES_MAX
+    ] == []
+
+
+def test_every_module_of_the_packages_says_what_it_is() -> None:
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in python_files(of_packages=True)
+        if not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert silent == []
+
+
+def test_every_folder_of_the_packages_is_a_package() -> None:
+    folders = {path.parent for path in python_files(of_packages=True)}
+    assert [
+        str(one.relative_to(ROOT)) for one in folders if not (one / "__init__.py").exists()
+    ] == []
+
+
+def test_nothing_is_left_for_later() -> None:
+    # a contract class may demand a method of those who inherit it
+    files = [path for path in python_files() if path.name != "testing.py"]
+    assert list(hits(LEFTOVERS, files)) == []
+
+
+def test_no_path_of_somebodys_machine() -> None:
+    found = [(where, what) for where, what in hits(MACHINE_PATHS, text_files())]
+    assert [one for one in found if one[1] not in KAFKA_DEFAULTS] == []
+
+
+def test_no_signature_of_a_tool() -> None:
+    assert list(hits(SIGNATURES, text_files())) == []
+
+
+def test_nothing_prints_but_the_command_line() -> None:
+    printing = []
+    for path in python_files(of_packages=True):
+        if path.relative_to(ROOT).parts[0] == "tidemark":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print":
+                printing.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert printing == []
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    names: dict[str, list[str]] = {}
+    for path in python_files():
+        where = path.relative_to(ROOT)
+        if where.parts[0] == "tests" and path.name not in ("conftest.py", "__init__.py"):
+            names.setdefault(path.name, []).append(str(where))
+    assert [places for places in names.values() if len(places) > 1] == []
+
+
+def test_tests_do_not_sleep() -> None:
+    sleeping = re.compile(r"\btime\.sleep\(|\bunittest\.mock\b|from unittest import mock")
+    tests = [
+        path for path in python_files() if path.relative_to(ROOT).parts[:2] == ("tests", "unit")
+    ]
+    assert list(hits(sleeping, tests)) == []
+
+
+def test_the_configuration_page_is_fresh() -> None:
+    written = (ROOT / "docs" / "configuration.md").read_text()
+    assert written == docs.render(), "stale: run `make docs`"
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    link = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
+    dead = [
+        f"{path.relative_to(ROOT)}: {target}"
+        for path in text_files()
+        if path.suffix == ".md"
+        for target in link.findall(path.read_text())
+        if not (path.parent / target).exists()
+    ]
+    assert dead == []

@@ -1,0 +1,36 @@
+from pathlib import Path
+
+from broker.config.broker_config import BrokerConfig
+from tidemark.commands.dev import welcome
+from tidemark.dev_settings import dev_settings
+
+
+def test_the_development_settings_are_valid_and_all_known(tmp_path: Path) -> None:
+    config, warnings = BrokerConfig.load(dev_settings(tmp_path, 9092))
+    assert warnings == []
+    assert config.log_dirs == (tmp_path / "logs",)
+    assert config.remote_log_storage_system_enable
+    assert config.rsm_settings["dir"] == str(tmp_path / "remote-tier")
+    assert config.http_listener == ("127.0.0.1", 9464)
+
+
+def test_internal_topics_fit_on_one_broker(tmp_path: Path) -> None:
+    config, _ = BrokerConfig.load(dev_settings(tmp_path, 9092))
+    for name in (
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.min.isr",
+        "share.coordinator.state.topic.replication.factor",
+        "share.coordinator.state.topic.min.isr",
+        "default.replication.factor",
+    ):
+        assert config.get(name) == 1, name
+    assert config.rlmm_settings["remote.log.metadata.topic.replication.factor"] == "1"
+    assert config.rlmm_settings["remote.log.metadata.topic.min.isr"] == "1"
+
+
+def test_what_to_do_next_names_the_address_and_the_places(tmp_path: Path) -> None:
+    config, _ = BrokerConfig.load(dev_settings(tmp_path, 12345))
+    text = welcome(config, tmp_path)
+    for words in ("127.0.0.1:12345", "kcat -b", "remote.storage.enable", "remote-tier", "/metrics"):
+        assert words in text
