@@ -1,5 +1,6 @@
 """Records of Kafka's internal topics decode to what its dump tool printed, and encode the same."""
 
+import base64
 import json
 from typing import Any
 
@@ -160,6 +161,20 @@ def coordinator_values(name: str, data: bytes) -> tuple[Any, bytes]:
     return shown, data[:2] + schema.encode(value, version)
 
 
+def compare_embedded(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """The tool prints a consumer's own bytes opened: compare them opened, then leave them out."""
+    for field, name in (
+        ("subscription", "ConsumerProtocolSubscription"),
+        ("assignment", "ConsumerProtocolAssignment"),
+    ):
+        data, printed = base64.b64decode(ours.pop(field)), theirs.pop(field)
+        if isinstance(printed, dict):
+            version = int.from_bytes(data[:2], "big")
+            value, _ = message(name).decode(data, version, 2)
+            for key, content in kafka_json(message(name), value, version).items():
+                assert (printed[key] or None) == (content or None)  # null is printed as ""
+
+
 @pytest.mark.parametrize(
     ("topic", "family"),
     [("__consumer_offsets", "consumer_offsets"), ("__transaction_state", "transaction_state")],
@@ -188,5 +203,10 @@ def test_coordinator_records_are_those_kafka_printed(topic: str, family: str) ->
                 continue
             shown, again = coordinator_values(names[kind] + "Value", record.value)
             assert again == record.value
-            assert json.loads(value_text) == shown
+            printed = json.loads(value_text)
+            for ours, theirs in zip(
+                shown["data"].get("members", []), printed["data"].get("members", []), strict=True
+            ):
+                compare_embedded(ours, theirs)
+            assert printed == shown
     assert seen >= ({0} if family == "transaction_state" else {1, 2, 3, 5, 6, 7, 8, 16})
