@@ -29,8 +29,15 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def load(source: Path | Mapping[str, str], overrides: Iterable[str]) -> BrokerConfig:
+def load(
+    source: Path | Mapping[str, str], overrides: Iterable[str], *, list_without_effect: bool = True
+) -> BrokerConfig:
     """Read and check a configuration; warnings go to the log.
+
+    Args:
+        source: path of a properties file, or its entries.
+        overrides: `key=value` each.
+        list_without_effect: log one line with the keys that were set and change nothing here.
 
     Raises:
         ConfigError: the file cannot be read, or a value or a combination is not allowed.
@@ -38,7 +45,7 @@ def load(source: Path | Mapping[str, str], overrides: Iterable[str]) -> BrokerCo
     config, warnings = BrokerConfig.load(source, parse_overrides(overrides))
     for warning in warnings:
         log.warning("configuration: %s", warning)
-    if config.without_effect:
+    if config.without_effect and list_without_effect:
         log.info("configuration: keys without effect here: %s", ", ".join(config.without_effect))
     return config
 

@@ -25,7 +25,7 @@ def command(data: Path, port: int, override: tuple[str, ...]) -> None:
     """Run one broker with a local remote tier, ready in a second, nothing to set up."""
     log_to_stdout()
     directory = data.absolute()
-    config = load(dev_settings(directory, port), override)
+    config = load(dev_settings(directory, port), override, list_without_effect=False)
     if not is_formatted(config):
         format_node(config, standalone=not config.has_static_voters)
     click.echo(welcome(config, directory))
