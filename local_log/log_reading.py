@@ -60,7 +60,9 @@ class LogReader(LogState):
 
     def _read(self, offset: int, max_bytes: int, end: int, min_one_batch: bool) -> LogRead:
         active = self._active
-        recent = self._recent.get(offset) if offset >= active.base_offset else None
+        recent = None
+        if offset >= active.base_offset:
+            recent = self._recent.get(offset) or self._less_recent.get(offset)
         if recent is not None:
             segment, base = active, offset
             position, first_size = recent
@@ -100,7 +102,9 @@ class LogReader(LogState):
         """First byte in `segment` of the batch that reaches to `end` or beyond."""
         if end >= self._segment_end(segment):
             return segment.size_bytes
-        recent = self._recent.get(end) if segment is self._active else None
+        recent = None
+        if segment is self._active:
+            recent = self._recent.get(end) or self._less_recent.get(end)
         if recent is not None:
             return recent[0]
         found = segment.find_batch(end)

@@ -42,6 +42,7 @@ class LogState:
         "_high_watermark",
         "_hooks",
         "_jitter_ms",
+        "_less_recent",
         "_recent",
         "_segments",
         "_truncations",
@@ -101,7 +102,10 @@ class LogState:
         self._high_watermark = min(high_watermark, opened.log_end_offset)
         self.copied_through = -1
         self._failure: OSError | None = None
+        # Base offset -> (position, size) of the newest batches, in two generations: consumers at
+        # the end of the log are served from here, without a look at index or file.
         self._recent: dict[int, tuple[int, int]] = {}
+        self._less_recent: dict[int, tuple[int, int]] = {}
         self._truncations = 0
         self._unflushed_since_ms: int | None = None
         self._jitter_ms = 0
@@ -169,6 +173,11 @@ class LogState:
         for segment in self._segments:
             segment.index_interval_bytes = config.index_interval_bytes
         self._set_jitter()
+
+    def _forget_recent(self) -> None:
+        """Positions of recent batches belong to the active segment as it was."""
+        self._recent = {}
+        self._less_recent = {}
 
     def _set_jitter(self) -> None:
         limit = min(self.config.segment_jitter_ms, self.config.segment_ms)

@@ -150,20 +150,25 @@ class LogWriter(LogReader):
             self.size_bytes += size
             recent = self._recent
             if len(recent) >= _RECENT_BATCHES:
-                recent.clear()
+                self._less_recent = recent
+                recent = self._recent = {}
             recent[first] = (position, size)
             if header.producer_id >= 0:
-                aborted = note_batch(
-                    self.producers, header._replace(base_offset=first), lambda: bytes(batch)
-                )
-                if aborted is not None:
-                    active.append_aborted(aborted)
+                if header.attributes & _CONTROL:
+                    self._end_transaction(active, batch, header._replace(base_offset=first))
+                else:
+                    self.producers.append_data(header, first)
             if self._unflushed_since_ms is None:
                 self._unflushed_since_ms = now_ms
             if last + 1 - self.recovery_point >= config.flush_messages:
                 self.flush()
         except OSError as error:
             self.fail(error)
+
+    def _end_transaction(self, active: LogSegment, batch: Buffer, header: BatchHeader) -> None:
+        aborted = note_batch(self.producers, header, lambda: bytes(batch))
+        if aborted is not None:
+            active.append_aborted(aborted)
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
         latest = self.epochs.latest_epoch
@@ -205,7 +210,7 @@ class LogWriter(LogReader):
         self._segments.append(segment)
         self._bases.append(base_offset)
         self._active = segment
-        self._recent.clear()
+        self._forget_recent()
         self._set_jitter()
         self._hooks.rolled()
 

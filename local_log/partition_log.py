@@ -246,7 +246,7 @@ class PartitionLog(LogWriter):
             self.fail(error)
 
     def _after_truncation(self, end: int) -> None:
-        self._recent.clear()
+        self._forget_recent()
         self.log_end_offset = end
         self.size_bytes = sum(segment.size_bytes for segment in self._segments)
         self.recovery_point = min(self.recovery_point, end)

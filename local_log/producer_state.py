@@ -66,11 +66,6 @@ class CompletedTransaction(NamedTuple):
     is_aborted: bool
 
 
-def next_sequence(last: int) -> int:
-    """The sequence that follows `last`."""
-    return 0 if last == SEQUENCE_MAX else last + 1
-
-
 class ProducerStates:
     """All producers of one partition, up to `end_offset` (exclusive)."""
 
@@ -101,18 +96,18 @@ class ProducerStates:
             return None  # nothing known (expired, or log start moved): any sequence may begin
         sequence = header.base_sequence
         if header.producer_epoch == state.epoch:
+            last = state.last_sequence
+            if sequence == last + 1 or (sequence == 0 and last == SEQUENCE_MAX):
+                return None
             delta = header.last_offset_delta
             for batch in state.batches:
                 if batch.offset_delta == delta and batch.first_sequence == sequence:
                     return batch
-            if not (state.epoch == NO_EPOCH or sequence == next_sequence(state.last_sequence)):
-                raise OutOfOrderSequence(
-                    producer_id=header.producer_id,
-                    epoch=state.epoch,
-                    asked=sequence,
-                    last=state.last_sequence,
-                )
-            return None
+            if state.epoch == NO_EPOCH:
+                return None
+            raise OutOfOrderSequence(
+                producer_id=header.producer_id, epoch=state.epoch, asked=sequence, last=last
+            )
         if header.producer_epoch < state.epoch:
             raise InvalidProducerEpoch(
                 producer_id=header.producer_id, asked=header.producer_epoch, current=state.epoch

@@ -7,6 +7,7 @@ were written completely; bytes after it (a torn write) are never read.
 
 from collections.abc import Iterator
 from pathlib import Path
+from struct import Struct
 
 from kafka_protocol.files import txn_index
 from kafka_protocol.files.txn_index import AbortedTransaction
@@ -27,6 +28,7 @@ RELATIVE_OFFSET_MAX = 2**31 - 1
 _SCAN_BYTES = 4096 + HEADER_SIZE
 _LENGTH_OVERHEAD = 12
 _BATCH_LENGTH_MIN = HEADER_SIZE - _LENGTH_OVERHEAD
+_PLACE = Struct(">qi11xi")  # base offset, batch length, last offset delta
 _UNKNOWN = -2  # largest timestamp not yet looked up in the time index
 
 
@@ -259,9 +261,21 @@ class LogSegment:
 
     def find_batch(self, offset: int) -> tuple[int, BatchHeader] | None:
         """The first batch whose last offset is >= `offset`; None if all end before it."""
-        for position, header in self.batches(self.offset_index.lookup(offset).position):
-            if header.base_offset + header.last_offset_delta >= offset:
-                return position, header
+        position, stop = self.offset_index.lookup(offset).position, self.size_bytes
+        file, unpack = self.file, _PLACE.unpack_from
+        while position + HEADER_SIZE <= stop:
+            chunk = self._disk.read_at(file, position, min(_SCAN_BYTES, stop - position))
+            at, last_start = 0, len(chunk) - HEADER_SIZE
+            while at <= last_start:
+                base, length, delta = unpack(chunk, at)
+                if base + delta >= offset:
+                    return position + at, read_header(chunk, at)
+                if length < _BATCH_LENGTH_MIN:
+                    return None
+                at += length + _LENGTH_OVERHEAD
+            if at == 0:
+                return None  # the file is shorter than we thought
+            position += at
         return None
 
     def read_bytes(self, position: int, size: int) -> bytes:

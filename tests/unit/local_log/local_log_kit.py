@@ -1,0 +1,63 @@
+"""What the tests of this folder share."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from kafka_protocol.records.records import build_batch
+from kafka_protocol.types import TopicPartition
+from local_log.config import LogConfig
+from local_log.partition_log import PartitionLog
+from runtime.disk import Disk
+
+NOW_MS = 1_700_000_000_000
+TOPIC_ID = bytes(range(16))
+SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200, segment_index_bytes=8192)
+GOLDEN = Path(__file__).parents[2] / "golden" / "partitions"
+
+
+def open_log(
+    directory: Path,
+    *,
+    config: LogConfig = SMALL,
+    disk: Disk | None = None,
+    topic: str = "orders",
+    clean: bool = True,
+    **known: object,
+) -> PartitionLog:
+    directory.mkdir(parents=True, exist_ok=True)
+    return PartitionLog.open(
+        directory,
+        topic_partition=TopicPartition(topic, 0),
+        topic_id=TOPIC_ID,
+        config=config,
+        disk=disk or Disk(),
+        now_ms=NOW_MS,
+        is_clean=clean,
+        **known,  # type: ignore[arg-type]
+    )
+
+
+def batch_of(count: int = 1, *, at_ms: int = NOW_MS, size: int = 50, **kwargs: object) -> bytearray:
+    records = [(at_ms + i, b"key", b"v" * size, []) for i in range(count)]
+    return build_batch(records, **kwargs)  # type: ignore[arg-type]
+
+
+def append(log: PartitionLog, count: int = 1, *, epoch: int = 0, now_ms: int = NOW_MS, **kwargs):
+    return log.append_as_leader(batch_of(count, **kwargs), leader_epoch=epoch, now_ms=now_ms)
+
+
+def filled(directory: Path, batches: int = 60, *, commit: bool = True, **kwargs) -> PartitionLog:
+    log = open_log(directory, **kwargs)
+    for i in range(batches):
+        append(log, 1 + i % 3, at_ms=NOW_MS + 10 * i)
+    if commit:
+        log.high_watermark = log.log_end_offset
+    return log
+
+
+def with_config(config: LogConfig = SMALL, **changes: object) -> LogConfig:
+    return replace(config, **changes)  # type: ignore[arg-type]
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}

@@ -1,0 +1,170 @@
+"""Idempotent producers and transactions (N048-N051)."""
+
+import pytest
+from kafka_protocol.errors import ErrorCode, KafkaError
+from kafka_protocol.files import producer_snapshot
+from kafka_protocol.records.control import ControlType, end_transaction_batch
+from local_log_kit import NOW_MS, append, batch_of, open_log
+
+
+def _send(log, sequence, count=1, *, pid=7, epoch=0, **kwargs):
+    batch = batch_of(
+        count, producer_id=pid, producer_epoch=epoch, base_sequence=sequence, **kwargs
+    )
+    return log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
+
+
+def _code(log, *args, **kwargs):
+    with pytest.raises(KafkaError) as refused:
+        _send(log, *args, **kwargs)
+    return refused.value.code
+
+
+def _end(log, pid, epoch, *, commit):
+    batch = end_transaction_batch(
+        ControlType.COMMIT if commit else ControlType.ABORT,
+        base_offset=0,
+        leader_epoch=0,
+        timestamp_ms=NOW_MS,
+        producer_id=pid,
+        producer_epoch=epoch,
+        coordinator_epoch=0,
+    )
+    return log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, from_client=False)
+
+
+def test_bad_input_N048_gap_in_sequence_is_refused(tmp_path):
+    log = open_log(tmp_path)
+    _send(log, 0, 3)
+    assert _code(log, 4) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert _code(log, 2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER  # overlaps, is no repeat
+    assert _send(log, 3).first_offset == 3
+
+
+def test_bad_input_N049_each_of_the_last_five_batches_may_be_repeated(tmp_path):
+    log = open_log(tmp_path)
+    for i in range(7):
+        _send(log, 2 * i, 2)
+    for i in range(2, 7):
+        info = _send(log, 2 * i, 2)
+        assert (info.first_offset, info.last_offset, info.is_duplicate) == (2 * i, 2 * i + 1, True)
+    assert _code(log, 2, 2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER  # the sixth is forgotten
+    assert log.log_end_offset == 14
+
+
+def test_bad_input_N050_older_epoch_is_refused(tmp_path):
+    log = open_log(tmp_path)
+    _send(log, 0, epoch=3)
+    assert _code(log, 1, epoch=2) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_bad_input_N051_unknown_producer_begins_anywhere_known_one_at_zero(tmp_path):
+    log = open_log(tmp_path)
+    assert _send(log, 7).first_offset == 0
+    assert _code(log, 7, epoch=1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert _send(log, 0, epoch=1).first_offset == 1
+
+
+def test_sequence_wraps_to_zero(tmp_path):
+    log = open_log(tmp_path)
+    _send(log, 2**31 - 2, 2)
+    assert _send(log, 0).first_offset == 2
+    _send(log, 1, 3)
+    assert _send(log, 2**31 - 2, 2).is_duplicate
+
+
+def test_repeat_that_wraps_is_known_again(tmp_path):
+    log = open_log(tmp_path)
+    _send(log, 2**31 - 1, 3)  # sequences max, 0, 1
+    assert _send(log, 2**31 - 1, 3).is_duplicate
+    assert _send(log, 2).first_offset == 3
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_producers_are_known_after_a_restart(clean, tmp_path):
+    log = open_log(tmp_path)
+    for i in range(30):
+        _send(log, i)
+    log.close(clean)
+    log = open_log(tmp_path, clean=clean)
+    assert _send(log, 29).is_duplicate
+    assert _code(log, 31) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert _send(log, 30).first_offset == 30
+
+
+def test_damaged_snapshot_is_replaced_by_reading_the_log(tmp_path):
+    log = open_log(tmp_path)
+    for i in range(30):
+        _send(log, i)
+    log.close()
+    newest = tmp_path / f"{30:020d}.snapshot"
+    newest.write_bytes(newest.read_bytes()[:-1] + b"\x77")
+    log = open_log(tmp_path)
+    assert _send(log, 29).is_duplicate
+
+
+def test_clean_stop_writes_a_snapshot_at_the_log_end(tmp_path):
+    log = open_log(tmp_path)
+    _send(log, 0, 4)
+    log.close()
+    (entry,) = producer_snapshot.parse((tmp_path / f"{4:020d}.snapshot").read_bytes())
+    assert (entry.producer_id, entry.last_sequence, entry.last_offset) == (7, 3, 3)
+
+
+def test_strange_snapshots_are_removed_at_the_next_start(tmp_path):
+    log = open_log(tmp_path)
+    _send(log, 0, 4)
+    log.close()
+    log = open_log(tmp_path)
+    append(log)
+    log.close()
+    assert sorted(p.name for p in tmp_path.glob("*.snapshot")) == [
+        f"{4:020d}.snapshot",
+        f"{5:020d}.snapshot",
+    ]
+    open_log(tmp_path)
+    assert [p.name for p in tmp_path.glob("*.snapshot")] == [f"{5:020d}.snapshot"]
+
+
+def test_silent_producers_are_forgotten_but_not_open_transactions(tmp_path):
+    log = open_log(tmp_path)
+    _send(log, 0, pid=1)
+    _send(log, 0, pid=2, is_transactional=True)
+    _send(log, 0, pid=3, at_ms=NOW_MS + 500)
+    assert log.producers.expire(NOW_MS + 1000, 1000) == 1
+    assert sorted(log.producers.producers) == [2, 3]
+
+
+def test_last_stable_offset_waits_for_open_transactions_and_their_replication(tmp_path):
+    log = open_log(tmp_path)
+    append(log, 2)
+    _send(log, 0, 2, pid=1, is_transactional=True)  # 2, 3
+    _send(log, 0, 1, pid=2, is_transactional=True)  # 4
+    log.high_watermark = log.log_end_offset
+    assert log.last_stable_offset == 2
+    _end(log, 1, 0, commit=False)  # 5
+    assert log.last_stable_offset == 2  # the marker is not replicated yet
+    log.high_watermark = log.log_end_offset
+    assert log.last_stable_offset == 4
+    _end(log, 2, 0, commit=True)  # 6
+    log.high_watermark = log.log_end_offset
+    assert log.last_stable_offset == 7
+    assert log.aborted_transactions(0, 7) == [(1, 2)]
+    assert log.aborted_transactions(6, 7) == []
+    log.close(clean=False)
+    again = open_log(tmp_path, clean=False, high_watermark=7)
+    assert again.aborted_transactions(0, 7) == [(1, 2)]
+    assert again.last_stable_offset == 7
+
+
+def test_transaction_index_entry_says_where_the_stable_end_was(tmp_path):
+    log = open_log(tmp_path)
+    _send(log, 0, 2, pid=1, is_transactional=True)
+    _send(log, 0, 1, pid=2, is_transactional=True)
+    _end(log, 2, 0, commit=False)
+    _end(log, 1, 0, commit=False)
+    entries = list(log.segments[0].aborted())
+    assert [(e.producer_id, e.first_offset, e.last_offset, e.last_stable_offset) for e in entries] == [
+        (2, 2, 3, 0),
+        (1, 0, 4, 5),
+    ]
