@@ -83,9 +83,7 @@ def copy_pass(
         wait_ms = throttle_ms(segment.size_bytes)
         if wait_ms > 0:
             return PassResult(again_in_ms=wait_ms)
-        yield from _copy_one(
-            partition, facts, segment, broker_id, custom_metadata_bytes_max
-        )
+        yield from _copy_one(partition, facts, segment, broker_id, custom_metadata_bytes_max)
 
 
 def _copy_one(

@@ -88,9 +88,7 @@ def _delete(
 ) -> Task[None]:
     metadata = deletion.metadata
     if metadata.state is not SegmentState.DELETE_SEGMENT_STARTED:
-        yield from _write(
-            metadata, SegmentState.DELETE_SEGMENT_STARTED, metadata_offset, broker_id
-        )
+        yield from _write(metadata, SegmentState.DELETE_SEGMENT_STARTED, metadata_offset, broker_id)
     seen_ms: int = yield StartedSeenMs(metadata)
     now_ms: int = yield WallMs()
     if deletion_is_due(seen_ms, now_ms, copy_max_ms):

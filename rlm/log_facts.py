@@ -46,9 +46,7 @@ class LogFacts:
     def copied_through(self, log_start: int | None = None) -> lineage.CopiedThrough | None:
         """How far the run from the log start (or from `log_start`) reaches."""
         start = self.log.log_start_offset if log_start is None else log_start
-        return lineage.copied_through(
-            self.coverage, self.chain, start, self.log.high_watermark
-        )
+        return lineage.copied_through(self.coverage, self.chain, start, self.log.high_watermark)
 
     @cached_property
     def remote_start(self) -> int | None:

@@ -2,11 +2,10 @@
 
 import io
 import logging
-import os
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
-from typing import Any, TypeVar, assert_never
+from typing import Any, BinaryIO, TypeVar, assert_never
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.broker_port import BrokerPort, OpenedFiles
@@ -249,8 +248,9 @@ def segment_data(opened: OpenedFiles) -> LogSegmentData:
     )
 
 
-def _stream(file: OpenFile) -> io.BufferedReader:
-    os.lseek(file.fd, 0, os.SEEK_SET)
+def _stream(file: OpenFile) -> BinaryIO:
     # The stream owns the descriptor from here on: it closes when the task forgets its data.
     fd, file.fd = file.fd, -1
-    return os.fdopen(fd, "rb", buffering=1 << 16)
+    stream = io.FileIO(fd, "rb")
+    stream.seek(0)
+    return io.BufferedReader(stream, 1 << 16)

@@ -199,13 +199,10 @@ class BrokerAnswers:
     async def _raise_log_start(self, request: RaiseLogStart, reply: Reply) -> None:
         partition = self._partition(request)
         local: PartitionLog = partition.log
-        if request.reason == "rebuilt":
-            local.rebuild_log_start(request.offset)
-        elif request.offset > local.high_watermark:
+        if request.offset > local.high_watermark:
             reply(Ack(taken=False, reason=f"above the high watermark {local.high_watermark}"))
             return
-        else:
-            local.raise_log_start(request.offset)
+        local.raise_log_start(request.offset)
         await self._pool.run(self._logs.checkpoint_log_starts)
         log.info(
             "log start moved: partition=%s offset=%d reason=%s",

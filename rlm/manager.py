@@ -1,0 +1,380 @@
+"""RemoteLogManager: which partitions this tier works on, and when their passes run. No policy.
+
+All state here belongs to one thread; passes run in pools and come back to it. Per partition and
+leader epoch: own (barrier, read back) -> take over (settle the log start) -> passes of two kinds,
+copying and expiring, at once and then every interval, each kind one at a time. A failed pass comes
+again after a backoff; a write of unknown outcome ends the ownership and starts the next one under
+the next incarnation.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kafka_protocol.types import TopicIdPartition
+from rlm.backoff import Backoff
+from rlm.config import TierConfig
+from rlm.copy_task import copy_pass
+from rlm.effects import PassResult, Task
+from rlm.expiration_task import OwnCopies, expiration_pass, take_over
+from rlm.link import LinkEndedError, LinkFailureError
+from rlm.messages import Assign, PartitionHealth, PartitionSettings
+from rlm.performer import (
+    COPIER_POOL,
+    EXPIRATION_POOL,
+    Ownership,
+    Performer,
+    World,
+    run_task,
+)
+from rlm.plugin_calls import Cancellation, TaskCancelledError
+from rlm.quota import RateQuota
+from rlm.workers import Workers
+from rlmm.api import (
+    Fence,
+    MetadataError,
+    MetadataNotReadyError,
+    MetadataRefusedError,
+    MetadataWriteTimeoutError,
+)
+from rsm_plugins.api import RemoteStorageError
+from runtime.scheduler import Scheduler, Timer
+
+log = logging.getLogger(__name__)
+
+PartitionKey = tuple[bytes, int]
+COPY, EXPIRE = "copy", "expire"
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One kind of pass of one ownership."""
+
+    kind: str
+    backoff: Backoff
+    running: bool = False
+    again: bool = False
+    timer: Timer | None = None
+    red: str = ""
+
+
+@dataclass(slots=True)
+class _Partition:
+    """An assigned partition."""
+
+    tip: TopicIdPartition
+    leader_epoch: int
+    is_leader: bool
+    settings: PartitionSettings
+    ownership: Ownership | None = None
+    ready: bool = False
+    red: str = ""
+    own_backoff: Backoff | None = None
+    own_timer: Timer | None = None
+    passes: dict[str, _Pass] = field(default_factory=dict)
+
+    def reds(self) -> list[str]:
+        """What is wrong with it."""
+        found = [self.red, *(each.red for each in self.passes.values())]
+        return [reason for reason in dict.fromkeys(found) if reason]
+
+
+class RemoteLogManager:
+    """The face of this package towards the link."""
+
+    def __init__(
+        self,
+        *,
+        config: TierConfig,
+        world: World,
+        workers: Workers,
+        scheduler: Scheduler,
+        next_incarnation: Callable[[], int],
+    ) -> None:
+        self._config, self._world, self._workers = config, world, workers
+        self._scheduler, self._next_incarnation = scheduler, next_incarnation
+        self._incarnation: int | None = None
+        self._partitions: dict[PartitionKey, _Partition] = {}
+        self._stopped = False
+        self._copy_quota = RateQuota(
+            config.copy_bytes_per_second,
+            config.copy_quota_window_count,
+            config.copy_quota_window_seconds,
+        )
+
+    # -- assignment
+
+    def assign(self, assign: Assign) -> None:
+        """Take a partition, or what changed about it."""
+        key = (assign.topic_id, assign.partition)
+        known = self._partitions.get(key)
+        if known is not None and (
+            known.leader_epoch == assign.leader_epoch and known.is_leader == assign.is_leader
+        ):
+            if known.settings != assign.settings:
+                known.settings = assign.settings
+                self._run_soon(known)
+            return
+        if known is not None:
+            self._end_ownership(known)
+        tip = TopicIdPartition(assign.topic_id, assign.partition, assign.topic)
+        fresh = _Partition(tip, assign.leader_epoch, assign.is_leader, assign.settings)
+        self._partitions[key] = fresh
+        if assign.is_leader:
+            self._own(fresh)
+        else:
+            self._world.metadata.follow(tip)
+
+    def unassign(self, topic_id: bytes, partition: int) -> None:
+        """Let a partition go; when this returns no further plugin call starts for it."""
+        known = self._partitions.pop((topic_id, partition), None)
+        if known is not None:
+            self._end_ownership(known)
+            self._world.metadata.release(known.tip)
+            self._world.telemetry.forget(known.tip.topic, known.tip.partition)
+
+    def tip_of(self, topic_id: bytes, partition: int) -> TopicIdPartition | None:
+        """The assigned partition, with its topic's name."""
+        known = self._partitions.get((topic_id, partition))
+        return None if known is None else known.tip
+
+    def stop(self) -> None:
+        """Cancel everything; no further plugin call starts."""
+        self._stopped = True
+        for known in self._partitions.values():
+            self._end_ownership(known)
+
+    def _end_ownership(self, known: _Partition) -> None:
+        if known.ownership is not None:
+            known.ownership.cancellation.cancel()
+            known.ownership = None
+        known.ready = False
+        for each in known.passes.values():
+            if each.timer is not None:
+                each.timer.cancel()
+        known.passes = {}
+        if known.own_timer is not None:
+            known.own_timer.cancel()
+            known.own_timer = None
+
+    # -- becoming owner
+
+    def _take_incarnation(self, *, fresh: bool) -> int:
+        if fresh or self._incarnation is None:
+            self._incarnation = self._next_incarnation()
+        return self._incarnation
+
+    def _own(self, known: _Partition, *, fresh: bool = False) -> None:
+        """Write the barrier and wait for it, without holding a thread."""
+        fence = Fence(known.leader_epoch, self._take_incarnation(fresh=fresh))
+        ownership = Ownership(known.tip, fence, Cancellation(), OwnCopies(), set())
+        known.ownership, known.own_timer = ownership, None
+        owned = self._world.metadata.own(known.tip, fence)
+
+        def done() -> None:
+            if known.ownership is ownership:
+                self._owned(known, ownership, owned.exception())
+
+        owned.add_done_callback(lambda _: self._workers.post(done))
+
+    def _owned(self, known: _Partition, ownership: Ownership, error: BaseException | None) -> None:
+        if error is None:
+            self._run(known, ownership, EXPIRATION_POOL, take_over(known.settings), self._took_over)
+            return
+        log.warning("cannot own %s: %s", known.tip.topic_partition, error)
+        if isinstance(error, MetadataRefusedError):
+            known.red = "a newer owner is there"
+        else:
+            known.red = f"metadata: {error}"
+        self._own_again(known, fresh=True)
+
+    def _own_again(self, known: _Partition, *, fresh: bool) -> None:
+        """This ownership is over; the next one begins after a pause."""
+        self._end_ownership(known)
+        if known.own_backoff is None:
+            known.own_backoff = self._new_backoff()
+        delay_ms = known.own_backoff.next_ms()
+        known.own_timer = self._scheduler.call_later(
+            delay_ms, lambda: self._own_if_current(known, fresh)
+        )
+
+    def _own_if_current(self, known: _Partition, fresh: bool) -> None:
+        key = (known.tip.topic_id, known.tip.partition)
+        if self._partitions.get(key) is known and not self._stopped:
+            self._own(known, fresh=fresh)
+
+    def _took_over(
+        self, known: _Partition, result: PassResult | None, error: BaseException | None
+    ) -> None:
+        if error is not None:
+            known.red = f"taking over: {error}"
+            self._own_again(known, fresh=isinstance(error, MetadataError))
+            return
+        assert result is not None
+        known.red = result.red
+        if result.red:
+            log.error("%s: %s", known.tip.topic_partition, result.red)
+            self._own_again(known, fresh=False)
+            return
+        known.ready, known.own_backoff = True, None
+        known.passes = {kind: _Pass(kind, self._new_backoff()) for kind in (COPY, EXPIRE)}
+        self._run_soon(known)
+
+    # -- passes
+
+    def _run_soon(self, known: _Partition) -> None:
+        if known.ready:
+            for each in known.passes.values():
+                self._start(known, each)
+
+    def expire_soon(self) -> None:
+        """Let all partitions expire now."""
+        for known in self._partitions.values():
+            if known.ready:
+                self._start(known, known.passes[EXPIRE])
+
+    def _start(self, known: _Partition, each: _Pass) -> None:
+        ownership = known.ownership
+        if ownership is None or self._stopped:
+            return
+        if each.running:
+            each.again = True
+            return
+        if each.timer is not None:
+            each.timer.cancel()
+            each.timer = None
+        each.running, each.again = True, False
+        pool = COPIER_POOL if each.kind == COPY else EXPIRATION_POOL
+        task = self._copy_task(known) if each.kind == COPY else self._expire_task(known, ownership)
+
+        def ended(same: _Partition, result: PassResult | None, error: BaseException | None) -> None:
+            self._pass_ended(same, each, result, error)
+
+        self._run(known, ownership, pool, task, ended)
+
+    def _copy_task(self, known: _Partition) -> Task[PassResult]:
+        clock = self._world.clock
+        return copy_pass(
+            known.tip,
+            known.settings,
+            broker_id=self._config.node_id,
+            custom_metadata_bytes_max=self._config.custom_metadata_bytes_max,
+            throttle_ms=lambda size: self._copy_quota.throttle_ms(size, clock.monotonic_ms()),
+        )
+
+    def _expire_task(self, known: _Partition, ownership: Ownership) -> Task[PassResult]:
+        return expiration_pass(
+            known.settings,
+            ownership.own_copies,
+            broker_id=self._config.node_id,
+            copy_max_ms=self._config.copy_max_ms,
+        )
+
+    def _run(
+        self,
+        known: _Partition,
+        ownership: Ownership,
+        pool: str,
+        task: Task[PassResult],
+        ended: Callable[[_Partition, PassResult | None, BaseException | None], None],
+    ) -> None:
+        """Run a task in a pool; its end is dropped if the ownership is over by then."""
+
+        def job() -> PassResult:
+            performer = Performer(self._world, ownership, pool)
+            try:
+                return run_task(task, performer)
+            finally:
+                performer.end()
+
+        def done(result: PassResult | None, error: BaseException | None) -> None:
+            if known.ownership is ownership:
+                ended(known, result, error)
+
+        self._workers.run(pool, job, done)
+
+    def _pass_ended(
+        self,
+        known: _Partition,
+        each: _Pass,
+        result: PassResult | None,
+        error: BaseException | None,
+    ) -> None:
+        each.running = False
+        delay_ms = float(self._config.task_interval_ms)
+        if error is not None:
+            if self._ends_ownership(known, error):
+                return
+            each.red = f"{each.kind}: {error}"
+            delay_ms = each.backoff.next_ms()
+            if each.kind == COPY and isinstance(error, RemoteStorageError):
+                self._start(known, known.passes[EXPIRE])  # its STARTED id is dangling now
+        else:
+            assert result is not None
+            if result.red and result.red != each.red:
+                log.error("%s: %s", known.tip.topic_partition, result.red)
+            each.red = result.red
+            if result.store_errors:
+                each.red = f"{each.kind}: {result.store_errors} deletions failed"
+                delay_ms = each.backoff.next_ms()
+            else:
+                each.backoff.reset()
+            if result.again_in_ms is not None:
+                delay_ms = result.again_in_ms
+        if each.again and error is None:
+            delay_ms = 0
+        each.timer = self._scheduler.call_later(delay_ms, lambda: self._start(known, each))
+
+    def _ends_ownership(self, known: _Partition, error: BaseException) -> bool:
+        """Whether the ownership is over by this error; what follows is arranged here."""
+        if isinstance(error, TaskCancelledError | LinkEndedError):
+            return True
+        if isinstance(error, MetadataWriteTimeoutError | MetadataNotReadyError):
+            log.warning(
+                "ownership of %s ends: %s: %s",
+                known.tip.topic_partition,
+                type(error).__name__,
+                error,
+            )
+            known.red = f"metadata: {error}"
+            self._own_again(known, fresh=True)
+            return True
+        if isinstance(error, MetadataRefusedError):
+            log.info("a write was refused: partition=%s %s", known.tip.topic_partition, error)
+            return False
+        if isinstance(error, LinkFailureError):
+            # The broker does not lead it under this epoch any more; its word about it is on the way.
+            return False
+        if not isinstance(error, RemoteStorageError):
+            log.error("a pass failed: partition=%s", known.tip.topic_partition, exc_info=error)
+        return False
+
+    def _new_backoff(self) -> Backoff:
+        config = self._config
+        return Backoff(
+            config.retry_backoff_ms,
+            config.retry_backoff_max_ms,
+            config.retry_jitter,
+            self._world.dice,
+        )
+
+    # -- health
+
+    @property
+    def assigned(self) -> int:
+        """Partitions assigned."""
+        return len(self._partitions)
+
+    @property
+    def ready(self) -> int:
+        """Partitions whose metadata is caught up."""
+        is_ready = self._world.metadata.is_ready
+        return sum(1 for known in self._partitions.values() if is_ready(known.tip))
+
+    def red(self) -> list[PartitionHealth]:
+        """Partitions that do not do what they should."""
+        return [
+            PartitionHealth(known.tip.topic_id, known.tip.partition, "; ".join(reasons))
+            for known in self._partitions.values()
+            if (reasons := known.reds())
+        ]

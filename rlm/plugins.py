@@ -1,0 +1,33 @@
+"""The two plugins of a tier process, loaded and configured; how they were loaded is not known here."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rlmm.api import RemoteLogMetadataManager
+from rsm_plugins.api import RemoteStorageManager
+
+
+def _no_failure() -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Plugins:
+    """Storage plugin and metadata manager.
+
+    Attributes:
+        remove_deleted: one pass of the remover of deleted topics, where the manager needs one.
+        lead: takes the metadata partitions that this broker leads, where the manager has such.
+        failure: why the metadata manager is of no more use, None while it is.
+    """
+
+    storage: RemoteStorageManager
+    metadata: RemoteLogMetadataManager
+    remove_deleted: Callable[[], object] | None = None
+    lead: Callable[[Sequence[int]], None] | None = None
+    failure: Callable[[], str | None] = _no_failure
+
+    def close(self) -> None:
+        """Close both: the metadata manager first, it may still be writing."""
+        self.metadata.close()
+        self.storage.close()

@@ -1,0 +1,63 @@
+"""How long bytes must wait so that an average stays below its limit. Pure.
+
+The rate is that of the last `window_count` windows, the current one included, as Kafka's quota
+managers count it. What may go is recorded only when it goes; a caller checks and records in one
+step, so that two of them cannot both pass on the same room (KAFKA-19968).
+"""
+
+from collections import deque
+from threading import Lock
+
+
+class RateQuota:
+    """One limit in bytes per second."""
+
+    def __init__(
+        self, bytes_per_second: int, window_count: int = 11, window_seconds: int = 1
+    ) -> None:
+        self._limit = bytes_per_second
+        self._window_ms = window_seconds * 1000
+        self._count = window_count
+        self._windows: deque[tuple[int, int]] = deque()  # (number of the window, bytes)
+        self._lock = Lock()
+
+    def throttle_ms(self, size_bytes: int, now_ms: int) -> int:
+        """Let `size_bytes` pass and record them, or say how long to wait before asking again.
+
+        What is asked for while the average is below the limit passes whole, however big: a segment
+        larger than the limit must pass at some time.
+
+        Returns:
+            0: recorded, go. Else milliseconds, at least 1.
+        """
+        with self._lock:
+            self._forget(now_ms)
+            span_ms = self._span_ms(now_ms)
+            used = sum(size for _, size in self._windows)
+            if used * 1000 < self._limit * span_ms:
+                if size_bytes:
+                    self._record(size_bytes, now_ms)
+                return 0
+            # The span grows until all windows are full, after that the oldest must leave.
+            wait_ms = used * 1000 // self._limit - span_ms + 1
+            return max(1, min(wait_ms, self._count * self._window_ms))
+
+    def record(self, size_bytes: int, now_ms: int) -> None:
+        """Count bytes whose number was known only afterwards."""
+        with self._lock:
+            self._record(size_bytes, now_ms)
+
+    def _span_ms(self, now_ms: int) -> int:
+        full_ms = (self._count - 1) * self._window_ms
+        return full_ms + now_ms % self._window_ms + 1
+
+    def _forget(self, now_ms: int) -> None:
+        oldest = now_ms // self._window_ms - self._count + 1
+        while self._windows and self._windows[0][0] < oldest:
+            self._windows.popleft()
+
+    def _record(self, size_bytes: int, now_ms: int) -> None:
+        number = now_ms // self._window_ms
+        if self._windows and self._windows[-1][0] == number:
+            size_bytes += self._windows.pop()[1]
+        self._windows.append((number, size_bytes))

@@ -1,0 +1,386 @@
+"""The tier process from the inside: makes the parts when it is configured, and hands them messages.
+
+Everything here runs on one thread, the one that reads the link; whatever blocks runs in a pool.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.files import epoch_checkpoint
+from rlm.broker_port import BrokerPort
+from rlm.chunk_cache import ChunkCache
+from rlm.config import TierConfig
+from rlm.incarnation import Incarnations
+from rlm.index_cache import DiskIndexCache, IndexCache
+from rlm.link import Received, Reply
+from rlm.loads import Loads
+from rlm.manager import RemoteLogManager
+from rlm.messages import (
+    Ack,
+    Assign,
+    AuxiliaryState,
+    AuxiliaryStateAnswer,
+    Configure,
+    Failure,
+    Health,
+    Heartbeat,
+    ImageChanged,
+    Metrics,
+    OffsetForTimestamp,
+    PartitionHealth,
+    Read,
+    ReadAnswer,
+    Released,
+    Stop,
+    TimestampAnswer,
+    Unassign,
+)
+from rlm.performer import COPIER_POOL, EXPIRATION_POOL, READER_POOL, World
+from rlm.plugin_calls import PluginCalls
+from rlm.plugins import Plugins
+from rlm.quota import RateQuota
+from rlm.reader import RemoteReader
+from rlm.telemetry import Telemetry
+from rlm.timestamp_search import TimestampSearches
+from rlm.workers import Workers
+from rlmm.api import MetadataNotReadyError
+from rsm_plugins.api import RemoteStorageError
+from rsm_plugins.segment import IndexType
+from runtime.clock import Clock
+from runtime.dice import Dice
+from runtime.disk import Disk
+from runtime.scheduler import Scheduler
+
+log = logging.getLogger(__name__)
+
+REPORT_MS = 1_000
+WATCH_MS = 250
+
+ConfigurePlugins = Callable[[TierConfig], Plugins]
+MakeWorkers = Callable[[Mapping[str, int]], Workers]
+
+
+class TierService:
+    """Takes the broker's messages."""
+
+    def __init__(
+        self,
+        *,
+        broker: BrokerPort,
+        tell: Callable[[Metrics | Health], None],
+        configure_plugins: ConfigurePlugins,
+        make_workers: MakeWorkers,
+        clock: Clock,
+        scheduler: Scheduler,
+        disk: Disk,
+        dice: Dice,
+        abort: Callable[[str], None],
+        ended: Callable[[], None],
+    ) -> None:
+        """Nothing happens before `Configure`.
+
+        Args:
+            tell: sends a one-way message to the broker.
+            abort: ends the process at once, with a reason.
+            ended: called when a stop is complete.
+        """
+        self._broker, self._tell = broker, tell
+        self._configure_plugins, self._make_workers = configure_plugins, make_workers
+        self._clock, self._scheduler, self._disk, self._dice = clock, scheduler, disk, dice
+        self._abort, self._ended = abort, ended
+        self._parts: _Parts | None = None
+
+    def __call__(self, received: Received, reply: Reply) -> None:
+        """Take one message."""
+        message = received.message
+        if isinstance(message, Heartbeat):
+            reply(Ack())
+        elif isinstance(message, Configure):
+            self._configure(message.config, reply)
+        elif self._parts is None:
+            reply(Failure(int(ErrorCode.INVALID_REQUEST), "not configured yet"))
+        else:
+            self._parts.take(received, reply)
+
+    def _configure(self, config: TierConfig, reply: Reply) -> None:
+        workers = self._make_workers(
+            {
+                COPIER_POOL: config.copier_threads,
+                EXPIRATION_POOL: config.expiration_threads,
+                READER_POOL: config.reader_threads,
+            }
+        )
+
+        def done(plugins: Plugins | None, error: BaseException | None) -> None:
+            if plugins is None:
+                reply(Failure(-1, str(error)))
+                return
+            self._parts = _Parts(self, config, plugins, workers)
+            reply(Ack())
+
+        workers.run(EXPIRATION_POOL, lambda: self._configure_plugins(config), done)
+
+    # What the parts need of the process.
+
+    def make_world(self, config: TierConfig, plugins: Plugins, telemetry: Telemetry) -> World:
+        """What every task works with."""
+        return World(
+            broker=self._broker,
+            metadata=plugins.metadata,
+            storage=plugins.storage,
+            clock=self._clock,
+            dice=self._dice,
+            calls=PluginCalls(self._clock),
+            telemetry=telemetry,
+            copy_max_ms=config.copy_max_ms,
+            call_max_ms=config.call_max_ms,
+        )
+
+
+class _Parts:
+    """What exists once the tier is configured."""
+
+    def __init__(
+        self, service: TierService, config: TierConfig, plugins: Plugins, workers: Workers
+    ) -> None:
+        clock, scheduler, disk = service._clock, service._scheduler, service._disk
+        self._config, self._plugins, self._workers = config, plugins, workers
+        self._scheduler, self._tell = scheduler, service._tell
+        self._abort, self._ended = service._abort, service._ended
+        self._telemetry = Telemetry()
+        self._world = service.make_world(config, plugins, self._telemetry)
+        incarnations = Incarnations(disk, Path(config.log_dir))
+        self._manager = RemoteLogManager(
+            config=config,
+            world=self._world,
+            workers=workers,
+            scheduler=scheduler,
+            next_incarnation=incarnations.take,
+        )
+        self._threads = {
+            COPIER_POOL: config.copier_threads,
+            EXPIRATION_POOL: config.expiration_threads,
+            READER_POOL: config.reader_threads,
+        }
+        in_flight_max = config.reader_threads + config.reader_pending_max
+        self._loads = Loads(workers, clock, scheduler, in_flight_max)
+        self._indexes = IndexCache(
+            files=DiskIndexCache(disk, Path(config.log_dir), config.index_cache_bytes),
+            storage=plugins.storage,
+            loads=self._loads,
+            calls=self._world.calls,
+            telemetry=self._telemetry,
+            chunk_bytes=config.chunk_bytes,
+            call_max_ms=config.call_max_ms,
+        )
+        self._chunks = ChunkCache(
+            disk=disk,
+            storage=plugins.storage,
+            loads=self._loads,
+            calls=self._world.calls,
+            telemetry=self._telemetry,
+            scheduler=scheduler,
+            size_bytes_max=config.chunk_cache_bytes,
+            call_max_ms=config.call_max_ms,
+            distrust_index=self._indexes.distrust,
+        )
+        self._reader = RemoteReader(
+            metadata=plugins.metadata,
+            indexes=self._indexes,
+            chunks=self._chunks,
+            loads=self._loads,
+            quota=RateQuota(
+                config.fetch_bytes_per_second,
+                config.fetch_quota_window_count,
+                config.fetch_quota_window_seconds,
+            ),
+            clock=clock,
+            scheduler=scheduler,
+            telemetry=self._telemetry,
+        )
+        self._searches = TimestampSearches(
+            metadata=plugins.metadata,
+            indexes=self._indexes,
+            chunks=self._chunks,
+            loads=self._loads,
+            workers=workers,
+            disk=disk,
+            clock=clock,
+            scheduler=scheduler,
+        )
+        self._remover_runs = False
+        self._remover_again = False
+        self._stopping = False
+        self._watch_metrics()
+        scheduler.every(REPORT_MS, self._report, "tier-report")
+        scheduler.every(WATCH_MS, self._watch, "tier-watch")
+        scheduler.every(config.task_interval_ms, self._remove, "tier-remover")
+
+    # -- messages
+
+    def take(self, received: Received, reply: Reply) -> None:
+        """Take one message of the broker."""
+        match received.message:
+            case Read() as question:
+                self._read(question, reply)
+            case Released(tokens):
+                self._chunks.released(tokens)
+            case OffsetForTimestamp() as question:
+                self._search(question, reply)
+            case Assign() as assign:
+                self._manager.assign(assign)
+                reply(Ack())
+            case Unassign(topic_id, partition):
+                self._manager.unassign(topic_id, partition)
+                reply(Ack())
+            case ImageChanged(led):
+                if self._plugins.lead is not None:
+                    self._plugins.lead(led)
+                self._remove()
+            case AuxiliaryState() as question:
+                self._auxiliary(question, reply)
+            case Stop():
+                self._stop(reply)
+            case other:
+                log.error("the broker sent what only a tier sends: %s", type(other).__name__)
+                reply(Failure(int(ErrorCode.INVALID_REQUEST), "not a question to a tier"))
+
+    def _read(self, question: Read, reply: Reply) -> None:
+        tip = self._manager.tip_of(question.topic_id, question.partition)
+        if tip is None:
+            reply(
+                ReadAnswer(
+                    question.topic_id,
+                    question.partition,
+                    question.leader_epoch,
+                    error=int(ErrorCode.REPLICA_NOT_AVAILABLE),
+                    message="not assigned to the tier",
+                )
+            )
+            return
+        self._reader.read(tip, question, reply)
+
+    def _search(self, question: OffsetForTimestamp, reply: Reply) -> None:
+        tip = self._manager.tip_of(question.topic_id, question.partition)
+        if tip is None:
+            code = int(ErrorCode.REPLICA_NOT_AVAILABLE)
+            names = (question.topic_id, question.partition, question.leader_epoch)
+            reply(TimestampAnswer(*names, error=code, message="not assigned to the tier"))
+            return
+        self._searches.search(tip, question, reply)
+
+    def _auxiliary(self, question: AuxiliaryState, reply: Reply) -> None:
+        tip = self._manager.tip_of(question.topic_id, question.partition)
+
+        def job() -> AuxiliaryStateAnswer | Failure:
+            not_ready = Failure(int(ErrorCode.REPLICA_NOT_AVAILABLE), "not caught up so far")
+            if tip is None:
+                return not_ready
+            try:
+                metadata = self._plugins.metadata.segment_for(tip, question.epoch, question.offset)
+            except MetadataNotReadyError:
+                return not_ready
+            if metadata is None:
+                return not_ready
+            try:
+                epochs = self._indexes.raw_uncached(metadata, IndexType.LEADER_EPOCH)
+                snapshot = self._indexes.raw_uncached(metadata, IndexType.PRODUCER_SNAPSHOT)
+            except RemoteStorageError as error:
+                return Failure(int(ErrorCode.KAFKA_STORAGE_ERROR), str(error))
+            return AuxiliaryStateAnswer(
+                question.topic_id,
+                question.partition,
+                question.leader_epoch,
+                chain=[
+                    (entry.epoch, entry.start_offset) for entry in epoch_checkpoint.parse(epochs)
+                ],
+                producer_snapshot=snapshot,
+                end_offset=metadata.end_offset + 1,
+            )
+
+        def done(
+            answer: AuxiliaryStateAnswer | Failure | None, error: BaseException | None
+        ) -> None:
+            reply(answer if answer is not None else Failure(-1, str(error)))
+
+        self._workers.run(READER_POOL, job, done)
+
+    # -- the remover of deleted topics
+
+    def _remove(self) -> None:
+        if self._plugins.remove_deleted is None or self._stopping:
+            return
+        if self._remover_runs:
+            self._remover_again = True
+            return
+        self._remover_runs, self._remover_again = True, False
+
+        def done(_: object, error: BaseException | None) -> None:
+            self._remover_runs = False
+            if error is not None:
+                log.warning("removing deleted topics failed and is tried again: %s", error)
+            if self._remover_again:
+                self._remove()
+
+        self._workers.run(EXPIRATION_POOL, self._plugins.remove_deleted, done)
+
+    # -- watching and telling
+
+    def _watch_metrics(self) -> None:
+        gauge = self._telemetry.gauge
+        gauge(
+            "kafka_log_remote_remotestoragethreadpool_remotelogreadertaskqueuesize",
+            "Loads queued or running in the reader pool",
+            lambda: float(self._loads.in_flight),
+        )
+        gauge(
+            "tidemark_remote_chunk_cache_bytes",
+            "Chunks in memory, handed-out ones included",
+            lambda: float(self._chunks.total_bytes),
+        )
+        gauge(
+            "tidemark_remote_abandoned_calls",
+            "Plugin calls past their limit that still run",
+            lambda: float(self._world.calls.abandoned),
+        )
+
+    def _report(self) -> None:
+        red = self._manager.red()
+        failure = self._plugins.failure()
+        if failure:
+            red.append(PartitionHealth(b"", -1, f"metadata manager: {failure}"))
+        health = Health(
+            self._manager.assigned, self._manager.ready, self._world.calls.abandoned, red
+        )
+        self._tell(health)
+        self._tell(Metrics(self._telemetry.samples()))
+        if failure:
+            self._abort(f"the metadata manager has failed: {failure}")
+
+    def _watch(self) -> None:
+        self._loads.give_up_hanging(self._config.call_max_ms)
+        for overdue in self._world.calls.newly_overdue():
+            log.error(
+                "plugin call hangs: pool=%s kind=%s running_ms=%d",
+                overdue.pool,
+                overdue.kind,
+                overdue.running_ms,
+            )
+            if overdue.kind == "copy":
+                self._abort("a copy runs past the copy maximum")
+            elif overdue.abandoned_in_pool * 2 >= self._threads[overdue.pool]:
+                self._abort(f"half of pool {overdue.pool} hangs")
+
+    def _stop(self, reply: Reply) -> None:
+        self._stopping = True
+        self._manager.stop()
+
+        def done(_: object, error: BaseException | None) -> None:
+            if error is not None:
+                log.warning("closing failed: %s", error)
+            reply(Ack())
+            self._ended()
+
+        self._workers.run(READER_POOL, self._plugins.close, done)

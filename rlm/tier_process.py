@@ -1,0 +1,159 @@
+"""The tier process: its composition root. `python -m rlm.tier_process LINK_FD PARENT_PID`.
+
+The one file that loads the plugin and the metadata manager. The process ends with its broker, in
+whatever way that ends: the kernel kills it when the parent dies, and it ends by itself when the link
+does. It cleans nothing up then; what it leaves is what a crash leaves, and the next one repairs that.
+"""
+
+import asyncio
+import ctypes
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+
+from rlm.broker_port import LinkBroker
+from rlm.config import TierConfig
+from rlm.link import Endpoint
+from rlm.plugins import Plugins
+from rlm.service import TierService
+from rlm.socket_transport import SocketTransport
+from rlm.workers import LoopWorkers
+from rlmm.api import RemoteLogMetadataManager
+from rsm_plugins.api import RemoteStorageError
+from rsm_plugins.loader import load_class, load_storage_manager
+from runtime.clock import SystemClock
+from runtime.dice import SystemDice
+from runtime.disk import Disk
+from runtime.scheduler import LoopScheduler
+
+log = logging.getLogger(__name__)
+
+_PR_SET_PDEATHSIG = 1
+_STOP_LIMIT_MS = 4_000
+EXIT_ABORTED = 3
+
+_METADATA_CLASS_KEY = "remote.log.metadata.manager.class.name"
+_TOPIC_BASED = "rlmm.topic_based.manager:TopicBasedRemoteLogMetadataManager"
+_JAVA_NAMES: Mapping[str, str] = {
+    "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager": (
+        _TOPIC_BASED
+    ),
+}
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Have the kernel kill this process when its parent dies; end now if that happened already."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != parent_pid:
+        os._exit(0)
+
+
+def configure_plugins(config: TierConfig, broker: LinkBroker) -> Plugins:
+    """Load and configure both plugins.
+
+    Raises:
+        ValueError, RemoteStorageError: key and cause, for the broker's last words.
+    """
+    storage = load_storage_manager(config.storage_class)
+    try:
+        storage.configure(config.storage_settings)
+    except RemoteStorageError as error:
+        raise ValueError(
+            f"remote.log.storage.manager.class.name={config.storage_class}: {error}"
+        ) from error
+    manager = load_class(_METADATA_CLASS_KEY, config.metadata_class, _JAVA_NAMES)()
+    metadata: RemoteLogMetadataManager = manager
+    metadata.configure(config.metadata_settings)
+    if not hasattr(manager, "led_partitions"):
+        return Plugins(storage, metadata)
+    # Imported here: only a manager with a topic needs it.
+    from rlmm.topic_based.remover import ClusterImage, Remover
+
+    def image() -> ClusterImage:
+        answer = broker.image()
+        return ClusterImage(frozenset(answer.topic_ids), answer.metadata_offset, answer.cluster_id)
+
+    remover = Remover(
+        manager,
+        storage,
+        image,
+        cluster_id=config.cluster_id,
+        broker_id=config.node_id,
+        clock=SystemClock(),
+        grace_ms=config.delete_grace_ms,
+        copy_max_ms=config.copy_max_ms,
+    )
+    return Plugins(
+        storage,
+        metadata,
+        remove_deleted=remover.run_pass,
+        lead=getattr(manager, "lead", None),
+        failure=lambda: getattr(manager, "failure", None),
+    )
+
+
+def abort(reason: str) -> None:
+    """End the process now; the broker starts another one."""
+    log.error("tier process ends itself: %s", reason)
+    for handler in logging.getLogger().handlers:
+        handler.flush()
+    os._exit(EXIT_ABORTED)
+
+
+def run(link_fd: int) -> None:
+    """Serve the link until it ends."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    scheduler = LoopScheduler(loop)
+
+    def ended() -> None:
+        # The answer to Stop must leave first.
+        scheduler.call_later(20, lambda: os._exit(0))
+
+    service: TierService | None = None
+
+    def take(received: object, reply: object) -> None:
+        assert service is not None
+        service(received, reply)  # type: ignore[arg-type]
+
+    endpoint = Endpoint(take, lambda: os._exit(0))
+    broker = LinkBroker(endpoint)
+    service = TierService(
+        broker=broker,
+        tell=endpoint.tell,
+        configure_plugins=lambda config: configure_plugins(config, broker),
+        make_workers=lambda threads: LoopWorkers(loop, dict(threads)),
+        clock=SystemClock(),
+        scheduler=scheduler,
+        disk=Disk(),
+        dice=SystemDice(),
+        abort=abort,
+        ended=ended,
+    )
+    SocketTransport(socket.socket(fileno=link_fd), loop, endpoint)
+    loop.run_forever()
+
+
+def main() -> None:
+    """Start as the broker starts it."""
+    link_fd, parent_pid = int(sys.argv[1]), int(sys.argv[2])
+    die_with_parent(parent_pid)
+    # Ctrl-C reaches the whole terminal group, a service manager may signal all processes: the broker
+    # decides when this one ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s tier %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    run(link_fd)
+
+
+if __name__ == "__main__":
+    main()
