@@ -105,7 +105,8 @@ class Dispatcher:
         position = 10
         if client_id_size > 0:
             position += client_id_size
-            if frame[10:position] != peer.client_id_bytes:
+            known = peer.client_id_bytes
+            if len(known) != client_id_size or frame[10:position] != known:
                 self._remember_client_id(peer, frame)
         elif peer.client_id_bytes:
             peer.client_id_bytes, peer.client_id = b"", ""
