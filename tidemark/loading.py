@@ -8,6 +8,7 @@ from typing import Final
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
+from tidemark.plugin_check import check_storage_plugin
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ def load(
         log.warning("configuration: %s", warning)
     if config.without_effect and list_without_effect:
         log.info("configuration: keys without effect here: %s", ", ".join(config.without_effect))
+    check_storage_plugin(config)
     return config
 
 

@@ -162,6 +162,40 @@ def test_a_wrong_value_at_start_is_one_message_and_exit_code_1(tmp_path: Path) -
     assert files_below(tmp_path) == ["server.properties"]
 
 
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("no_such_package.module:Plugin", "cannot import no_such_package.module"),
+        ("rsm_plugins.no_such:Plugin", "no such module"),
+        ("org.example.TieredStorage", "`package.module:Class`"),
+        ("rsm_plugins.local_fs", "`package.module:Class`"),
+        ("../evil:Plugin", "`package.module:Class`"),
+    ],
+)
+def test_k405_02_a_plugin_that_is_not_there_is_refused_before_anything_is_written(
+    tmp_path: Path, name: str, cause: str
+) -> None:
+    key = "remote.log.storage.manager.class.name"
+    entries = {
+        "remote.log.storage.system.enable": "true",
+        key: name,
+        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+    }
+    result = tidemark("format", "-s", "--config", write_config(tmp_path, **entries))
+    assert result.exit_code == 1
+    assert f"{key}={name}: " in result.stderr
+    assert cause in result.stderr
+    assert files_below(tmp_path) == ["server.properties"]
+
+
+def test_k405_02_the_remote_tier_without_a_plugin_class_is_refused(tmp_path: Path) -> None:
+    config = write_config(tmp_path, **{"remote.log.storage.system.enable": "true"})
+    result = tidemark("start", "--config", config)
+    assert result.exit_code == 1
+    assert "remote.log.storage.manager.class.name: must name" in result.stderr
+    assert files_below(tmp_path) == ["server.properties"]
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     result = tidemark("start", "--config", tmp_path / "nothing.properties")
     assert result.exit_code == 1
