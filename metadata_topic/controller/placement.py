@@ -1,13 +1,14 @@
 """On which brokers the replicas of new partitions go.
 
-Racks first, then brokers, in a striped order: replica i of a partition goes to another rack than
-replica i-1 as long as there are racks, and the next partition starts one broker further. Fenced
-brokers get replicas only where the active ones do not suffice, and never the leader.
+Racks first, then brokers, in a striped order: each further replica goes to a rack that has fewest of
+this partition, and the next partition starts one broker further. Fenced brokers get replicas only
+where the active ones do not suffice, and never the leader.
 
 Source: the rules of Kafka's StripedReplicaPlacer; the order within is ours.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from metadata_topic.controller.errors import InvalidReplicationFactorError
 from metadata_topic.image.model import BrokerImage
@@ -36,6 +37,7 @@ def place(
             f"replication factor of {replication_factor} cannot be reached because only "
             f"{len(brokers)} broker(s) are registered."
         )
+    racks = {broker.id: broker.rack or "" for broker in brokers}
     active = _striped([b for b in brokers if b.is_active])
     idle = _striped([b for b in brokers if not b.is_active])
     if not active:
@@ -44,17 +46,31 @@ def place(
             "shutdown."
         )
     placed = []
-    for index in range(partitions):
-        shift = start + index
-        # After each full turn the followers shift by one, so that pairs of brokers vary.
-        turn = shift // len(active)
-        leader = active[shift % len(active)]
-        followers = [b for b in active if b != leader]
-        if followers:
-            at = (shift + turn) % len(followers)
-            followers = followers[at:] + followers[:at]
-        placed.append((leader, *(followers + idle))[:replication_factor])
+    for shift in range(start, start + partitions):
+        turn, at = divmod(shift, len(active))
+        others = active[at + 1 :] + active[:at]
+        # After each full turn of leaders the followers shift by one, so that pairs vary.
+        by = turn % len(others) if others else 0
+        candidates = others[by:] + others[:by]
+        placed.append(_spread([active[at]], candidates, idle, racks, replication_factor))
     return placed
+
+
+def _spread(
+    chosen: list[int],
+    active: Sequence[int],
+    idle: Sequence[int],
+    racks: Mapping[int, str],
+    count: int,
+) -> tuple[int, ...]:
+    """Add candidates to `chosen` up to `count`, each time from a rack used least so far."""
+    for pool in (list(active), list(idle)):
+        while pool and len(chosen) < count:
+            used = Counter(racks[broker_id] for broker_id in chosen)
+            best = min(pool, key=lambda broker_id: used[racks[broker_id]])
+            pool.remove(best)
+            chosen.append(best)
+    return tuple(chosen)
 
 
 def _striped(brokers: Sequence[BrokerImage]) -> list[int]:

@@ -2,8 +2,8 @@
 
 The disk may hold anything that a kill or a power cut leaves: a snapshot half written (it has no
 name yet), a log with a torn tail (cut on opening), a transaction without its end (its records do
-not count). A damaged snapshot is put aside and the one before it is used, as long as the log reaches
-back to it.
+not count). A damaged snapshot is put aside and the one before it is used, as long as the log
+reaches back to it.
 """
 
 import logging

@@ -1,0 +1,171 @@
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pytest
+
+from kafka_protocol.errors import ErrorCode
+from metadata_topic.controller.configs import Operation, incremental_alter_configs
+from metadata_topic.controller.errors import InvalidConfigError
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.records import make
+from metadata_topic.testing import apply, cluster_of
+
+TOPIC, BROKER = 2, 4
+
+
+@dataclass(frozen=True)
+class Change:
+    name: str
+    value: str | None
+    config_operation: int = Operation.SET
+
+
+@dataclass(frozen=True)
+class Resource:
+    resource_type: int
+    resource_name: str
+    configs: tuple[Change, ...]
+
+
+class Rules:
+    """cleanup.policy is a list with a default; `bad` is never allowed."""
+
+    def is_list(self, resource_type: int, key: str) -> bool:
+        return key == "cleanup.policy"
+
+    def default_of(self, resource_type: int, key: str) -> str | None:
+        return "delete" if key == "cleanup.policy" else None
+
+    def validate(
+        self, resource_type: int, name: str, new: dict[str, str], existing: Mapping[str, str]
+    ) -> None:
+        if "bad" in new:
+            raise InvalidConfigError(f"bad={new['bad']}")
+
+
+@pytest.fixture
+def image() -> MetadataImage:
+    return apply(
+        cluster_of(1),
+        [
+            make("TopicRecord", name="a", topic_id=b"a" * 16),
+            make("ConfigRecord", resource_type=2, resource_name="a", name="k", value="v"),
+        ],
+    )
+
+
+def alter(image: MetadataImage, *resources: Resource, validate_only: bool = False):  # type: ignore[no-untyped-def]
+    return incremental_alter_configs(
+        image, resources, rules=Rules(), validate_only=validate_only
+    )
+
+
+def after(image: MetadataImage, *changes: Change) -> Mapping[str, str]:
+    result = alter(image, Resource(TOPIC, "a", changes))
+    assert result.response[0].error is None
+    return apply(image, result.records).topic_config("a")
+
+
+def code_of(image: MetadataImage, resource: Resource) -> ErrorCode:
+    result = alter(image, resource)
+    assert result.records == ()
+    error = result.response[0].error
+    assert error is not None
+    code: ErrorCode = error.code
+    return code
+
+
+def test_set_and_delete(image: MetadataImage) -> None:
+    assert after(image, Change("n", "1")) == {"k": "v", "n": "1"}
+    assert after(image, Change("k", None, Operation.DELETE)) == {}
+    assert after(image, Change("absent", None, Operation.DELETE)) == {"k": "v"}
+
+
+def test_append_and_subtract_start_from_the_default(image: MetadataImage) -> None:
+    appended = after(image, Change("cleanup.policy", "compact", Operation.APPEND))
+    assert appended["cleanup.policy"] == "delete,compact"
+    assert after(image, Change("cleanup.policy", "delete", Operation.SUBTRACT)) == {
+        "k": "v",
+        "cleanup.policy": "",
+    }
+
+
+def test_appending_what_is_there_changes_nothing(image: MetadataImage) -> None:
+    assert after(image, Change("cleanup.policy", "delete,delete", Operation.APPEND)) == {
+        "k": "v",
+        "cleanup.policy": "delete",
+    }
+
+
+def test_append_to_what_is_no_list_is_refused(image: MetadataImage) -> None:
+    resource = Resource(TOPIC, "a", (Change("k", "w", Operation.APPEND),))
+    assert code_of(image, resource) == ErrorCode.INVALID_CONFIG
+
+
+def test_setting_the_same_value_writes_nothing_for_a_topic_but_for_a_broker(
+    image: MetadataImage,
+) -> None:
+    assert alter(image, Resource(TOPIC, "a", (Change("k", "v"),))).records == ()
+    broker = Resource(BROKER, "1", (Change("x", "1"),))
+    image = apply(image, alter(image, broker).records)
+    assert len(alter(image, broker).records) == 1
+
+
+def test_brokers_and_the_cluster_default_are_separate(image: MetadataImage) -> None:
+    result = alter(
+        image,
+        Resource(BROKER, "1", (Change("x", "1"),)),
+        Resource(BROKER, "", (Change("x", "2"),)),
+    )
+    changed = apply(image, result.records)
+    assert changed.broker_config(1) == {"x": "1"}
+    assert changed.broker_config(None) == {"x": "2"}
+
+
+@pytest.mark.parametrize(
+    ("resource", "code"),
+    [
+        (Resource(TOPIC, "zzz", ()), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (Resource(TOPIC, "", ()), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (Resource(BROKER, "7", ()), ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (Resource(BROKER, "one", ()), ErrorCode.INVALID_REQUEST),
+        (Resource(BROKER, "9" * 5000, ()), ErrorCode.INVALID_REQUEST),
+        (Resource(99, "a", ()), ErrorCode.INVALID_REQUEST),
+        (Resource(TOPIC, "a", (Change("n", "1"), Change("n", "2"))), ErrorCode.INVALID_REQUEST),
+        (Resource(TOPIC, "a", (Change("n", None),)), ErrorCode.INVALID_REQUEST),
+        (Resource(TOPIC, "a", (Change("n", "1", 9),)), ErrorCode.INVALID_REQUEST),
+        (Resource(TOPIC, "a", (Change("bad", "1"),)), ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_what_cannot_be_altered_is_refused(
+    image: MetadataImage, resource: Resource, code: ErrorCode
+) -> None:
+    assert code_of(image, resource) == code
+
+
+def test_a_resource_twice_in_a_request_is_refused_and_the_others_are_changed(
+    image: MetadataImage,
+) -> None:
+    topic = Resource(TOPIC, "a", (Change("n", "1"),))
+    result = alter(image, topic, Resource(BROKER, "1", (Change("x", "1"),)), topic)
+    assert [r.error is None for r in result.response] == [False, True]
+    assert len(result.records) == 1
+
+
+def test_validate_only_writes_nothing(image: MetadataImage) -> None:
+    result = alter(image, Resource(TOPIC, "a", (Change("n", "1"),)), validate_only=True)
+    assert result.records == ()
+    assert result.response[0].error is None
+
+
+def test_min_isr_clears_eligible_replicas_where_they_are_a_feature() -> None:
+    image = apply(
+        cluster_of(1, features={"eligible.leader.replicas.version": 1}),
+        [make("TopicRecord", name="a", topic_id=b"a" * 16)],
+    )
+    change = Change("min.insync.replicas", "2")
+    topic = alter(image, Resource(TOPIC, "a", (change,)))
+    assert topic.records[-1].value.topic_name == "a"
+    cluster = alter(image, Resource(BROKER, "", (change,)))
+    assert cluster.records[-1].name == "ClearElrRecord"
+    assert cluster.records[-1].value.topic_name == ""

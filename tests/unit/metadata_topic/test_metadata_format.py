@@ -1,0 +1,134 @@
+from pathlib import Path
+
+import pytest
+
+from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
+from kafka_protocol.records.batch import iter_batches
+from metadata_topic.quorum.format import (
+    BOOTSTRAP_FILE,
+    METADATA_DIRECTORY,
+    AlreadyFormattedError,
+    FormatPlan,
+    NotFormattedError,
+    format_directory,
+    read_bootstrap,
+)
+from metadata_topic.quorum.snapshots import SnapshotId, read_snapshot
+from metadata_topic.raft.voters import VoterEndpoint
+from runtime.clock import ManualClock
+from runtime.dice import SeededDice
+from runtime.disk import Disk
+
+FORMATTED = Path(__file__).parents[2] / "golden/cluster-metadata/formatted"
+STANDALONE = FORMATTED / "standalone-transaction.version-1"
+CHECKPOINT = SnapshotId(0, 0).file_name
+
+
+class ScriptedClock(ManualClock):
+    """Tells given times, one after the other."""
+
+    def __init__(self, times: list[int]) -> None:
+        super().__init__()
+        self._times = iter(times)
+
+    def wall_ms(self) -> int:
+        return next(self._times)
+
+
+def batch_times(path: Path) -> list[int]:
+    return [header.base_timestamp for _, header in iter_batches(path.read_bytes())]
+
+
+def test_a_standalone_format_gives_the_files_of_kafkas_tool(tmp_path: Path) -> None:
+    bootstrap = read_snapshot((STANDALONE / BOOTSTRAP_FILE).read_bytes()).records
+    voters_file = STANDALONE / METADATA_DIRECTORY / CHECKPOINT
+    meta = parse_meta_properties((STANDALONE / META_PROPERTIES).read_bytes())
+    assert meta.directory_id is not None
+    contained = read_snapshot(voters_file.read_bytes()).last_contained_timestamp_ms
+    times = [*batch_times(STANDALONE / BOOTSTRAP_FILE), contained, *batch_times(voters_file)]
+    features = {
+        r.value.name: r.value.feature_level for r in bootstrap if r.name == "FeatureLevelRecord"
+    }
+    plan = FormatPlan(
+        meta.cluster_id,
+        meta.node_id,
+        (tmp_path,),
+        tmp_path,
+        VoterEndpoint("CONTROLLER", "127.0.0.1", 29093),
+        features,
+        tuple(r for r in bootstrap if r.name == "UserScramCredentialRecord"),
+        {tmp_path: meta.directory_id},
+    )
+    format_directory(plan, disk=Disk(), clock=ScriptedClock(times), dice=SeededDice(1))
+    for name in (BOOTSTRAP_FILE, f"{METADATA_DIRECTORY}/{CHECKPOINT}"):
+        assert (tmp_path / name).read_bytes() == (STANDALONE / name).read_bytes(), name
+    assert parse_meta_properties((tmp_path / META_PROPERTIES).read_bytes()) == meta
+
+
+@pytest.mark.parametrize("name", ["initial-controllers", "broker-with-scram"])
+def test_bootstrap_files_of_other_formats_are_the_same_bytes(name: str, tmp_path: Path) -> None:
+    theirs = FORMATTED / name / BOOTSTRAP_FILE
+    records = read_snapshot(theirs.read_bytes()).records
+    features = {
+        r.value.name: r.value.feature_level for r in records if r.name == "FeatureLevelRecord"
+    }
+    plan = FormatPlan(
+        "c",
+        1,
+        (tmp_path,),
+        tmp_path,
+        features=features,
+        more_records=tuple(r for r in records if r.name != "FeatureLevelRecord"),
+    )
+    clock = ScriptedClock(batch_times(theirs))
+    format_directory(plan, disk=Disk(), clock=clock, dice=SeededDice(1))
+    assert (tmp_path / BOOTSTRAP_FILE).read_bytes() == theirs.read_bytes()
+
+
+def plan_for(*directories: Path, standalone: bool = False) -> FormatPlan:
+    endpoint = VoterEndpoint("CONTROLLER", "localhost", 9093) if standalone else None
+    return FormatPlan("cluster", 1, directories, directories[0], endpoint)
+
+
+def run(plan: FormatPlan) -> dict[Path, bytes]:
+    return format_directory(plan, disk=Disk(), clock=ManualClock(), dice=SeededDice(3))
+
+
+def test_every_log_directory_gets_its_own_id_and_only_one_the_voters(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    ids = run(plan_for(first, second, standalone=True))
+    assert ids[first] != ids[second]
+    assert (first / METADATA_DIRECTORY / CHECKPOINT).exists()
+    assert not (second / METADATA_DIRECTORY).exists()
+    for directory in (first, second):
+        meta = parse_meta_properties((directory / META_PROPERTIES).read_bytes())
+        assert (meta.cluster_id, meta.node_id, meta.version) == ("cluster", 1, 1)
+        assert meta.directory_id == ids[directory]
+        assert (directory / BOOTSTRAP_FILE).exists()
+
+
+def test_static_voters_need_no_checkpoint(tmp_path: Path) -> None:
+    run(plan_for(tmp_path))
+    assert not (tmp_path / METADATA_DIRECTORY).exists()
+
+
+def test_only_served_features_are_finalised(tmp_path: Path) -> None:
+    run(plan_for(tmp_path))
+    records = read_bootstrap(tmp_path, Disk())
+    levels = [(r.value.name, r.value.feature_level) for r in records]
+    assert levels == [("metadata.version", 30)]
+
+
+def test_a_formatted_directory_is_left_alone(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    run(plan_for(second))
+    before = sorted(p.name for p in second.iterdir())
+    with pytest.raises(AlreadyFormattedError, match=str(second)):
+        run(plan_for(first, second))
+    assert not first.exists()
+    assert sorted(p.name for p in second.iterdir()) == before
+
+
+def test_an_unformatted_directory_has_no_bootstrap_records(tmp_path: Path) -> None:
+    with pytest.raises(NotFormattedError, match="bootstrap"):
+        read_bootstrap(tmp_path, Disk())
