@@ -131,5 +131,5 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop work until the condition holds."""
     async with asyncio.timeout(PATIENCE_S):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - conditions are of many kinds
             await asyncio.sleep(0.001)

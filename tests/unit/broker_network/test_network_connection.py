@@ -110,7 +110,7 @@ def test_a_client_that_goes_away_cancels_what_it_waits_for() -> None:
             client.send(frame(b"x"))
             await until(lambda: bool(gates))
             client.close()
-            await until(lambda: gates[0].cancelled())
+            await until(gates[0].cancelled)
 
     run(test)
 
@@ -384,7 +384,8 @@ class TestDeadlines:
                 client = await harness.connect()
                 client.send(b"".join(frame(correlation_id=i) for i in range(35)))
                 for round_ in range(35):
-                    await until(lambda wanted=min(35, 10 + round_): len(gates) == wanted)  # type: ignore[misc]
+                    wanted = min(35, 10 + round_)
+                    await until(lambda: len(gates) == wanted)  # noqa: B023 - awaited at once
                     gates[round_].set_result([b"%d" % round_])
                     assert await client.answer() == (round_, b"%d" % round_)
                 client.close()
