@@ -168,7 +168,14 @@ LOG_KEYS: Final[tuple[Key, ...]] = (
         low=1,
         effect=False,
     ),
-    Key("log.dirs", LIST, None, "Directories of the data, comma separated.", resource=True),
+    Key(
+        "log.dirs",
+        LIST,
+        None,
+        "Directories of the data, comma separated.",
+        non_empty=True,
+        resource=True,
+    ),
     Key(
         "log.flush.interval.messages",
         LONG,

@@ -103,6 +103,7 @@ SERVER_KEYS: Final[tuple[Key, ...]] = (
         "PLAINTEXT://:9092",
         "Addresses this node listens on, NAME://host:port each.",
         dynamic=PER_BROKER,
+        non_empty=True,
         resource=True,
     ),
     Key(

@@ -110,15 +110,9 @@ def check_values(
     """
     _check_quorum(values, addresses)
     _check_times(values)
+    _check_replication_times(values)
     _check_local_retention(values)
     _check_remote(values, entries, addresses)
-    heartbeat, session = values["broker.heartbeat.interval.ms"], values["broker.session.timeout.ms"]
-    if _number(heartbeat) >= _number(session):
-        raise ConfigError(
-            "broker.heartbeat.interval.ms",
-            heartbeat,
-            f"must be below broker.session.timeout.ms={session}",
-        )
     if values["max.connections.per.ip"] == 0 and not addresses.max_connections_per_ip_overrides:
         raise ConfigError(
             "max.connections.per.ip", 0, "0 needs entries in max.connections.per.ip.overrides"
@@ -185,12 +179,11 @@ def _check_roles(
     names = [listener.name for listener in listeners]
     shown = ",".join(str(listener) for listener in listeners)
     if "controller" in roles:
-        if not set(controllers) & set(names):
+        if not set(controllers) <= set(names):
             raise ConfigError(
                 "listeners",
                 shown,
-                f"a controller must listen on one of {', '.join(controllers)} "
-                "(controller.listener.names)",
+                f"a controller must listen on {', '.join(controllers)} (controller.listener.names)",
             )
         if "broker" not in roles and not set(names) <= set(controllers):
             raise ConfigError(
@@ -226,11 +219,16 @@ def _advertised(
             raise ConfigError(
                 "advertised.listeners", str(listener), f"{listener.name} is not in listeners"
             )
-        if listener.host in _ANY_HOSTS or not listener.host:
+        if listener.host in _ANY_HOSTS:
             raise ConfigError(
                 "advertised.listeners", str(listener), "must name a host that clients can reach"
             )
-    return tuple(one for one in found if one.name not in controllers)
+    clients = tuple(one for one in found if one.name not in controllers)
+    if not clients:
+        raise ConfigError(
+            "advertised.listeners", ",".join(given), "must contain a listener for clients"
+        )
+    return clients
 
 
 def _inter_broker(
@@ -284,6 +282,32 @@ def _check_times(values: Mapping[str, Value]) -> None:
             "log.cleaner.min.compaction.lag.ms",
             low_lag,
             f"must not be above log.cleaner.max.compaction.lag.ms={high_lag}",
+        )
+
+
+def _check_replication_times(values: Mapping[str, Value]) -> None:
+    """A follower's fetch must come back before its socket or its place in the ISR is given up."""
+    wait, timeout, lag = (
+        _number(values[name])
+        for name in (
+            "replica.fetch.wait.max.ms",
+            "replica.socket.timeout.ms",
+            "replica.lag.time.max.ms",
+        )
+    )
+    if wait > min(timeout, lag):
+        raise ConfigError(
+            "replica.fetch.wait.max.ms",
+            wait,
+            f"must not be above replica.socket.timeout.ms={timeout} nor "
+            f"replica.lag.time.max.ms={lag}",
+        )
+    threads, buffer = values["log.cleaner.threads"], values["log.cleaner.dedupe.buffer.size"]
+    if _number(buffer) < _number(threads) << 20:
+        raise ConfigError(
+            "log.cleaner.dedupe.buffer.size",
+            buffer,
+            f"must be at least 1 MiB for each of log.cleaner.threads={threads}",
         )
 
 

@@ -98,9 +98,12 @@ def test_a_required_key_must_be_there(name: str) -> None:
         ("controller.quorum.voters", "127.0.0.1:9093"),
         ("controller.quorum.voters", None),
         ("controller.listener.names", ""),
-        ("log.dirs", "a,a"),
+        ("log.dirs", ""),
+        ("controller.listener.names", "CONTROLLER,OTHER"),
+        ("advertised.listeners", "CONTROLLER://h:9093"),
+        ("replica.fetch.wait.max.ms", "99999"),
+        ("log.cleaner.threads", "200"),
         ("broker.id", "7"),
-        ("broker.heartbeat.interval.ms", "9000"),
         ("max.connections.per.ip", "0"),
         ("max.connections.per.ip.overrides", "localhost"),
         ("log.cleaner.max.compaction.lag.ms", "0"),
@@ -116,6 +119,25 @@ def test_what_kafka_refuses_is_refused_naming_a_key_and_its_value(
     name = message.partition(":")[0].partition("=")[0]
     assert "." in name or name == "listeners"
     assert ": " in message
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("log.dirs", "a,a"),
+        ("advertised.listeners", "PLAINTEXT://:9092"),
+        ("listeners", "plaintext://h:9092, controller://h:9093"),
+        ("listeners", "PLAINTEXT://h:0,CONTROLLER://h:0"),
+        ("process.roles", "broker,broker,controller"),
+        ("num.partitions", " 3 "),
+        ("log.cleanup.policy", ""),
+        ("broker.heartbeat.interval.ms", "9000"),
+        ("log.local.retention.ms", "99999999999"),
+        ("auto.create.topics.enable", "TRUE"),
+    ],
+)
+def test_what_kafka_accepts_is_accepted(key: str, value: str) -> None:
+    load_entries({key: value})
 
 
 def test_a_voter_list_without_this_node_names_the_list_and_the_node() -> None:
