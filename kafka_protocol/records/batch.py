@@ -22,6 +22,9 @@ HEADER_SIZE = 61
 LOG_OVERHEAD = 12
 """Bytes of base offset and batch length, which the batch length does not count."""
 
+MAGIC = 2
+"""The only format there is; 0 and 1 are message sets of old times."""
+
 MAGIC_POSITION = 16
 CRC_START = 21
 """First byte under the checksum; everything from here to the end of the batch is."""

@@ -14,6 +14,7 @@ from kafka_protocol.records.batch import (
     CONTROL_FLAG,
     HEADER_SIZE,
     LOG_APPEND_TIME_FLAG,
+    MAGIC,
     NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
     BatchHeader,
@@ -72,6 +73,8 @@ def iter_records(
     end = position + header.size_bytes
     if end > len(buf) or header.size_bytes < HEADER_SIZE:
         raise InvalidRecordError(f"a batch of {header.size_bytes} bytes is not there")
+    if header.magic != MAGIC:
+        raise InvalidRecordError(f"a batch of magic {header.magic}")
     body = memoryview(buf)[position + HEADER_SIZE : end]
     data = decompress(header.codec, body, max_bytes=max_inflated_bytes)
     append_time = header.max_timestamp if header.is_log_append_time else None
@@ -245,7 +248,7 @@ def build_batch(
         base_offset=base_offset,
         batch_length=HEADER_SIZE - 12 + len(body),
         partition_leader_epoch=leader_epoch,
-        magic=2,
+        magic=MAGIC,
         crc=0,
         attributes=attributes,
         last_offset_delta=max(following - 1 - base_offset, 0),

@@ -46,25 +46,25 @@ def field_of(field: Field, cls: Any, version: int, flexible: bool) -> st.SearchS
     return st.none() | values if version in field.nullable else values
 
 
-def struct_of(
-    struct: StructType, cls: Any, version: int, flexible: bool
-) -> st.SearchStrategy[Any]:
+def struct_of(struct: StructType, cls: Any, version: int, flexible: bool) -> st.SearchStrategy[Any]:
     fields = {
         field.attribute: field_of(field, cls, version, flexible)
         for field in struct.fields
         if version in field.versions and (field.tag is None or flexible)
     }
-    return st.fixed_dictionaries({}, optional=fields).map(lambda given: cls(**given)).map(
-        lambda value: fill(struct, value, version)
+    return (
+        st.fixed_dictionaries({}, optional=fields)
+        .map(lambda given: cls(**given))
+        .map(lambda value: fill(struct, value, version))
     )
 
 
 def fill(struct: StructType, value: Any, version: int) -> Any:
     """A field without default null must not be left null where it may not be."""
     for field in struct.fields:
-        if getattr(value, field.attribute) is None and version not in field.nullable:
-            if version in field.versions:
-                setattr(value, field.attribute, b"" if field.type != "str" else "")
+        required = version in field.versions and version not in field.nullable
+        if required and getattr(value, field.attribute) is None:
+            setattr(value, field.attribute, "" if field.type == "str" else b"")
     return value
 
 
