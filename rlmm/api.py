@@ -83,7 +83,9 @@ class RemoteLogMetadataManager(Protocol):
             ValueError: a setting is wrong; the message names key, value and what is allowed.
         """
 
-    def own(self, partition: TopicIdPartition, fence: Fence) -> "Future[None]":
+    def own(
+        self, partition: TopicIdPartition, fence: Fence, metadata_offset: int = -1
+    ) -> "Future[None]":
         """Become the writer of `partition`: catch up, write the barrier, done when it is read back.
 
         Called again with a higher fence after a time-out, and by the manager's own doing never.
@@ -159,6 +161,9 @@ class DeletedTopics(Protocol):
         """User partitions, deleted ones included, whose records lie in metadata partitions that
         this broker leads and has consumed to their end.
         """
+
+    def deletion(self, partition: TopicIdPartition) -> "PartitionDeletion | None":
+        """The same of one user partition; None if no record named it."""
 
     def put_partition_delete(
         self, partition: TopicIdPartition, state: PartitionDeleteState

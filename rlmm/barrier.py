@@ -24,6 +24,7 @@ def barrier(
     new_id: bytes,
     broker_id: int,
     now_ms: int,
+    metadata_offset: int = -1,
 ) -> list[MetadataEvent]:
     """The records of a barrier, to be written in this order.
 
@@ -34,8 +35,9 @@ def barrier(
         new_id: 16 bytes never used for a segment, for a partition without live segments.
         broker_id: the new owner.
         now_ms: wall clock.
+        metadata_offset: of the image the new owner saw the topic in, -1 if unknown.
     """
-    stamp = Stamp(fence)
+    stamp = Stamp(fence, metadata_offset)
     newest = max(live, key=lambda segment: (segment.end_offset, segment.id.id), default=None)
     if newest is None:
         placeholder = RemoteLogSegmentMetadata(

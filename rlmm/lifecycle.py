@@ -17,7 +17,7 @@ from enum import Enum
 from typing import assert_never
 
 from kafka_protocol.types import TopicIdPartition
-from rlmm.api import LOWEST_FENCE, Fence, PartitionDeleteState
+from rlmm.api import LOWEST_FENCE, Fence, PartitionDeleteState, PartitionDeletion
 from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 
@@ -94,6 +94,13 @@ class PartitionFacts:
     delete_state: PartitionDeleteState | None = None
     marked_seen_ms: int | None = None
     live_count: int = 0
+
+
+def deletion_of(facts: PartitionFacts) -> PartitionDeletion:
+    """The facts that the remover needs."""
+    return PartitionDeletion(
+        facts.topic_id_partition, facts.metadata_offset, facts.delete_state, facts.marked_seen_ms
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from rlmm.api import (
 from rlmm.barrier import barrier
 from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
 from rlmm.fold import Fold
-from rlmm.lifecycle import Verdict
+from rlmm.lifecycle import Verdict, deletion_of
 from rlmm.partition_view import PartitionView
 from rlmm.store import MemoryStore, PartitionKey, Position, partition_key
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
@@ -69,7 +69,9 @@ class InMemoryRemoteLogMetadataManager:
         """See RemoteLogMetadataManager."""
         self._broker_id = int(configs.get("node.id", self._broker_id))
 
-    def own(self, partition: TopicIdPartition, fence: Fence) -> "Future[None]":
+    def own(
+        self, partition: TopicIdPartition, fence: Fence, metadata_offset: int = -1
+    ) -> "Future[None]":
         """See RemoteLogMetadataManager."""
         with self._lock:
             key = partition_key(partition)
@@ -84,6 +86,7 @@ class InMemoryRemoteLogMetadataManager:
                 new_id=self._dice.uuid(),
                 broker_id=self._broker_id,
                 now_ms=self._clock.wall_ms(),
+                metadata_offset=metadata_offset,
             ):
                 error = self._write(event)
                 if isinstance(error, MetadataWriteTimeoutError) or self._fence_of(key) > fence:
@@ -175,15 +178,13 @@ class InMemoryRemoteLogMetadataManager:
     def led_partitions(self) -> list[PartitionDeletion]:
         """See DeletedTopics."""
         with self._lock:
-            return [
-                PartitionDeletion(
-                    facts.topic_id_partition,
-                    facts.metadata_offset,
-                    facts.delete_state,
-                    facts.marked_seen_ms,
-                )
-                for facts in self._store.all_facts(0)
-            ]
+            return [deletion_of(facts) for facts in self._store.all_facts(0)]
+
+    def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:
+        """See DeletedTopics."""
+        with self._lock:
+            facts = self._store.facts(0, partition_key(partition))
+            return None if facts is None else deletion_of(facts)
 
     def put_partition_delete(
         self, partition: TopicIdPartition, state: PartitionDeleteState

@@ -230,7 +230,8 @@ def _partition_in(key: bytes) -> PartitionKey:
 
 def _next_prefix(prefix: bytes) -> bytes:
     """The smallest key above all that begin with `prefix` (which holds a byte below 255: its
-    kind)."""
+    kind).
+    """
     bare = prefix.rstrip(b"\xff")
     return bare[:-1] + bytes((bare[-1] + 1,))
 

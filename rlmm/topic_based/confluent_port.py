@@ -1,10 +1,15 @@
 """The port onto the real topic: one idempotent producer and one consumer of confluent-kafka.
 
 No consumer group: partitions are assigned by hand and positions are kept in our own store, written
-together with what follows from them. The consumer is told the leader epoch of its position, so
-librdkafka asks the broker whether the log still has that epoch up to there, at start and at each
-new leader (KIP-320). librdkafka's queues are bounded: this process stands beside the broker all
-the time and mostly has nothing to do.
+together with what follows from them.
+
+Whether the log confirms a position is asked of the log itself: reading begins one record before it,
+and that record must be there with the leader epoch of the position. Equal epochs at an offset mean
+equal logs up to it. The same question is asked again whenever a record of a new leader epoch
+comes. (librdkafka checks epochs only while it runs, and not those of an assignment.)
+
+librdkafka's queues are bounded: this process stands beside the broker all the time and mostly has
+nothing to do.
 """
 
 import logging
@@ -22,7 +27,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from rlmm.store import Position
+from rlmm.store import START, Position
 from rlmm.topic_based.settings import ManagerSettings
 from rlmm.topic_based.topic_port import (
     METADATA_TOPIC,
@@ -101,7 +106,7 @@ class ConfluentPort:
                 "auto.offset.reset": "error",
                 "enable.partition.eof": True,
                 "check.crcs": True,
-                "fetch.wait.max.ms": 500,
+                "fetch.wait.max.ms": 250,
                 "fetch.error.backoff.ms": 100,
                 "queued.min.messages": 1_000,
                 "queued.max.messages.kbytes": 2_048,
@@ -110,6 +115,8 @@ class ConfluentPort:
             },
         )
         self._positions: dict[int, Position] = {}
+        self._unconfirmed: set[int] = set()  # partitions whose position the log must confirm yet
+        self._confirmed_again: tuple[int, int] | None = None
         self._outage = Outage(_log, "reading the metadata topic")
 
     def connect(self) -> int:
@@ -127,7 +134,13 @@ class ConfluentPort:
     def assign(self, positions: Mapping[int, Position]) -> None:
         """See TopicPort."""
         self._positions = dict(positions)
-        self._consumer.assign([_topic_partition(n, p) for n, p in positions.items()])
+        self._unconfirmed = {n for n, position in positions.items() if position.offset > 0}
+        self._consumer.assign(
+            [
+                TopicPartition(METADATA_TOPIC, number, max(0, position.offset - 1))
+                for number, position in positions.items()
+            ]
+        )
 
     def append(self, partition: int, value: bytes, on_done: Callable[[AppendResult], None]) -> None:
         """See TopicPort."""
@@ -162,18 +175,6 @@ class ConfluentPort:
         self._producer.poll(0)
         return events
 
-    def end_offset(self, partition: int) -> int:
-        """See TopicPort."""
-        try:
-            found = self._consumer.get_watermark_offsets(
-                TopicPartition(METADATA_TOPIC, partition), timeout=_LOOKUP_SECONDS, cached=False
-            )
-        except KafkaException as e:
-            raise TopicUnavailableError(str(e)) from e
-        if found is None:
-            raise TopicUnavailableError("no answer in time")
-        return int(found[1])
-
     def close(self) -> None:
         """See TopicPort."""
         self._producer.flush(_FLUSH_SECONDS)
@@ -181,35 +182,55 @@ class ConfluentPort:
 
     def _event(self, message: Message) -> TopicEvent | None:
         error = message.error()
-        partition, offset = message.partition(), message.offset()
-        if partition is None or offset is None:
-            if error is not None:
-                self._outage.failed(error)
+        number, offset = message.partition(), message.offset()
+        if number is None or offset is None:
+            self._outage.failed(error)
             return None
+        partition = number
+        if partition not in self._positions:
+            return None  # of a former assignment
         if error is None:
             self._outage.succeeded()
-            epoch = message.leader_epoch()
-            value = message.value()
-            data = value.encode() if isinstance(value, str) else value
-            return TopicRecord(partition, offset, -1 if epoch is None else epoch, data)
+            return self._record(partition, offset, message)
         if error.code() == KafkaError._PARTITION_EOF:
             self._outage.succeeded()
-            return ReachedEnd(partition, offset)
-        if error.code() in _DIVERGED and partition in self._positions:
-            del self._positions[partition]
-            return Diverged(partition, str(error))
+            if offset < self._positions[partition].offset:
+                return self._diverged(partition, f"the log ends at {offset}")
+            return None if partition in self._unconfirmed else ReachedEnd(partition, offset)
+        if error.code() in _DIVERGED:
+            if self._positions[partition] == START:  # someone moved the log start: read from there
+                self._consumer.seek(TopicPartition(METADATA_TOPIC, partition, OFFSET_BEGINNING))
+                return None
+            return self._diverged(partition, str(error))
         self._outage.failed(error)
         return None
 
+    def _record(self, partition: int, offset: int, message: Message) -> TopicEvent | None:
+        position = self._positions[partition]
+        epoch = message.leader_epoch()
+        epoch = -1 if epoch is None else epoch
+        if partition in self._unconfirmed:
+            if offset != position.offset - 1 or epoch != position.leader_epoch:
+                return self._diverged(partition, f"has epoch {epoch} at offset {offset}")
+            self._unconfirmed.discard(partition)
+            return None
+        if offset < position.offset:
+            return None
+        if position.offset > 0 and epoch != position.leader_epoch:
+            here = partition, position.offset
+            if self._confirmed_again != here:
+                # a new leader: does its log still hold what was read? look at the record before
+                self._confirmed_again = here
+                self._unconfirmed.add(partition)
+                self._consumer.seek(TopicPartition(METADATA_TOPIC, partition, position.offset - 1))
+                return None
+        self._positions[partition] = Position(offset + 1, epoch)
+        return TopicRecord(partition, offset, epoch, message.value())
 
-def _topic_partition(partition: int, position: Position) -> TopicPartition:
-    if position.offset == 0:
-        return TopicPartition(METADATA_TOPIC, partition, OFFSET_BEGINNING)
-    if position.leader_epoch < 0:
-        return TopicPartition(METADATA_TOPIC, partition, position.offset)
-    return TopicPartition(
-        METADATA_TOPIC, partition, position.offset, leader_epoch=position.leader_epoch
-    )
+    def _diverged(self, partition: int, reason: str) -> Diverged:
+        position = self._positions.pop(partition)
+        self._unconfirmed.discard(partition)
+        return Diverged(partition, f"read up to {position}: {reason}")
 
 
 def _make(client: type[Client], passed: Mapping[str, str], ours: dict[str, Any]) -> Client:

@@ -31,7 +31,7 @@ from rlmm.api import (
 from rlmm.barrier import barrier
 from rlmm.events import MetadataEvent
 from rlmm.fold import Fold
-from rlmm.lifecycle import SegmentEntry, Verdict
+from rlmm.lifecycle import SegmentEntry, Verdict, deletion_of
 from rlmm.partition_view import PartitionView
 from rlmm.store import MetadataStore, PartitionKey, Position, partition_key
 from rlmm.topic_based.roles import Role, Stage, Tracked, Write
@@ -43,20 +43,17 @@ from rlmm.topic_based.topic_port import (
     TopicEvent,
     TopicPort,
     TopicRecord,
-    TopicUnavailableError,
     metadata_partition_for,
 )
 from rlmm.topic_based.view_cache import ViewCache
 from rsm_plugins.segment import RemoteLogSegmentId
 from runtime.clock import Clock
 from runtime.dice import Dice
-from runtime.log_context import Outage
 
 _log = logging.getLogger(__name__)
 
 _BUSY_WAIT_MS = 5
 _IDLE_WAIT_MS = 250
-_END_RETRY_MS = 200
 
 
 class MetadataEngine:
@@ -91,10 +88,8 @@ class MetadataEngine:
         self._roles: dict[PartitionKey, Role] = {}
         self._tracked: dict[int, Tracked] = {}
         self._assignment_changed = False
-        self._next_end_look_ms = 0
         self._completions: list[Callable[[], None]] = []
         self._told: set[tuple[int, str]] = set()
-        self._outage = Outage(_log, "looking up the end of the metadata topic")
         self.refused_counts: dict[Verdict, int] = dict.fromkeys(Verdict, 0)
         self.skipped_counts: dict[str, int] = {"unknown": 0, "damaged": 0}
         self.read_count = 0
@@ -125,7 +120,7 @@ class MetadataEngine:
                 tracked.led = True
             for number, tracked in list(self._tracked.items()):
                 if tracked.led and number not in wanted:
-                    tracked.led, tracked.led_target = False, None
+                    tracked.led = False
                     self._maybe_untrack(number)
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
@@ -178,23 +173,24 @@ class MetadataEngine:
         """See DeletedTopics."""
         with self._lock:
             return [
-                PartitionDeletion(
-                    facts.topic_id_partition,
-                    facts.metadata_offset,
-                    facts.delete_state,
-                    facts.marked_seen_ms,
-                )
+                deletion_of(facts)
                 for number, tracked in self._tracked.items()
                 if self._may_judge(tracked)
                 for facts in self._store.all_facts(number)
             ]
 
+    def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:
+        """See DeletedTopics."""
+        key = partition_key(partition)
+        with self._lock:
+            facts = self._store.facts(self._readable_home(key), key)
+        return None if facts is None else deletion_of(facts)
+
     # ------------------------------------------------------------------ the loop's side
 
     def turn(self) -> None:
-        """Do what is due: assign, look up ends, read, judge, answer. Called by one thread."""
+        """Do what is due: assign, read, judge, answer. Called by one thread."""
         self._assign()
-        self._look_up_ends()
         events = self._port.poll(self._wait_ms())
         with self._locked():
             self._take(events)
@@ -217,37 +213,7 @@ class MetadataEngine:
                 return
             self._assignment_changed = False
             positions = {number: tracked.position for number, tracked in self._tracked.items()}
-            for tracked in self._tracked.values():
-                tracked.assigned = True
         self._port.assign(positions)
-
-    def _look_up_ends(self) -> None:
-        now_ms = self._clock.monotonic_ms()
-        with self._lock:
-            wanted = {self._home(role.key) for role in self._roles.values() if _lacks_end(role)}
-            wanted |= {n for n, t in self._tracked.items() if t.led and t.led_target is None}
-        if not wanted or now_ms < self._next_end_look_ms:
-            return
-        for number in sorted(wanted):
-            with self._lock:  # only who asked before the look is answered by it
-                asking = [
-                    role
-                    for role in self._roles.values()
-                    if _lacks_end(role) and self._home(role.key) == number
-                ]
-            try:
-                end = self._port.end_offset(number)
-            except TopicUnavailableError as e:
-                self._outage.failed(e)
-                self._next_end_look_ms = now_ms + _END_RETRY_MS
-                return
-            self._outage.succeeded()
-            with self._lock:
-                for role in asking:
-                    role.target = end
-                tracked = self._tracked.get(number)
-                if tracked is not None and tracked.led and tracked.led_target is None:
-                    tracked.led_target = end
 
     def _wait_ms(self) -> int:
         with self._lock:
@@ -278,6 +244,7 @@ class MetadataEngine:
                 continue  # read again after an assignment
             if isinstance(event, ReachedEnd):
                 position = Position(event.offset, position.leader_epoch)
+                tracked.caught_up = True
                 continue
             position = Position(event.offset + 1, event.leader_epoch)
             self.read_count += 1
@@ -332,13 +299,13 @@ class MetadataEngine:
         self._store.drop(event.partition)
         self._views.drop(event.partition)
         tracked.position = self._store.position(event.partition)
-        tracked.caught_up, tracked.led_target = False, None
+        tracked.caught_up = False
         tracked.verdicts.clear()
         self._assignment_changed = True
         for key in tracked.roles:
             role = self._roles[key]
             if role.fence is None:
-                role.stage, role.target = Stage.CATCHING_UP, None
+                role.stage = Stage.CATCHING_UP
             else:
                 self._end_ownership(role, "the metadata topic lost records")
         for write in [write for write in tracked.writes if write.role is None]:
@@ -346,17 +313,10 @@ class MetadataEngine:
             tracked.writes.remove(write)
 
     def _advance_roles(self) -> None:
-        for tracked in self._tracked.values():
-            target = tracked.led_target
-            if target is not None and tracked.position.offset >= target:
-                tracked.caught_up = True
         for role in list(self._roles.values()):
-            tracked = self._tracked[self._home(role.key)]
-            if role.stage is not Stage.CATCHING_UP or role.target is None:
+            caught_up = self._tracked[self._home(role.key)].caught_up
+            if role.stage is not Stage.CATCHING_UP or not caught_up:
                 continue
-            if tracked.position.offset < role.target:
-                continue
-            tracked.caught_up = True
             if role.fence is None:
                 role.stage = Stage.READY
                 self._succeed(role.done)
@@ -379,6 +339,7 @@ class MetadataEngine:
             new_id=self._dice.uuid(),
             broker_id=self._node_id,
             now_ms=self._clock.wall_ms(),
+            metadata_offset=role.metadata_offset,
         )
         for event in events:
             self._append(event, role, None, ends_barrier=event is events[-1])
@@ -501,7 +462,7 @@ class MetadataEngine:
 
     @staticmethod
     def _may_judge(tracked: Tracked) -> bool:
-        return tracked.led and tracked.led_target is not None and tracked.caught_up
+        return tracked.led and tracked.caught_up
 
     def _track(self, number: int) -> Tracked:
         tracked = self._tracked.get(number)
@@ -545,7 +506,3 @@ def _complete(done: "Future[None]", error: Exception | None) -> None:
         done.set_result(None)
     else:
         done.set_exception(error)
-
-
-def _lacks_end(role: Role) -> bool:
-    return role.stage is Stage.CATCHING_UP and role.target is None

@@ -131,9 +131,11 @@ class TopicBasedRemoteLogMetadataManager:
 
     # ------------------------------------------------------------------ roles and writes
 
-    def own(self, partition: TopicIdPartition, fence: Fence) -> "Future[None]":
+    def own(
+        self, partition: TopicIdPartition, fence: Fence, metadata_offset: int = -1
+    ) -> "Future[None]":
         """See RemoteLogMetadataManager."""
-        return self._take_role(Role(partition, fence, running_future()))
+        return self._take_role(Role(partition, fence, running_future(), metadata_offset))
 
     def follow(self, partition: TopicIdPartition) -> "Future[None]":
         """See RemoteLogMetadataManager."""
@@ -238,6 +240,10 @@ class TopicBasedRemoteLogMetadataManager:
     def led_partitions(self) -> list[PartitionDeletion]:
         """See DeletedTopics."""
         return [] if self._engine is None else self._engine.led_partitions()
+
+    def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:
+        """See DeletedTopics."""
+        return self._ready_engine().deletion(partition)
 
     def counts(self) -> dict[str, int]:
         """Records read, skipped and refused since the start, for metrics."""

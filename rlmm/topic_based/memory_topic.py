@@ -133,7 +133,8 @@ class MemoryPort:
 
     def drop_waiting(self, *, maybe_written: bool = True) -> None:
         """Waiting appends never land; their writer is told that nobody knows, or that they
-        failed."""
+        failed.
+        """
         while self.waiting:
             self._report(self.waiting.popleft(), AppendFailed("dropped by the test", maybe_written))
 
@@ -167,12 +168,6 @@ class MemoryPort:
                 self._at_end[partition] = end
                 events.append(ReachedEnd(partition, end))
         return events
-
-    def end_offset(self, partition: int) -> int:
-        """See TopicPort."""
-        if not self._topic.answers:
-            raise TopicUnavailableError("nobody answers")
-        return len(self._topic.logs[partition])
 
     def close(self) -> None:
         """See TopicPort."""

@@ -26,15 +26,15 @@ class Role:
 
     Attributes:
         fence: the pair it writes under; None: it only follows.
-        target: end of the metadata partition, seen since the role began, up to which must be read.
+        metadata_offset: of the image the owner saw the topic in, written into its barrier.
         deposed: a higher fence than ours was read.
     """
 
     partition: TopicIdPartition
     fence: Fence | None
     done: "Future[None]"
+    metadata_offset: int = -1
     stage: Stage = Stage.CATCHING_UP
-    target: int | None = None
     deposed: bool = False
 
     @property
@@ -73,21 +73,18 @@ class Tracked:
         position: what is in the store.
         roles: user partitions in it that this broker owns or follows.
         led: this broker leads it and removes deleted topics in it.
-        led_target: end that must be read before the remover may judge.
-        caught_up: an end seen since reading began was reached, so look-ups may be answered.
+        caught_up: the end was reached since reading began here: look-ups may be answered, roles
+            go on and the remover may judge.
         writes: under way, in the order of the calls.
         verdicts: of records of our writes that were read before their append was answered.
-        assigned: the port reads it.
     """
 
     position: Position
     roles: set[PartitionKey] = field(default_factory=set)
     led: bool = False
-    led_target: int | None = None
     caught_up: bool = False
     writes: list[Write] = field(default_factory=list)
     verdicts: dict[int, Verdict] = field(default_factory=dict)
-    assigned: bool = False
 
     def awaits(self, event: MetadataEvent) -> bool:
         """Whether the record may be one of the writes under way."""

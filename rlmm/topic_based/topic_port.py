@@ -85,25 +85,19 @@ class TopicPort(Protocol):
         """Read exactly these partitions from now on, each from its position.
 
         A position that the log does not confirm is reported as `Diverged`, then and whenever the
-        partition gets a new leader epoch.
+        partition gets a new leader epoch; that partition is not read on. Where a partition is read
+        to its end, `ReachedEnd` says so, at least once after each call of this.
         """
         ...
 
     def append(self, partition: int, value: bytes, on_done: Callable[[AppendResult], None]) -> None:
         """Append a record (key null). `on_done` is called once, from `poll`. Any thread may
-        call."""
+        call.
+        """
         ...
 
     def poll(self, timeout_ms: int) -> list[TopicEvent]:
         """Wait for events for at most `timeout_ms`; runs callbacks of appends."""
-        ...
-
-    def end_offset(self, partition: int) -> int:
-        """The partition's high watermark now (exclusive end of what can be read).
-
-        Raises:
-            TopicUnavailableError: nobody answered in time.
-        """
         ...
 
     def close(self) -> None:
