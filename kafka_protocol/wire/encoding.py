@@ -126,7 +126,7 @@ class _EncodeWriter:
         run = self._run
         self._run = []
         if not run:
-            self._line(f"out += SMALL[{number}] if {number} < 16384 else uvarint({number})")
+            self._line(f"out += SMALL[{number}] if {number} < 2048 else uvarint({number})")
             return
         self._line(f"if {number} < 128:")
         self._line(f" out += {self._packed([*run, ('B', number)])}")

@@ -28,8 +28,8 @@ def encode_uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-SMALL_UVARINTS: tuple[bytes, ...] = tuple(encode_uvarint(value) for value in range(16_384))
-"""The one- and two-byte varints, so that writing a length is a look-up."""
+SMALL_UVARINTS: tuple[bytes, ...] = tuple(encode_uvarint(value) for value in range(2048))
+"""Short varints ready made, so that writing a length is a look-up."""
 
 
 def read_uvarint(buf: Buffer, position: int) -> tuple[int, int]:
@@ -78,7 +78,7 @@ def skip_tags(buf: Buffer, position: int) -> int:
 def encode_zigzag(value: int) -> bytes:
     """Write a signed varint or varlong (zigzag, then LEB128), as records hold them."""
     value = value << 1 if value >= 0 else (-value << 1) - 1
-    return SMALL_UVARINTS[value] if value < 16_384 else encode_uvarint(value)
+    return SMALL_UVARINTS[value] if value < 2048 else encode_uvarint(value)
 
 
 def read_zigzag(buf: Buffer, position: int, max_bytes: int = 5) -> tuple[int, int]:
