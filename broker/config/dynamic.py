@@ -12,6 +12,7 @@ from broker.config.key import ConfigError, ConfigType, Dynamic
 from broker.config.keys import BROKER_KEYS
 from broker.config.resolve import nearest
 from kafka_protocol.errors import ErrorCode, KafkaError
+from runtime.log_context import escape
 
 
 class InvalidBrokerConfig(KafkaError):
@@ -73,4 +74,4 @@ def _with_hint(name: str) -> str:
     if name in BROKER_KEYS:
         return name
     close = nearest(name, list(BROKER_KEYS))
-    return f"{name} (unknown" + (f", did you mean {close}?)" if close else ")")
+    return f"{escape(name)} (unknown" + (f", did you mean {close}?)" if close else ")")

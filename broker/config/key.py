@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final, TypeAlias
 
+from runtime.log_context import escape
+
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 
+_SHOWN_MAX: Final = 300  # characters of a value in a message: it may come from anywhere
 INTEGER_BITS: Final[Mapping[str, int]] = {"SHORT": 16, "INT": 32, "LONG": 64}
 
 
@@ -42,8 +45,8 @@ class ConfigError(ValueError):
     """A configuration cannot be used. The message names key, value and what is allowed."""
 
     def __init__(self, key: str, value: object, allowed: str) -> None:
-        shown = "(not set)" if value is None else value
-        super().__init__(f"{key}={shown}: {allowed}" if value is not None else f"{key}: {allowed}")
+        shown = "" if value is None else "=" + escape(str(value), _SHOWN_MAX)
+        super().__init__(f"{escape(key, _SHOWN_MAX)}{shown}: {allowed}")
         self.key, self.value, self.allowed = key, value, allowed
 
 

@@ -14,6 +14,7 @@ from broker.config.keys import BROKER_KEYS, METADATA_MANAGER_KEYS, SERVER_FALLBA
 
 _LISTENER_PREFIX: Final = "listener.name."
 _CLOSE_ENOUGH: Final = 0.75
+_NAME_MAX: Final = 200  # no key is longer; comparing a long text is slow
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ def manager_key(name: str, prefix: str) -> Key | None:
 
 def nearest(name: str, known: list[str]) -> str | None:
     """Return the known name most like `name`, or None when nothing is close."""
+    if len(name) > _NAME_MAX:
+        return None
     matches = difflib.get_close_matches(name, known, n=1, cutoff=_CLOSE_ENOUGH)
     return matches[0] if matches else None
 

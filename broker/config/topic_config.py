@@ -16,6 +16,7 @@ from broker.config.keys import SERVER_FALLBACKS, TOPIC_KEYS
 from broker.config.resolve import effective_name, nearest
 from kafka_protocol.errors import ErrorCode, KafkaError
 from local_log.config import LogConfig
+from runtime.log_context import escape
 
 INTERNAL_TOPICS: Final = frozenset(
     {
@@ -26,6 +27,7 @@ INTERNAL_TOPICS: Final = frozenset(
         "__transaction_state",
     }
 )
+_SHOWN_MAX: Final = 300
 _AS_TOTAL: Final = -2
 _UNLIMITED: Final = -1
 _RETENTIONS: Final = ("local.retention", "retention")
@@ -75,7 +77,7 @@ def parse_overrides(overrides: Mapping[str, str | None]) -> dict[str, Value]:
         if key is None:
             close = nearest(name, list(TOPIC_KEYS))
             hint = f": did you mean {close}?" if close else ""
-            raise InvalidConfig(f"unknown topic config {name}{hint}", key=name)
+            raise InvalidConfig(f"unknown topic config {escape(name, _SHOWN_MAX)}{hint}", key=name)
         try:
             parsed[name] = key.parse(text)
         except ConfigError as error:
@@ -175,7 +177,8 @@ def _check_throttled(name: str, value: Value) -> None:
     text = ",".join(value)
     if not _THROTTLED.fullmatch(text):
         raise InvalidConfig(
-            f"{name}={text}: must be * or a list of partition:broker pairs", key=name
+            f"{name}={escape(text, _SHOWN_MAX)}: must be * or a list of partition:broker pairs",
+            key=name,
         )
 
 

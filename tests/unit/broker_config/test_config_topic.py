@@ -71,6 +71,13 @@ def test_what_kafka_accepts_is_accepted(key: str, value: str) -> None:
     validate({key: value}, broker=tiered())
 
 
+def test_a_message_stays_short_and_printable_whatever_the_client_sends() -> None:
+    for overrides in ({"retention.ms": "9\n" * 100_000}, {"\x1b[2J" + "x" * 100_000: "1"}):
+        message = refusal({**overrides})
+        assert len(message) < 1000
+        assert message.isprintable()
+
+
 def test_a_missing_value_is_refused() -> None:
     assert "retention.ms" in refusal({"retention.ms": None})
 
