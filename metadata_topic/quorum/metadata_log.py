@@ -5,6 +5,7 @@ the newest snapshot, because only flushed records get into one; everything after
 by batch when the log is opened, and cut at the first torn one.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,7 @@ from runtime.disk import Disk
 
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
+_logger = logging.getLogger(__name__)
 _READ_BYTES: Final = 1 << 20
 
 
@@ -133,8 +135,16 @@ class MetadataLog:
         """Take note that everything below `offset` (exclusive) is committed."""
         self._log.high_watermark = offset
 
-    def read(self, start_offset: int) -> Iterator[Batch]:
-        """Decode all batches from the one that holds `start_offset` to the end of the log.
+    def recover_from(self, start_offset: int) -> Iterator[Batch]:
+        """Decode all batches from `start_offset` to the end; cut the log where one is missing.
+
+        A power cut can take the end of a segment whose successor is already there: two files were
+        written and neither was flushed. Opening the log cannot tell that from a compacted log's
+        hole; here every offset must be present. What follows a hole was never flushed either, so
+        nobody was told of it.
+
+        Args:
+            start_offset: end of the snapshot that was loaded; batches wholly below are skipped.
 
         Raises:
             UnknownMetadataRecordError: a record that this version cannot read.
@@ -143,11 +153,18 @@ class MetadataLog:
         while offset < self.end_offset:
             data = self._log.read_bytes(offset, _READ_BYTES)
             whole = 0
+            expected = offset
             for position, header in iter_batches(data):
+                if header.base_offset > expected:
+                    break
                 whole = position + header.size_bytes
-                offset = header.next_offset
-            assert whole > 0, f"nothing to read at offset {offset} of the metadata log"
+                expected = header.next_offset
+            if whole == 0:
+                _logger.warning("log has a hole and is cut there: offset=%d", offset)
+                self._log.truncate_to(offset)
+                return
             yield from read_batches(memoryview(data)[:whole])
+            offset = expected
 
     def restart_at(self, offset: int) -> None:
         """Drop everything: a snapshot contains more than this log ever had."""

@@ -107,7 +107,7 @@ def recover(
             snapshot.kraft_version, snapshot.voters, in_log=snapshot_id != BOOTSTRAP_ID
         )
     recovered = Recovered(log, loader, snapshot_id, facts)
-    for batch in log.read(start):
+    for batch in log.recover_from(start):
         _load_batch(recovered, batch, start)
     return recovered
 

@@ -55,9 +55,7 @@ def image() -> MetadataImage:
 
 
 def alter(image: MetadataImage, *resources: Resource, validate_only: bool = False):  # type: ignore[no-untyped-def]
-    return incremental_alter_configs(
-        image, resources, rules=Rules(), validate_only=validate_only
-    )
+    return incremental_alter_configs(image, resources, rules=Rules(), validate_only=validate_only)
 
 
 def after(image: MetadataImage, *changes: Change) -> Mapping[str, str]:

@@ -39,9 +39,7 @@ SNAPSHOTS = [
     path for directory, end in DIRECTORIES for path in sorted(directory.glob(f"*.checkpoint{end}"))
 ]
 DATA_FILES = sorted(
-    path
-    for path in METADATA.rglob("*")
-    if ".log" in path.name or ".checkpoint" in path.name
+    path for path in METADATA.rglob("*") if ".log" in path.name or ".checkpoint" in path.name
 )
 
 
@@ -75,9 +73,7 @@ def load(
             for record in batch.records:
                 loader.add(record)
             loader.end_of_batch(
-                Provenance(
-                    header.last_offset, header.partition_leader_epoch, header.max_timestamp
-                )
+                Provenance(header.last_offset, header.partition_leader_epoch, header.max_timestamp)
             )
     return loader.take()[0]
 

@@ -1,0 +1,122 @@
+"""Log and snapshots of the metadata node, read by Kafka's own dump tool without complaint."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from harness_kafka_tools import kafka_tool, require_kafka_tools
+
+from metadata_topic.controller.brokers import fence_broker, register_broker, unfence_broker
+from metadata_topic.controller.producer_ids import allocate_producer_ids
+from metadata_topic.controller.topic_deletion import delete_topics
+from metadata_topic.controller.topic_specs import Config, TopicDefaults, TopicSpec
+from metadata_topic.controller.topics import create_topics
+from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.format import METADATA_DIRECTORY, FormatPlan, format_directory
+from metadata_topic.quorum.node import MetadataNode
+from metadata_topic.raft.voters import VoterEndpoint
+from metadata_topic.testing import registration_of
+from runtime.clock import SystemClock
+from runtime.dice import SystemDice
+from runtime.disk import Disk
+from runtime.executors import InlinePool
+
+pytestmark = pytest.mark.jvm
+COMPLAINTS = ("mismatches", "corrupt", "isvalid: false", "Exception", "Could not", "not ending")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tools() -> None:
+    require_kafka_tools()
+
+
+def a_busy_life(home: Path, *, standalone: bool) -> Path:
+    """Format, then start twice and change everything that can be changed."""
+    disk, clock, dice = Disk(), SystemClock(), SystemDice()
+    endpoint = VoterEndpoint("CONTROLLER", "127.0.0.1", 9093) if standalone else None
+    plan = FormatPlan("tidemarkDumpCluster001", 1, (home,), home, endpoint)
+    ids = format_directory(plan, disk=disk, clock=clock, dice=dice)
+
+    async def live(life: int) -> None:
+        node = MetadataNode(
+            home,
+            node_id=1,
+            cluster_id=plan.cluster_id,
+            directory_id=ids[home],
+            disk=disk,
+            clock=clock,
+            pool=InlinePool(),
+            dice=dice,
+            static_voters=() if standalone else (1,),
+            config=MetadataLogConfig(segment_bytes=20_000),
+        )
+        node.start()
+        registration = registration_of(1, life=life)
+        epoch = await node.submit(lambda image: register_broker(image, registration))
+        await node.submit(lambda i: unfence_broker(i, broker_id=1, broker_epoch=epoch))
+        configs = (Config("retention.ms", "1000"),)
+        for n in range(3):
+            spec = TopicSpec(f"topic-{life}-{n}", 100, 1, configs=configs)
+            await node.submit(
+                lambda image, spec=spec: create_topics(
+                    image,
+                    [spec],
+                    defaults=TopicDefaults(),
+                    topic_ids=[dice.uuid()],
+                    validate_config=lambda _name, _configs: None,
+                )
+            )
+        await node.submit(lambda image: delete_topics(image, [(f"topic-{life}-0", bytes(16))]))
+        await node.submit(
+            lambda image: allocate_producer_ids(image, broker_id=1, broker_epoch=epoch)
+        )
+        assert await node.snapshot() is not None
+        await node.submit(lambda i: fence_broker(i, broker_id=1, broker_epoch=epoch))
+        await node.close()
+
+    for life in (1, 2):
+        asyncio.run(live(life))
+    return home / METADATA_DIRECTORY
+
+
+@pytest.mark.parametrize("standalone", [True, False])
+def test_kafka_reads_what_the_metadata_node_wrote(tmp_path: Path, standalone: bool) -> None:
+    directory = a_busy_life(tmp_path, standalone=standalone)
+    logs = sorted(directory.glob("*.log"))
+    snapshots = sorted(directory.glob("*.checkpoint"))
+    assert len(logs) >= 2
+    assert len(snapshots) >= 2
+    indexes = [*sorted(directory.glob("*.index")), *sorted(directory.glob("*.timeindex"))]
+    data = [*logs, *snapshots, tmp_path / "bootstrap.checkpoint"]
+    shown = kafka_tool(
+        "dump-log",
+        "--cluster-metadata-decoder",
+        "--deep-iteration",
+        "--files",
+        ",".join(str(file) for file in [*data, *indexes]),
+    )
+    for complaint in COMPLAINTS:
+        assert complaint not in shown, shown[shown.index(complaint) - 300 :][:1000]
+    payloads = [
+        json.loads(line.partition(" payload: ")[2])
+        for line in shown.splitlines()
+        if " payload: " in line
+    ]
+    kinds = {payload["type"] for payload in payloads}
+    assert {
+        "REGISTER_BROKER_RECORD",
+        "REGISTER_CONTROLLER_RECORD",
+        "BROKER_REGISTRATION_CHANGE_RECORD",
+        "FEATURE_LEVEL_RECORD",
+        "TOPIC_RECORD",
+        "PARTITION_RECORD",
+        "PARTITION_CHANGE_RECORD",
+        "CONFIG_RECORD",
+        "REMOVE_TOPIC_RECORD",
+        "PRODUCER_IDS_RECORD",
+        "BEGIN_TRANSACTION_RECORD",
+        "END_TRANSACTION_RECORD",
+    } <= kinds
+    assert shown.count("LeaderChange:") == 2
+    assert ("KRaftVoters" in shown) == standalone

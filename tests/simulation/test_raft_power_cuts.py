@@ -1,0 +1,151 @@
+"""A metadata node in a machine that loses power at any moment, many times over.
+
+Checked after every cut: what was answered is there; what is there was asked for; epochs and the
+broker's ids never go back; the node starts without help.
+"""
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.records import make
+from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.format import METADATA_DIRECTORY, FormatPlan, format_directory
+from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
+from metadata_topic.quorum.quorum_state_file import parse_quorum_state
+from metadata_topic.raft.voters import VoterEndpoint
+from metadata_topic.testing import PowerCutDisk, PowerCutError
+from runtime.clock import ManualClock
+from runtime.dice import SeededDice
+from runtime.disk import Disk
+from runtime.executors import InlinePool
+
+CONFIG = MetadataLogConfig(
+    segment_bytes=1500,
+    max_record_bytes_between_snapshots=1000,
+    max_retention_bytes=5000,
+    max_batch_bytes=1200,
+)
+SEEDS = range(int(os.environ.get("TIDEMARK_RAFT_SEEDS", "12")))
+
+
+class World:
+    def __init__(self, seed: int, path: Path) -> None:
+        self.path = path
+        self.dice = SeededDice(seed)
+        self.clock = ManualClock()
+        self.answered: set[str] = set()
+        self.asked: set[str] = set()
+        self.epoch = 0
+        self.lives = 0
+        endpoint = VoterEndpoint("CONTROLLER", "localhost", 9093)
+        self.directory_id = format_directory(
+            FormatPlan("cluster", 1, (path,), path, endpoint),
+            disk=Disk(),
+            clock=self.clock,
+            dice=self.dice,
+        )[path]
+
+    def node(self, disk: Disk) -> MetadataNode:
+        return MetadataNode(
+            self.path,
+            node_id=1,
+            cluster_id="cluster",
+            directory_id=self.directory_id,
+            disk=disk,
+            clock=self.clock,
+            pool=InlinePool(),
+            dice=self.dice,
+            config=CONFIG,
+        )
+
+    async def live(self, operations: int) -> None:
+        """One life: start, change things, lose power."""
+        self.lives += 1
+        disk = PowerCutDisk(self.dice, operations)
+        try:
+            node = self.node(disk)
+            node.start()
+            self.check_start(node)
+            for step in range(30):
+                await self.change(node, step)
+                if self.dice.random() < 0.1:
+                    await node.snapshot()
+        except (PowerCutError, MetadataUnavailable):
+            assert disk.is_off
+        else:
+            await self.close(node)
+
+    async def close(self, node: MetadataNode) -> None:
+        try:
+            await node.close()
+        except PowerCutError:
+            return
+
+    async def change(self, node: MetadataNode, step: int) -> None:
+        """Make a few topics in one decision: all of them count, or none."""
+        self.clock.advance(int(self.dice.random() * 1000))
+        size = 40 if self.dice.random() < 0.1 else 2
+        names = [f"{self.lives}-{step}-{n}" for n in range(size)]
+
+        def decide(image: MetadataImage) -> ControllerResult[None]:
+            records = [make("TopicRecord", name=n, topic_id=self.dice.uuid()) for n in names]
+            return ControllerResult(tuple(records), None)
+
+        self.asked.update(names)
+        await node.submit(decide)
+        self.answered.update(names)
+
+    def check_start(self, node: MetadataNode) -> None:
+        there = set(node.image.topics_by_name)
+        assert self.answered <= there, f"lost: {sorted(self.answered - there)[:5]}"
+        assert there <= self.asked
+        assert node.leader_epoch > self.epoch, "epochs never go back"
+        decisions = {name.rsplit("-", 1)[0] for name in there}
+        for decision in decisions:
+            members = {name for name in self.asked if name.rsplit("-", 1)[0] == decision}
+            assert members <= there, "half of a decision"
+        self.epoch = node.leader_epoch
+        self.answered = there
+        self.asked = set(there)
+
+    def check_disk(self) -> None:
+        state = self.path / METADATA_DIRECTORY / "quorum-state"
+        if state.exists():
+            assert parse_quorum_state(state.read_bytes()).epoch >= self.epoch
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_power_cuts_lose_nothing_that_was_answered(seed: int) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        world = World(seed, Path(directory))
+        for _ in range(12):
+            operations = 1 + int(world.dice.random() ** 2 * 400)
+            asyncio.run(world.live(operations))
+            world.check_disk()
+        asyncio.run(world.live(10**9))
+        assert world.epoch > 0
+        assert world.answered
+
+
+def test_a_cut_at_every_single_operation_of_a_first_start() -> None:
+    operations = 1
+    while True:
+        with tempfile.TemporaryDirectory() as directory:
+            world = World(1, Path(directory))
+            disk = PowerCutDisk(world.dice, operations)
+            node = world.node(disk)
+            try:
+                node.start()
+            except PowerCutError:
+                asyncio.run(world.live(10**9))
+                assert world.epoch >= 1
+            else:
+                break
+        operations += 1
+    assert operations > 5

@@ -1,0 +1,440 @@
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from metadata_topic.controller.errors import InvalidRequestError
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.controller.topic_specs import TopicDefaults, TopicSpec
+from metadata_topic.controller.topics import CreatedTopic, create_topics
+from metadata_topic.image.delta import MetadataDelta
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.records import UnknownMetadataRecordError, make
+from metadata_topic.image.replay import BrokenMetadataLogError
+from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.format import (
+    METADATA_DIRECTORY,
+    FormatPlan,
+    NotFormattedError,
+    format_directory,
+)
+from metadata_topic.quorum.metadata_log import MetadataLog
+from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable, QuorumConfigError
+from metadata_topic.quorum.recovery import MissingMetadataError
+from metadata_topic.raft.voters import VoterEndpoint
+from metadata_topic.testing import registration_of
+from runtime.clock import ManualClock
+from runtime.dice import SeededDice
+from runtime.disk import Disk, FaultyDisk
+from runtime.executors import InlinePool
+from runtime.scheduler import ManualScheduler
+
+DIRECTORY_ID = b"D" * 16
+
+
+class Home:
+    """A metadata directory and everything to start nodes in it."""
+
+    def __init__(self, path: Path, *, standalone: bool = True) -> None:
+        self.path = path
+        self.metadata = path / METADATA_DIRECTORY
+        self.clock = ManualClock()
+        self.dice = SeededDice(7)
+        self.disk = FaultyDisk()
+        self.failures: list[BaseException] = []
+        endpoint = VoterEndpoint("CONTROLLER", "localhost", 9093) if standalone else None
+        plan = FormatPlan("cluster", 1, (path,), path, endpoint, directory_ids={path: DIRECTORY_ID})
+        format_directory(plan, disk=Disk(), clock=self.clock, dice=self.dice)
+
+    def node(
+        self,
+        *,
+        node_id: int = 1,
+        directory_id: bytes = DIRECTORY_ID,
+        static_voters: tuple[int, ...] = (),
+        config: MetadataLogConfig | None = None,
+        scheduler: ManualScheduler | None = None,
+    ) -> MetadataNode:
+        return MetadataNode(
+            self.path,
+            node_id=node_id,
+            cluster_id="cluster",
+            directory_id=directory_id,
+            disk=self.disk,
+            clock=self.clock,
+            pool=InlinePool(),
+            dice=self.dice,
+            static_voters=static_voters,
+            config=config,
+            scheduler=scheduler,
+            on_failure=self.failures.append,
+        )
+
+    def with_node(
+        self,
+        work: Callable[[MetadataNode], Awaitable[None]],
+        config: MetadataLogConfig | None = None,
+    ) -> MetadataNode:
+        """Start, work, stop cleanly."""
+
+        async def run() -> MetadataNode:
+            node = self.node(config=config)
+            node.start()
+            await work(node)
+            await node.close()
+            return node
+
+        return asyncio.run(run())
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def a_topic(name: str, topic_id: bytes) -> Callable[[MetadataImage], ControllerResult[None]]:
+    def decide(image: MetadataImage) -> ControllerResult[None]:
+        return ControllerResult((make("TopicRecord", name=name, topic_id=topic_id),), None)
+
+    return decide
+
+
+async def no_work(node: MetadataNode) -> None:
+    """Only start and stop."""
+
+
+def test_the_first_start_writes_leader_voters_and_bootstrap_records(home: Home) -> None:
+    node = home.with_node(no_work)
+    assert node.leader_epoch == 1
+    assert node.kraft_version == 1
+    assert node.image.features == {"metadata.version": 30}
+    assert node.image.controllers[1].id == 1
+    # LEADER_CHANGE, KRAFT_VERSION, KRAFT_VOTERS; Begin, feature, End; the controller
+    assert node.image.provenance.end_offset == node.high_watermark == 7
+    state = (home.metadata / "quorum-state").read_text()
+    assert '"leaderId":1,"leaderEpoch":1' in state
+
+
+def test_each_start_opens_a_new_epoch_and_keeps_what_was_there(home: Home) -> None:
+    async def create(node: MetadataNode) -> None:
+        await node.submit(a_topic(f"t{node.leader_epoch}", bytes([node.leader_epoch]) * 16))
+
+    for epoch in (1, 2, 3):
+        assert home.with_node(create).leader_epoch == epoch
+    node = home.with_node(no_work)
+    assert set(node.image.topics_by_name) == {"t1", "t2", "t3"}
+    assert (home.metadata / "leader-epoch-checkpoint").read_text().splitlines()[1] == "4"
+
+
+def test_static_voters_give_kraft_version_0(tmp_path: Path) -> None:
+    home = Home(tmp_path, standalone=False)
+    node = home.node(static_voters=(1,))
+    node.start()
+    assert node.kraft_version == 0
+    assert node.image.provenance.end_offset == 5
+    assert '"currentVoters":[{"voterId":1}]' in (home.metadata / "quorum-state").read_text()
+
+
+def test_subscribers_hear_of_a_commit_before_the_answer(home: Home) -> None:
+    events: list[object] = []
+
+    def subscriber(image: MetadataImage, delta: MetadataDelta) -> None:
+        events.append(set(delta.created_topics))
+        assert "a" in image.topics_by_name
+
+    async def work(node: MetadataNode) -> None:
+        node.subscribe(subscriber)
+        await node.submit(a_topic("a", b"a" * 16))
+        events.append("answered")
+
+    home.with_node(work)
+    assert events == [{b"a" * 16}, "answered"]
+
+
+def test_decisions_at_once_see_each_other(home: Home) -> None:
+    def create(image: MetadataImage) -> ControllerResult[list[CreatedTopic]]:
+        return create_topics(
+            image,
+            [TopicSpec("a", assignments=())],
+            defaults=TopicDefaults(),
+            topic_ids=[home.dice.uuid()],
+            validate_config=lambda _name, _configs: None,
+        )
+
+    async def work(node: MetadataNode) -> None:
+        from metadata_topic.controller.brokers import register_broker, unfence_broker
+
+        epoch = await node.submit(lambda image: register_broker(image, registration_of(1)))
+        await node.submit(lambda i: unfence_broker(i, broker_id=1, broker_epoch=epoch))
+        answers = await asyncio.gather(*(node.submit(create) for _ in range(5)))
+        assert sorted(answer[0].error is None for answer in answers) == [False] * 4 + [True]
+
+    home.with_node(work)
+
+
+def test_a_decision_that_refuses_writes_nothing(home: Home) -> None:
+    def refuse(image: MetadataImage) -> ControllerResult[None]:
+        raise InvalidRequestError("no")
+
+    async def work(node: MetadataNode) -> None:
+        end = node.log_end_offset
+        with pytest.raises(InvalidRequestError):
+            await node.submit(refuse)
+        await node.submit(lambda image: ControllerResult((), None))
+        assert node.log_end_offset == end
+
+    home.with_node(work)
+
+
+def test_records_that_cannot_be_replayed_never_reach_the_log(home: Home) -> None:
+    def poison(image: MetadataImage) -> ControllerResult[None]:
+        good = make("TopicRecord", name="half", topic_id=b"h" * 16)
+        return ControllerResult((good, make("RemoveTopicRecord", topic_id=b"?" * 16)), None)
+
+    async def work(node: MetadataNode) -> None:
+        end = node.log_end_offset
+        with pytest.raises(BrokenMetadataLogError):
+            await node.submit(poison)
+        assert node.log_end_offset == end
+        await node.submit(a_topic("a", b"a" * 16))
+        assert set(node.image.topics_by_name) == {"a"}
+
+    home.with_node(work)
+    assert set(home.with_node(no_work).image.topics_by_name) == {"a"}
+
+
+def test_a_cancelled_caller_does_not_undo_a_decision(home: Home) -> None:
+    async def work(node: MetadataNode) -> None:
+        caller = asyncio.ensure_future(node.submit(a_topic("a", b"a" * 16)))
+        await asyncio.sleep(0)
+        caller.cancel()
+        await node.submit(a_topic("b", b"b" * 16))
+        assert set(node.image.topics_by_name) == {"a", "b"}
+
+    home.with_node(work)
+
+
+@pytest.mark.parametrize("operation", ["append", "fsync"])
+def test_a_failing_disk_ends_the_node_and_nothing_unflushed_is_answered(
+    home: Home, operation: str
+) -> None:
+    async def work(node: MetadataNode) -> None:
+        home.disk.fail([operation], error=errno.EIO)
+        for _ in range(2):
+            with pytest.raises(MetadataUnavailable):
+                await node.submit(a_topic("a", b"a" * 16))
+        assert len(home.failures) == 1
+        assert node.failure is not None
+        assert "a" not in node.image.topics_by_name
+        home.disk.heal()
+
+    home.with_node(work)
+    home.with_node(no_work)
+
+
+def test_a_failing_subscriber_ends_the_node(home: Home) -> None:
+    def broken(image: MetadataImage, delta: MetadataDelta) -> None:
+        raise RuntimeError("bug")
+
+    async def work(node: MetadataNode) -> None:
+        node.subscribe(broken)
+        with pytest.raises(RuntimeError):
+            await node.submit(a_topic("a", b"a" * 16))
+        assert isinstance(node.failure, RuntimeError)
+
+    home.with_node(work)
+    assert "a" in home.with_node(no_work).image.topics_by_name
+
+
+def test_what_does_not_fit_in_a_batch_is_written_as_a_transaction(home: Home) -> None:
+    config = MetadataLogConfig(max_batch_bytes=2000)
+    names = [f"topic-{n}" for n in range(200)]
+
+    def many(image: MetadataImage) -> ControllerResult[None]:
+        records = [
+            make("TopicRecord", name=name, topic_id=name.encode().ljust(16)) for name in names
+        ]
+        return ControllerResult(tuple(records), None)
+
+    async def work(node: MetadataNode) -> None:
+        await node.submit(many)
+        assert set(node.image.topics_by_name) == set(names)
+
+    home.with_node(work, config)
+    assert set(home.with_node(no_work).image.topics_by_name) == set(names)
+
+
+def test_a_transaction_without_end_leaves_nothing_and_is_aborted(home: Home) -> None:
+    home.with_node(no_work)
+    log = MetadataLog.open(
+        home.metadata,
+        config=MetadataLogConfig(),
+        disk=Disk(),
+        clock=home.clock,
+        recovery_point=0,
+    )
+    half = [make("BeginTransactionRecord", name="x"), make("TopicRecord", name="half")]
+    log.append_records(half, epoch=1, timestamp_ms=1)
+    log.close()
+
+    async def work(node: MetadataNode) -> None:
+        assert node.image.topics_by_name == {}
+        await node.submit(a_topic("a", b"a" * 16))
+
+    home.with_node(work)
+    assert set(home.with_node(no_work).image.topics_by_name) == {"a"}
+
+
+def test_another_node_id_or_directory_is_refused_with_both_values(home: Home) -> None:
+    with pytest.raises(QuorumConfigError, match=r"node.id 2 .*\[1\]"):
+        home.node(node_id=2).start()
+    with pytest.raises(QuorumConfigError, match=f"{DIRECTORY_ID.hex()}.*{(b'E' * 16).hex()}"):
+        home.node(directory_id=b"E" * 16).start()
+
+
+def test_without_voters_or_with_others_the_node_does_not_start(tmp_path: Path) -> None:
+    home = Home(tmp_path, standalone=False)
+    with pytest.raises(QuorumConfigError, match=r"controller\.quorum\.voters"):
+        home.node().start()
+    with pytest.raises(QuorumConfigError, match="quorum of one"):
+        home.node(static_voters=(1, 2, 3)).start()
+
+
+def test_an_unformatted_directory_is_refused_before_an_epoch_is_opened(home: Home) -> None:
+    (home.path / "bootstrap.checkpoint").unlink()
+    with pytest.raises(NotFormattedError):
+        home.node().start()
+    assert not (home.metadata / "quorum-state").exists()
+
+
+def test_a_record_of_a_newer_version_is_fatal_and_named(home: Home) -> None:
+    from kafka_protocol.records.records import build_batch
+
+    node = home.with_node(no_work)
+    batch = build_batch(
+        [(1, None, bytes([1, 99, 0, 0]), [])], base_offset=node.log_end_offset, leader_epoch=1
+    )
+    log = home.metadata / "00000000000000000000.log"
+    log.write_bytes(log.read_bytes() + batch)
+    with pytest.raises(UnknownMetadataRecordError, match="99"):
+        home.node().start()
+
+
+def test_a_torn_tail_is_cut(home: Home) -> None:
+    async def create(node: MetadataNode) -> None:
+        await node.submit(a_topic("a", b"a" * 16))
+        await node.submit(a_topic("b", b"b" * 16))
+
+    home.with_node(create)
+    log = home.metadata / "00000000000000000000.log"
+    log.write_bytes(log.read_bytes()[:-1])
+    assert set(home.with_node(no_work).image.topics_by_name) == {"a"}
+
+
+def test_a_snapshot_replaces_the_log_before_it(home: Home) -> None:
+    async def create(node: MetadataNode) -> None:
+        for n in range(50):
+            await node.submit(a_topic(f"t{n}", bytes([n + 1]) * 16))
+        assert await node.snapshot() == node.latest_snapshot_id
+
+    first = home.with_node(create)
+    again = home.with_node(no_work)
+    assert again.image.topics_by_name == first.image.topics_by_name
+    assert again.latest_snapshot_id == (first.image.provenance.end_offset, 1)
+
+
+def test_snapshots_come_by_themselves_and_old_ones_and_their_log_go(home: Home) -> None:
+    config = MetadataLogConfig(
+        segment_bytes=2000, max_record_bytes_between_snapshots=1500, max_retention_bytes=6000
+    )
+
+    async def create(node: MetadataNode) -> None:
+        for n in range(150):
+            topic_id = bytes([n + 1]) * 16
+            await node.submit(a_topic(f"t{n}", topic_id))
+            await node.submit(
+                lambda image, i=topic_id: ControllerResult(
+                    (make("RemoveTopicRecord", topic_id=i),), None
+                )
+            )
+        await node.submit(a_topic("last", b"l" * 16))
+
+    node = home.with_node(create, config)
+    assert node.log_start_offset > 0
+    names = [p.name for p in home.metadata.iterdir()]
+    assert 1 <= sum(name.endswith(".checkpoint") for name in names) < 10
+    assert "00000000000000000000.log" not in names
+    assert not any(name.endswith((".part", ".deleted")) for name in names)
+    again = home.with_node(no_work, config)
+    assert set(again.image.topics_by_name) == {"last"}
+
+
+def test_time_alone_makes_a_snapshot_if_something_changed(home: Home) -> None:
+    async def run() -> None:
+        scheduler = ManualScheduler(home.clock)
+        config = MetadataLogConfig(max_snapshot_interval_ms=600_000)
+        node = home.node(config=config, scheduler=scheduler)
+        node.start()
+        scheduler.advance(540_000)
+        await asyncio.sleep(0)
+        assert node.latest_snapshot_id == (0, 0)
+        scheduler.advance(120_000)
+        await node.close()
+        assert node.latest_snapshot_id == (7, 1)
+
+    asyncio.run(run())
+
+
+def test_a_damaged_snapshot_is_put_aside_and_the_log_used(home: Home) -> None:
+    async def create(node: MetadataNode) -> None:
+        await node.submit(a_topic("a", b"a" * 16))
+        await node.snapshot()
+        await node.submit(a_topic("b", b"b" * 16))
+
+    node = home.with_node(create)
+    assert node.latest_snapshot_id is not None
+    path = home.metadata / node.latest_snapshot_id.file_name
+    path.write_bytes(path.read_bytes()[:-1])
+    again = home.with_node(no_work)
+    assert set(again.image.topics_by_name) == {"a", "b"}
+    assert path.with_name(path.name + ".corrupt").exists()
+
+
+def test_records_that_are_nowhere_are_not_made_up(home: Home) -> None:
+    config = MetadataLogConfig(segment_bytes=500, max_retention_bytes=1)
+
+    async def create(node: MetadataNode) -> None:
+        for n in range(30):
+            await node.submit(a_topic(f"t{n}", bytes([n + 1]) * 16))
+        await node.snapshot()
+
+    node = home.with_node(create, config)
+    assert node.log_start_offset > 0
+    for path in home.metadata.glob("*.checkpoint"):
+        path.unlink()
+    with pytest.raises(MissingMetadataError):
+        home.node().start()
+
+
+def test_a_snapshot_that_cannot_be_written_is_tried_again(home: Home) -> None:
+    async def work(node: MetadataNode) -> None:
+        home.disk.fail(["open_append"], path_part=".part")
+        assert await node.snapshot() is None
+        home.disk.heal()
+        assert await node.snapshot() is not None
+        await node.submit(a_topic("a", b"a" * 16))
+
+    home.with_node(work)
+
+
+def test_a_closed_node_takes_nothing(home: Home) -> None:
+    async def run() -> None:
+        node = home.node()
+        node.start()
+        await node.close()
+        with pytest.raises(MetadataUnavailable):
+            await node.submit(a_topic("a", b"a" * 16))
+
+    asyncio.run(run())
