@@ -98,7 +98,7 @@ class Performer:
         self._world, self._own, self._pool = world, ownership, pool
         self._copy_started_ms = 0
         self._copy_id: bytes | None = None
-        self._files: tuple[OpenFile, ...] = ()
+        self._data: LogSegmentData | None = None
 
     def end(self) -> None:
         """The pass is over, in whatever way: its copy is no running copy any more."""
@@ -108,7 +108,10 @@ class Performer:
         if self._copy_id is not None:
             self._own.own_copies.ids.discard(self._copy_id)
             self._copy_id = None
-        self._files = ()
+        if self._data is not None:
+            for stream in self._data.files():
+                stream.close()
+            self._data = None
 
     def __call__(self, effect: Effect) -> Any:
         """Perform one effect.
@@ -171,8 +174,8 @@ class Performer:
         opened = self._world.broker.open_segment(
             OpenSegment(*self._names(), base_offset=base_offset)
         )
-        self._files = opened.files
-        return LocalSegment(opened.answer, segment_data(opened))
+        self._data = segment_data(opened)
+        return LocalSegment(opened.answer, self._data)
 
     def _begin_copy(self) -> bytes:
         self._copy_started_ms = self._world.clock.monotonic_ms()
@@ -249,7 +252,7 @@ def segment_data(opened: OpenedFiles) -> LogSegmentData:
 
 
 def _stream(file: OpenFile) -> BinaryIO:
-    # The stream owns the descriptor from here on: it closes when the task forgets its data.
+    # The stream owns the descriptor from here on.
     fd, file.fd = file.fd, -1
     stream = io.FileIO(fd, "rb")
     stream.seek(0)

@@ -24,7 +24,7 @@ from rlm.messages import Read, ReadAnswer, Region
 from rlm.quota import RateQuota
 from rlm.segment_index import SegmentIndex
 from rlm.telemetry import Telemetry
-from rlmm.api import RemoteLogMetadataManager
+from rlmm.api import MetadataNotReadyError, RemoteLogMetadataManager
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from runtime.clock import Clock
 from runtime.disk import OpenFile
@@ -135,7 +135,11 @@ class _OneRead:
         """Try from the top."""
         if self._done:
             return
-        self._waits_for = self._try()
+        try:
+            self._waits_for = self._try()
+        except MetadataNotReadyError:
+            self._again_in(NOT_READY_RETRY_MS)
+            self._waits_for = NotReady.METADATA
         if self._waits_for is None:
             return
         if self._waits_for is Wait.DAMAGED:

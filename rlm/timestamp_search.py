@@ -19,7 +19,7 @@ from rlm.reader import NOT_READY_RETRY_MS
 from rlm.segment_index import SegmentIndex
 from rlm.workers import Workers
 from rlmm import lineage
-from rlmm.api import RemoteLogMetadataManager
+from rlmm.api import MetadataNotReadyError, RemoteLogMetadataManager
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from runtime.clock import Clock
 from runtime.disk import Disk
@@ -77,10 +77,12 @@ class _OneSearch:
         """Try from where the search is."""
         if self._done or self._decoding:
             return
-        owner = self._owner
-        if not owner.metadata.is_ready(self._partition):
-            owner.scheduler.call_later(NOT_READY_RETRY_MS, self.attempt)
-            return
+        try:
+            self._search()
+        except MetadataNotReadyError:
+            self._owner.scheduler.call_later(NOT_READY_RETRY_MS, self.attempt)
+
+    def _search(self) -> None:
         while not self._is_over():
             candidate = self._candidate()
             if candidate is None:
@@ -101,6 +103,8 @@ class _OneSearch:
 
     def _candidate(self) -> tuple[RemoteLogSegmentMetadata, lineage.Span] | None:
         """The first part of a segment on the chain, from where the search is, that may hold it."""
+        if not self._owner.metadata.is_ready(self._partition):
+            raise MetadataNotReadyError("not caught up")
         best: tuple[RemoteLogSegmentMetadata, lineage.Span] | None = None
         for segment in self._owner.metadata.list_segments(self._partition):
             if (

@@ -7,7 +7,7 @@ than the broker's is refused with NOT_LEADER_OR_FOLLOWER.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Protocol
 
 from broker.replica.manager import ReplicaManager
@@ -19,6 +19,7 @@ from metadata_topic.image.image import MetadataImage
 from rlm.link import Received, Reply
 from rlm.messages import (
     Ack,
+    AnyMessage,
     ClosedLocalSegment,
     CopiedThrough,
     DescribeLog,
@@ -81,10 +82,10 @@ class BrokerAnswers:
     def __call__(self, received: Received, reply: Reply) -> None:
         """Answer one message of the tier."""
         match received.message:
-            case DescribeLog() as question:
-                self._guarded(reply, lambda: reply(self._describe(question)))
+            case DescribeLog() as asked:
+                self._guarded(reply, lambda: self._describe(asked))
             case CopiedThrough() as report:
-                self._guarded(reply, lambda: reply(self._copied(report)))
+                self._guarded(reply, lambda: self._copied(report))
             case OpenSegment() as question:
                 self._spawn(reply, self._open_segment(question, reply))
             case RaiseLogStart() as request:
@@ -101,13 +102,13 @@ class BrokerAnswers:
                 log.error("the tier sent what only a broker sends: %s", type(other).__name__)
                 reply(Failure(int(ErrorCode.INVALID_REQUEST), "not a question to a broker"))
 
-    def _guarded(self, reply: Reply, act: Callable[[], None]) -> None:
+    def _guarded(self, reply: Reply, answer: Callable[[], AnyMessage]) -> None:
         try:
-            act()
+            reply(answer())
         except KafkaError as error:
             reply(Failure(int(error.code), str(error)))
 
-    def _spawn(self, reply: Reply, work: "asyncio.coroutines.Coroutine[None, None, None]") -> None:
+    def _spawn(self, reply: Reply, work: Coroutine[None, None, None]) -> None:
         async def guarded() -> None:
             try:
                 await work

@@ -1,0 +1,473 @@
+"""A tier and a broker on a fake link: reads, caches, timestamps, and what is answered when they fail."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_protocol.errors import ErrorCode
+from rlm.config import TierConfig
+from rlm.link import Endpoint, FakeLink, Received, Reply
+from rlm.messages import (
+    Ack,
+    Assign,
+    AuxiliaryState,
+    AuxiliaryStateAnswer,
+    Configure,
+    Health,
+    Metrics,
+    OffsetForTimestamp,
+    PartitionSettings,
+    Read,
+    ReadAnswer,
+    Released,
+    Stop,
+    TimestampAnswer,
+    Unassign,
+)
+from rlm.plugins import Plugins
+from rlm.service import TierService
+from rlm.testing import PARTITION, InlineWorkers, SimulatedBroker, values_of
+from rlmm.memory import InMemoryRemoteLogMetadataManager
+from rsm_plugins.api import RemoteResourceNotFoundError, RetriableRemoteStorageError
+from rsm_plugins.local_fs import LocalFsRemoteStorageManager
+from rsm_plugins.testing import FaultyStorage, Operation
+from runtime.clock import ManualClock
+from runtime.dice import SeededDice
+from runtime.disk import Disk
+from runtime.scheduler import ManualScheduler
+
+NAMES = (PARTITION.topic_id, PARTITION.partition)
+
+
+class Pair:
+    """Both ends: the broker's endpoint asks, the tier's service answers."""
+
+    def __init__(self, root: Path, **settings: int) -> None:
+        self.root, self.store = root, root / "store"
+        self.clock = ManualClock(wall_ms=10_000_000)
+        self.scheduler = ManualScheduler(self.clock)
+        self.workers = InlineWorkers()
+        self.log = SimulatedBroker()
+        inner = LocalFsRemoteStorageManager()
+        inner.configure({"dir": str(self.store)})
+        self.storage = FaultyStorage(inner)
+        self.metadata = InMemoryRemoteLogMetadataManager(self.clock, SeededDice(1))
+        self.told: list[Metrics | Health] = []
+        self.aborted: list[str] = []
+        self.ended = False
+        self.service = TierService(
+            broker=self.log,
+            tell=self.told.append,
+            configure_plugins=lambda config: Plugins(self.storage, self.metadata),
+            make_workers=lambda threads: self.workers,
+            clock=self.clock,
+            scheduler=self.scheduler,
+            disk=Disk(),
+            dice=SeededDice(2),
+            abort=self.aborted.append,
+            ended=self._end,
+        )
+        self.config = replace(
+            TierConfig(
+                node_id=1,
+                cluster_id="c",
+                log_dir=str(root),
+                storage_class="x:Y",
+                chunk_bytes=400,
+                chunk_cache_bytes=1 << 20,
+            ),
+            **settings,
+        )
+        self.broker = Endpoint(lambda received, reply: None, lambda: None)
+        tier = Endpoint(self._take, lambda: None)
+        self.link = FakeLink(self.broker, tier)
+        assert self.ask(Configure(self.config)).message == Ack()
+
+    def _take(self, received: Received, reply: Reply) -> None:
+        self.service(received, reply)
+
+    def _end(self) -> None:
+        self.ended = True
+
+    def pump(self) -> None:
+        while self.link.pump() or self.workers.turn():
+            pass
+
+    def ask(self, message: object, wait_ms: int = 0) -> Received:
+        future = self.broker.ask(message)  # type: ignore[arg-type]
+        self.pump()
+        for _ in range(wait_ms // 5 if not future.done() else 0):
+            self.scheduler.advance(5)
+            self.pump()
+            if future.done():
+                break
+        return future.result(0)
+
+    def assign(self, **changes: object) -> None:
+        assign = Assign(
+            *NAMES,
+            self.log.leader_epoch,
+            topic="orders",
+            is_leader=True,
+            settings=PartitionSettings(),
+        )
+        from msgspec.structs import replace as with_changes
+
+        self.ask(with_changes(assign, **changes))
+
+    def read(
+        self, offset: int, max_bytes: int = 10_000, wait_ms: int = 500, **more: int
+    ) -> Received:
+        question = Read(
+            *NAMES,
+            self.log.leader_epoch,
+            offset=offset,
+            offset_epoch=more.get("epoch", 1),
+            epoch_end=more.get("epoch_end", self.log.end),
+            max_bytes=max_bytes,
+            min_one_batch=True,
+            read_committed=False,
+            wait_ms=wait_ms,
+        )
+        return self.ask(question, wait_ms + 50)
+
+    def calls(self, operation: Operation) -> int:
+        return sum(1 for call in self.storage.calls if call.operation is operation)
+
+
+def bytes_of(received: Received) -> bytes:
+    answer = received.message
+    assert isinstance(answer, ReadAnswer)
+    disk = Disk()
+    return b"".join(
+        disk.read_at(file, region.position, region.size_bytes)
+        for file, region in zip(received.files, answer.regions, strict=True)
+    )
+
+
+def error_of(received: Received) -> int:
+    answer = received.message
+    assert isinstance(answer, ReadAnswer)
+    return answer.error
+
+
+def tokens_of(received: Received) -> list[int]:
+    answer = received.message
+    assert isinstance(answer, ReadAnswer)
+    return [region.token for region in answer.regions]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    made = Pair(tmp_path)
+    made.log.fill(3, records=20)
+    made.assign()
+    made.log.expire_local()
+    assert made.log.local_start == 60
+    return made
+
+
+def test_an_assigned_partition_is_copied_at_once_and_read_back_whole(pair: Pair) -> None:
+    offset, got = 0, {}
+    while offset < 60:
+        received = pair.read(offset, max_bytes=700)
+        values = values_of(bytes_of(received))
+        assert min(values)[1] == offset
+        assert isinstance(received.message, ReadAnswer)
+        offset = received.message.next_offset
+        got |= values
+        pair.broker.tell(Released(tokens_of(received)))
+    assert got == {key: value for key, value in pair.log.truth.items() if key[1] < 60}
+
+
+def test_an_answer_holds_whole_batches_within_its_bound(pair: Pair) -> None:
+    received = pair.read(5, max_bytes=250)
+    assert 0 < len(bytes_of(received)) <= 250
+    assert values_of(bytes_of(received)).keys() == {(1, 5), (1, 6)}
+
+
+def test_one_batch_larger_than_the_bound_is_given_where_asked_for(pair: Pair) -> None:
+    assert values_of(bytes_of(pair.read(5, max_bytes=1))).keys() == {(1, 5)}
+
+
+def test_a_chunk_is_fetched_once_for_all_who_read_it(pair: Pair) -> None:
+    pair.read(0, max_bytes=100)
+    fetched = pair.calls(Operation.FETCH)
+    for offset in (0, 3, 2):
+        pair.read(offset, max_bytes=100)
+    assert pair.calls(Operation.FETCH) == fetched
+
+
+def test_concurrent_readers_of_a_missing_chunk_share_one_fetch(pair: Pair) -> None:
+    question = Read(
+        *NAMES,
+        1,
+        offset=0,
+        offset_epoch=1,
+        epoch_end=60,
+        max_bytes=100,
+        min_one_batch=True,
+        read_committed=False,
+        wait_ms=500,
+    )
+    asked = [pair.broker.ask(question) for _ in range(5)]
+    pair.pump()
+    assert {bytes_of(each.result(0)) for each in asked} == {bytes_of(asked[0].result(0))}
+    assert pair.calls(Operation.FETCH) == 1
+
+
+def test_a_reader_that_goes_on_finds_the_next_chunk_loaded_ahead(pair: Pair) -> None:
+    first = pair.read(0, max_bytes=300)
+    assert isinstance(first.message, ReadAnswer)
+    second = pair.read(first.message.next_offset, max_bytes=300)
+    assert isinstance(second.message, ReadAnswer)
+    fetched = pair.calls(Operation.FETCH)
+    bytes_of(pair.read(second.message.next_offset, max_bytes=300))
+    waited = [call for call in pair.storage.calls if call.operation is Operation.FETCH]
+    assert len(waited) >= fetched
+
+
+def test_an_answer_ends_where_the_epoch_ends(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, chunk_bytes=100_000)
+    pair.log.append(10)
+    pair.log.new_epoch()
+    pair.log.append(10)
+    pair.log.roll()
+    pair.assign()
+    assert values_of(bytes_of(pair.read(4, epoch_end=10))).keys() == {(1, n) for n in range(4, 10)}
+    rest = pair.read(10, epoch=2, epoch_end=20)
+    assert values_of(bytes_of(rest)).keys() == {(2, n) for n in range(10, 20)}
+
+
+def test_an_offset_in_no_segment_is_out_of_range(pair: Pair) -> None:
+    assert error_of(pair.read(61, epoch_end=100)) == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_partition_whose_metadata_is_not_ready_waits_and_then_gets_9(pair: Pair) -> None:
+    pair.metadata.release(PARTITION)
+    assert error_of(pair.read(0, wait_ms=100)) == ErrorCode.REPLICA_NOT_AVAILABLE
+
+
+def test_a_store_that_is_down_gives_56_at_the_deadline_without_a_storm(pair: Pair) -> None:
+    pair.storage.down = True
+    before = len(pair.storage.calls)
+    assert error_of(pair.read(0)) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(pair.storage.calls) - before <= 4
+    pair.storage.down = False
+    pair.scheduler.advance(10_000)
+    assert bytes_of(pair.read(0))
+
+
+def test_a_missing_object_gives_56(pair: Pair) -> None:
+    pair.storage.fail_next(Operation.FETCH, RemoteResourceNotFoundError("gone"), times=100)
+    assert error_of(pair.read(0)) == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_transient_error_is_retried_before_the_deadline(pair: Pair) -> None:
+    pair.storage.fail_next(Operation.FETCH, RetriableRemoteStorageError("once"))
+    assert bytes_of(pair.read(0))
+
+
+def test_a_slow_store_gives_an_empty_answer_and_fills_the_cache(pair: Pair) -> None:
+    pair.workers.held.add("remote-reader")
+    received = pair.read(0, wait_ms=100)
+    assert error_of(received) == ErrorCode.NONE
+    assert received.files == ()
+    pair.workers.held.clear()
+    pair.pump()
+    assert bytes_of(pair.read(0))
+
+
+def logs_of(pair: Pair) -> list[Path]:
+    return sorted(pair.store.rglob("*.log"))
+
+
+def test_one_flipped_bit_gives_2_after_one_refetch_and_never_the_bytes(pair: Pair) -> None:
+    path = logs_of(pair)[0]
+    data = bytearray(path.read_bytes())
+    data[150] ^= 1
+    path.write_bytes(data)
+    assert error_of(pair.read(0)) == ErrorCode.CORRUPT_MESSAGE
+    assert pair.calls(Operation.FETCH) == 2
+    data[150] ^= 1
+    path.write_bytes(data)
+    pair.scheduler.advance(10_000)
+    assert bytes_of(pair.read(0))
+
+
+def test_a_short_object_gives_2(pair: Pair) -> None:
+    path = logs_of(pair)[0]
+    path.write_bytes(path.read_bytes()[:-10])
+    assert error_of(pair.read(18)) == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_swapped_object_is_noticed_although_its_checksums_are_right(pair: Pair) -> None:
+    foreign = SimulatedBroker()
+    foreign.now_ms = 5_000
+    foreign.fill(1, records=20)
+    data = bytes(foreign.segments[0].log)
+    path = logs_of(pair)[0]
+    assert len(data) == len(path.read_bytes())
+    path.write_bytes(data)
+    assert error_of(pair.read(0)) == ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("spoil", [lambda data: data[:-3], lambda data: bytes(len(data))])
+def test_a_damaged_cached_index_is_fetched_anew(
+    tmp_path: Path, spoil: Callable[[bytes], bytes]
+) -> None:
+    pair = Pair(tmp_path)
+    pair.log.fill(1, records=20)
+    pair.assign()
+    bytes_of(pair.read(0))
+    for path in (tmp_path / "remote-log-index-cache").iterdir():
+        path.write_bytes(spoil(path.read_bytes()))
+    indexes = pair.service._parts._indexes  # type: ignore[union-attr]
+    indexes._parsed.clear()
+    pair.service._parts._chunks._chunks.clear()  # type: ignore[union-attr]
+    assert values_of(bytes_of(pair.read(15))).keys() >= {(1, 15)}
+
+
+def test_cached_indexes_are_used_again_after_a_restart(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    pair.log.fill(1, records=20)
+    pair.assign()
+    bytes_of(pair.read(0))
+    fetched = pair.calls(Operation.FETCH_INDEX)
+    pair.service._parts._indexes._parsed.clear()  # type: ignore[union-attr]
+    from rlm.index_cache import DiskIndexCache
+
+    files = DiskIndexCache(Disk(), tmp_path, 1 << 20)
+    pair.service._parts._indexes._files = files  # type: ignore[union-attr]
+    bytes_of(pair.read(19))
+    assert pair.calls(Operation.FETCH_INDEX) == fetched
+
+
+def test_what_the_broker_holds_counts_until_it_is_released(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, chunk_cache_bytes=900)
+    pair.log.fill(1, records=60)
+    pair.assign()
+    chunks = pair.service._parts._chunks  # type: ignore[union-attr]
+    held = [pair.read(0, max_bytes=100), pair.read(10, max_bytes=100)]
+    before = bytes_of(held[1])
+    assert pair.read(40, max_bytes=100, wait_ms=60).files == ()
+    assert chunks.total_bytes <= 1_000
+    pair.broker.tell(Released(tokens_of(held[0])))
+    assert bytes_of(pair.read(40, max_bytes=100))
+    assert bytes_of(held[1]) == before
+
+
+def search(pair: Pair, timestamp_ms: int) -> TimestampAnswer:
+    question = OffsetForTimestamp(
+        *NAMES,
+        pair.log.leader_epoch,
+        timestamp_ms=timestamp_ms,
+        log_start_offset=pair.log.log_start,
+        chain=[tuple(entry) for entry in pair.log.chain],
+        wait_ms=500,
+    )
+    answer = pair.ask(question, 600).message
+    assert isinstance(answer, TimestampAnswer)
+    return answer
+
+
+def test_the_first_record_at_or_after_a_time_is_found(pair: Pair) -> None:
+    for offset in (0, 1, 19, 20, 35, 59):
+        found = search(pair, 1_000 + offset)
+        assert (found.offset, found.timestamp_ms, found.offset_epoch) == (offset, 1_000 + offset, 1)
+    assert search(pair, 0).offset == 0
+    assert search(pair, 99_999_999).offset == -1
+
+
+def test_a_time_is_not_looked_for_below_the_log_start(pair: Pair) -> None:
+    pair.log.delete_records(25)
+    assert search(pair, 0).offset == 25
+
+
+def test_a_slow_store_ends_a_time_search_with_7(pair: Pair) -> None:
+    pair.workers.held.add("remote-reader")
+    assert search(pair, 1_030).error == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_chain_and_producer_snapshot_are_given_to_a_follower(pair: Pair) -> None:
+    answer = pair.ask(AuxiliaryState(*NAMES, 1, offset=25, epoch=1)).message
+    assert answer == AuxiliaryStateAnswer(
+        *NAMES, 1, chain=[(1, 0)], producer_snapshot=b"\0\1snapshot", end_offset=40
+    )
+
+
+def test_a_pass_comes_again_at_the_interval_and_copies_what_is_new(pair: Pair) -> None:
+    pair.log.fill(1)
+    pair.scheduler.advance(29_000)
+    pair.pump()
+    assert pair.log.copied == 59
+    pair.scheduler.advance(2_000)
+    pair.pump()
+    assert pair.log.copied == 62
+
+
+def test_a_failed_pass_comes_again_after_a_backoff_that_success_resets(pair: Pair) -> None:
+    pair.storage.down = True
+    pair.log.fill(1)
+    pair.scheduler.advance(31_000)
+    pair.pump()
+    failed = pair.calls(Operation.COPY)
+    pair.scheduler.advance(700)
+    pair.pump()
+    assert pair.calls(Operation.COPY) == failed + 1
+    pair.scheduler.advance(700)
+    pair.pump()
+    assert pair.calls(Operation.COPY) == failed + 1
+    pair.storage.down = False
+    pair.scheduler.advance(700)
+    pair.pump()
+    assert pair.log.copied == 62
+
+
+def test_after_unassign_no_further_plugin_call_starts(pair: Pair) -> None:
+    pair.log.fill(1)
+    pair.workers.held.add("rlm-copier")
+    pair.scheduler.advance(31_000)
+    pair.link.pump()
+    assert pair.ask(Unassign(*NAMES, 1)).message == Ack()
+    before = len(pair.storage.calls)
+    pair.workers.held.clear()
+    pair.scheduler.advance(100_000)
+    pair.pump()
+    assert len(pair.storage.calls) == before
+
+
+def test_a_stuck_copy_of_one_partition_does_not_hold_up_reads(pair: Pair) -> None:
+    pair.log.fill(1)
+    pair.workers.held |= {"rlm-copier", "rlm-expiration"}
+    pair.scheduler.advance(31_000)
+    assert bytes_of(pair.read(0))
+
+
+def test_a_new_leader_epoch_takes_over_and_reports_again(pair: Pair) -> None:
+    pair.log.new_epoch()
+    pair.assign()
+    assert pair.log.copied == 59
+    assert bytes_of(pair.read(0))
+
+
+def test_a_red_partition_is_told_and_metrics_have_kafkas_names(pair: Pair) -> None:
+    pair.storage.down = True
+    pair.log.fill(1)
+    pair.scheduler.advance(31_000)
+    pair.pump()
+    pair.scheduler.advance(1_000)
+    health = [each for each in pair.told if isinstance(each, Health)][-1]
+    assert health.red
+    assert (health.assigned, health.ready) == (1, 1)
+    metrics = [each for each in pair.told if isinstance(each, Metrics)][-1]
+    copied = {s.name: s.value for s in metrics.samples}
+    assert copied["kafka_server_brokertopicmetrics_remotecopyerrors_total"] >= 1
+    assert copied["kafka_server_brokertopicmetrics_remotecopylagsegments"] == 1
+
+
+def test_stop_cancels_and_ends(pair: Pair) -> None:
+    assert pair.ask(Stop()).message == Ack()
+    assert pair.ended
