@@ -125,7 +125,7 @@ def _identify(paths: Sequence[Path], node_id: int, disk: Disk) -> tuple[dict[Pat
             )
         if meta.directory_id is None:
             raise DirectoryError(f"{file} has no directory.id")
-        twin = next((other for other, id in ids.items() if id == meta.directory_id), None)
+        twin = next((other for other, known in ids.items() if known == meta.directory_id), None)
         if twin is not None:
             raise DirectoryError(f"{file} has the same directory.id as {twin / META_PROPERTIES}")
         ids[path] = meta.directory_id

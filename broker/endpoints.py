@@ -38,7 +38,7 @@ def check_single_node(config: BrokerConfig) -> None:
         raise ConfigError(
             "controller.quorum.voters",
             shown,
-            f"must name this node alone (node.id={config.node_id}): this version has no replication",
+            f"must name this node alone (node.id={config.node_id}): there is no replication yet",
         )
 
 

@@ -1,4 +1,4 @@
-"""The topic that the metadata manager keeps its records in, made by the broker before the tier starts.
+"""The metadata manager's topic, made by the broker before the tier starts.
 
 Nobody else may make it: a retention or a compaction on it would forget remote segments, which means
 losing them. So it is never created on the way, and clients are refused (`GUARDED_TOPICS`).

@@ -52,7 +52,7 @@ class LiveConfig:
         try:
             return self._static.with_dynamic(_known(default), _known(own))
         except ConfigError as error:
-            log.error("dynamic broker settings are ignored: %s", error)
+            log.error("dynamic broker settings are ignored: %s", error)  # noqa: TRY400
             return self._static
 
     def log_config(self, topic: str) -> LogConfig:
@@ -64,7 +64,7 @@ class LiveConfig:
             except InvalidConfig as error:
                 if error.key not in overrides:
                     raise
-                log.error("setting of a topic is ignored: topic=%s reason=%s", topic, error)
+                log.error("topic setting ignored: topic=%s reason=%s", topic, error)  # noqa: TRY400
                 del overrides[error.key]
 
     def topic_defaults(self) -> TopicDefaults:

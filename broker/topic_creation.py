@@ -25,7 +25,9 @@ R = TypeVar("R")
 class Submit(Protocol):
     """The metadata node's way in: decide on the newest image, make it durable, then answer."""
 
-    def __call__(self, decide: Callable[[MetadataImage], ControllerResult[R]]) -> Awaitable[R]: ...
+    def __call__(self, decide: Callable[[MetadataImage], ControllerResult[R]]) -> Awaitable[R]:
+        """Return the decision's response once its records are committed."""
+        ...
 
 
 class TopicCreation:

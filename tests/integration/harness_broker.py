@@ -1,4 +1,4 @@
-"""Starts a broker as its user would: `tidemark format`, `tidemark start --config`, signals by pid."""
+"""Starts a broker as its user would: `tidemark format`, `tidemark start`, signals by pid."""
 
 import os
 import signal

@@ -67,7 +67,7 @@ def read_all(
     try:
         consumer.assign([TopicPartition(topic, partition, position)])
         while position < high:
-            messages = consumer.consume(1_000, silence_s)
+            messages = consumer.consume(min(1_000, high - position), silence_s)
             assert messages, f"nothing more after offset {position} of {high}"
             for message in messages:
                 assert message.error() is None, message.error()

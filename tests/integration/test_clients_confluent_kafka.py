@@ -30,7 +30,8 @@ def admin(broker: BrokerProcess) -> AdminClient:
 
 def create(broker: BrokerProcess, name: str, partitions: int = 1, **config: str) -> None:
     settings = {key.replace("_", "."): value for key, value in config.items()}
-    admin(broker).create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(30)
+    client = admin(broker)  # named: librdkafka ends what a dropped client was asked for
+    client.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(30)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -54,7 +55,9 @@ def test_offsets_rise_by_one_and_headers_and_nulls_survive(broker: BrokerProcess
     producer.produce("confluent-headers", key=None, value=None, headers=[("a", b"1"), ("a", None)])
     producer.produce("confluent-headers", key=b"", value=b"", timestamp=1_700_000_000_000)
     assert producer.flush(30) == 0
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused"})
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.auto.commit": False}
+    )
     consumer.assign([TopicPartition("confluent-headers", 0, OFFSET_BEGINNING)])
     first, second = consumer.consume(2, 30)
     consumer.close()
@@ -87,11 +90,12 @@ def test_admin_creates_describes_alters_and_deletes(broker: BrokerProcess) -> No
 
 
 def test_a_deleted_name_is_free_at_once(broker: BrokerProcess) -> None:
+    client = admin(broker)
     for value in (b"first life", b"second life"):
         create(broker, "confluent-again")
         produce(broker, "confluent-again", [(b"k", value)])
         assert [v for _, _, v in read_all(broker, "confluent-again")] == [value]
-        admin(broker).delete_topics(["confluent-again"])["confluent-again"].result(30)
+        client.delete_topics(["confluent-again"])["confluent-again"].result(30)
 
 
 def test_wrong_topics_are_refused_with_kafkas_codes(broker: BrokerProcess) -> None:
@@ -143,7 +147,8 @@ def test_deleted_records_are_gone_and_the_rest_stays(broker: BrokerProcess) -> N
     create(broker, "confluent-delete-records")
     produce(broker, "confluent-delete-records", [(None, b"%d" % n) for n in range(100)])
     partition = TopicPartition("confluent-delete-records", 0, 40)
-    done = admin(broker).delete_records([partition])[partition].result(30)
+    client = admin(broker)
+    done = client.delete_records([partition])[partition].result(30)
     assert done.low_watermark == 40
     assert [offset for offset, _, _ in read_all(broker, "confluent-delete-records")] == list(
         range(40, 100)
