@@ -326,6 +326,8 @@ def needs_rebuild(disk: Disk, segment: LogSegment) -> bool:
         return True
     if index.entries and segment.time_index.entries:
         return False
+    if segment.time_index.entries > 1 and not index.entries:
+        return True  # they get their entries together, but for one at each close
     # Empty may be right: few bytes, one batch, or no timestamps. Then a look at the batches tells.
     return _should_have_entries(segment)
 

@@ -1,0 +1,310 @@
+"""The directories of a broker: start, stop, checkpoints, deletion, failing disks (N120, N121)."""
+
+import errno
+
+import pytest
+from kafka_protocol.errors import ErrorCode, KafkaError
+from kafka_protocol.files import offset_checkpoint
+from kafka_protocol.types import TopicPartition
+from local_log.errors import KafkaStorageError
+from local_log.log_dirs import LogManager
+from local_log_kit import NOW_MS, SMALL, TOPIC_ID, append, with_config
+from runtime.clock import ManualClock
+from runtime.dice import SeededDice
+from runtime.disk import Disk, FaultyDisk, LockHeldError
+from runtime.metrics import Registry
+from runtime.scheduler import ManualScheduler
+
+ORDERS = TopicPartition("orders", 0)
+
+
+class Broker:
+    """A log manager on directories that outlive it."""
+
+    def __init__(self, root, dirs=1, config=SMALL):
+        self.paths = [root / f"data-{i}" for i in range(dirs)]
+        self.clock = ManualClock(NOW_MS)
+        self.scheduler = ManualScheduler(self.clock)
+        self.disk = FaultyDisk()
+        self.config = config
+
+    def start(self, **kwargs):
+        manager = LogManager(
+            self.paths,
+            config_for=lambda _topic: self.config,
+            disk=self.disk,
+            clock=self.clock,
+            scheduler=self.scheduler,
+            dice=SeededDice(1),
+            **kwargs,
+        )
+        manager.lock()
+        manager.load()
+        return manager
+
+
+@pytest.fixture
+def broker(tmp_path):
+    return Broker(tmp_path)
+
+
+def _fill(log, batches=60):
+    for i in range(batches):
+        append(log, at_ms=NOW_MS + i)
+    log.high_watermark = log.log_end_offset
+    return log
+
+
+def _checkpoint(path, name):
+    return offset_checkpoint.parse((path / name).read_bytes())
+
+
+def test_clean_stop_is_marked_and_nothing_is_recovered_after_it(broker):
+    manager = broker.start()
+    _fill(manager.create(*ORDERS, TOPIC_ID))
+    manager.close(broker_epoch=42)
+    mark = broker.paths[0] / ".kafka_cleanshutdown"
+    assert mark.read_text() == '{"version":0,"brokerEpoch":42}'
+    (broker.paths[0] / "orders-0" / f"{0:020d}.log").open("ab").close()
+    manager = broker.start()
+    assert not mark.exists()
+    assert manager.previous_broker_epoch == 42
+    log = manager.get(ORDERS)
+    assert manager.get_by_id(TOPIC_ID, 0) is log
+    assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (60, 60, 60)
+
+
+def test_unclean_stop_recovers_and_trusts_no_more_than_the_checkpoints(broker):
+    manager = broker.start()
+    log = _fill(manager.create(*ORDERS, TOPIC_ID))
+    manager.checkpoint_high_watermarks()
+    manager.checkpoint_recovery_points()
+    assert log.recovery_point == log.segments[-1].base_offset  # flushed after the last roll
+    append(log)
+    last = max((broker.paths[0] / "orders-0").glob("*.log"))
+    last.write_bytes(last.read_bytes()[:-5])
+    manager.close(clean=False)
+    manager = broker.start()
+    log = manager.get(ORDERS)
+    assert (log.log_end_offset, log.high_watermark, log.truncated_bytes > 0) == (60, 60, True)
+    assert manager.previous_broker_epoch == -1
+
+
+def test_second_process_on_the_same_directory_is_refused(broker):
+    manager = broker.start()
+    with pytest.raises(LockHeldError):
+        broker.start()
+    manager.close()
+    broker.start()
+
+
+def test_bad_input_N120_alien_files_are_left_alone(broker, caplog):
+    manager = broker.start()
+    _fill(manager.create(*ORDERS, TOPIC_ID))
+    manager.close()
+    caplog.set_level("INFO")
+    root = broker.paths[0]
+    (root / "lost+found").mkdir()
+    (root / "notes.txt").write_text("mine")
+    (root / "orders-007").mkdir()
+    (root / "orders-0" / "README").write_text("mine")
+    manager = broker.start()
+    assert [log.topic_partition for log in manager.all()] == [ORDERS]
+    assert (root / "notes.txt").exists()
+    assert (root / "orders-0" / "README").exists()
+    assert sum("lost+found" in line for line in caplog.text.splitlines()) == 1
+    assert sum("README" in line for line in caplog.text.splitlines()) == 1
+
+
+def test_metadata_log_is_not_opened_as_a_partition(broker):
+    (broker.paths[0] / "__cluster_metadata-0").mkdir(parents=True)
+    assert broker.start().all() == []
+
+
+def test_new_logs_spread_over_the_directories(tmp_path):
+    broker = Broker(tmp_path, dirs=3)
+    manager = broker.start()
+    for partition in range(9):
+        manager.create("t", partition, TOPIC_ID)
+    assert [len([p for p in path.iterdir() if p.is_dir()]) for path in broker.paths] == [3, 3, 3]
+    assert manager.create("t", 0, TOPIC_ID) is manager.get(TopicPartition("t", 0))
+    manager.close()
+    assert len(broker.start().all()) == 9
+
+
+def test_deleted_log_is_gone_at_once_and_its_files_later(broker):
+    manager = broker.start()
+    _fill(manager.create(*ORDERS, TOPIC_ID))
+    assert manager.delete(ORDERS)
+    assert not manager.delete(ORDERS)
+    assert manager.get(ORDERS) is None
+    assert manager.get_by_id(TOPIC_ID, 0) is None
+    (directory,) = [p for p in broker.paths[0].iterdir() if p.is_dir()]
+    assert directory.name.startswith("orders-0.")
+    assert directory.name.endswith("-delete")
+    again = manager.create(*ORDERS, bytes(16))
+    assert again.log_end_offset == 0
+    broker.scheduler.advance(59_000)
+    assert directory.exists()
+    broker.scheduler.advance(2_000)
+    assert not directory.exists()
+    assert again.directory.exists()
+
+
+def test_directory_still_waiting_for_deletion_goes_at_the_next_start(broker):
+    manager = broker.start()
+    _fill(manager.create(*ORDERS, TOPIC_ID))
+    manager.delete(ORDERS)
+    manager.close()
+    manager = broker.start()
+    assert [p for p in broker.paths[0].iterdir() if p.is_dir()] == []
+
+
+def test_stray_log_is_put_aside_and_kept(broker):
+    manager = broker.start()
+    _fill(manager.create(*ORDERS, TOPIC_ID))
+    assert manager.strays(lambda _log: False) == manager.all()
+    manager.make_stray(ORDERS)
+    broker.scheduler.advance(200_000)
+    (directory,) = [p for p in broker.paths[0].iterdir() if p.is_dir()]
+    assert directory.name.endswith("-stray")
+    manager.close()
+    broker.start()
+    assert directory.exists()
+
+
+def test_retention_unlinks_after_the_delay(broker):
+    broker.config = with_config(retention_ms=1000)
+    manager = broker.start()
+    log = _fill(manager.create(*ORDERS, TOPIC_ID))
+    assert len(manager.run_retention(NOW_MS + 500)) == 0
+    assert len(manager.run_retention(NOW_MS + 5000)) > 3
+    assert log.log_start_offset == 60
+    renamed = list(log.directory.glob("*.deleted"))
+    assert renamed
+    broker.scheduler.advance(60_002)
+    assert not list(log.directory.glob("*.deleted"))
+
+
+def test_log_start_survives_a_kill_once_it_is_checkpointed(broker):
+    manager = broker.start()
+    log = _fill(manager.create(*ORDERS, TOPIC_ID))
+    log.raise_log_start(5)
+    manager.checkpoint_log_starts()
+    assert _checkpoint(broker.paths[0], "log-start-offset-checkpoint") == {ORDERS: 5}
+    manager.close(clean=False)
+    log = broker.start().get(ORDERS)
+    assert log.log_start_offset == 5
+    assert log.epochs.entries()[0].start_offset == 5
+
+
+def test_tiered_log_start_is_listed_also_at_zero(broker):
+    broker.config = with_config(remote_storage_enable=True)
+    manager = broker.start()
+    manager.create(*ORDERS, TOPIC_ID)
+    manager.checkpoint_log_starts()
+    assert _checkpoint(broker.paths[0], "log-start-offset-checkpoint") == {ORDERS: 0}
+
+
+def test_start_no_longer_copied_is_durable_before_segments_go(broker):
+    broker.config = with_config(
+        remote_storage_enable=True, remote_log_copy_disable=True, retention_ms=1000
+    )
+    manager = broker.start()
+    log = _fill(manager.create(*ORDERS, TOPIC_ID))
+    broker.disk.fail(["rename"], path_part="log-start-offset-checkpoint", error=errno.EIO)
+    assert manager.run_retention(NOW_MS + 5000) == []
+    assert not list(log.directory.glob("*.deleted"))
+
+
+def test_damaged_checkpoint_is_ignored_with_an_error(broker, caplog):
+    manager = broker.start()
+    _fill(manager.create(*ORDERS, TOPIC_ID))
+    manager.close()
+    (broker.paths[0] / "recovery-point-offset-checkpoint").write_text("7\nnonsense")
+    assert broker.start().get(ORDERS).log_end_offset == 60
+    assert "damaged" in caplog.text
+
+
+@pytest.mark.parametrize("operation", ["append", "write_at", "open_append", "fsync"])
+def test_bad_input_N121_full_disk_takes_its_directory_offline_alone(operation, tmp_path):
+    broker = Broker(tmp_path, dirs=2)
+    manager = broker.start()
+    logs = [manager.create("t", partition, TOPIC_ID) for partition in range(4)]
+    for log in logs:
+        _fill(log, 5)
+    broker.disk.fail([operation], path_part="data-0")
+    offline = []
+    manager.on_offline = offline.append
+    bad = logs[0]
+    written = bad.log_end_offset
+    with pytest.raises(KafkaError) as refused:
+        for _ in range(100):
+            written = append(bad).last_offset + 1
+        bad.flush()
+    assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert bad.log_end_offset in (written, written + 1)
+    assert [directory.path.name for directory in offline] == ["data-0"]
+    for log in logs:
+        if "data-0" in str(log.directory):
+            with pytest.raises(KafkaStorageError):
+                append(log)
+            with pytest.raises(KafkaStorageError):
+                log.read(0, 100)
+        else:
+            append(log)
+    assert "data-1" in str(manager.create("u", 0, bytes(15) + b"x").directory)
+    broker.disk.heal()
+    manager.close(broker_epoch=1)
+    assert not (broker.paths[0] / ".kafka_cleanshutdown").exists()
+    assert (broker.paths[1] / ".kafka_cleanshutdown").exists()
+    again = broker.start()
+    assert again.get(bad.topic_partition).log_end_offset >= written
+    append(again.get(bad.topic_partition))
+
+
+def test_every_directory_offline_refuses_new_logs(broker):
+    manager = broker.start()
+    broker.disk.fail(["open_append"], error=errno.EIO)
+    with pytest.raises(KafkaStorageError):
+        manager.create(*ORDERS, TOPIC_ID)
+    with pytest.raises(KafkaStorageError):
+        manager.create(*ORDERS, TOPIC_ID)
+
+
+def test_metrics_tell_sizes_and_offline_directories(tmp_path):
+    broker = Broker(tmp_path, dirs=2)
+    registry = Registry()
+    manager = broker.start(metrics=registry)
+    log = _fill(manager.create(*ORDERS, TOPIC_ID))
+    values = {(s.name, s.labels.get("topic")): s.value for s in registry.samples()}
+    assert values["kafka_log_log_size", "orders"] == log.size_bytes
+    assert values["kafka_log_log_logendoffset", "orders"] == 60
+    assert values["kafka_log_logmanager_offlinelogdirectorycount", None] == 0
+
+
+def test_flush_interval_is_kept(broker):
+    broker.config = with_config(flush_ms=100)
+    manager = broker.start()
+    log = manager.create(*ORDERS, TOPIC_ID)
+    append(log)
+    manager.flush_due()
+    assert log.recovery_point == 0
+    broker.clock.advance(100)
+    manager.flush_due()
+    assert log.recovery_point == 1
+    log.set_config(with_config(flush_messages=3))
+    append(log, 2)
+    assert log.recovery_point == 1
+    append(log)
+    assert log.recovery_point == 4
+
+
+def test_partition_twice_is_opened_once(tmp_path, caplog):
+    broker = Broker(tmp_path, dirs=2)
+    manager = broker.start()
+    _fill(manager.create(*ORDERS, TOPIC_ID))
+    manager.close()
+    Disk().make_dirs(broker.paths[1] / "orders-0")
+    assert len(broker.start().all()) == 1
+    assert "two log directories" in caplog.text

@@ -1,0 +1,111 @@
+"""Closed segments for the remote tier."""
+
+import pytest
+from kafka_protocol.files import epoch_checkpoint, producer_snapshot
+from kafka_protocol.records.control import ControlType, end_transaction_batch
+from local_log.errors import OffsetOutOfRange
+from local_log_kit import NOW_MS, append, batch_of, filled, files_of
+
+
+def _content(file) -> bytes:
+    with open(file.fd, "rb", closefd=False) as stream:
+        return stream.read()
+
+
+def test_closed_segments_are_all_but_the_active_one(tmp_path):
+    log = filled(tmp_path)
+    closed = log.closed_segments()
+    assert [segment.base_offset for segment in closed] == [s.base_offset for s in log.segments[:-1]]
+    for one, following in zip(closed, log.segments[1:], strict=True):
+        assert one.last_offset == following.base_offset - 1
+    assert closed[0].size_bytes == (tmp_path / f"{0:020d}.log").stat().st_size
+    times = [h.max_timestamp for _, h in log.segments[0].batches(0)]
+    assert closed[0].max_timestamp_ms == max(times)
+
+
+def test_opened_segment_has_everything(tmp_path):
+    log = filled(tmp_path)
+    log.epochs.assign(2, log.log_end_offset)
+    second = log.closed_segments()[1]
+    files = log.open_segment(second.base_offset)
+    disk_files = files_of(tmp_path)
+    stem = f"{second.base_offset:020d}"
+    assert _content(files.log) == disk_files[f"{stem}.log"]
+    assert _content(files.offset_index) == disk_files[f"{stem}.index"]
+    assert _content(files.time_index) == disk_files[f"{stem}.timeindex"]
+    assert _content(files.producer_snapshot) == disk_files[f"{second.last_offset + 1:020d}.snapshot"]
+    assert files.transaction_index is None
+    assert files.txn_index_empty
+    assert files.size_bytes == second.size_bytes
+    assert [e.epoch for e in epoch_checkpoint.parse(files.leader_epoch_index)] == [0]
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "zeros", "foreign"])
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_damaged_index_is_made_again_before_the_copy(damage, suffix, tmp_path):
+    log = filled(tmp_path)
+    base = log.closed_segments()[1].base_offset
+    path = tmp_path / f"{base:020d}.{suffix}"
+    good = path.read_bytes()
+    match damage:
+        case "missing":
+            path.unlink()
+        case "empty":
+            path.write_bytes(b"")
+        case "cut":
+            path.write_bytes(good[:-3])
+        case "zeros":
+            path.write_bytes(bytes(len(good)))
+        case "foreign":
+            path.write_bytes(good[:-8] + b"\x00\x00\x00\x07\x00\x00\x00\x07")
+    files = log.open_segment(base)
+    assert _content(files.offset_index if suffix == "index" else files.time_index) == good
+    assert path.read_bytes() == good
+
+
+def test_missing_producer_snapshot_is_made(tmp_path):
+    log = filled(tmp_path, 5)
+    for i in range(60):
+        append(log, producer_id=5, producer_epoch=1, base_sequence=i)
+    closed = log.closed_segments()[1]
+    path = tmp_path / f"{closed.last_offset + 1:020d}.snapshot"
+    good = path.read_bytes()
+    path.unlink()
+    files = log.open_segment(closed.base_offset)
+    assert producer_snapshot.parse(_content(files.producer_snapshot)) == producer_snapshot.parse(good)
+    assert producer_snapshot.parse(good)[0].last_offset == closed.last_offset
+
+
+def test_segment_with_an_aborted_transaction_brings_its_index(tmp_path):
+    log = filled(tmp_path, 1)
+    log.append_as_leader(
+        batch_of(producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True),
+        leader_epoch=0,
+        now_ms=NOW_MS,
+    )
+    marker = end_transaction_batch(
+        ControlType.ABORT,
+        base_offset=0,
+        leader_epoch=0,
+        timestamp_ms=NOW_MS,
+        producer_id=5,
+        producer_epoch=0,
+        coordinator_epoch=0,
+    )
+    log.append_as_leader(marker, leader_epoch=0, now_ms=NOW_MS, from_client=False)
+    log.roll(NOW_MS)
+    files = log.open_segment(0)
+    assert files.transaction_index is not None
+    assert not files.txn_index_empty
+    assert len(_content(files.transaction_index)) == 34
+
+
+def test_active_or_dropped_segment_is_refused(tmp_path):
+    log = filled(tmp_path)
+    with pytest.raises(OffsetOutOfRange):
+        log.open_segment(log.segments[-1].base_offset)
+    with pytest.raises(OffsetOutOfRange):
+        log.open_segment(1)
+    (tmp_path / f"{0:020d}.log").unlink()
+    with pytest.raises(OffsetOutOfRange):
+        log.open_segment(0)
