@@ -3,42 +3,18 @@
 from typing import Any
 
 import pytest
+from protocol_samples import whole
 
 from kafka_protocol.wire.api_keys import ApiKey, header_versions
 from kafka_protocol.wire.codec import Gather, Message, message, parse, request, response
 from kafka_protocol.wire.framing import part_size, read_request_header, response_parts
 from kafka_protocol.wire.messages import FAMILIES
 from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
-from kafka_protocol.wire.schema import ArrayType, FieldType, StructType, snake_case
+from kafka_protocol.wire.schema import snake_case
 
 TOPIC_ID = bytes(range(1, 17))
 ALL = [make(key) for key in ApiKey for make in (request, response)]
 ALL += [message(name) for name in FAMILIES]
-
-
-def sample(kind: FieldType, cls: Any, version: int) -> Any:
-    """A value that is no default, in every field."""
-    if isinstance(kind, ArrayType):
-        return [sample(kind.element, cls, version)] * 2
-    if isinstance(kind, StructType):
-        inner = getattr(cls, kind.class_name)
-        values = {
-            field.attribute: sample(field.type, inner, version)
-            for field in kind.fields
-            if version in field.versions
-        }
-        return inner(**values)
-    plain: dict[str, Any] = {"str": "text", "bool": True, "f64": 1.5, "uuid": TOPIC_ID}
-    return plain.get(kind, b"data" if kind in ("bytes", "rec") else 7)
-
-
-def whole(schema: Message, version: int) -> Any:
-    values = {
-        field.attribute: sample(field.type, schema.cls, version)
-        for field in schema.struct.fields
-        if version in field.versions
-    }
-    return schema.cls(**values)
 
 
 @pytest.mark.parametrize("schema", ALL, ids=lambda schema: schema.name)

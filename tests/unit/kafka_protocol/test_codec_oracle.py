@@ -1,0 +1,32 @@
+"""Another implementation of the schemas (kio) reads what we write, and writes the same bytes."""
+
+from io import BytesIO
+from typing import Any
+
+import pytest
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+from protocol_samples import whole
+
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import request, response
+
+
+@pytest.mark.parametrize("key", list(ApiKey), ids=lambda key: key.name)
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [(request, load_request_schema), (response, load_response_schema)],
+    ids=["request", "response"],
+)
+def test_all_versions_agree_with_another_implementation(
+    key: ApiKey, ours: Any, theirs: Any
+) -> None:
+    schema = ours(key)
+    for version in range(schema.min_version, schema.max_version + 1):
+        encoded = schema.encode(whole(schema, version), version)
+        entity = theirs(int(key), version)
+        value, size = entity_reader(entity)(encoded, 0)
+        assert size == len(encoded)
+        written = BytesIO()
+        entity_writer(entity)(written, value)
+        assert written.getvalue() == encoded
