@@ -1,5 +1,7 @@
 import pytest
 from config_samples import SERVER_PROPERTIES
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.config.properties import PropertiesError, decode, parse
 
@@ -48,3 +50,25 @@ def test_a_broken_unicode_escape_names_the_line() -> None:
 def test_a_file_that_is_not_utf8_is_latin1() -> None:
     assert parse(decode("name=Zürich".encode("latin-1"))) == {"name": "Zürich"}
     assert parse(decode("\ufeffname=Zürich".encode())) == {"name": "Zürich"}
+
+
+def escaped(text: str) -> str:
+    """Write every character as Java may: as a \\u escape of its UTF-16 unit."""
+    return "".join(f"\\u{ord(letter):04x}" for letter in text)
+
+
+PLAIN = st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"]))
+
+
+@given(st.dictionaries(PLAIN.filter(bool), PLAIN), st.sampled_from(["=", ":", " ", " \t= "]))
+def test_whatever_is_escaped_comes_back(entries: dict[str, str], separator: str) -> None:
+    text = "\n".join(f"{escaped(k)}{separator}{escaped(v)}" for k, v in entries.items())
+    assert parse(text) == entries
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused_cleanly(text: str) -> None:
+    try:
+        assert all(isinstance(value, str) for value in parse(text).values())
+    except PropertiesError as error:
+        assert str(error).startswith("line ")
