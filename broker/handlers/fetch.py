@@ -32,7 +32,6 @@ from broker.replica.fetch_types import (
 )
 from broker.replica.manager import ReplicaManager
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
-from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
 from runtime.clock import Clock
@@ -137,12 +136,12 @@ class FetchHandler:
     def _asked_partitions(self, asked: Any, *, with_ids: bool) -> list[FetchPartition]:
         partitions = []
         for topic in asked.topics:
+            topic_id: bytes | None = None
             if with_ids:
                 key: str | bytes = topic.topic_id
                 topic_id, name = topic.topic_id, self._replicas.topic_names.get(topic.topic_id, "")
             else:
                 key = name = topic.topic
-                topic_id = ZERO_UUID
             for p in topic.partitions:
                 partitions.append(
                     FetchPartition(

@@ -21,12 +21,15 @@ from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.records.batch import HEADER_SIZE, read_header
-from kafka_protocol.types import ZERO_UUID, TopicPartition
+from kafka_protocol.types import TopicPartition
 from local_log.errors import OffsetIsRemote, OffsetOutOfRange, UnsupportedCompression
 from runtime.disk import FileRegion
 
 SLICE_PARTITIONS = 500
 """After so many the loop may serve somebody else."""
+
+REMOTE_SHARE_BYTES = 1024 * 1024
+"""So much of the budget a remote partition may take, however many partitions come after it."""
 
 FIRST_VERSION_WITH_ZSTD = 10
 _ZSTD = 4
@@ -52,6 +55,9 @@ def read_in_slices(
                 read.error = int(remote.code)
                 result.must_answer = True
                 continue
+            # Nobody knows yet how much will come: what is set aside leaves a share to the others.
+            share = max(left // (len(partitions) - count + 1), min(left, REMOTE_SHARE_BYTES))
+            max_bytes = min(max_bytes, share)
             result.remote.append(RemoteWanted(count - 1, max_bytes, min_one_batch))
             left = max(0, left - max_bytes)
             min_one_batch = False
@@ -82,7 +88,7 @@ def _read(
 ) -> None:
     fetch = read.fetch
     partition = replicas.partitions.get(TopicPartition(fetch.topic, fetch.index))
-    if partition is None or (fetch.topic_id != ZERO_UUID and partition.topic_id != fetch.topic_id):
+    if partition is None or (fetch.topic_id is not None and partition.topic_id != fetch.topic_id):
         partition = _find(replicas, fetch)
     read.partition = partition
     partition.counters.fetch_requests.value += 1
@@ -133,7 +139,7 @@ def _find(replicas: ReplicaManager, fetch: FetchPartition) -> Partition:
     The name kept with an id may be outdated: the topic was made after the session began, or
     deleted since and its name given to another.
     """
-    if fetch.topic_id == ZERO_UUID:
+    if fetch.topic_id is None:
         return replicas.require(fetch.topic, fetch.index)
     partition = replicas.require_id(fetch.topic_id, fetch.index)
     fetch.topic = partition.topic

@@ -14,7 +14,7 @@ class FetchPartition:
 
     Attributes:
         topic: name; empty where the id is unknown here.
-        topic_id: 16 bytes; zeros below version 13.
+        topic_id: 16 bytes; None where the client names topics (below version 13).
         max_bytes: bound for this partition.
         current_leader_epoch: what the client's metadata says; -1 if it does not say.
         last_fetched_epoch: of a replica's last record; -1 for consumers.
@@ -38,7 +38,7 @@ class FetchPartition:
         self,
         key: PartitionKey,
         topic: str,
-        topic_id: bytes,
+        topic_id: bytes | None,
         index: int,
         offset: int,
         max_bytes: int,

@@ -11,7 +11,6 @@ from broker.replica.fetch_session import (
 )
 from broker.replica.fetch_types import FetchPartition, PartitionRead
 from kafka_protocol.errors import ApiError, ErrorCode
-from kafka_protocol.types import ZERO_UUID
 from runtime.dice import SeededDice
 
 
@@ -20,7 +19,7 @@ def cache(slots: int = 10) -> FetchSessionCache:
 
 
 def ask(topic: str, index: int = 0, offset: int = 0) -> FetchPartition:
-    return FetchPartition((topic, index), topic, ZERO_UUID, index, offset, 1000)
+    return FetchPartition((topic, index), topic, None, index, offset, 1000)
 
 
 def begin(

@@ -1,0 +1,11 @@
+"""A world of partitions for each test."""
+
+from pathlib import Path
+
+import pytest
+from data_plane_harness import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
