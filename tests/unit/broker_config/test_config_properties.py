@@ -69,6 +69,7 @@ def test_whatever_is_escaped_comes_back(entries: dict[str, str], separator: str)
 @given(st.text())
 def test_any_text_is_read_or_refused_cleanly(text: str) -> None:
     try:
-        assert all(isinstance(value, str) for value in parse(text).values())
-    except PropertiesError as error:
-        assert str(error).startswith("line ")
+        entries = parse(text)
+    except PropertiesError:
+        return
+    assert all(isinstance(value, str) for value in entries.values())
