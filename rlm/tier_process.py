@@ -83,7 +83,7 @@ def configure_plugins(config: TierConfig, broker: LinkBroker) -> Plugins:
         storage,
         image,
         cluster_id=config.cluster_id,
-        broker_id=config.node_id,
+        node_id=config.node_id,
         clock=SystemClock(),
         grace_ms=config.delete_grace_ms,
         copy_max_ms=config.copy_max_ms,
