@@ -1,4 +1,4 @@
-"""What tests of the metadata need: a small cluster as an image, and a disk whose power can be cut."""
+"""What tests of the metadata need: a small cluster, and a disk whose power can be cut."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -65,7 +65,7 @@ class PowerCutDisk(Disk):
 
     At the cut, of each file everything after its last fsync may be lost: a random part of it stays,
     the rest may be there as zeros (the length was written, the blocks were not). Fair, because a
-    file system does this; renames count as done, since whoever depends on them fsyncs the directory.
+    file system does this; renames count as done, since who depends on them fsyncs the directory.
     """
 
     def __init__(self, dice: Dice, operations: int) -> None:

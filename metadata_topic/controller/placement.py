@@ -1,8 +1,8 @@
 """On which brokers the replicas of new partitions go.
 
-Racks first, then brokers, in a striped order: each further replica goes to a rack that has fewest of
-this partition, and the next partition starts one broker further. Fenced brokers get replicas only
-where the active ones do not suffice, and never the leader.
+Racks first, then brokers, in a striped order: each further replica goes to a rack that has fewest
+of this partition, and the next partition starts one broker further. Fenced brokers get replicas
+only where the active ones do not suffice, and never the leader.
 
 Source: the rules of Kafka's StripedReplicaPlacer; the order within is ours.
 """

@@ -15,7 +15,7 @@ from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.records.control import ControlEntry, control_batch
 from kafka_protocol.types import TopicPartition
 from local_log.partition_log import PartitionLog
-from metadata_topic.image.records import MetadataRecord
+from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.quorum.batches import Batch, data_batch, read_batches
 from metadata_topic.quorum.config import MetadataLogConfig
 from runtime.clock import Clock
@@ -114,6 +114,38 @@ class MetadataLog:
             raise BatchTooLargeError(f"{len(records)} records make {len(batch)} bytes")
         self._log.append_batches(batch, now_ms=timestamp_ms)
         return len(batch)
+
+    def append_decision(
+        self, records: Sequence[MetadataRecord], *, epoch: int, timestamp_ms: int
+    ) -> int:
+        """Append records that count together or not at all.
+
+        One batch, which is written whole or cut on the next start; what does not fit in one becomes
+        a metadata transaction over several.
+
+        Returns:
+            Bytes appended.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        try:
+            return self.append_records(records, epoch=epoch, timestamp_ms=timestamp_ms)
+        except BatchTooLargeError:
+            pass
+        begin = [make("BeginTransactionRecord", name="large change")]
+        size = self.append_records(begin, epoch=epoch, timestamp_ms=timestamp_ms)
+        waiting = [list(records)]
+        while waiting:
+            some = waiting.pop()
+            try:
+                size += self.append_records(some, epoch=epoch, timestamp_ms=timestamp_ms)
+            except BatchTooLargeError:
+                half = len(some) // 2
+                assert half > 0, "a single record is larger than a batch may be"
+                waiting += [some[half:], some[:half]]
+        end = [make("EndTransactionRecord")]
+        return size + self.append_records(end, epoch=epoch, timestamp_ms=timestamp_ms)
 
     def append_controls(
         self, entries: Sequence[ControlEntry], *, epoch: int, timestamp_ms: int

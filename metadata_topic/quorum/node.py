@@ -31,18 +31,18 @@ from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import Endpoint, Provenance
 from metadata_topic.image.records import (
     CONTROLLER_REGISTRATION_LEVEL,
-    TRANSACTION_LEVEL,
     MetadataRecord,
     make,
 )
 from metadata_topic.quorum.batches import quorum_entries
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.format import METADATA_DIRECTORY, read_bootstrap
-from metadata_topic.quorum.metadata_log import BatchTooLargeError, MetadataLog
+from metadata_topic.quorum.metadata_log import MetadataLog
 from metadata_topic.quorum.quorum_state_file import QuorumStateFile
 from metadata_topic.quorum.recovery import QuorumFacts, Recovered, recover
 from metadata_topic.quorum.snapshots import SnapshotFiles, SnapshotId
 from metadata_topic.quorum.snapshotter import Snapshotter
+from metadata_topic.quorum.voter_check import QuorumConfigError, find_voters
 from metadata_topic.raft.core import RaftCore
 from metadata_topic.raft.events import (
     AdvanceHighWatermark,
@@ -55,12 +55,14 @@ from metadata_topic.raft.events import (
     Started,
 )
 from metadata_topic.raft.roles import Role
-from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
+from metadata_topic.raft.voters import ReplicaKey, VoterSet
 from runtime.clock import Clock
 from runtime.dice import Dice
 from runtime.disk import Disk
 from runtime.executors import Pool
 from runtime.scheduler import Scheduler, Timer
+
+__all__ = ["MetadataNode", "MetadataUnavailable", "QuorumConfigError"]
 
 _log = logging.getLogger(__name__)
 
@@ -69,10 +71,6 @@ Subscriber = Callable[[MetadataImage, MetadataDelta], None]
 Decide = Callable[[MetadataImage], ControllerResult[R]]
 
 _SNAPSHOT_CHECK_MS: Final = 60_000
-
-
-class QuorumConfigError(Exception):
-    """The voters on disk or in the configuration do not let this node run. Names both sides."""
 
 
 class MetadataUnavailable(KafkaError):
@@ -232,7 +230,7 @@ class MetadataNode:
         self._facts = recovered.facts
         self._metadata_log = recovered.log
         self._loader = recovered.loader
-        voters = self._find_voters(recovered.facts)
+        voters = find_voters(recovered.facts, self._key, self._static_voters)
         is_first_start = recovered.loader.is_blank
         bootstrap = read_bootstrap(self._log_dir, self._disk) if is_first_start else []
         static = recovered.facts.kraft_version == 0
@@ -272,34 +270,6 @@ class MetadataNode:
             replayed_records=recovered.loader.record_count,
         )
 
-    def _find_voters(self, facts: QuorumFacts) -> VoterSet:
-        if facts.kraft_version == 0:
-            if not self._static_voters:
-                raise QuorumConfigError(
-                    f"no voters: {self._directory} was formatted without --standalone, and "
-                    "controller.quorum.voters is not set"
-                )
-            keys = [ReplicaKey(voter_id) for voter_id in sorted(set(self._static_voters))]
-            voters = VoterSet(tuple(Voter(key) for key in keys))
-        else:
-            assert facts.voters is not None, "kraft.version 1 comes with voters"
-            voters = facts.voters
-        mine = voters.get(self.node_id)
-        if mine is None:
-            raise QuorumConfigError(
-                f"node.id {self.node_id} is not one of the quorum's voters {list(voters.ids)}"
-            )
-        if facts.kraft_version > 0 and mine.key != self._key:
-            raise QuorumConfigError(
-                f"the quorum knows voter {self.node_id} with directory id "
-                f"{mine.key.directory_id.hex()}, this is {self._key.directory_id.hex()}"
-            )
-        if not voters.is_sole(self._key):
-            raise QuorumConfigError(
-                f"the quorum has voters {list(voters.ids)}: this version runs a quorum of one"
-            )
-        return voters
-
     def _activate(self, bootstrap: Sequence[MetadataRecord]) -> None:
         """What a new leader owes the log before anybody may ask it for something."""
         if self._loader.in_transaction:
@@ -318,7 +288,7 @@ class MetadataNode:
         timestamp_ms = self._clock.wall_ms()
         for record in records:
             self._loader.add(record)
-        self._metadata_log.append_records(
+        self._metadata_log.append_decision(
             records, epoch=self.leader_epoch, timestamp_ms=timestamp_ms
         )
         self._metadata_log.flush()
@@ -409,7 +379,9 @@ class MetadataNode:
             raise
         timestamp_ms = self._clock.wall_ms()
         try:
-            size_bytes = self._append(records, timestamp_ms)
+            size_bytes = self._metadata_log.append_decision(
+                records, epoch=self.leader_epoch, timestamp_ms=timestamp_ms
+            )
             await self._pool.run(self._metadata_log.flush)
         except (OSError, KafkaError) as error:
             self._fail(error)
@@ -420,27 +392,6 @@ class MetadataNode:
         self._snapshotter.note_appended(size_bytes)
         self._publish(delta)
         self._snapshot_if_due()
-
-    def _append(self, records: Sequence[MetadataRecord], timestamp_ms: int) -> int:
-        """Append as one batch; what does not fit in one becomes a metadata transaction."""
-        log, epoch = self._metadata_log, self.leader_epoch
-        try:
-            return log.append_records(records, epoch=epoch, timestamp_ms=timestamp_ms)
-        except BatchTooLargeError:
-            assert self.image.metadata_version >= TRANSACTION_LEVEL
-        begin = [make("BeginTransactionRecord", name="large change")]
-        size = log.append_records(begin, epoch=epoch, timestamp_ms=timestamp_ms)
-        waiting = [list(records)]
-        while waiting:
-            some = waiting.pop()
-            try:
-                size += log.append_records(some, epoch=epoch, timestamp_ms=timestamp_ms)
-            except BatchTooLargeError:
-                half = len(some) // 2
-                assert half > 0, "a single record is larger than a batch may be"
-                waiting += [some[half:], some[:half]]
-        end = [make("EndTransactionRecord")]
-        return size + log.append_records(end, epoch=epoch, timestamp_ms=timestamp_ms)
 
     def _publish(self, delta: MetadataDelta) -> None:
         for subscriber in self._subscribers:

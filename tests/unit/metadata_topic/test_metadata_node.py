@@ -21,8 +21,9 @@ from metadata_topic.quorum.format import (
     format_directory,
 )
 from metadata_topic.quorum.metadata_log import MetadataLog
-from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable, QuorumConfigError
+from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
 from metadata_topic.quorum.recovery import MissingMetadataError
+from metadata_topic.quorum.voter_check import QuorumConfigError
 from metadata_topic.raft.voters import VoterEndpoint
 from metadata_topic.testing import registration_of
 from runtime.clock import ManualClock
@@ -290,7 +291,7 @@ def test_a_transaction_without_end_leaves_nothing_and_is_aborted(home: Home) -> 
 def test_another_node_id_or_directory_is_refused_with_both_values(home: Home) -> None:
     with pytest.raises(QuorumConfigError, match=r"node.id 2 .*\[1\]"):
         home.node(node_id=2).start()
-    with pytest.raises(QuorumConfigError, match=f"{DIRECTORY_ID.hex()}.*{(b'E' * 16).hex()}"):
+    with pytest.raises(QuorumConfigError, match=r"RERERERERERERERERERERA.*RUVFRUVFRUVF"):
         home.node(directory_id=b"E" * 16).start()
 
 

@@ -1,0 +1,132 @@
+"""What records about topics, partitions and configs do."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from kafka_protocol.types import ZERO_UUID
+from metadata_topic.image.delta import MetadataDelta
+from metadata_topic.image.errors import BrokenMetadataLogError
+from metadata_topic.image.image import ResourceType
+from metadata_topic.image.model import DIRECTORY_UNASSIGNED, PartitionImage, TopicImage
+
+_LEADER_UNCHANGED: Final = -2
+_RECOVERY_UNCHANGED: Final = -1
+
+
+def _topic_of(delta: MetadataDelta, topic_id: bytes, what: str) -> TopicImage:
+    topic = delta.topic(topic_id)
+    if topic is None:
+        raise BrokenMetadataLogError(f"{what} for topic id {topic_id.hex()}, which does not exist")
+    return topic
+
+
+def _topic(delta: MetadataDelta, value: Any) -> None:
+    delta.add_topic(value.name, value.topic_id)
+
+
+def _remove_topic(delta: MetadataDelta, value: Any) -> None:
+    topic = _topic_of(delta, value.topic_id, "RemoveTopicRecord")
+    delta.remove_topic(topic)
+    delta.drop_configs((ResourceType.TOPIC, topic.name))
+
+
+def _partition(delta: MetadataDelta, value: Any) -> None:
+    topic = _topic_of(delta, value.topic_id, "PartitionRecord")
+    image = PartitionImage(
+        replicas=tuple(value.replicas),
+        isr=tuple(value.isr),
+        leader=value.leader,
+        leader_epoch=value.leader_epoch,
+        partition_epoch=value.partition_epoch,
+        directories=tuple(value.directories) or (ZERO_UUID,) * len(value.replicas),
+        removing=tuple(value.removing_replicas),
+        adding=tuple(value.adding_replicas),
+        leader_recovery_state=value.leader_recovery_state,
+        elr=tuple(value.eligible_leader_replicas or ()),
+        last_known_elr=tuple(value.last_known_elr or ()),
+    )
+    delta.put_partition(topic, value.partition_id, image)
+
+
+def _partition_change(delta: MetadataDelta, value: Any) -> None:
+    topic = _topic_of(delta, value.topic_id, "PartitionChangeRecord")
+    old = topic.partitions.get(value.partition_id)
+    if old is None:
+        raise BrokenMetadataLogError(
+            f"PartitionChangeRecord for {topic.name}-{value.partition_id}, which does not exist"
+        )
+    delta.put_partition(topic, value.partition_id, merge(old, value))
+
+
+def merge(old: PartitionImage, change: Any) -> PartitionImage:
+    """Apply a PartitionChangeRecord.
+
+    Naming a leader raises the leader epoch even if it is the same leader: that is how the
+    controller makes followers and clients look again.
+    """
+    leader_changed = change.leader != _LEADER_UNCHANGED
+
+    def either(new: list[int] | None, before: tuple[int, ...]) -> tuple[int, ...]:
+        return before if new is None else tuple(new)
+
+    replicas = either(change.replicas, old.replicas)
+    recovery = change.leader_recovery_state
+    return PartitionImage(
+        replicas=replicas,
+        isr=either(change.isr, old.isr),
+        leader=change.leader if leader_changed else old.leader,
+        leader_epoch=old.leader_epoch + leader_changed,
+        partition_epoch=old.partition_epoch + 1,
+        directories=_directories_after(old, replicas, change.directories),
+        removing=either(change.removing_replicas, old.removing),
+        adding=either(change.adding_replicas, old.adding),
+        leader_recovery_state=(
+            old.leader_recovery_state if recovery == _RECOVERY_UNCHANGED else recovery
+        ),
+        elr=either(change.eligible_leader_replicas, old.elr),
+        last_known_elr=either(change.last_known_elr, old.last_known_elr),
+    )
+
+
+def _directories_after(
+    old: PartitionImage, replicas: tuple[int, ...], new: list[bytes] | None
+) -> tuple[bytes, ...]:
+    if new is not None:
+        return tuple(new)
+    if replicas == old.replicas:
+        return old.directories
+    # Replicas changed and nothing was said of directories: known ones keep theirs.
+    known = dict(zip(old.replicas, old.directories, strict=False))
+    return tuple(known.get(replica, DIRECTORY_UNASSIGNED) for replica in replicas)
+
+
+def _clear_elr(delta: MetadataDelta, value: Any) -> None:
+    if value.topic_name:
+        topic = delta.topic_named(value.topic_name)
+        if topic is None:
+            raise BrokenMetadataLogError(f"ClearElrRecord for unknown topic {value.topic_name}")
+        topics = [topic]
+    else:
+        topics = list(delta.all_topics())
+    for topic in topics:
+        for partition_id, old in list(topic.partitions.items()):
+            if old.elr or old.last_known_elr:
+                cleared = replace(
+                    old, elr=(), last_known_elr=(), partition_epoch=old.partition_epoch + 1
+                )
+                delta.put_partition(_topic_of(delta, topic.id, ""), partition_id, cleared)
+
+
+def _config(delta: MetadataDelta, value: Any) -> None:
+    delta.set_config((value.resource_type, value.resource_name), value.name, value.value)
+
+
+HANDLERS: Final[dict[str, Callable[[MetadataDelta, Any], None]]] = {
+    "TopicRecord": _topic,
+    "PartitionRecord": _partition,
+    "ConfigRecord": _config,
+    "PartitionChangeRecord": _partition_change,
+    "RemoveTopicRecord": _remove_topic,
+    "ClearElrRecord": _clear_elr,
+}

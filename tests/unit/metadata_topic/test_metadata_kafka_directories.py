@@ -1,0 +1,93 @@
+"""A metadata node opens directories that Apache Kafka 4.3.1 left, and goes on where it stopped."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
+from metadata_topic.controller.bootstrap import activation_records
+from metadata_topic.controller.brokers import register_broker, unfence_broker
+from metadata_topic.image.records import encode_record
+from metadata_topic.quorum.batches import read_batches
+from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.format import METADATA_DIRECTORY, read_bootstrap
+from metadata_topic.quorum.node import MetadataNode
+from metadata_topic.testing import registration_of
+from runtime.clock import ManualClock
+from runtime.dice import SeededDice
+from runtime.disk import Disk
+from runtime.executors import InlinePool
+
+METADATA = Path(__file__).parents[2] / "golden/cluster-metadata"
+STATIC = METADATA / "static-quorum"
+
+
+def node_in(home: Path, static_voters: tuple[int, ...] = ()) -> MetadataNode:
+    meta = parse_meta_properties((home / META_PROPERTIES).read_bytes())
+    assert meta.directory_id is not None
+    return MetadataNode(
+        home,
+        node_id=meta.node_id,
+        cluster_id=meta.cluster_id,
+        directory_id=meta.directory_id,
+        disk=Disk(),
+        clock=ManualClock(1_800_000_000_000),
+        pool=InlinePool(),
+        dice=SeededDice(1),
+        static_voters=static_voters,
+        config=MetadataLogConfig(segment_bytes=40_000),
+    )
+
+
+@pytest.fixture
+def kafka_home(tmp_path: Path) -> Path:
+    shutil.copytree(STATIC / METADATA_DIRECTORY, tmp_path / METADATA_DIRECTORY)
+    shutil.copytree(STATIC / "log-dir-files", tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize("keep_snapshots", [True, False])
+def test_a_single_node_goes_on_in_the_next_epoch(kafka_home: Path, keep_snapshots: bool) -> None:
+    if not keep_snapshots:
+        for path in (kafka_home / METADATA_DIRECTORY).glob("*.checkpoint"):
+            path.unlink()
+
+    async def run() -> None:
+        node = node_in(kafka_home, (1,))
+        node.start()
+        assert (node.leader_epoch, node.kraft_version) == (6, 0)
+        assert len(node.image.topics_by_name) == 28
+        before = node.image.topics_by_name["epochs"].partitions[0]
+        assert (before.leader, before.leader_epoch) == (-1, 9)
+        epoch = await node.submit(lambda image: register_broker(image, registration_of(1)))
+        await node.submit(lambda i: unfence_broker(i, broker_id=1, broker_epoch=epoch))
+        after = node.image.topics_by_name["epochs"].partitions[0]
+        assert (after.leader, after.leader_epoch, after.isr) == (1, 10, (1,))
+        await node.snapshot()
+        await node.close()
+        again = node_in(kafka_home, (1,))
+        again.start()
+        assert again.image.topics_by_id == node.image.topics_by_id
+        assert again.image.scram_credentials.keys() == node.image.scram_credentials.keys()
+
+    asyncio.run(run())
+
+
+def test_a_directory_formatted_by_kafkas_tool_starts(tmp_path: Path) -> None:
+    source = METADATA / "formatted/standalone-transaction.version-1"
+    shutil.copytree(source, tmp_path, dirs_exist_ok=True)
+    node = node_in(tmp_path)
+    node.start()
+    assert node.kraft_version == 1
+    assert node.image.features["transaction.version"] == 1
+    assert ("carol", 1) in node.image.scram_credentials
+
+
+def test_the_first_records_are_those_kafka_wrote() -> None:
+    log = STATIC / METADATA_DIRECTORY / "00000000000000000000.log"
+    first = next(batch for batch in read_batches(log.read_bytes()) if batch.records)
+    bootstrap = read_bootstrap(STATIC / "log-dir-files", Disk())
+    ours = activation_records(bootstrap, min_insync_replicas=1)
+    assert [encode_record(r) for r in ours] == [encode_record(r) for r in first.records]
