@@ -198,9 +198,15 @@ class PartitionLog(LogWriter):
                 index_bytes=self.config.segment_index_bytes, now_ms=self._active.created_ms
             )
             self._active.truncate_to(offset)
-            self._after_truncation(self._end_of_active())
+            end = self._end_of_active()
+            if end >= self.log_start_offset:
+                self._after_truncation(end)
+                return
         except OSError as error:
             self.fail(error)
+
+        # The batch with the log start in it went: what was before the start must not come back.
+        self.truncate_fully_and_start_at(self.log_start_offset, keep_log_start=True)
 
     def _discard_last(self) -> None:
         segment = self._segments.pop()

@@ -33,9 +33,7 @@ def _write(directory: Path) -> bytes:
     for i in range(12):
         records = [(NOW_MS + i, b"k%d" % i, b"v" * (i * 3), []) for _ in range(1 + i % 2)]
         sequences = [sum(1 + j % 2 for j in range(i))]
-        batch = build_batch(
-            records, producer_id=4, producer_epoch=0, base_sequence=sequences[0]
-        )
+        batch = build_batch(records, producer_id=4, producer_epoch=0, base_sequence=sequences[0])
         log.append_as_leader(batch, leader_epoch=i // 5, now_ms=NOW_MS)
     assert log.segment_count == 3
     log.close(clean=False)

@@ -17,7 +17,13 @@ from runtime.disk import Disk
 CLEAN = sorted(path.name for path in (GOLDEN / "clean").iterdir() if path.name[-1].isdigit())
 UNCLEAN = sorted(
     str(path.relative_to(GOLDEN))
-    for kind in ("after-kill", "recovered", "running", "two-brokers/broker-4", "two-brokers/broker-5")
+    for kind in (
+        "after-kill",
+        "recovered",
+        "running",
+        "two-brokers/broker-4",
+        "two-brokers/broker-5",
+    )
     for path in (GOLDEN / kind).iterdir()
     if path.name != "log-dir-files"
 )
@@ -25,7 +31,6 @@ UNCLEAN = sorted(
 REOPENED = {"append-time-0/89", "epochs-0/0", "epochs-0/42", "small-0/20", "txn-1/69"}
 REOPENED |= {"unclean-0/94", "compacted-0/240"}
 LATER = 1_795_249_420_040  # after every marker in the goldens
-
 
 
 def _config(topic: str) -> LogConfig:

@@ -8,9 +8,7 @@ from local_log_kit import NOW_MS, append, batch_of, open_log
 
 
 def _send(log, sequence, count=1, *, pid=7, epoch=0, **kwargs):
-    batch = batch_of(
-        count, producer_id=pid, producer_epoch=epoch, base_sequence=sequence, **kwargs
-    )
+    batch = batch_of(count, producer_id=pid, producer_epoch=epoch, base_sequence=sequence, **kwargs)
     return log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
 
 
@@ -164,7 +162,9 @@ def test_transaction_index_entry_says_where_the_stable_end_was(tmp_path):
     _end(log, 2, 0, commit=False)
     _end(log, 1, 0, commit=False)
     entries = list(log.segments[0].aborted())
-    assert [(e.producer_id, e.first_offset, e.last_offset, e.last_stable_offset) for e in entries] == [
+    assert [
+        (e.producer_id, e.first_offset, e.last_offset, e.last_stable_offset) for e in entries
+    ] == [
         (2, 2, 3, 0),
         (1, 0, 4, 5),
     ]

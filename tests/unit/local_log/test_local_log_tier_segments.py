@@ -33,7 +33,9 @@ def test_opened_segment_has_everything(tmp_path):
     assert _content(files.log) == disk_files[f"{stem}.log"]
     assert _content(files.offset_index) == disk_files[f"{stem}.index"]
     assert _content(files.time_index) == disk_files[f"{stem}.timeindex"]
-    assert _content(files.producer_snapshot) == disk_files[f"{second.last_offset + 1:020d}.snapshot"]
+    assert (
+        _content(files.producer_snapshot) == disk_files[f"{second.last_offset + 1:020d}.snapshot"]
+    )
     assert files.transaction_index is None
     assert files.txn_index_empty
     assert files.size_bytes == second.size_bytes
@@ -72,7 +74,9 @@ def test_missing_producer_snapshot_is_made(tmp_path):
     good = path.read_bytes()
     path.unlink()
     files = log.open_segment(closed.base_offset)
-    assert producer_snapshot.parse(_content(files.producer_snapshot)) == producer_snapshot.parse(good)
+    assert producer_snapshot.parse(_content(files.producer_snapshot)) == producer_snapshot.parse(
+        good
+    )
     assert producer_snapshot.parse(good)[0].last_offset == closed.last_offset
 
 
