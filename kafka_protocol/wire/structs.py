@@ -125,10 +125,20 @@ def _refuse(self: StructBase, name: str, value: object) -> NoReturn:
     raise AttributeError(f"{type(self).__name__} is a shared default: assign a new struct instead")
 
 
+def _itself(self: StructBase, memo: object = None) -> StructBase:
+    return self
+
+
 def _frozen(cls: Any) -> Any:
     """Make an instance of defaults that cannot be changed."""
     plain = cls()
-    namespace = {"__slots__": (), "__doc__": cls.__doc__, "__setattr__": _refuse}
+    namespace = {
+        "__slots__": (),
+        "__doc__": cls.__doc__,
+        "__setattr__": _refuse,
+        "__copy__": _itself,
+        "__deepcopy__": _itself,
+    }
     value: Any = object.__new__(type(cls.__name__, (cls,), namespace))
     for name in cls._fields:
         object.__setattr__(value, name, getattr(plain, name))

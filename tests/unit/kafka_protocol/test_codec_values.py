@@ -1,5 +1,6 @@
 """What the codec's classes, gather lists and schema lines promise their users."""
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -51,6 +52,15 @@ def test_shared_defaults_refuse_changes_and_can_be_replaced() -> None:
     partition.current_leader = cls.CurrentLeader(leader_id=5)
     assert partition.current_leader.leader_id == 5
     assert cls().current_leader == cls.CurrentLeader()
+
+
+def test_values_can_be_copied_deeply() -> None:
+    cls = response(ApiKey.FETCH).cls.Responses
+    value = cls(topic="t", partitions=[cls.Partitions(partition_index=3)])
+    copied = deepcopy(value)
+    copied.partitions[0].partition_index = 4
+    assert value.partitions[0].partition_index == 3
+    assert copied.partitions[0].current_leader == value.partitions[0].current_leader
 
 
 def test_a_tagged_struct_equal_to_its_default_is_not_written() -> None:
