@@ -15,7 +15,7 @@ from broker.internal_topics import InternalTopicError
 from broker.remote.tier import TierStartError
 from kafka_protocol.errors import KafkaError
 from metadata_topic.quorum.format import NotFormattedError
-from metadata_topic.quorum.node import QuorumConfigError
+from metadata_topic.quorum.voter_check import QuorumConfigError
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ def test_records_come_back_as_sent(broker: BrokerProcess) -> None:
     )
     try:
         consumer.assign([TopicPartition("kpy", 0)])
-        found = [(record.key, record.value) for record, _ in zip(consumer, sent, strict=False)]
+        found = [(record.key, record.value) for _, record in zip(sent, consumer, strict=False)]
         assert consumer.end_offsets([TopicPartition("kpy", 0)]) == {TopicPartition("kpy", 0): 500}
     finally:
         consumer.close()
