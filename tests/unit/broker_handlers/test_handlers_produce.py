@@ -173,9 +173,9 @@ def test_acks_0_has_no_answer_and_a_failure_closes(world: World) -> None:
     handler = produce.make(world.replicas)
     assert call(handler, 9, ask(world, 9, "t", batch(b"x"), acks=0)) is None
     assert stored(world, "t") == [b"x"]
+    damaged = batch(b"y")
+    damaged[-1] ^= 1
     with pytest.raises(CloseConnection, match="CORRUPT_MESSAGE"):
-        damaged = batch(b"y")
-        damaged[-1] ^= 1
         call(handler, 9, ask(world, 9, "t", damaged, acks=0))
 
 

@@ -1,0 +1,98 @@
+"""The manager makes, changes and drops partitions as the image says."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from data_plane_harness import World
+
+from broker.replica.errors import UnknownTopicId, UnknownTopicOrPartition
+from kafka_protocol.types import TopicPartition
+from metadata_topic.image.delta import MetadataDelta
+from metadata_topic.image.image import MetadataImage, ResourceType
+
+
+def test_a_new_topic_is_hosted_and_led(world: World, tmp_path: Path) -> None:
+    topic_id = world.add_topic("t", 2, leader_epoch=4)
+    partition = world.replicas.require_id(topic_id, 1)
+    assert partition is world.replicas.get(TopicPartition("t", 1))
+    assert (partition.is_leader, partition.leader_epoch) == (True, 4)
+    assert [tuple(e) for e in partition.log.epochs.entries()] == [(4, 0)]
+    assert (tmp_path / "t-1").is_dir()
+
+
+def test_unknown_names_and_ids_are_told_apart(world: World) -> None:
+    topic_id = world.add_topic("t")
+    with pytest.raises(UnknownTopicOrPartition):
+        world.replicas.require("t", 1)
+    with pytest.raises(UnknownTopicOrPartition):
+        world.replicas.require_id(topic_id, 1)
+    with pytest.raises(UnknownTopicId):
+        world.replicas.require_id(bytes(16), 0)
+    assert world.replicas.by_id(bytes(16), 0) is None
+
+
+def test_a_deleted_topic_is_dropped_and_its_name_free_at_once(world: World) -> None:
+    old = world.add_topic("t")
+    world.append("t", b"old")
+    partition = world.replicas.require("t", 0)
+    del world.topics["t"]
+    world.apply()
+    assert partition.deleted
+    assert world.replicas.get(TopicPartition("t", 0)) is None
+    new = world.add_topic("t")
+    assert new != old
+    assert world.replicas.by_id(old, 0) is None
+    assert world.log("t").log_end_offset == 0
+
+
+def test_a_topic_replaced_in_one_step_starts_empty(world: World) -> None:
+    world.add_topic("t")
+    world.append("t", b"old")
+    world.add_topic("t")
+    assert world.log("t").log_end_offset == 0
+
+
+def test_partitions_of_others_are_not_hosted(world: World) -> None:
+    world.add_topic("t", 2)
+    world.change("t", 1, replicas=(2,), isr=(2,), leader=2)
+    assert world.replicas.get(TopicPartition("t", 1)) is None
+    assert world.replicas.get(TopicPartition("t", 0)) is not None
+
+
+def test_a_new_epoch_is_in_the_chain_before_any_record(world: World) -> None:
+    world.add_topic("t", leader_epoch=1)
+    world.append("t", b"0")
+    world.change("t", leader_epoch=3)
+    chain = [tuple(e) for e in world.log("t").epochs.entries()]
+    assert chain == [(1, 0), (3, 1)]
+
+
+def test_listeners_hear_of_changes_only(world: World) -> None:
+    heard: list[int] = []
+    world.replicas.on_change.append(lambda: heard.append(1))
+    world.add_topic("t")
+    world.apply()
+    assert len(heard) == 1
+
+
+def test_changed_configs_reach_the_logs(world: World) -> None:
+    world.add_topic("t")
+    world.configs["t"] = replace(world.configs["t"], max_message_bytes=77)
+    image = MetadataImage(
+        topics_by_name=dict(world.topics),
+        topics_by_id={t.id: t for t in world.topics.values()},
+    )
+    delta = MetadataDelta(image)
+    delta.changed_configs.add((ResourceType.TOPIC, "t"))
+    world.replicas.apply(image, delta)
+    assert world.log("t").config.max_message_bytes == 77
+
+
+def test_the_counters_of_a_deleted_topic_are_forgotten(world: World) -> None:
+    world.add_topic("t")
+    world.append("t", b"x")
+    assert any(s.labels.get("topic") == "t" for s in world.metrics.samples())
+    del world.topics["t"]
+    world.apply()
+    assert not any(s.labels.get("topic") == "t" for s in world.metrics.samples())
