@@ -117,11 +117,15 @@ def compress(codec: int, data: Buffer, *, level: int | None = None) -> bytes:
             return bytes(cramjam.zstd.compress(data, level=3 if level is None else level))
 
 
+_GZIP_MAX_MEMBERS = 1000
+"""Each member costs a copy of what follows it; Kafka's clients write a single one."""
+
+
 def _gunzip(data: Buffer, max_bytes: int) -> bytes:
     """Inflate all members; what follows the last one and is no member is left, as Java does."""
     out = bytearray()
     rest: Buffer = data
-    while True:
+    for _ in range(_GZIP_MAX_MEMBERS):
         member = zlib.decompressobj(31)
         try:
             # One byte more than allowed shows that it is too much.
@@ -137,6 +141,7 @@ def _gunzip(data: Buffer, max_bytes: int) -> bytes:
         rest = member.unused_data
         if not rest:
             return bytes(out)
+    raise InvalidRecordError(f"gzip: more than {_GZIP_MAX_MEMBERS} members")
 
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"

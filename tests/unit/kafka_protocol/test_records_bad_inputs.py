@@ -219,6 +219,11 @@ def test_gzip_members_in_a_row_are_one_stream_and_junk_behind_them_is_left() -> 
     assert decompress(Codec.GZIP, one + b"junk") == b"one"
 
 
+def test_a_gzip_stream_of_endless_tiny_members_is_invalid() -> None:
+    with pytest.raises(InvalidRecordError):
+        decompress(Codec.GZIP, compress(Codec.GZIP, b"") * 50_000)
+
+
 def test_xerial_streams_in_a_row_and_bare_blocks_are_read() -> None:
     stream = compress(Codec.SNAPPY, b"one" * 30_000)
     assert decompress(Codec.SNAPPY, stream + stream) == b"one" * 60_000
