@@ -146,6 +146,7 @@ class MetadataNode:
         self._state_file = QuorumStateFile(self._directory, disk)
         self._files = SnapshotFiles(self._directory, disk)
         self._facts = QuorumFacts()
+        self._is_started = False
         # Set by start.
         self._core: RaftCore
         self._metadata_log: MetadataLog
@@ -241,6 +242,7 @@ class MetadataNode:
         self._snapshotter = self._make_snapshotter(recovered)
         self._run(self._core.handle(Started(election, last_epoch, self.log_end_offset)))
         self._activate(bootstrap)
+        self._is_started = True
         unserved = unserved_features(self.image)
         if unserved:
             _log.warning("finalised features that are not served here: %s", unserved)
@@ -363,7 +365,7 @@ class MetadataNode:
 
     async def _decide(self, decide: Decide[R]) -> R:
         async with self._lock:
-            if self._failure is not None or not self.is_leader:
+            if self._failure is not None or not (self._is_started and self.is_leader):
                 raise MetadataUnavailable("the metadata log takes no records") from self._failure
             result = decide(self.image)
             if result.records:
@@ -423,12 +425,17 @@ class MetadataNode:
         return await self._snapshotter.make(self.image)
 
     async def close(self) -> None:
-        """Finish what is under way, then let go of the log. Further decisions are refused."""
+        """Finish what is under way, then let go of the log; further decisions are refused.
+
+        Fine to call if `start` failed or never came.
+        """
         if self._timer is not None:
             self._timer.cancel()
         while self._tasks:
             await asyncio.wait(set(self._tasks))
         async with self._lock:
+            if not self._is_started:
+                return
             self._run(self._core.handle(Closing()))
             if self._failure is None:
                 self._metadata_log.close()

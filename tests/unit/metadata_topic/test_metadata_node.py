@@ -439,3 +439,27 @@ def test_a_closed_node_takes_nothing(home: Home) -> None:
             await node.submit(a_topic("a", b"a" * 16))
 
     asyncio.run(run())
+
+
+def test_a_log_cut_anywhere_starts_with_what_was_before_the_cut(home: Home) -> None:
+    async def create(node: MetadataNode) -> None:
+        for n in range(3):
+            await node.submit(a_topic(f"t{n}", bytes([n + 1]) * 16))
+
+    home.with_node(create)
+    log = home.metadata / "00000000000000000000.log"
+    data = log.read_bytes()
+    seen = set()
+    for size in range(0, len(data), 5):
+        for path in home.metadata.iterdir():
+            if not path.name.endswith(".checkpoint"):
+                path.unlink()
+        log.write_bytes(data[:size])
+        topics = sorted(home.with_node(no_work).image.topics_by_name)
+        assert topics == ["t0", "t1", "t2"][: len(topics)]
+        seen.add(len(topics))
+    assert seen == {0, 1, 2}
+
+
+def test_closing_a_node_that_never_started_is_fine(home: Home) -> None:
+    asyncio.run(home.node().close())

@@ -1,0 +1,134 @@
+from pathlib import Path
+
+import pytest
+
+from metadata_topic.image.records import make
+from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.snapshots import (
+    CorruptSnapshotError,
+    SnapshotFiles,
+    SnapshotId,
+    read_snapshot,
+    snapshot_chunks,
+)
+from metadata_topic.quorum.snapshotter import (
+    KeptSnapshot,
+    SnapshotFacts,
+    is_snapshot_due,
+    snapshots_to_delete,
+)
+from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
+from runtime.disk import Disk
+
+VOTERS = VoterSet((Voter(ReplicaKey(1, b"d" * 16), (VoterEndpoint("C", "host", 9093),)),))
+ID = SnapshotId(1234, 5)
+
+
+def chunks(count: int = 3) -> list[bytearray]:
+    records = [make("TopicRecord", name=f"t{n}", topic_id=n.to_bytes(16)) for n in range(count)]
+    return list(
+        snapshot_chunks(
+            records,
+            snapshot_id=ID,
+            last_contained_timestamp_ms=77,
+            now_ms=lambda: 99,
+            kraft_version=1,
+            voters=VOTERS,
+        )
+    )
+
+
+def test_a_snapshot_is_read_as_it_was_written() -> None:
+    snapshot = read_snapshot(b"".join(chunks(1200)))
+    assert len(snapshot.records) == 1200
+    assert snapshot.last_contained_timestamp_ms == 77
+    assert (snapshot.kraft_version, snapshot.voters) == (1, VOTERS)
+
+
+def test_a_large_snapshot_comes_in_slices() -> None:
+    assert len(chunks(1200)) == 2 + 3
+
+
+def test_a_snapshot_cut_anywhere_does_not_count() -> None:
+    data = b"".join(chunks())
+    for size in range(len(data)):
+        with pytest.raises(CorruptSnapshotError):
+            read_snapshot(data[:size])
+
+
+def test_a_changed_byte_is_noticed() -> None:
+    data = bytearray(b"".join(chunks()))
+    data[-3] ^= 1
+    with pytest.raises(CorruptSnapshotError, match="checksum"):
+        read_snapshot(bytes(data))
+
+
+def test_names_are_kafkas_and_foreign_ones_are_ignored(tmp_path: Path) -> None:
+    files = SnapshotFiles(tmp_path, Disk())
+    assert ID.file_name == "00000000000000001234-0000000005.checkpoint"
+    files.write(ID, chunks())
+    files.write(SnapshotId(7, 1), chunks())
+    (tmp_path / "00000000000000009999-0000000005.checkpoint.part").touch()
+    (tmp_path / "bootstrap.checkpoint").touch()
+    (tmp_path / "00000000000000000000.log").touch()
+    assert files.ids() == [SnapshotId(7, 1), ID]
+    files.remove_leftovers()
+    assert not list(tmp_path.glob("*.part"))
+    files.delete(ID)
+    assert files.ids() == [SnapshotId(7, 1)]
+
+
+CONFIG = MetadataLogConfig(
+    max_record_bytes_between_snapshots=1000,
+    max_snapshot_interval_ms=600,
+    replay_records_before_snapshot=50,
+    max_retention_bytes=1000,
+    max_retention_ms=5000,
+)
+
+
+@pytest.mark.parametrize(
+    ("facts", "due"),
+    [
+        (SnapshotFacts(0, 0, 0, True), False),
+        (SnapshotFacts(999, 50, 599, True), False),
+        (SnapshotFacts(1000, 0, 0, True), True),
+        (SnapshotFacts(0, 51, 0, True), True),
+        (SnapshotFacts(0, 0, 600, True), True),
+        (SnapshotFacts(9999, 99, 9999, False), False),
+    ],
+)
+def test_bytes_time_or_a_long_replay_make_a_snapshot_due(facts: SnapshotFacts, due: bool) -> None:
+    assert is_snapshot_due(facts, CONFIG) == due
+
+
+def test_an_interval_of_0_is_off() -> None:
+    facts = SnapshotFacts(0, 0, 10**9, True)
+    assert not is_snapshot_due(facts, MetadataLogConfig(max_snapshot_interval_ms=0))
+
+
+def kept(*facts: tuple[int, int]) -> list[KeptSnapshot]:
+    return [KeptSnapshot(SnapshotId(n, 1), size, age) for n, (size, age) in enumerate(facts)]
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "log_bytes", "count"),
+    [
+        (kept(), 9999, 0),
+        (kept((100, 99999)), 9999, 0),
+        (kept((100, 9000), (100, 4000)), 0, 1),
+        (kept((100, 9000), (100, 8000), (100, 7000)), 0, 2),
+        (kept((100, 1), (100, 1)), 800, 0),
+        (kept((100, 1), (100, 1)), 801, 1),
+        (kept((300, 1), (300, 1), (300, 1)), 200, 1),
+    ],
+)
+def test_the_oldest_snapshots_go_by_age_and_size_and_the_newest_stays(
+    snapshots: list[KeptSnapshot], log_bytes: int, count: int
+) -> None:
+    assert snapshots_to_delete(snapshots, log_bytes, CONFIG) == count
+
+
+def test_negative_retention_keeps_everything() -> None:
+    config = MetadataLogConfig(max_retention_bytes=-1, max_retention_ms=-1)
+    assert snapshots_to_delete(kept((10**9, 10**12), (1, 1)), 10**12, config) == 0
