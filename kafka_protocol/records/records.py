@@ -93,6 +93,7 @@ def _decode(  # noqa: C901, PLR0915 - one loop without calls for the usual one-b
     size = len(data)
     if not 0 <= count * 7 <= size:
         raise InvalidRecordError(f"{count} records do not fit in {size} bytes")
+    make = tuple.__new__  # a third of the time of calling Record
     pos = 0
     for _ in range(count):
         byte = data[pos]
@@ -138,7 +139,7 @@ def _decode(  # noqa: C901, PLR0915 - one loop without calls for the usual one-b
             headers, pos = _decode_headers(data, pos - 1, stop)
         if pos != stop:
             raise InvalidRecordError("a record's length is not that of its fields")
-        yield Record(base_offset + delta, timestamp, key, value, headers)
+        yield make(Record, (base_offset + delta, timestamp, key, value, headers))
     if pos != size:
         raise InvalidRecordError(f"{size - pos} bytes after the last record")
 
