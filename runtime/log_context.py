@@ -1,7 +1,6 @@
 """Log lines that say whom they are about, and outside text made safe to print."""
 
 import logging
-from collections.abc import MutableMapping
 from typing import Any
 
 
@@ -10,16 +9,15 @@ class PrefixLogger(logging.LoggerAdapter[logging.Logger]):
 
     def __init__(self, logger: logging.Logger, prefix: str) -> None:
         super().__init__(logger, {})
-        # The prefix goes before a %-format: its own percent signs must survive formatting.
-        self._prefix = f"[{prefix}] ".replace("%", "%%")
+        self._prefix = f"[{prefix}] "
 
-    def process(
-        self,
-        msg: Any,
-        kwargs: MutableMapping[str, Any],
-    ) -> tuple[Any, MutableMapping[str, Any]]:
-        """Add the prefix; called by logging only for lines that are printed."""
-        return f"{self._prefix}{msg}", kwargs
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log with the prefix; the work is done only for lines that are printed."""
+        if self.isEnabledFor(level):
+            # With arguments the line is a %-format: the prefix's own percent signs must survive.
+            prefix = self._prefix.replace("%", "%%") if args else self._prefix
+            text = f"{prefix}{msg}"
+            self.logger.log(level, text, *args, **kwargs)
 
 
 def bind(logger: logging.Logger, prefix: str) -> PrefixLogger:

@@ -1,11 +1,13 @@
-"""The log against a naive twin: append, read, roll, truncate, retain, move the start, reopen, kill."""
+"""The log against a naive twin: append, read, roll, truncate, expire, reopen, kill."""
 
 import shutil
 import tempfile
 from pathlib import Path
 
-from hypothesis import settings, strategies as st
+from hypothesis import settings
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.records.records import build_batch, iter_records
 from kafka_protocol.types import TopicPartition

@@ -3,11 +3,12 @@
 import struct
 
 import pytest
+from local_log_kit import NOW_MS, SMALL, append, batch_of, open_log, with_config
+
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.records.batch import read_header, write_crc
 from kafka_protocol.records.records import build_batch, iter_records
 from local_log.errors import InvalidRecord
-from local_log_kit import NOW_MS, SMALL, append, batch_of, open_log, with_config
 
 
 def _patched(batch: bytearray, at: int, fmt: str, value: int, *, crc: bool = True) -> bytearray:

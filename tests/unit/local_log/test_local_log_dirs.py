@@ -3,12 +3,13 @@
 import errno
 
 import pytest
+from local_log_kit import NOW_MS, SMALL, TOPIC_ID, append, with_config
+
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
 from local_log.log_dirs import LogManager
-from local_log_kit import NOW_MS, SMALL, TOPIC_ID, append, with_config
 from runtime.clock import ManualClock
 from runtime.dice import SeededDice
 from runtime.disk import Disk, FaultyDisk, LockHeldError
@@ -238,7 +239,7 @@ def test_bad_input_N121_full_disk_takes_its_directory_offline_alone(operation, t
     manager.on_offline = offline.append
     bad = logs[0]
     written = bad.log_end_offset
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(KafkaError) as refused:  # noqa: PT012 - one of them meets the fault
         for _ in range(100):
             written = append(bad).last_offset + 1
         bad.flush()

@@ -1,4 +1,4 @@
-"""Every partition that Apache Kafka wrote opens here, agrees with Kafka's dump, and stays as it is."""
+"""Every partition that Apache Kafka wrote opens, agrees with Kafka's dump, and stays as it is."""
 
 import gzip
 import re
@@ -6,12 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from local_log_kit import GOLDEN, files_of
+
 from kafka_protocol.files import offset_checkpoint, producer_snapshot
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from local_log.partition_log import PartitionLog
 from local_log.tier_segments import indexes_fit, rebuild_indexes
-from local_log_kit import GOLDEN, files_of
 from runtime.disk import Disk
 
 CLEAN = sorted(path.name for path in (GOLDEN / "clean").iterdir() if path.name[-1].isdigit())
@@ -84,7 +85,7 @@ def _batches(dump: str) -> list[tuple[int, ...]]:
         r"^baseOffset: (\d+) lastOffset: (\d+) .*?partitionLeaderEpoch: (-?\d+) .*?"
         r"position: (\d+) (?:CreateTime|LogAppendTime): (-?\d+) size: (\d+) "
     )
-    return [tuple(map(int, found)) for found in re.findall(pattern, dump, re.M)]
+    return [tuple(map(int, found)) for found in re.findall(pattern, dump, re.MULTILINE)]
 
 
 @pytest.mark.parametrize("name", CLEAN)

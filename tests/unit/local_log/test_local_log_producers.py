@@ -1,10 +1,11 @@
 """Idempotent producers and transactions (N048-N051)."""
 
 import pytest
+from local_log_kit import NOW_MS, append, batch_of, open_log
+
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.files import producer_snapshot
 from kafka_protocol.records.control import ControlType, end_transaction_batch
-from local_log_kit import NOW_MS, append, batch_of, open_log
 
 
 def _send(log, sequence, count=1, *, pid=7, epoch=0, **kwargs):

@@ -1,11 +1,12 @@
 """Reads by offset and by time, truncation."""
 
 import pytest
+from local_log_kit import NOW_MS, append, batch_of, filled, open_log, with_config
+
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.records.records import build_batch, iter_records
 from local_log.errors import OffsetIsRemote, OffsetOutOfRange
-from local_log_kit import NOW_MS, append, batch_of, filled, open_log, with_config
 
 
 def _offsets(data: bytes) -> list[int]:
@@ -141,7 +142,7 @@ def test_time_look_up_in_a_batch_that_cannot_be_opened_names_partition_and_offse
     batch[70:] = b"\x00" * (len(batch) - 70)
     write_crc(batch, 0, len(batch))
     log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
-    with pytest.raises(KafkaError, match="orders-0.*offset 1") as refused:
+    with pytest.raises(KafkaError, match=r"orders-0.*offset 1") as refused:
         log.offset_for_timestamp(NOW_MS + 1)
     assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
 
@@ -153,7 +154,7 @@ def test_time_look_up_in_a_batch_that_cannot_be_opened_names_partition_and_offse
 def test_truncated_log_is_the_log_that_was_never_longer(offset, tmp_path):
     log = filled(tmp_path)
     log.epochs.assign(3, 60)
-    expected = [r for r in _records(log)]
+    expected = _records(log)
     log.truncate_to(offset)
     kept = _records(log)
     assert kept == expected[: len(kept)]

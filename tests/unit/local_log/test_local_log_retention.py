@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
+from local_log_kit import NOW_MS, SMALL, append, filled, open_log, with_config
+
 from local_log.config import LogConfig
 from local_log.retention import LogFacts, Reason, SegmentFacts, decide
-from local_log_kit import NOW_MS, SMALL, append, filled, open_log, with_config
 
 NOW = 10_000
 FACTS = LogFacts(log_start_offset=0, high_watermark=100, copied_through=-1, now_ms=NOW)
@@ -139,7 +140,7 @@ def test_tiered_log_drops_local_segments_and_keeps_start_and_chain(tmp_path):
     assert log.set_copied_through(second - 1, 0)
     assert len(log.retain(NOW_MS).dropped) == 2
     assert (log.log_start_offset, log.local_log_start_offset) == (0, second)
-    assert [entry.start_offset for entry in log.epochs.entries()][0] == 0
+    assert log.epochs.entries()[0].start_offset == 0
     log.close()
     again = open_log(tmp_path, config=config, log_start=0)
     assert (again.log_start_offset, again.local_log_start_offset) == (0, second)

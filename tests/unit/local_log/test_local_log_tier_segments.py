@@ -1,10 +1,11 @@
 """Closed segments for the remote tier."""
 
 import pytest
+from local_log_kit import NOW_MS, append, batch_of, files_of, filled
+
 from kafka_protocol.files import epoch_checkpoint, producer_snapshot
 from kafka_protocol.records.control import ControlType, end_transaction_batch
 from local_log.errors import OffsetOutOfRange
-from local_log_kit import NOW_MS, append, batch_of, filled, files_of
 
 
 def _content(file) -> bytes:
