@@ -30,10 +30,10 @@ from rlmm.api import (
 )
 from rlmm.barrier import barrier
 from rlmm.events import MetadataEvent
-from rlmm.fold import Fold
 from rlmm.lifecycle import SegmentEntry, Verdict, deletion_of
 from rlmm.partition_view import PartitionView
-from rlmm.store import MetadataStore, PartitionKey, Position, partition_key
+from rlmm.store import MetadataStore, PartitionKey, partition_key
+from rlmm.topic_based.reader import ReadCounts, TopicReader
 from rlmm.topic_based.roles import Role, Stage, Tracked, Write
 from rlmm.topic_based.topic_port import (
     Appended,
@@ -57,13 +57,7 @@ _IDLE_WAIT_MS = 250
 
 
 class MetadataEngine:
-    """Follows metadata partitions, owns user partitions, writes records.
-
-    Attributes:
-        refused_counts: records that were refused, by verdict.
-        skipped_counts: records that could not be read, by reason.
-        read_count: records read since the start.
-    """
+    """Follows metadata partitions, owns user partitions, writes records."""
 
     def __init__(
         self,
@@ -89,10 +83,12 @@ class MetadataEngine:
         self._tracked: dict[int, Tracked] = {}
         self._assignment_changed = False
         self._completions: list[Callable[[], None]] = []
-        self._told: set[tuple[int, str]] = set()
-        self.refused_counts: dict[Verdict, int] = dict.fromkeys(Verdict, 0)
-        self.skipped_counts: dict[str, int] = {"unknown": 0, "damaged": 0}
-        self.read_count = 0
+        self._reader = TopicReader(store, clock)
+
+    @property
+    def counts(self) -> ReadCounts:
+        """Records read, skipped and refused since the start."""
+        return self._reader.counts
 
     # ------------------------------------------------------------------ roles
 
@@ -237,55 +233,14 @@ class MetadataEngine:
     def _consume(
         self, number: int, tracked: Tracked, stretch: list[TopicRecord | ReachedEnd]
     ) -> None:
-        fold = Fold(self._store, number)
-        position = tracked.position
-        for event in stretch:
-            if event.offset < position.offset:
-                continue  # read again after an assignment
-            if isinstance(event, ReachedEnd):
-                position = Position(event.offset, position.leader_epoch)
-                tracked.caught_up = True
-                continue
-            position = Position(event.offset + 1, event.leader_epoch)
-            self.read_count += 1
-            self._judge(fold, number, tracked, event)
-        if position == tracked.position:
+        changes = self._reader.consume(number, tracked, stretch)
+        if changes is None:
             return
-        self._store.write(number, fold.changes, position)
-        self._views.apply(number, fold.changes)
-        tracked.position = position
-        for key, facts in fold.changes.facts.items():
+        self._views.apply(number, changes)
+        for key, facts in changes.facts.items():
             role = self._roles.get(key)
             if role is not None and role.fence is not None and facts.fence > role.fence:
                 role.deposed = True
-
-    def _judge(self, fold: Fold, number: int, tracked: Tracked, record: TopicRecord) -> None:
-        try:
-            event = records.decode(record.value)
-        except records.UnreadableRecordError as e:
-            self.skipped_counts[e.reason] += 1
-            if (number, e.reason) not in self._told:
-                self._told.add((number, e.reason))
-                _log.warning(
-                    "skipped a record: partition=%d offset=%d reason=%s (said once, then counted)",
-                    number,
-                    record.offset,
-                    e,
-                )
-            return
-        verdict = fold.take(event, order=record.offset, seen_ms=self._clock.wall_ms())
-        if verdict is not Verdict.ACCEPTED:
-            self.refused_counts[verdict] += 1
-            _log.warning(
-                "refused a record: partition=%d offset=%d reason=%s of=%s-%d",
-                number,
-                record.offset,
-                verdict.value,
-                event.topic_id_partition.topic[:249].encode("unicode_escape").decode(),
-                event.topic_id_partition.partition,
-            )
-        if tracked.awaits(event):
-            tracked.verdicts[record.offset] = verdict
 
     def _start_over(self, event: Diverged) -> None:
         tracked = self._tracked.get(event.partition)
@@ -306,7 +261,7 @@ class MetadataEngine:
             role = self._roles[key]
             if role.fence is None:
                 role.stage = Stage.CATCHING_UP
-            else:
+            elif role.stage is not Stage.CATCHING_UP:  # else it has written nothing yet
                 self._end_ownership(role, "the metadata topic lost records")
         for write in [write for write in tracked.writes if write.role is None]:
             self._fail(write.done, MetadataWriteTimeoutError("the metadata topic lost records"))
@@ -420,7 +375,9 @@ class MetadataEngine:
     def _end_ownership(self, role: Role, reason: str) -> None:
         """Nobody knows what of ours is in the topic: only a new barrier can tell."""
         if role.stage is not Stage.ENDED:
-            _log.warning("ownership ends: partition=%s reason=%s", role.partition, reason)
+            _log.warning(
+                "ownership ends: partition=%s reason=%s", role.partition.topic_partition, reason
+            )
         role.stage = Stage.ENDED
         error = MetadataWriteTimeoutError(f"outcome unknown: {reason}")
         self._fail(role.done, error)

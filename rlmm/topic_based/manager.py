@@ -250,9 +250,10 @@ class TopicBasedRemoteLogMetadataManager:
         engine = self._engine
         if engine is None:
             return {}
-        refused = {f"refused {verdict.value}": n for verdict, n in engine.refused_counts.items()}
-        skipped = {f"skipped {reason}": n for reason, n in engine.skipped_counts.items()}
-        return {"read": engine.read_count, **refused, **skipped}
+        counts = engine.counts
+        refused = {f"refused {verdict.value}": n for verdict, n in counts.refused.items()}
+        skipped = {f"skipped {reason}": n for reason, n in counts.skipped.items()}
+        return {"read": counts.read, **refused, **skipped}
 
     # ------------------------------------------------------------------ inside
 

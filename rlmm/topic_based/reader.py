@@ -1,0 +1,110 @@
+"""Takes stretches of records of one metadata partition into the store, judged by the state tables.
+
+A record that cannot be read is skipped and counted, and said once per partition and reason; one that
+is refused is counted and said. Neither stops the reading: the next record is good.
+"""
+
+import logging
+from dataclasses import dataclass, field
+
+from rlmm import records
+from rlmm.events import MetadataEvent
+from rlmm.fold import Fold
+from rlmm.lifecycle import Verdict
+from rlmm.store import Changes, MetadataStore, Position
+from rlmm.topic_based.roles import Tracked
+from rlmm.topic_based.topic_port import ReachedEnd, TopicRecord
+from runtime.clock import Clock
+from runtime.log_context import escape
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class ReadCounts:
+    """What was read since the start.
+
+    Attributes:
+        read: all records.
+        refused: those that a state table or a fence refused, by verdict.
+        skipped: those that could not be read, by reason.
+    """
+
+    read: int = 0
+    refused: dict[Verdict, int] = field(
+        default_factory=lambda: {v: 0 for v in Verdict if v is not Verdict.ACCEPTED}
+    )
+    skipped: dict[str, int] = field(default_factory=lambda: {"unknown": 0, "damaged": 0})
+
+
+class TopicReader:
+    """Writes what records change, together with the position after them."""
+
+    def __init__(self, store: MetadataStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._told: set[tuple[int, str]] = set()
+        self.counts = ReadCounts()
+
+    def consume(
+        self, number: int, tracked: Tracked, stretch: list[TopicRecord | ReachedEnd]
+    ) -> Changes | None:
+        """Take a stretch, in the topic's order.
+
+        Verdicts of records that may be writes under way are noted in `tracked`.
+
+        Returns:
+            What changed; None where nothing new was read.
+        """
+        fold = Fold(self._store, number)
+        position = tracked.position
+        for event in stretch:
+            if event.offset < position.offset:
+                continue  # read again after an assignment
+            if isinstance(event, ReachedEnd):
+                position = Position(event.offset, position.leader_epoch)
+                tracked.caught_up = True
+                continue
+            position = Position(event.offset + 1, event.leader_epoch)
+            self._take(fold, number, tracked, event)
+        if position == tracked.position:
+            return None
+        self._store.write(number, fold.changes, position)
+        tracked.position = position
+        return fold.changes
+
+    def _take(self, fold: Fold, number: int, tracked: Tracked, record: TopicRecord) -> None:
+        self.counts.read += 1
+        try:
+            event = records.decode(record.value)
+        except records.UnreadableRecordError as e:
+            self._skipped(number, record.offset, e)
+            return
+        verdict = fold.take(event, order=record.offset, seen_ms=self._clock.wall_ms())
+        if verdict is not Verdict.ACCEPTED:
+            self._refused(number, record.offset, event, verdict)
+        if tracked.awaits(event):
+            tracked.verdicts[record.offset] = verdict
+
+    def _skipped(self, number: int, offset: int, error: records.UnreadableRecordError) -> None:
+        self.counts.skipped[error.reason] += 1
+        if (number, error.reason) in self._told:
+            return
+        self._told.add((number, error.reason))
+        _log.warning(
+            "skipped a record: partition=%d offset=%d reason=%s (said once, then counted)",
+            number,
+            offset,
+            escape(str(error)),
+        )
+
+    def _refused(self, number: int, offset: int, event: MetadataEvent, verdict: Verdict) -> None:
+        self.counts.refused[verdict] += 1
+        _log.warning(
+            "refused a record: partition=%d offset=%d reason=%s of=%s-%d",
+            number,
+            offset,
+            verdict.value,
+            escape(event.topic_id_partition.topic),
+            event.topic_id_partition.partition,
+        )
