@@ -331,7 +331,7 @@ class _Parts:
     def _watch_metrics(self) -> None:
         gauge = self._telemetry.gauge
         gauge(
-            "kafka_log_remote_remotestoragethreadpool_remotelogreadertaskqueuesize",
+            "kafka_log_remote_RemoteStorageThreadPool_RemoteLogReaderTaskQueueSize",
             "Loads queued or running in the reader pool",
             lambda: float(self._loads.in_flight),
         )

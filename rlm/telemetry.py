@@ -15,7 +15,7 @@ from runtime.metrics import Counter, Registry
 log = logging.getLogger(__name__)
 
 _TOPIC = ("topic",)
-_PREFIX = "kafka_server_brokertopicmetrics_"
+_PREFIX = "kafka_server_BrokerTopicMetrics_"
 
 
 class Outage:
@@ -58,14 +58,14 @@ class Telemetry:
         self.delete_outage = Outage("deleting in the remote store")
         self.fetch_outage = Outage("reading from the remote store")
         counter = self._topic_counter
-        self._copy_bytes = counter("remotecopybytes", "Bytes copied to the remote store")
-        self._copy_requests = counter("remotecopyrequests", "Segments copied or tried to copy")
-        self._copy_errors = counter("remotecopyerrors", "Copies that failed")
-        self._delete_requests = counter("remotedeleterequests", "Remote segments deleted")
-        self._delete_errors = counter("remotedeleteerrors", "Deletions that failed")
-        self._fetch_bytes = counter("remotefetchbytes", "Bytes read from the remote tier")
-        self._fetch_requests = counter("remotefetchrequests", "Reads of the remote tier")
-        self._fetch_errors = counter("remotefetcherrors", "Reads of the remote tier that failed")
+        self._copy_bytes = counter("RemoteCopyBytesPerSec", "Bytes copied to the remote store")
+        self._copy_requests = counter("RemoteCopyRequestsPerSec", "Segments copied or tried to copy")
+        self._copy_errors = counter("RemoteCopyErrorsPerSec", "Copies that failed")
+        self._delete_requests = counter("RemoteDeleteRequestsPerSec", "Remote segments deleted")
+        self._delete_errors = counter("RemoteDeleteErrorsPerSec", "Deletions that failed")
+        self._fetch_bytes = counter("RemoteFetchBytesPerSec", "Bytes read from the remote tier")
+        self._fetch_requests = counter("RemoteFetchRequestsPerSec", "Reads of the remote tier")
+        self._fetch_errors = counter("RemoteFetchErrorsPerSec", "Reads of the remote tier that failed")
         self._corrupt = self.registry.counter(
             "tidemark_remote_corrupt_chunks_total", "Chunks whose bytes were wrong", _TOPIC
         )
@@ -73,12 +73,12 @@ class Telemetry:
             "tidemark_remote_store_read_bytes_total", "Bytes that ranged reads of the store gave"
         )
         gauges = {
-            "remotecopylagbytes": "Bytes of closed segments not copied yet",
-            "remotecopylagsegments": "Closed segments not copied yet",
-            "remotedeletelagbytes": "Bytes of remote segments to be deleted",
-            "remotedeletelagsegments": "Remote segments to be deleted",
-            "remotelogsizebytes": "Bytes of finished remote segments on the chain",
-            "remotelogmetadatacount": "Remote segments known to the metadata manager",
+            "RemoteCopyLagBytes": "Bytes of closed segments not copied yet",
+            "RemoteCopyLagSegments": "Closed segments not copied yet",
+            "RemoteDeleteLagBytes": "Bytes of remote segments to be deleted",
+            "RemoteDeleteLagSegments": "Remote segments to be deleted",
+            "RemoteLogSizeBytes": "Bytes of finished remote segments on the chain",
+            "RemoteLogMetadataCount": "Remote segments known to the metadata manager",
         }
         self._gauges = {
             name: self.registry.gauge(_PREFIX + name, help_text, ("topic", "partition"))
@@ -144,12 +144,12 @@ class Telemetry:
     def measured(self, topic: str, partition: int, seen: Measure) -> None:
         """What a pass has seen of a partition."""
         values = {
-            "remotecopylagbytes": seen.copy_lag_bytes,
-            "remotecopylagsegments": seen.copy_lag_segments,
-            "remotedeletelagbytes": seen.delete_lag_bytes,
-            "remotedeletelagsegments": seen.delete_lag_segments,
-            "remotelogsizebytes": seen.remote_bytes,
-            "remotelogmetadatacount": seen.remote_segments,
+            "RemoteCopyLagBytes": seen.copy_lag_bytes,
+            "RemoteCopyLagSegments": seen.copy_lag_segments,
+            "RemoteDeleteLagBytes": seen.delete_lag_bytes,
+            "RemoteDeleteLagSegments": seen.delete_lag_segments,
+            "RemoteLogSizeBytes": seen.remote_bytes,
+            "RemoteLogMetadataCount": seen.remote_segments,
         }
         for name, value in values.items():
             if value is not None:

@@ -464,8 +464,8 @@ def test_a_red_partition_is_told_and_metrics_have_kafkas_names(pair: Pair) -> No
     assert (health.assigned, health.ready) == (1, 1)
     metrics = [each for each in pair.told if isinstance(each, Metrics)][-1]
     copied = {s.name: s.value for s in metrics.samples}
-    assert copied["kafka_server_brokertopicmetrics_remotecopyerrors_total"] >= 1
-    assert copied["kafka_server_brokertopicmetrics_remotecopylagsegments"] == 1
+    assert copied["kafka_server_BrokerTopicMetrics_RemoteCopyErrorsPerSec_total"] >= 1
+    assert copied["kafka_server_BrokerTopicMetrics_RemoteCopyLagSegments"] == 1
 
 
 def test_stop_cancels_and_ends(pair: Pair) -> None:

@@ -1,0 +1,211 @@
+"""What to copy and what to expire, by small tables of facts."""
+
+from kafka_protocol.types import EpochEntry
+from rlm import copy_policy, retention_policy
+from rlm.log_facts import LogFacts, RemoteSegment
+from rlm.messages import ClosedLocalSegment, LogDescription, PartitionSettings
+from rlm.testing import PARTITION
+from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
+
+DONE = SegmentState.COPY_SEGMENT_FINISHED
+
+
+def local(first: int, last: int, size: int = 100, at_ms: int = 0) -> ClosedLocalSegment:
+    return ClosedLocalSegment(first, last, size, at_ms)
+
+
+def remote(
+    number: int,
+    first: int,
+    last: int,
+    *,
+    epochs: tuple[tuple[int, int], ...] = ((1, 0),),
+    size: int = 100,
+    at_ms: int = 0,
+    state: SegmentState = DONE,
+) -> RemoteSegment:
+    metadata = RemoteLogSegmentMetadata(
+        id=RemoteLogSegmentId(PARTITION, bytes([number]) * 16),
+        start_offset=first,
+        end_offset=last,
+        max_timestamp_ms=at_ms,
+        broker_id=1,
+        event_timestamp_ms=0,
+        segment_size_bytes=size,
+        leader_epochs=tuple(EpochEntry(epoch, max(start, first)) for epoch, start in epochs),
+        state=state,
+    )
+    return RemoteSegment(metadata, number)
+
+
+def facts(
+    closed: list[ClosedLocalSegment],
+    segments: list[RemoteSegment],
+    *,
+    start: int = 0,
+    local_start: int = 0,
+    stable: int = 1_000,
+    chain: tuple[tuple[int, int], ...] = ((1, 0),),
+    local_bytes: int | None = None,
+) -> LogFacts:
+    size = sum(each.size_bytes for each in closed) if local_bytes is None else local_bytes
+    description = LogDescription(
+        PARTITION.topic_id,
+        0,
+        1,
+        log_start_offset=start,
+        log_start_known=True,
+        local_log_start_offset=local_start,
+        last_stable_offset=stable,
+        high_watermark=1_000,
+        chain=list(chain),
+        closed_segments=closed,
+        local_bytes=size,
+        metadata_offset=1,
+    )
+    return LogFacts(description, segments)
+
+
+CLOSED = [local(0, 9), local(10, 19), local(20, 29)]
+ACTIVE = PartitionSettings()
+
+
+def base_of(segment: ClosedLocalSegment | None) -> int | None:
+    return None if segment is None else segment.base_offset
+
+
+def test_the_first_segment_that_is_not_wholly_remote_is_copied() -> None:
+    assert base_of(copy_policy.next_to_copy(facts(CLOSED, []), ACTIVE, 0)) == 0
+    assert base_of(copy_policy.next_to_copy(facts(CLOSED, [remote(1, 0, 9)]), ACTIVE, 0)) == 10
+    partly = [remote(1, 0, 9), remote(2, 10, 14)]
+    assert base_of(copy_policy.next_to_copy(facts(CLOSED, partly), ACTIVE, 0)) == 10
+
+
+def test_a_range_that_only_another_lineage_has_is_copied_again() -> None:
+    other = [remote(1, 0, 9, epochs=((7, 0),))]
+    assert base_of(copy_policy.next_to_copy(facts(CLOSED, other), ACTIVE, 0)) == 0
+
+
+def test_a_started_copy_covers_nothing() -> None:
+    started = [remote(1, 0, 9, state=SegmentState.COPY_SEGMENT_STARTED)]
+    assert base_of(copy_policy.next_to_copy(facts(CLOSED, started), ACTIVE, 0)) == 0
+
+
+def test_what_lies_below_the_log_start_or_reaches_the_last_stable_offset_is_not_copied() -> None:
+    assert base_of(copy_policy.next_to_copy(facts(CLOSED, [], start=12), ACTIVE, 0)) == 10
+    assert copy_policy.next_to_copy(facts(CLOSED, [], stable=9), ACTIVE, 0) is None
+
+
+def test_a_segment_waits_for_its_lag_in_time_or_bytes() -> None:
+    settings = PartitionSettings(copy_lag_ms=1_000, copy_lag_bytes=-1)
+    young = [local(0, 9, at_ms=500)]
+    assert copy_policy.next_to_copy(facts(young, []), settings, 1_000) is None
+    assert base_of(copy_policy.next_to_copy(facts(young, []), settings, 1_500)) == 0
+    by_bytes = PartitionSettings(copy_lag_ms=1_000, copy_lag_bytes=250)
+    big = facts(young, [], local_bytes=400)
+    assert base_of(copy_policy.next_to_copy(big, by_bytes, 1_000)) == 0
+
+
+def test_epochs_of_a_copy_are_clipped_to_the_segment() -> None:
+    given = facts(CLOSED, [], chain=((1, 0), (3, 15), (4, 25)))
+    made = copy_policy.started_metadata(
+        given,
+        CLOSED[1],
+        id=RemoteLogSegmentId(PARTITION, b"i" * 16),
+        size_bytes=5,
+        txn_index_empty=True,
+        broker_id=1,
+        now_ms=2,
+    )
+    assert made.leader_epochs == (EpochEntry(1, 10), EpochEntry(3, 15))
+
+
+TWO = [remote(1, 0, 9, at_ms=100), remote(2, 10, 19, at_ms=200)]
+
+
+def move(given: LogFacts, **settings: int) -> tuple[int, str] | None:
+    found = retention_policy.log_start_by_retention(given, PartitionSettings(**settings), 1_000)
+    return None if found is None else (found.offset, found.reason)
+
+
+def test_time_retention_gives_up_the_oldest_and_stops_at_the_first_that_is_young() -> None:
+    given = facts([], TWO, local_start=20)
+    assert move(given, retention_ms=850) == (10, "time")
+    assert move(given, retention_ms=100) == (20, "time")
+    assert move(given, retention_ms=900) is None
+    assert move(given) is None
+
+
+def test_size_retention_counts_bytes_in_both_tiers_once() -> None:
+    given = facts(CLOSED, TWO, local_bytes=330)
+    assert move(given, retention_bytes=330) is None
+    assert move(given, retention_bytes=231) is None
+    assert move(given, retention_bytes=230) == (10, "size")
+
+
+def test_what_is_not_copied_is_never_given_up_however_old_or_big() -> None:
+    assert move(facts(CLOSED, [], local_bytes=10_000), retention_ms=1, retention_bytes=1) is None
+    behind_a_gap = [remote(2, 10, 19)]
+    assert move(facts(CLOSED, behind_a_gap), retention_ms=1, retention_bytes=1) is None
+
+
+def test_only_finished_segments_on_the_chain_count() -> None:
+    others = [
+        remote(3, 0, 9, epochs=((9, 0),), size=10_000),
+        remote(4, 10, 19, state=SegmentState.COPY_SEGMENT_STARTED, size=10_000),
+    ]
+    assert move(facts(CLOSED, TWO + others, local_bytes=330), retention_bytes=330) is None
+
+
+def reasons(given: LogFacts, log_start: int, own: set[bytes] | None = None) -> list[tuple[int, str]]:
+    found = retention_policy.deletions(given, log_start, own or set())
+    return [(each.metadata.start_offset, each.reason) for each in found]
+
+
+def test_deletions_are_in_offset_order_and_keep_what_straddles() -> None:
+    given = facts([], [TWO[1], TWO[0], remote(3, 20, 29)], local_start=30)
+    assert reasons(given, 20) == [(0, "below log start"), (10, "below log start")]
+    assert reasons(given, 15) == [(0, "below log start")]
+
+
+def test_a_dangling_copy_goes_and_an_own_running_one_stays() -> None:
+    started = remote(5, 20, 29, state=SegmentState.COPY_SEGMENT_STARTED)
+    given = facts(CLOSED, [started])
+    assert reasons(given, 0) == [(20, "dangling")]
+    assert reasons(given, 0, {started.metadata.id.id}) == []
+
+
+def test_of_two_copies_the_one_finished_first_stays() -> None:
+    later = remote(9, 0, 9)
+    given = facts(CLOSED, [TWO[0], later])
+    found = retention_policy.deletions(given, 0, set())
+    assert [(each.metadata.id, each.reason) for each in found] == [(later.metadata.id, "overlap")]
+
+
+def test_an_overlap_by_offsets_of_another_lineage_is_none() -> None:
+    lineages = [remote(1, 0, 9), remote(2, 0, 9, epochs=((2, 0),))]
+    assert reasons(facts(CLOSED, lineages, chain=((2, 0),)), 0) == []
+
+
+def test_an_off_chain_segment_is_kept_until_below_the_log_start() -> None:
+    abandoned = [remote(1, 5, 9, epochs=((7, 5),))]
+    assert reasons(facts(CLOSED, abandoned), 9) == []
+    assert reasons(facts(CLOSED, abandoned), 10) == [(5, "below log start")]
+
+
+def test_a_new_leader_takes_the_largest_log_start_it_can_know() -> None:
+    taking = retention_policy.log_start_on_taking_over
+    assert taking(facts(CLOSED, TWO)) is None
+    above = taking(facts(CLOSED, [TWO[1]]))
+    assert above is not None
+    assert above.offset == 10
+    nothing_remote = taking(facts([], [], local_start=40))
+    assert nothing_remote is not None
+    assert nothing_remote.offset == 40
+
+
+def test_a_hole_is_seen_only_above_the_log_start() -> None:
+    assert facts([], TWO, local_start=20).hole() is None
+    assert facts([], TWO, local_start=25).hole() == (20, 25)
+    assert facts([], [TWO[1]], local_start=20).hole() == (0, 20)
+    assert facts([], [TWO[1]], local_start=20, start=10).hole() is None

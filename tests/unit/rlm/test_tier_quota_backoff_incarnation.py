@@ -1,0 +1,70 @@
+from pathlib import Path
+
+import pytest
+
+from rlm.backoff import Backoff
+from rlm.config import NO_LIMIT
+from rlm.incarnation import Incarnations
+from rlm.plugin_calls import Cancellation, PluginCalls, TaskCancelledError
+from rlm.quota import RateQuota
+from runtime.clock import ManualClock
+from runtime.dice import SeededDice
+from runtime.disk import Disk
+
+
+def test_bytes_pass_while_the_average_is_below_the_limit_and_wait_above() -> None:
+    quota = RateQuota(1_000, window_count=11, window_seconds=1)
+    now_ms, passed = 100_000, 0
+    start_ms = now_ms
+    while now_ms < start_ms + 60_000:
+        wait_ms = quota.throttle_ms(500, now_ms)
+        if wait_ms == 0:
+            passed += 500
+        else:
+            now_ms += wait_ms
+    assert 50_000 < passed < 75_000
+
+
+def test_one_piece_larger_than_the_limit_passes_at_some_time() -> None:
+    quota = RateQuota(1_000)
+    assert quota.throttle_ms(1_000_000, 0) == 0
+    assert quota.throttle_ms(1, 10) > 0
+    assert quota.throttle_ms(1, 20_000) == 0
+
+
+def test_without_a_limit_nothing_waits() -> None:
+    quota = RateQuota(NO_LIMIT)
+    assert [quota.throttle_ms(1 << 40, n) for n in range(100)] == [0] * 100
+
+
+def test_pauses_double_from_500_ms_to_30_s_with_a_jitter_of_a_fifth() -> None:
+    backoff = Backoff(500, 30_000, 0.2, SeededDice(3))
+    pauses = [backoff.next_ms() for _ in range(12)]
+    for number, pause in enumerate(pauses):
+        plain = min(500 * 2**number, 30_000)
+        assert 0.8 * plain <= pause <= min(1.2 * plain, 30_000)
+    backoff.reset()
+    assert backoff.next_ms() <= 600
+
+
+def test_an_incarnation_never_repeats_over_restarts(tmp_path: Path) -> None:
+    first = Incarnations(Disk(), tmp_path)
+    taken = [first.take(), first.take()]
+    taken.append(Incarnations(Disk(), tmp_path).take())
+    assert taken == [1, 2, 3]
+
+
+def test_after_a_cancellation_no_call_starts_and_running_ones_are_seen() -> None:
+    clock, cancellation = ManualClock(), Cancellation()
+    calls = PluginCalls(clock)
+    with calls.call("rlm-copier", "copy", 1_000, cancellation):
+        cancellation.cancel()
+        assert calls.running == 1
+        clock.advance(1_001)
+        overdue = calls.newly_overdue()
+        assert [(each.kind, each.abandoned_in_pool) for each in overdue] == [("copy", 1)]
+        assert calls.newly_overdue() == []
+        assert calls.abandoned == 1
+    assert calls.abandoned == calls.running == 0
+    with pytest.raises(TaskCancelledError), calls.call("p", "copy", 1, cancellation):
+        raise AssertionError("must not start")
