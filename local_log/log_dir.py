@@ -10,6 +10,7 @@ from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.files.meta_properties import parse_meta_properties
 from kafka_protocol.types import ZERO_UUID, TopicPartition
 from runtime.disk import Disk, Lock
+from runtime.executors import make_mutex
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +30,8 @@ class LogDir:
         was_clean: the last stop was clean; known after `read_clean_mark`.
         broker_epoch: at that stop, -1 if unknown.
         failure: why it is offline, None while it works.
+        checkpointing: held while a checkpoint is collected and written. The loop and `log-io` both
+            write them, under one temporary name, and the older one must not come last.
     """
 
     def __init__(self, path: Path, disk: Disk) -> None:
@@ -38,6 +41,7 @@ class LogDir:
         self.was_clean = False
         self.broker_epoch = -1
         self.failure: OSError | None = None
+        self.checkpointing = make_mutex()
         self._lock: Lock | None = None
 
     def prepare(self) -> None:

@@ -400,9 +400,14 @@ class LogManager:
                 self._fail_dir(directory, error)
 
     def _checkpoint(self, directory: LogDir, name: str) -> None:
+        """Collect and write one checkpoint; the loop and `log-io` both come here."""
+        with directory.checkpointing:
+            directory.write_checkpoint(name, self._collect(directory, name))
+
+    def _collect(self, directory: LogDir, name: str) -> dict[TopicPartition, int]:
         offsets: dict[TopicPartition, int] = {}
-        for tp, log in self._logs.items():
-            if self._dir_of[tp] is not directory:
+        for tp, log in list(self._logs.items()):  # a copy: the loop may add a log meanwhile
+            if self._dir_of.get(tp) is not directory:
                 continue
             if name == RECOVERY_POINTS:
                 offsets[tp] = log.recovery_point
@@ -415,7 +420,7 @@ class LogManager:
                 or log.log_start_offset > log.segments[0].base_offset
             ):
                 offsets[tp] = log.log_start_offset
-        directory.write_checkpoint(name, offsets)
+        return offsets
 
     # -- failure and end ------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import ParamSpec, Protocol, TypeVar
 
 P = ParamSpec("P")
@@ -81,6 +82,11 @@ class InlinePool:
 def make_pool(name: str, threads: int) -> Pool:
     """Make a pool of at most `threads` threads called `<name>_<n>`."""
     return ThreadPool(name, threads)
+
+
+def make_mutex() -> AbstractContextManager[object]:
+    """Make a lock for the few things that the loop and a pool thread both write (checkpoints)."""
+    return threading.Lock()
 
 
 def spawn_thread(name: str, fn: Callable[[], object], *, daemon: bool = True) -> threading.Thread:
