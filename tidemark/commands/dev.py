@@ -45,7 +45,8 @@ Tidemark on {address}, data in {data}. Stop it with Ctrl-C.
 
 A tiered topic (1 MiB segments, almost nothing kept locally), in .venv/bin/python:
   from confluent_kafka.admin import AdminClient, NewTopic
-  AdminClient({{"bootstrap.servers": "{address}"}}).create_topics([NewTopic("tides", 1, 1, config={{
+  admin = AdminClient({{"bootstrap.servers": "{address}"}})
+  admin.create_topics([NewTopic("tides", 1, 1, config={{
       "remote.storage.enable": "true", "local.retention.bytes": "1"}})])["tides"].result()
 
 Fill it, and read the first record back; after some seconds it comes from the remote tier:
