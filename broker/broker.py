@@ -29,7 +29,7 @@ from broker.housekeeping import Housekeeping
 from broker.housekeeping_tasks import housekeeping_tasks
 from broker.http import HttpServer
 from broker.internal_topics import ensure_remote_metadata_topic
-from broker.live_config import LiveConfig
+from broker.live_config import LiveConfig, check_tiered_topics
 from broker.metadata_log import open_metadata_node
 from broker.network.server import Server
 from broker.registration import BrokerRegistration
@@ -122,7 +122,7 @@ class Broker:
                 done = undo()
                 if done is not None:
                     await done
-            except Exception:  # noqa: BLE001 - a loop top: the other parts must be stopped, too
+            except Exception:
                 self._clean = False
                 log.exception("a part did not stop cleanly")
         log.info("stopped: node_id=%d", self.config.node_id)
@@ -171,6 +171,7 @@ class Broker:
         self._node.start()
         self._on_stop(self._node.close)
         self.live = LiveConfig(self.config, self._image)
+        check_tiered_topics(self.config, self._image())
         self._logs = LogManager(
             list(self.config.log_dirs),
             config_for=self.live.log_config,

@@ -110,7 +110,7 @@ class HttpServer:
     def _call(self, route: Route, path: str) -> HttpAnswer:
         try:
             return route()
-        except Exception:  # noqa: BLE001 - a loop top: a page that fails must not end the server
+        except Exception:
             log.exception("an HTTP page failed: path=%s", escape(path, 100))
             return _text(500, "internal error; see the broker's log")
 

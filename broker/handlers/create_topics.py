@@ -35,11 +35,12 @@ class CreateTopicsHandler:
                 wanted.append(topic)
             else:
                 refused.append(_failed(topic.name, error))
-        created = (
-            await self._creation.create(wanted, validate_only=request.validate_only)
-            if wanted
-            else []
-        )
+        if not wanted:
+            return _Response(topics=refused)
+        try:
+            created = await self._creation.create(wanted, validate_only=request.validate_only)
+        except KafkaError as error:  # the metadata log takes no records
+            return _Response(topics=refused + [_failed(topic.name, error) for topic in wanted])
         answers = [self._answer(topic, context.api_version) for topic in created]
         return _Response(topics=refused + answers)
 

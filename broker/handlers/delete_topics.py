@@ -1,11 +1,12 @@
 """DeleteTopics (20): by name, from version 6 also by id; the name is free again at once."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from broker.cluster import GUARDED_TOPICS, ClusterView
 from broker.handlers.registry import Handler, RequestContext
 from broker.topic_creation import Submit
-from kafka_protocol.errors import ErrorCode
+from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message
@@ -41,20 +42,26 @@ class DeleteTopicsHandler:
             return _Response(
                 responses=[_failed(one, code, "Topic deletion is disabled.") for one in asked]
             )
-        refused = [one for one in asked if self._is_guarded(one)]
+        refused = [
+            _failed(one, ErrorCode.POLICY_VIOLATION, "This topic belongs to the brokers.")
+            for one in asked
+            if self._is_guarded(one)
+        ]
         wanted = [one for one in asked if not self._is_guarded(one)]
+        return _Response(responses=refused + await self._delete(wanted))
+
+    async def _delete(self, wanted: Sequence[Asked]) -> list[Any]:
+        if not wanted:
+            return []
 
         def decide(image: MetadataImage) -> ControllerResult[list[DeletedTopic]]:
             return delete_topics(image, wanted)
 
-        deleted: list[DeletedTopic] = await self._submit(decide) if wanted else []
-        return _Response(
-            responses=[
-                _failed(one, ErrorCode.POLICY_VIOLATION, "This topic belongs to the brokers.")
-                for one in refused
-            ]
-            + [_answer(topic) for topic in deleted]
-        )
+        try:
+            deleted = await self._submit(decide)
+        except KafkaError as error:  # the metadata log takes no records
+            return [_failed(one, error.code, str(error)) for one in wanted]
+        return [_answer(topic) for topic in deleted]
 
     def _is_guarded(self, asked: Asked) -> bool:
         """DIFFERS: Kafka lets anybody delete `__remote_log_metadata`, and so all tiered data."""

@@ -3,13 +3,14 @@
 What was written is in force when the answer leaves: logs and the tier follow the metadata image.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from broker.cluster import GUARDED_TOPICS
 from broker.config.aliases import topic_name_of
 from broker.handlers.registry import Handler, RequestContext
 from broker.topic_creation import Submit
-from kafka_protocol.errors import ErrorCode
+from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message
 from metadata_topic.controller.configs import (
@@ -33,18 +34,24 @@ class IncrementalAlterConfigsHandler:
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Change what may be changed, and answer for each resource."""
-        refused = [one for one in request.resources if _is_guarded(one)]
+        refused = [_refused(one) for one in request.resources if _is_guarded(one)]
         wanted = [_today(one) for one in request.resources if not _is_guarded(one)]
+        altered = await self._alter(wanted, validate_only=request.validate_only)
+        return _Response(responses=refused + [_answer(one) for one in altered])
+
+    async def _alter(self, wanted: Sequence[Any], *, validate_only: bool) -> list[AlteredResource]:
+        if not wanted:
+            return []
 
         def decide(image: MetadataImage) -> ControllerResult[list[AlteredResource]]:
             return incremental_alter_configs(
-                image, wanted, rules=self._rules, validate_only=request.validate_only
+                image, wanted, rules=self._rules, validate_only=validate_only
             )
 
-        altered: list[AlteredResource] = await self._submit(decide) if wanted else []
-        return _Response(
-            responses=[_refused(one) for one in refused] + [_answer(one) for one in altered]
-        )
+        try:
+            return await self._submit(decide)
+        except KafkaError as error:  # the metadata log takes no records
+            return [AlteredResource(r.resource_type, r.resource_name, error) for r in wanted]
 
 
 def make(submit: Submit, rules: ConfigRules) -> Handler:

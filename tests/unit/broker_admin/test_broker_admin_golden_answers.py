@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from broker.cluster import ClusterView
 from broker.handlers import describe_cluster, describe_topic_partitions, metadata
 from broker.handlers.registry import Handler, RequestContext
