@@ -131,6 +131,8 @@ class LogOpener:
         snapshots.remove_strays(segment.base_offset for segment in segments)
         snapshots.remove([offset for offset in snapshots.offsets if offset > log_end])
         producers = build_producers(segments, snapshots, start=log_start, end=log_end)
+        for segment in segments[:-1]:
+            segment.release()  # checked: who reads an index again maps it again
         segments[-1].activate(index_bytes=request.config.segment_index_bytes, now_ms=request.now_ms)
         for segment in segments:
             segment.index_interval_bytes = request.config.index_interval_bytes

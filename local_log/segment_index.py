@@ -214,9 +214,22 @@ class TimeIndex(SegmentIndex):
         return time_index.lookup(self.buffer(), self.base_offset, timestamp)
 
     def last_entry(self) -> TimestampOffset:
-        """The newest entry: the segment's largest timestamp once it is closed."""
-        self.buffer()
+        """The newest entry: the segment's largest timestamp once it is closed.
+
+        Retention asks this of every segment: a closed index is read, not mapped (a mapping keeps a
+        descriptor open).
+        """
+        if self._data is not None:
+            return self.last
+        file = self._disk.open_read(self.path)
+        self.entries = file.size() // self.entry_size
+        if self.entries:
+            at = (self.entries - 1) * self.entry_size
+            self._loaded_last(self._disk.read_at(file, at, self.entry_size))
         return self.last
+
+    def _loaded_last(self, entry: bytes) -> None:
+        self.last = time_index.read_entry(entry, self.base_offset, 0)
 
     def truncate_to(self, offset: int) -> None:
         """Forget entries that speak of `offset` or later ones."""

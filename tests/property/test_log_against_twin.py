@@ -21,7 +21,7 @@ NOW_MS = 1_700_000_000_000
 class LogTwin(RuleBasedStateMachine):
     """The twin is a list of (offset, epoch, timestamp, value) with the batches' borders."""
 
-    @initialize(segment_bytes=st.integers(250, 1500), interval=st.integers(0, 400))
+    @initialize(segment_bytes=st.integers(600, 1500), interval=st.integers(0, 400))
     def begin(self, segment_bytes: int, interval: int) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="log-twin-"))
         self.config = LogConfig(
