@@ -71,6 +71,7 @@ class Supervisor:
         self.restarts = 0
         self._endpoint: Endpoint | None = None
         self._process: Process | None = None
+        self._dying: list[Process] = []
         self._timers: list[Timer] = []
         self._last_sign_ms = 0
         self._backoff_ms = BACKOFF_MS
@@ -140,6 +141,7 @@ class Supervisor:
         self._kill()
 
     def _beat(self) -> None:
+        self._dying = [process for process in self._dying if process.exit_code() is None]
         endpoint = self._endpoint
         if endpoint is None:
             return
@@ -171,6 +173,9 @@ class Supervisor:
             return
         was_up, self._endpoint = self.state == "up", None
         self._kill()  # without its link it has ended, or must
+        if self._process is not None:
+            self._dying.append(self._process)
+            self._process = None
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -222,11 +227,14 @@ class Supervisor:
         await self._reap()
 
     async def _reap(self) -> None:
-        if self._process is None:
-            return
+        """Wait until all processes are gone, kill those that take too long."""
+        if self._process is not None:
+            self._dying.append(self._process)
+            self._process = None
         ends_at_ms = self._clock.monotonic_ms() + STOP_LIMIT_MS
-        while self._process.exit_code() is None:
+        while self._dying:
+            self._dying = [process for process in self._dying if process.exit_code() is None]
             if self._clock.monotonic_ms() > ends_at_ms:
-                self._kill()
-            await asyncio.sleep(0.01)
-        self._process = None
+                for process in self._dying:
+                    process.kill()
+            await asyncio.sleep(0.005)

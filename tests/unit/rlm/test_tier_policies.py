@@ -157,7 +157,9 @@ def test_only_finished_segments_on_the_chain_count() -> None:
     assert move(facts(CLOSED, TWO + others, local_bytes=330), retention_bytes=330) is None
 
 
-def reasons(given: LogFacts, log_start: int, own: set[bytes] | None = None) -> list[tuple[int, str]]:
+def reasons(
+    given: LogFacts, log_start: int, own: set[bytes] | None = None
+) -> list[tuple[int, str]]:
     found = retention_policy.deletions(given, log_start, own or set())
     return [(each.metadata.start_offset, each.reason) for each in found]
 

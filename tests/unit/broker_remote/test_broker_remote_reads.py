@@ -1,0 +1,305 @@
+"""Remote reads of the broker: asked rightly, checked again, and ended by their deadline."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from broker.remote.assignments import Assignments, settings_of
+from broker.remote.chain import epoch_span
+from broker.remote.reads import RemoteRead, RemoteReads
+from kafka_protocol.errors import ErrorCode, KafkaError
+from kafka_protocol.types import EpochEntry, TopicPartition
+from local_log.config import LogConfig
+from rlm.link import LinkEndedError, Received
+from rlm.messages import (
+    Assign,
+    OffsetForTimestamp,
+    Read,
+    ReadAnswer,
+    Region,
+    Released,
+    TimestampAnswer,
+    Unassign,
+)
+from runtime.clock import ManualClock
+from runtime.disk import Disk
+from runtime.scheduler import ManualScheduler
+
+TOPIC_ID = b"T" * 16
+
+
+@dataclass
+class Chain:
+    found: list[EpochEntry]
+
+    def entries(self) -> list[EpochEntry]:
+        return self.found
+
+
+@dataclass
+class Log:
+    """What the broker side asks of a log."""
+
+    log_start_offset: int = 0
+    log_end_offset: int = 100
+    epochs: Chain = field(default_factory=lambda: Chain([EpochEntry(1, 0), EpochEntry(4, 40)]))
+    config: LogConfig = field(default_factory=lambda: LogConfig(remote_storage_enable=True))
+
+    def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
+        return [(9, start), (7, 3)]
+
+
+@dataclass
+class Hosted:
+    """A partition of the replica manager."""
+
+    log: Log = field(default_factory=Log)
+    topic: str = "orders"
+    topic_id: bytes = TOPIC_ID
+    partition: int = 0
+    leader_epoch: int = 4
+    is_leader: bool = True
+    is_internal: bool = False
+    deleted: bool = False
+
+
+class Replicas:
+    def __init__(self, *hosted: Hosted) -> None:
+        self.partitions = {TopicPartition(each.topic, each.partition): each for each in hosted}
+
+    def by_id(self, topic_id: bytes, partition: int) -> Hosted | None:
+        for each in self.partitions.values():
+            if (each.topic_id, each.partition) == (topic_id, partition):
+                return each
+        return None
+
+    def get(self, topic_partition: TopicPartition) -> Hosted | None:
+        return self.partitions.get(topic_partition)
+
+
+class Tier:
+    """Stands where the supervisor stands."""
+
+    def __init__(self) -> None:
+        self.up = True
+        self.asked: list[tuple[Any, Future[Received]]] = []
+        self.told: list[Any] = []
+
+    @property
+    def endpoint(self) -> object | None:
+        return self if self.up else None
+
+    def ask(self, message: Any) -> "Future[Received]":
+        future: Future[Received] = Future()
+        if not self.up:
+            future.set_exception(LinkEndedError("down"))
+        self.asked.append((message, future))
+        return future
+
+    def tell(self, message: Any) -> None:
+        self.told.append(message)
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.hosted = Hosted()
+        self.clock = ManualClock(monotonic_ms=1_000)
+        self.scheduler = ManualScheduler(self.clock)
+        self.tier = Tier()
+        self.reads = RemoteReads(
+            replicas=Replicas(self.hosted),  # type: ignore[arg-type]
+            supervisor=self.tier,  # type: ignore[arg-type]
+            clock=self.clock,
+            scheduler=self.scheduler,
+            loop=asyncio.get_running_loop(),
+        )
+
+    def read(self, offset: int = 10, isolation_level: int = 0) -> "asyncio.Future[Any]":
+        return self.reads.read(
+            RemoteRead(TOPIC_ID, "orders", 0, offset, 1_000, True, isolation_level, 1_500)
+        )
+
+    def answer(self, **changes: Any) -> None:
+        disk = Disk()
+        file = disk.memfd("chunk")
+        disk.write_at(file, 0, b"xxbatchesyy")
+        values: dict[str, Any] = {"regions": [Region(0, 77, 2, 7)], "next_offset": 15}
+        answer = ReadAnswer(
+            **({"topic_id": TOPIC_ID, "partition": 0, "leader_epoch": 4} | values | changes)
+        )
+        files = (file,) if answer.regions else ()
+        self.tier.asked[-1][1].set_result(Received(answer, files))
+
+
+def run(scene: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(scene(), 30))  # type: ignore[arg-type]
+
+
+def code_of(future: "asyncio.Future[Any]") -> int:
+    error = future.exception()
+    assert isinstance(error, KafkaError)
+    return int(error.code)
+
+
+def test_a_question_names_the_epoch_of_the_offset_and_where_it_ends() -> None:
+    async def scene() -> None:
+        bench = Bench()
+        bench.read(10)
+        question = bench.tier.asked[0][0]
+        assert isinstance(question, Read)
+        assert (question.offset_epoch, question.epoch_end, question.wait_ms) == (1, 40, 500)
+        assert epoch_span(Log(), 40) == (4, 100)
+
+    run(scene)
+
+
+def test_regions_come_back_and_are_released_when_nobody_holds_them() -> None:
+    async def scene() -> None:
+        bench = Bench()
+        future = bench.read()
+        bench.answer()
+        fetched = await future
+        region = fetched.regions[0]
+        assert Disk().read_at(region.file, region.position, region.size_bytes) == b"batches"
+        assert fetched.size_bytes == 7
+        del fetched, region, future
+        bench.tier.asked.clear()
+        bench.scheduler.advance(1_000)  # a cancelled timer holds what it was for until it is due
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert bench.tier.told == [Released([77])]
+
+    run(scene)
+
+
+@pytest.mark.parametrize("change", [{"leader_epoch": 3}, {"topic_id": b"U" * 16}, {"partition": 1}])
+def test_an_answer_for_another_id_or_an_older_epoch_is_dropped_and_released(
+    change: dict[str, Any],
+) -> None:
+    async def scene() -> None:
+        bench = Bench()
+        future = bench.read()
+        bench.answer(**change)
+        assert (await future).regions == []
+        bench.tier.asked.clear()
+        del future
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert bench.tier.told == [Released([77])]
+
+    run(scene)
+
+
+def test_a_log_start_that_moved_meanwhile_is_checked_again() -> None:
+    async def scene() -> None:
+        bench = Bench()
+        future = bench.read(10)
+        bench.hosted.log.log_start_offset = 11
+        bench.answer()
+        await asyncio.wait([future])
+        assert code_of(future) == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert code_of(bench.read(10)) == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    run(scene)
+
+
+def test_an_error_of_the_tier_reaches_the_client_under_its_code() -> None:
+    async def scene() -> None:
+        bench = Bench()
+        future = bench.read()
+        bench.answer(regions=[], error=2, message="damaged")
+        await asyncio.wait([future])
+        assert code_of(future) == ErrorCode.CORRUPT_MESSAGE
+
+    run(scene)
+
+
+def test_a_silent_tier_leaves_the_partition_empty_at_the_deadline() -> None:
+    async def scene() -> None:
+        bench = Bench()
+        future = bench.read()
+        bench.scheduler.advance(499)
+        assert not future.done()
+        bench.scheduler.advance(60)
+        assert (await future).regions == []
+
+    run(scene)
+
+
+def test_while_the_tier_is_gone_reads_are_parked_and_then_get_56() -> None:
+    async def scene() -> None:
+        bench = Bench()
+        bench.tier.up = False
+        future = bench.read()
+        bench.scheduler.advance(400)
+        assert not future.done(), "clients must not spin"
+        bench.scheduler.advance(200)
+        assert code_of(future) == ErrorCode.KAFKA_STORAGE_ERROR
+
+    run(scene)
+
+
+def test_read_committed_adds_what_the_local_log_knows() -> None:
+    async def scene() -> None:
+        bench = Bench()
+        future = bench.read(10, isolation_level=1)
+        bench.answer(aborted=[(7, 3)])
+        assert (await future).aborted_transactions == [(7, 3), (9, 10)]
+
+    run(scene)
+
+
+def test_a_time_search_gives_what_was_found_none_or_7() -> None:
+    async def scene() -> None:
+        bench = Bench()
+        name = TopicPartition("orders", 0)
+        names = (TOPIC_ID, 0, 4)
+        for answer, wanted in (
+            (TimestampAnswer(*names, timestamp_ms=5, offset=6, offset_epoch=1), (5, 6, 1)),
+            (TimestampAnswer(*names), None),
+        ):
+            future = bench.reads.offset_for_timestamp(name, 5, 1_500)
+            question, asked = bench.tier.asked[-1]
+            assert isinstance(question, OffsetForTimestamp)
+            asked.set_result(Received(answer))
+            assert await future == wanted
+        late = bench.reads.offset_for_timestamp(name, 5, 1_500)
+        bench.scheduler.advance(600)
+        assert code_of(late) == ErrorCode.REQUEST_TIMED_OUT
+
+    run(scene)
+
+
+def test_the_tier_is_told_differences_and_everything_again_when_it_is_new() -> None:
+    hosted, tier = Hosted(), Tier()
+    replicas = Replicas(hosted)
+    assignments = Assignments(
+        replicas,  # type: ignore[arg-type]
+        tier,  # type: ignore[arg-type]
+        lambda partition: True,
+    )
+    assignments.reconcile()
+    assignments.reconcile()
+    assert [type(message) for message, _ in tier.asked] == [Assign]
+    hosted.leader_epoch = 6
+    assignments.reconcile()
+    assert tier.asked[-1][0].leader_epoch == 6
+    hosted.log.config = LogConfig()
+    assert assignments.reconcile()
+    assert isinstance(tier.asked[-1][0], Unassign)
+    hosted.log.config = LogConfig(remote_log_delete_on_disable=True)
+    assignments.on_tier_up()
+    assert tier.asked[-1][0].settings.mode == "drop"
+
+
+def test_topic_settings_become_modes_and_bounds() -> None:
+    assert settings_of(LogConfig()) is None
+    found = settings_of(
+        LogConfig(remote_storage_enable=True, retention_ms=5, remote_log_copy_disable=True)
+    )
+    assert found is not None
+    assert (found.mode, found.retention_ms) == ("read_only", 5)

@@ -1,0 +1,216 @@
+"""Life and death of a real tier process, watched by its supervisor."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from broker.remote.process import TierProcess, take_tier_lock
+from broker.remote.supervisor import HEARTBEAT_LIMIT_MS, Supervisor, TierStartError
+from rlm.config import TierConfig
+from rlm.link import Endpoint, Received, Reply
+from rlm.messages import Ack, Configure, Heartbeat
+from rlm.socket_transport import SocketTransport
+from runtime.clock import ManualClock, SystemClock
+from runtime.disk import Disk, OpenFile
+from runtime.scheduler import LoopScheduler, ManualScheduler
+
+
+def config(root: Path, **changes: object) -> TierConfig:
+    root.mkdir(exist_ok=True)
+    values: dict[str, object] = {
+        "node_id": 1,
+        "cluster_id": "c",
+        "log_dir": str(root),
+        "storage_class": "rsm_plugins.local_fs:LocalFsRemoteStorageManager",
+        "storage_settings": {"dir": str(root / "store")},
+        "metadata_class": "rlmm.memory:InMemoryRemoteLogMetadataManager",
+    }
+    return TierConfig(**(values | changes))  # type: ignore[arg-type]
+
+
+async def until(condition: Callable[[], bool], limit_s: float = 20) -> None:
+    loop = asyncio.get_running_loop()
+    ends_at = loop.time() + limit_s
+    while not condition():
+        assert loop.time() < ends_at, "it did not happen in time"
+        await asyncio.sleep(0.01)
+
+
+class Watched:
+    def __init__(self, made: TierConfig) -> None:
+        self.ups = self.downs = 0
+        loop = asyncio.get_running_loop()
+        self.supervisor = Supervisor(
+            config=made,
+            disk=Disk(),
+            clock=SystemClock(),
+            scheduler=LoopScheduler(loop),
+            loop=loop,
+            on_request=lambda received, reply: None,
+            on_up=self.up,
+            on_down=self.down,
+        )
+
+    def up(self) -> None:
+        self.ups += 1
+
+    def down(self) -> None:
+        self.downs += 1
+
+
+def run(scene: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(scene(), 60))  # type: ignore[arg-type]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_tier_starts_answers_and_stops_and_gives_its_lock_back(tmp_path: Path) -> None:
+    async def scene() -> None:
+        watched = Watched(config(tmp_path))
+        await watched.supervisor.start()
+        assert watched.supervisor.state == "up"
+        assert take_tier_lock(Disk(), tmp_path) is None, "the tier holds it"
+        pid = watched.supervisor.pid
+        assert pid is not None
+        answer = await asyncio.wrap_future(watched.supervisor.ask(Heartbeat()))
+        assert answer.message == Ack()
+        await watched.supervisor.stop()
+        assert not is_alive(pid)
+        assert take_tier_lock(Disk(), tmp_path) is not None
+
+    run(scene)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"storage_class": "no.such.module:Plugin"}, "remote.log.storage.manager.class.name"),
+        ({"storage_class": "com.example.Java"}, "Java class cannot be loaded"),
+        ({"storage_settings": {}}, "rsm.config.dir"),
+        ({"metadata_class": "no.such:Manager"}, "remote.log.metadata.manager.class.name"),
+    ],
+)
+def test_refused_settings_end_the_start_with_key_and_cause(
+    tmp_path: Path, changes: dict[str, object], named: str
+) -> None:
+    async def scene() -> None:
+        watched = Watched(config(tmp_path, **changes))
+        with pytest.raises(TierStartError, match=named):
+            await watched.supervisor.start()
+        await watched.supervisor.stop()
+        assert watched.ups == 0
+
+    run(scene)
+
+
+def test_a_killed_tier_is_replaced_and_two_never_run(tmp_path: Path) -> None:
+    async def scene() -> None:
+        watched = Watched(config(tmp_path))
+        supervisor = watched.supervisor
+        await supervisor.start()
+        first = supervisor.pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: watched.downs == 1)
+        assert supervisor.endpoint is None
+        await until(lambda: watched.ups == 2)
+        assert supervisor.pid != first
+        assert supervisor.restarts == 1
+        await supervisor.stop()
+
+    run(scene)
+
+
+def test_a_tier_ends_when_its_link_ends(tmp_path: Path) -> None:
+    async def scene() -> None:
+        watched = Watched(config(tmp_path))
+        await watched.supervisor.start()
+        process = watched.supervisor._process
+        assert process is not None
+        watched.supervisor.state = "stopped"
+        endpoint = watched.supervisor._endpoint
+        assert endpoint is not None
+        transport = endpoint._transport
+        assert transport is not None
+        transport.close()
+        await until(lambda: process.exit_code() is not None)
+        assert process.exit_code() == 0
+
+    run(scene)
+
+
+class FakeTier:
+    """A tier inside the test: answers Configure, and heartbeats as long as it is well."""
+
+    def __init__(self) -> None:
+        self.well, self.killed = True, False
+        self.pid = 4711
+
+    def spawn(self, link_fd: int, lock: OpenFile) -> TierProcess:
+        sock = socket.socket(fileno=os.dup(link_fd))
+        self.killed = False
+        self.endpoint = Endpoint(self.take, lambda: None)
+        SocketTransport(sock, asyncio.get_running_loop(), self.endpoint)
+        return self  # type: ignore[return-value]
+
+    def take(self, received: Received, reply: Reply) -> None:
+        if isinstance(received.message, Configure) or self.well:
+            reply(Ack())
+
+    def kill(self) -> None:
+        self.killed = True
+        self.endpoint.end()
+
+    def exit_code(self) -> int | None:
+        return -9 if self.killed else None
+
+
+def test_a_hung_tier_is_killed_and_tried_again_after_a_backoff(tmp_path: Path) -> None:
+    async def scene() -> None:
+        clock = ManualClock()
+        scheduler, tier, ups = ManualScheduler(clock), FakeTier(), list[int]()
+        supervisor = Supervisor(
+            config=config(tmp_path),
+            disk=Disk(),
+            clock=clock,
+            scheduler=scheduler,
+            loop=asyncio.get_running_loop(),
+            on_request=lambda received, reply: None,
+            on_up=lambda: ups.append(1),
+            on_down=lambda: None,
+            spawn=tier.spawn,
+        )
+        await supervisor.start()
+        for _ in range(30):
+            scheduler.advance(1_000)
+            await asyncio.sleep(0.005)
+        assert supervisor.state == "up"
+        tier.well = False
+        for _ in range(HEARTBEAT_LIMIT_MS // 1_000 + 2):
+            scheduler.advance(1_000)
+            await asyncio.sleep(0.005)
+            if tier.killed:
+                break
+        assert tier.killed
+        await until(lambda: supervisor.state == "down")
+        assert "silent" in supervisor.reason
+        scheduler.advance(499)
+        assert supervisor.state == "down"
+        tier.well = True
+        scheduler.advance(1)
+        await until(lambda: len(ups) == 2)
+        tier.kill()
+        await supervisor.stop()
+
+    run(scene)
