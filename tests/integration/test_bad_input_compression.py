@@ -1,0 +1,103 @@
+"""Bad input, compression: N052 to N057.
+
+Only headers are looked at when a client produces (docs/decisions/produce-reads-headers-only.md), so
+bombs and cut streams are met by whoever opens them. Where the broker itself must open a batch, on a
+compacted topic, they are refused and cost nothing.
+"""
+
+import gzip
+import struct
+import time
+
+import cramjam
+import pytest
+from crc32c import crc32c
+from harness_bad_input import (  # noqa: F401 - fixtures
+    batch,
+    client,
+    health_topic,
+    memory_bytes,
+    topic,
+    well_afterwards,
+)
+from harness_broker import BrokerProcess
+from harness_raw_client import RawClient, create_topic, log_end, produce
+
+from kafka_protocol.records.records import build_batch
+
+
+def compressed(codec: int, payload: bytes, count: int = 1) -> bytes:
+    """A batch whose records are `payload`, said to be compressed with `codec`."""
+    data = batch(b"x")[:61] + payload
+    struct.pack_into(">i", data, 8, len(data) - 12)
+    struct.pack_into(">h", data, 21, codec)
+    struct.pack_into(">i", data, 23, count - 1)
+    struct.pack_into(">i", data, 57, count)
+    struct.pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
+    return bytes(data)
+
+
+def snappy_claiming_two_gib() -> bytes:
+    block = b"\x80\x80\x80\x80\x08" + b"x" * 20
+    head = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+    return head + struct.pack(">i", len(block)) + block
+
+
+BOMBS = [
+    pytest.param(1, gzip.compress(bytes(1 << 30), 9), {10}, id="N052"),
+    pytest.param(4, bytes(cramjam.zstd.compress(bytes(300 << 20))), {10}, id="N053"),
+    pytest.param(2, snappy_claiming_two_gib(), {87}, id="N054"),
+]
+
+
+@pytest.fixture
+def compacted(client: RawClient, topic: str) -> str:  # noqa: F811
+    name = f"{topic}-compacted"
+    create_topic(client, name, cleanup_policy="compact", max_message_bytes="2097152")
+    return name
+
+
+@pytest.mark.parametrize(("codec", "payload", "codes"), BOMBS)
+def test_bad_input_bombs_are_refused_where_records_are_opened(
+    broker: BrokerProcess,
+    client: RawClient,  # noqa: F811
+    compacted: str,
+    codec: int,
+    payload: bytes,
+    codes: set[int],
+) -> None:
+    before, began = memory_bytes(broker.pid), time.monotonic()
+    answer = produce(client, compacted, compressed(codec, payload))
+    assert answer.error_code in codes
+    assert log_end(client, compacted) == 0
+    assert memory_bytes(broker.pid) - before < 50_000_000
+    assert time.monotonic() - began < 10
+
+
+def good_payload(codec: int) -> bytes:
+    now = int(time.time() * 1000)
+    records = [(now, b"k%d" % i, b"v" * 200, []) for i in range(50)]
+    return bytes(build_batch(records, codec=codec)[61:])
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+@pytest.mark.parametrize("part", [0.3, 0.6, 0.95])
+def test_bad_input_n055_cut_streams(
+    client: RawClient,  # noqa: F811
+    compacted: str,
+    codec: int,
+    part: float,
+) -> None:
+    whole = good_payload(codec)
+    cut = compressed(codec, whole[: int(len(whole) * part)], count=50)
+    assert produce(client, compacted, cut).error_code == 87
+    assert log_end(client, compacted) == 0
+    assert produce(client, compacted, compressed(codec, whole, count=50)).error_code == 0
+
+
+@pytest.mark.parametrize("version", [3, 5, 6])
+def test_bad_input_n057_zstd_too_early(client: RawClient, topic: str, version: int) -> None:  # noqa: F811
+    data = batch(b"x" * 100, codec=4)
+    assert produce(client, topic, data, version).error_code == 76
+    assert log_end(client, topic) == 0
+    assert produce(client, topic, data, 7).error_code == 0

@@ -1,0 +1,166 @@
+"""Bad input, framing and headers: N001 to N016, and N110. Deadlines: unit tests of the network."""
+
+import struct
+import uuid
+
+import pytest
+from harness_bad_input import (  # noqa: F401 - fixtures
+    assert_closed,
+    client,
+    health_topic,
+    memory_bytes,
+    topic,
+    well_afterwards,
+)
+from harness_broker import BrokerProcess
+from harness_raw_client import Closed, RawClient, fetch, header
+
+from kafka_protocol.wire import codec
+from kafka_protocol.wire.api_keys import ApiKey
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        pytest.param(struct.pack(">i", 0), "a request of 0 bytes", id="N001"),
+        pytest.param(struct.pack(">i", -1), "a request of -1 bytes", id="N001-negative"),
+        pytest.param(struct.pack(">i", 2**31 - 1), "a request of 2147483647 bytes", id="N002"),
+        pytest.param(struct.pack(">i", 104_857_601), "of 104857601 bytes", id="N002-one-above"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "looks like HTTP", id="N005"),
+        pytest.param(b"\xde\xad\xbe\xef" * 1024, "is announced", id="N007"),
+        pytest.param(b"\x00\x00\x00\x05abcde", "header is cut short", id="N013"),
+        pytest.param(
+            struct.pack(">i", 10) + struct.pack(">hhih", 3, 1, 0, 32767),
+            "malformed request header",
+            id="N013-client-id-cut",
+        ),
+    ],
+)
+def test_bad_input(broker: BrokerProcess, client: RawClient, data: bytes, reason: str) -> None:  # noqa: F811
+    client.send(data)
+    assert_closed(broker, client, reason)
+
+
+def test_bad_input_n003_a_half_closed_frame(broker: BrokerProcess, client: RawClient) -> None:  # noqa: F811
+    client.send(struct.pack(">i", 1000) + b"ten bytes!")
+    client.socket.shutdown(1)
+    assert_closed(broker, client, "inside a request")
+
+
+def test_bad_input_n002_an_honest_length_costs_nothing_before_the_bytes_are_there(
+    broker: BrokerProcess,
+) -> None:
+    before = memory_bytes(broker.pid)
+    clients = [RawClient(broker) for _ in range(50)]
+    for one in clients:
+        one.send(struct.pack(">i", 104_857_600) + b"x" * 100)
+    with RawClient(broker) as other:
+        other.ask(ApiKey.METADATA, 1, {"topics": []})
+    assert memory_bytes(broker.pid) - before < 50_000_000
+    for one in clients:
+        one.socket.close()
+
+
+def test_bad_input_n008_answers_are_never_read(
+    broker: BrokerProcess,
+    client: RawClient,  # noqa: F811
+    health_topic: str,  # noqa: F811
+) -> None:
+    client.socket.setblocking(False)
+    request = header(ApiKey.API_VERSIONS, 0)
+    data = (struct.pack(">i", len(request)) + request) * 10_000
+    before, sent = memory_bytes(broker.pid), 0
+    try:
+        for _ in range(50):
+            sent += client.socket.send(data)
+    except BlockingIOError:
+        pass
+    assert sent
+    with RawClient(broker) as other:
+        fetch(other, health_topic)
+    assert memory_bytes(broker.pid) - before < 50_000_000
+
+
+@pytest.mark.parametrize("surplus", [b"\0", b"\xff" * 3, b"x" * 1000])
+def test_bad_input_n009_surplus_bytes_are_ignored(client: RawClient, surplus: bytes) -> None:  # noqa: F811
+    message = codec.request(ApiKey.METADATA)
+    body = message.encode(message.cls(topics=[]), 1) + surplus
+    assert client.ask(ApiKey.METADATA, 1, body).topics == []
+    assert client.ask(ApiKey.METADATA, 1, body).topics == []
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version"),
+    [
+        pytest.param(999, 0, id="N010"),
+        pytest.param(-1, 0, id="N010-negative"),
+        pytest.param(4, 0, id="N010-retired"),
+        pytest.param(ApiKey.METADATA, 14, id="N011"),
+        pytest.param(ApiKey.PRODUCE, 2, id="N011-advertised-only"),
+        pytest.param(ApiKey.FETCH, 3, id="N011-below"),
+        pytest.param(ApiKey.METADATA, -1, id="N011-negative"),
+        pytest.param(ApiKey.ALTER_PARTITION, 2, id="N016-AlterPartition"),
+        pytest.param(ApiKey.BROKER_REGISTRATION, 0, id="N016-BrokerRegistration"),
+        pytest.param(ApiKey.ALLOCATE_PRODUCER_IDS, 0, id="N016-AllocateProducerIds"),
+        pytest.param(ApiKey.ENVELOPE, 0, id="N016-Envelope"),
+        pytest.param(ApiKey.VOTE, 0, id="N016-Vote"),
+    ],
+)
+def test_bad_input_not_served(
+    broker: BrokerProcess,
+    client: RawClient,  # noqa: F811
+    api_key: int,
+    version: int,
+) -> None:
+    client.send_frame(struct.pack(">hhih", api_key, version, 1, -1) + b"\0" * 20)
+    assert_closed(broker, client, "is not served here")
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff" * 50, b"\0\x01\x02"])
+def test_bad_input_n012_api_versions_of_the_future(client: RawClient, body: bytes) -> None:  # noqa: F811
+    client.send_frame(struct.pack(">hhih", ApiKey.API_VERSIONS, 99, 1, -1) + b"\0" + body)
+    answer, _ = codec.response(ApiKey.API_VERSIONS).decode(client.receive_frame(), 0, 4)
+    assert answer.error_code == 35
+    assert [(k.api_key, k.min_version, k.max_version) for k in answer.api_keys] == [(18, 0, 4)]
+    again = client.ask(ApiKey.API_VERSIONS, 0, b"")
+    assert again.error_code == 0
+    assert len(again.api_keys) > 5
+
+
+def test_bad_input_n014_a_null_client_id_is_served(client: RawClient) -> None:  # noqa: F811
+    client.send_frame(header(ApiKey.METADATA, 1, client_id=None) + b"\0\0\0\0")
+    assert client.answer(ApiKey.METADATA, 1).topics == []
+
+
+def test_bad_input_n015_a_client_id_cannot_forge_log_lines(
+    broker: BrokerProcess,
+    client: RawClient,  # noqa: F811
+) -> None:
+    mark = uuid.uuid4().hex
+    evil = f"x\r\n{mark} forged\x1b[2J".encode()
+    client.send_frame(header(ApiKey.METADATA, 1, client_id=evil) + b"\0\0\0\0")
+    assert client.answer(ApiKey.METADATA, 1).topics == []
+    client.send_frame(header(999, 0, client_id=evil))
+    assert_closed(broker, client, "not served")
+    assert f"\n{mark}" not in broker.log_text()
+    assert "\x1b[2J" not in broker.log_text()
+    assert f"\\r\\n{mark}" in broker.log_text()
+
+
+def test_bad_input_n110_connections_from_one_address(make_broker) -> None:  # type: ignore[no-untyped-def]
+    broker = make_broker("limited", settings={"max.connections.per.ip": "20"}).start()
+    held, refused = [], 0
+    for _ in range(60):
+        one = RawClient(broker)
+        try:
+            one.ask(ApiKey.METADATA, 1, {"topics": []})
+            held.append(one)
+        except Closed:
+            refused += 1
+            one.socket.close()
+    assert refused >= 40
+    held.pop().socket.close()
+    for one in held:
+        one.ask(ApiKey.METADATA, 1, {"topics": []})
+        one.socket.close()
+    assert "Traceback" not in broker.log_text()
