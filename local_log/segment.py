@@ -107,9 +107,10 @@ class LogSegment:
     @property
     def file(self) -> OpenFile:
         """The log file, opened when first needed."""
-        if self._file is None:
-            self._file = self._disk.open_read(self.path(LOG))
-        return self._file
+        file = self._file
+        if file is None:
+            file = self._file = self._disk.open_read(self.path(LOG))
+        return file
 
     def release(self) -> None:
         """Let go of all files; who still reads a region keeps its file open."""
@@ -118,8 +119,14 @@ class LogSegment:
         self.time_index.release()
 
     def fsync(self) -> None:
-        """Return when all its files survive a power cut."""
+        """Return when all its files survive a power cut.
+
+        A closed segment then gives up the descriptor it was written with, so that a log of many
+        segments holds few of them; who reads it opens it again.
+        """
         self._disk.fsync(self.file)
+        if not self.offset_index.is_active:
+            self._file = None
         self.offset_index.fsync()
         self.time_index.fsync()
         if self._disk.exists(self.path(TXN_INDEX)):

@@ -44,6 +44,11 @@ class SegmentIndex:
         """An index nobody writes any more; the file is not touched before the first look-up."""
         return cls(disk, path, base_offset)
 
+    @property
+    def is_active(self) -> bool:
+        """Whether it is being written."""
+        return self._active
+
     def activate(self, max_bytes: int) -> None:
         """Make it writable: whole file in memory, file extended to its full length."""
         if self._active:
