@@ -4,6 +4,8 @@ The leader epoch of a partition rises when its leader goes (to -1 or to another)
 comes back: a single broker's restart costs two epochs, as in Kafka, so epoch chains are real.
 """
 
+from dataclasses import replace
+
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import NO_LEADER, PartitionImage, TopicImage
 from metadata_topic.image.records import MetadataRecord, make, partition_record_version
@@ -12,18 +14,26 @@ from metadata_topic.image.records import MetadataRecord, make, partition_record_
 def records_for_leaving(image: MetadataImage, broker_id: int) -> list[MetadataRecord]:
     """Take a broker out of the ISR and the leadership of all its partitions.
 
-    The last member of an ISR stays in it: it alone has all committed records.
+    The last member of an ISR stays in it: it alone has all committed records. Where eligible leader
+    replicas are finalised (a log begun by Kafka) it moves to those instead, as Kafka has it: a
+    later Kafka looks for it there.
     """
     records = []
     for topic in image.topics_by_id.values():
         for partition_id, old in topic.partitions.items():
             if broker_id not in old.isr and old.leader != broker_id:
                 continue
-            isr = tuple(member for member in old.isr if member != broker_id) or old.isr
+            isr = tuple(member for member in old.isr if member != broker_id)
+            elr, last_known = old.elr, old.last_known_elr
+            if not isr and image.elr_enabled:
+                elr, last_known = (*old.elr, broker_id), (broker_id,)
+            elif not isr:
+                isr = old.isr
             leader = old.leader
             if leader == broker_id:
                 leader = _choose(image, old, isr, without=broker_id)
-            records += _change(image, topic, partition_id, old, isr, leader)
+            new = replace(old, isr=isr, leader=leader, elr=elr, last_known_elr=last_known)
+            records += _change(image, topic, partition_id, old, new)
     return records
 
 
@@ -40,11 +50,13 @@ def records_for_returning(image: MetadataImage, broker_id: int) -> list[Metadata
             if old.leader != NO_LEADER:
                 continue
             if broker_id in old.isr:
-                records += _change(image, topic, partition_id, old, old.isr, broker_id)
+                isr = old.isr
             elif not old.isr and broker_id in old.elr:
-                # Written by a cluster with eligible leader replicas: all in `elr` have every
-                # committed record.
-                records += _change(image, topic, partition_id, old, (broker_id,), broker_id)
+                isr = (broker_id,)  # all in `elr` have every committed record
+            else:
+                continue
+            new = replace(old, isr=isr, leader=broker_id, elr=(), last_known_elr=())
+            records += _change(image, topic, partition_id, old, new)
     return records
 
 
@@ -64,28 +76,28 @@ def _change(
     topic: TopicImage,
     partition_id: int,
     old: PartitionImage,
-    isr: tuple[int, ...],
-    leader: int,
+    new: PartitionImage,
 ) -> list[MetadataRecord]:
+    """A PartitionChangeRecord with the fields that differ; none if nothing does."""
     fields: dict[str, object] = {}
-    if isr != old.isr:
-        fields["isr"] = list(isr)
-    if leader != old.leader:
-        fields["leader"] = leader
+    if new.isr != old.isr:
+        fields["isr"] = list(new.isr)
+    if new.leader != old.leader:
+        fields["leader"] = new.leader
+    if new.elr != old.elr:
+        fields["eligible_leader_replicas"] = list(new.elr)
+    if new.last_known_elr != old.last_known_elr:
+        fields["last_known_elr"] = list(new.last_known_elr)
     if not fields:
         return []
     version = partition_record_version(image.metadata_version)
-    if version >= 2 and leader != NO_LEADER:
-        if old.elr:
-            fields["eligible_leader_replicas"] = []
-        if old.last_known_elr:
-            fields["last_known_elr"] = []
+    topic_id = topic.id
     return [
         make(
             "PartitionChangeRecord",
             version,
             partition_id=partition_id,
-            topic_id=topic.id,
+            topic_id=topic_id,
             **fields,
         )
     ]

@@ -2,15 +2,25 @@
 
 import asyncio
 import shutil
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
 from metadata_topic.controller.bootstrap import activation_records
-from metadata_topic.controller.brokers import register_broker, unfence_broker
-from metadata_topic.image.records import encode_record
-from metadata_topic.quorum.batches import read_batches
+from metadata_topic.controller.brokers import (
+    begin_controlled_shutdown,
+    fence_broker,
+    register_broker,
+    unfence_broker,
+)
+from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
+from metadata_topic.image.loader import ImageLoader
+from metadata_topic.image.model import Provenance
+from metadata_topic.image.records import MetadataRecord, encode_record
+from metadata_topic.quorum.batches import Batch, read_batches
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.format import METADATA_DIRECTORY, read_bootstrap
 from metadata_topic.quorum.node import MetadataNode
@@ -91,3 +101,63 @@ def test_the_first_records_are_those_kafka_wrote() -> None:
     bootstrap = read_bootstrap(STATIC / "log-dir-files", Disk())
     ours = activation_records(bootstrap, min_insync_replicas=1)
     assert [encode_record(r) for r in ours] == [encode_record(r) for r in first.records]
+
+
+def static_batches() -> list[Batch]:
+    logs = sorted((STATIC / METADATA_DIRECTORY).glob("*.log"))
+    return [batch for log in logs for batch in read_batches(log.read_bytes())]
+
+
+def decided_by_kafka(first: str, **fields: int) -> list[tuple[MetadataImage, Batch]]:
+    """Images and the batches Kafka wrote next, where a record `first` has these fields."""
+    loader, found = ImageLoader(EMPTY_IMAGE), []
+    for batch in static_batches():
+        image, _ = loader.take()
+        for record in batch.records:
+            if record.name == first and all(
+                getattr(record.value, name) == value for name, value in fields.items()
+            ):
+                found.append((image, batch))
+            loader.add(record)
+        loader.end_of_batch(Provenance(batch.header.last_offset, 1, 1))
+    return found
+
+
+def encoded(records: Iterable[MetadataRecord]) -> Counter[bytes]:
+    """Records without those of other decisions that Kafka put in the same batch."""
+    others = {("NoOpRecord", 0), ("BrokerRegistrationChangeRecord", 3)}
+    return Counter(encode_record(r) for r in records if (r.name, r.version) not in others)
+
+
+def test_a_controlled_shutdown_is_decided_as_kafka_did() -> None:
+    cases = decided_by_kafka("BrokerRegistrationChangeRecord", in_controlled_shutdown=1)
+    assert len(cases) >= 2
+    for image, batch in cases:
+        epoch = image.brokers[1].epoch
+        ours = begin_controlled_shutdown(image, broker_id=1, broker_epoch=epoch)
+        assert encoded(ours.records) == encoded(batch.records)
+
+
+def test_fencing_a_lost_broker_is_decided_as_kafka_did() -> None:
+    cases = decided_by_kafka("BrokerRegistrationChangeRecord", fenced=1)
+    assert len(cases) >= 2
+    for image, batch in cases:
+        ours = fence_broker(image, broker_id=1, broker_epoch=image.brokers[1].epoch)
+        assert encoded(ours.records) == encoded(batch.records)
+
+
+def test_unfencing_after_a_clean_stop_is_decided_as_kafka_did() -> None:
+    cases = [
+        (image, batch)
+        for image, batch in decided_by_kafka("BrokerRegistrationChangeRecord", fenced=-1)
+        # After a kill Kafka recovers from the last known leader, which is not ours to do.
+        if all(
+            p.elr or not p.last_known_elr
+            for t in image.topics_by_id.values()
+            for p in t.partitions.values()
+        )
+    ]
+    assert len(cases) >= 2
+    for image, batch in cases:
+        ours = unfence_broker(image, broker_id=1, broker_epoch=image.brokers[1].epoch)
+        assert encoded(ours.records) == encoded(batch.records)

@@ -1,0 +1,121 @@
+"""Apache Kafka and our metadata node take turns in one directory: each goes on where it stopped."""
+
+import asyncio
+import contextlib
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness_kafka_tools import PEERS, kafka_tool, require_kafka_tools
+
+from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
+from metadata_topic.controller.brokers import (
+    Registration,
+    fence_broker,
+    register_broker,
+    unfence_broker,
+)
+from metadata_topic.controller.topic_specs import Config, TopicDefaults, TopicSpec
+from metadata_topic.controller.topics import create_topics
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.quorum.node import MetadataNode
+from runtime.clock import SystemClock
+from runtime.dice import SystemDice
+from runtime.disk import Disk
+from runtime.executors import InlinePool
+
+pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tools() -> None:
+    require_kafka_tools()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def kafka_in(data: Path, port: int) -> Iterator[str]:
+    """Apache Kafka on `data`; it formats the directory the first time."""
+    program = str(PEERS / "kafka")
+    start = [program, "start", "--data", str(data), "--port", str(port), "--heap", "300m"]
+    try:
+        done = subprocess.run(start, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        yield f"127.0.0.1:{port}"
+    finally:
+        stop = [program, "stop", "--data", str(data)]
+        subprocess.run(stop, capture_output=True, timeout=60, check=False)
+
+
+async def one_life_of_ours(log_dir: Path) -> MetadataImage:
+    """Take over, lead everything, create a topic, write a snapshot, leave."""
+    meta = parse_meta_properties((log_dir / META_PROPERTIES).read_bytes())
+    assert meta.directory_id is not None
+    dice = SystemDice()
+    node = MetadataNode(
+        log_dir,
+        node_id=meta.node_id,
+        cluster_id=meta.cluster_id,
+        directory_id=meta.directory_id,
+        disk=Disk(),
+        clock=SystemClock(),
+        pool=InlinePool(),
+        dice=dice,
+        static_voters=(meta.node_id,),
+    )
+    node.start()
+    old = node.image.brokers[meta.node_id]
+    registration = Registration(
+        old.id, dice.uuid(), old.endpoints, old.features, old.rack, old.log_dirs
+    )
+    epoch = await node.submit(lambda image: register_broker(image, registration))
+    await node.submit(lambda i: unfence_broker(i, broker_id=old.id, broker_epoch=epoch))
+    spec = TopicSpec("from-tidemark", 3, 1, configs=(Config("retention.ms", "123456"),))
+    await node.submit(
+        lambda image: create_topics(
+            image,
+            [spec],
+            defaults=TopicDefaults(),
+            topic_ids=[dice.uuid()],
+            validate_config=lambda _name, _configs: None,
+        )
+    )
+    assert await node.snapshot() is not None
+    image = node.image
+    await node.submit(lambda i: fence_broker(i, broker_id=old.id, broker_epoch=epoch))
+    await node.close()
+    return image
+
+
+def test_kafka_then_tidemark_then_kafka_on_one_directory(tmp_path: Path) -> None:
+    port = free_port()
+    with kafka_in(tmp_path, port) as bootstrap:
+        kafka_tool(
+            "topics", "--bootstrap-server", bootstrap, "--create", "--topic", "from-kafka",
+            "--partitions", "2",
+        )  # fmt: skip
+    log_dir = next(tmp_path.rglob(META_PROPERTIES)).parent
+
+    image = asyncio.run(one_life_of_ours(log_dir))
+    partition = image.partition("from-kafka", 1)
+    assert partition is not None
+    assert (partition.leader, partition.leader_epoch, partition.isr) == (1, 2, (1,))
+
+    with kafka_in(tmp_path, port) as bootstrap:
+        shown = kafka_tool("topics", "--bootstrap-server", bootstrap, "--describe")
+    assert "retention.ms=123456" in shown
+    for topic, count in (("from-kafka", 2), ("from-tidemark", 3)):
+        led = [
+            line
+            for line in shown.splitlines()
+            if f"Topic: {topic}\t" in line and "\tLeader: 1\t" in line
+        ]
+        assert len(led) == count, shown
