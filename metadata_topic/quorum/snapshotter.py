@@ -110,7 +110,7 @@ class Snapshotter:
         self._bytes = replayed_bytes
         self._records = replayed_records
         self._since_ms = clock.monotonic_ms()
-        self._running = False
+        self._running = asyncio.Lock()
 
     def note_appended(self, size_bytes: int) -> None:
         """Count a committed batch."""
@@ -118,7 +118,7 @@ class Snapshotter:
 
     def is_due(self, image: MetadataImage) -> bool:
         """Whether a snapshot of `image` should be made now; never while one is being made."""
-        if self._running:
+        if self._running.locked():
             return False
         end = 0 if self.last_id is None else self.last_id.end_offset
         facts = SnapshotFacts(
@@ -138,18 +138,21 @@ class Snapshotter:
         Returns:
             The new snapshot; None if it could not be written.
         """
-        self._running = True
+        async with self._running:
+            return await self._make(image)
+
+    async def _make(self, image: MetadataImage) -> SnapshotId | None:
+        snapshot_id = SnapshotId(image.provenance.end_offset, image.provenance.epoch)
+        if snapshot_id == self.last_id:
+            return snapshot_id
         bytes_before, self._bytes, self._records = self._bytes, 0, 0
         self._since_ms = self._clock.monotonic_ms()
-        snapshot_id = SnapshotId(image.provenance.end_offset, image.provenance.epoch)
         try:
             size_bytes = await self._write(image, snapshot_id)
         except OSError:
             self._bytes += bytes_before
             _log.exception("cannot write a snapshot: file=%s", snapshot_id.file_name)
             return None
-        finally:
-            self._running = False
         self.last_id = snapshot_id
         _log.info("wrote snapshot: file=%s size_bytes=%d", snapshot_id.file_name, size_bytes)
         self.clean()

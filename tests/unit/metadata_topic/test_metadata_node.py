@@ -463,3 +463,12 @@ def test_a_log_cut_anywhere_starts_with_what_was_before_the_cut(home: Home) -> N
 
 def test_closing_a_node_that_never_started_is_fine(home: Home) -> None:
     asyncio.run(home.node().close())
+
+
+def test_snapshots_asked_for_at_once_do_not_disturb_each_other(home: Home) -> None:
+    async def work(node: MetadataNode) -> None:
+        made = await asyncio.gather(node.snapshot(), node.snapshot(), node.snapshot())
+        assert set(made) == {node.latest_snapshot_id}
+
+    home.with_node(work)
+    assert home.with_node(no_work).image.features == {"metadata.version": 30}
