@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kafka_protocol.errors import KafkaError
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.snapshot_records import snapshot_records
 from metadata_topic.quorum.config import MetadataLogConfig
@@ -155,7 +156,12 @@ class Snapshotter:
             return None
         self.last_id = snapshot_id
         _log.info("wrote snapshot: file=%s size_bytes=%d", snapshot_id.file_name, size_bytes)
-        self.clean()
+        try:
+            self.clean()
+        except (OSError, KafkaError):
+            _log.exception(
+                "cannot delete what the snapshot replaces: file=%s", snapshot_id.file_name
+            )
         return snapshot_id
 
     async def _write(self, image: MetadataImage, snapshot_id: SnapshotId) -> int:
