@@ -185,12 +185,17 @@ class LogWriter(LogReader):
             self.fail(error)
 
     def roll_if_due(self, now_ms: int) -> bool:
-        """Close the active segment if its time is up although nothing is being appended."""
+        """Close the active segment if its time is up although nothing is being appended.
+
+        Counted from when the segment was begun or opened here, by the wall clock: records may carry
+        times of long ago, and each pass would close the few that arrived since the last one.
+        DIFFERS: Kafka rolls on append only, so the end of an idle topic is never copied.
+        """
         active = self._active
         if self._failure is not None or active.size_bytes == 0:
             return False
         due_ms = self.config.segment_ms - self._jitter_ms
-        if active.waited_ms(now_ms, now_ms) <= due_ms:
+        if now_ms - active.created_ms <= due_ms:
             return False
         self.roll(now_ms)
         return True

@@ -12,9 +12,10 @@ def next_to_copy(
 ) -> ClosedLocalSegment | None:
     """The first closed segment that is wanted in the store and not wholly there.
 
-    Wanted is what reaches up to or above the log start and lies wholly below the last stable offset;
-    there is what each (epoch on the chain, offset) of lies in finished segments. Oldest first, and
-    one that must wait for its lag holds back all later ones, so the remote run has no holes.
+    Wanted is what reaches up to or above the log start and lies wholly below the last stable
+    offset; there is what each (epoch on the chain, offset) of lies in finished segments. Oldest
+    first, and one that must wait for its lag holds back all later ones, so the remote run has no
+    holes.
 
     Returns:
         The segment, or None if there is nothing to copy now.
@@ -37,10 +38,13 @@ def next_to_copy(
 def _lag_is_over(
     facts: LogFacts, segment: ClosedLocalSegment, settings: PartitionSettings, now_ms: int
 ) -> bool:
-    """Whether the segment has waited for the time or for the newer bytes it was told to wait for."""
-    if settings.copy_lag_ms == 0 and settings.copy_lag_bytes <= 0:
-        return True
-    if settings.copy_lag_ms > 0 and now_ms - segment.max_timestamp_ms >= settings.copy_lag_ms:
+    """Whether the segment waited for the time or for the newer bytes it was told to: one is enough.
+
+    A lag of 0 means at once, -1 that this lag never ends the wait.
+    """
+    if settings.copy_lag_ms >= 0 and (
+        settings.copy_lag_ms == 0 or now_ms - segment.max_timestamp_ms >= settings.copy_lag_ms
+    ):
         return True
     if settings.copy_lag_bytes < 0:
         return False

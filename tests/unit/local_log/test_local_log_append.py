@@ -202,6 +202,13 @@ def test_idle_active_segment_rolls_when_its_time_is_up(tmp_path):
     assert (log.segment_count, log.log_end_offset) == (2, 1)
 
 
+def test_old_record_timestamps_do_not_roll_an_idle_segment_early(tmp_path):
+    log = open_log(tmp_path, config=with_config(segment_ms=1000))
+    append(log, at_ms=NOW_MS - 10 * 86_400_000)
+    assert not log.roll_if_due(NOW_MS + 1000)
+    assert log.roll_if_due(NOW_MS + 1001)
+
+
 def test_active_indexes_are_preallocated_and_trimmed_when_closed(tmp_path):
     log = open_log(tmp_path)
     for i in range(10):

@@ -106,6 +106,12 @@ def test_a_segment_waits_for_its_lag_in_time_or_bytes() -> None:
     assert base_of(copy_policy.next_to_copy(big, by_bytes, 1_000)) == 0
 
 
+def test_a_time_lag_of_zero_means_at_once_whatever_the_lag_in_bytes() -> None:
+    at_once = PartitionSettings(copy_lag_ms=0, copy_lag_bytes=1)
+    alone = facts([local(0, 9, at_ms=500)], [], local_bytes=100)
+    assert base_of(copy_policy.next_to_copy(alone, at_once, 500)) == 0
+
+
 def test_epochs_of_a_copy_are_clipped_to_the_segment() -> None:
     given = facts(CLOSED, [], chain=((1, 0), (3, 15), (4, 25)))
     made = copy_policy.started_metadata(
