@@ -1,0 +1,197 @@
+"""Two brokers, one metadata topic, any order of what can happen; a seed replays it.
+
+Checked after each step: a ready owner's pair is in the topic; an answered write stands in the topic,
+accepted. Checked at rest: all readers know what the topic, folded from its begin, says.
+"""
+
+import random
+from concurrent.futures import Future
+from itertools import count
+
+import pytest
+from metadata_topic_harness import WRITE_WAIT_MS, Node, known, truth
+
+from rlmm import records
+from rlmm.api import Fence, MetadataNotReadyError
+from rlmm.events import SegmentAdded, SegmentUpdated
+from rlmm.lifecycle import Verdict
+from rlmm.store import partition_key
+from rlmm.testing import PARTITION, segment, update
+from rlmm.topic_based.memory_topic import MemoryTopic
+from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
+from runtime.clock import ManualClock
+
+STEPS = 250
+Written = tuple[bytes, SegmentState, Fence]
+
+
+class World:
+    def __init__(self, seed: int, *, losses: bool) -> None:
+        self.dice = random.Random(seed)
+        self.losses = losses
+        self.clock = ManualClock()
+        self.topic = MemoryTopic(1)
+        self.nodes = [Node(self.topic, self.clock, 1), Node(self.topic, self.clock, 2)]
+        self.epoch = 0
+        self.incarnations = count(1)
+        self.fences: dict[int, Fence] = {}
+        self.numbers = count(1)
+        self.answers: list[tuple[Written, Future[None]]] = []
+        self.managers: dict[Future[None], object] = {}  # who has to answer
+        self.lost = False
+
+    def step(self) -> None:
+        node = self.dice.choice(self.nodes)
+        action = self.dice.choice(
+            [
+                self.turn,
+                self.turn,
+                self.turn,
+                self.elect,
+                self.own_again,
+                self.add,
+                self.add,
+                self.move,
+                self.move,
+                self.hold,
+                self.land,
+                self.land_ghost,
+                self.deafen,
+                self.silence,
+                self.kill,
+                self.drop,
+                self.wait,
+                self.lose,
+            ]
+        )
+        action(node)
+
+    def turn(self, node: Node) -> None:
+        node.turn(1)
+
+    def elect(self, node: Node) -> None:
+        if self.dice.random() < 0.3:
+            self.epoch += 1
+            self.fences[node.number] = Fence(self.epoch, next(self.incarnations))
+            node.manager.own(PARTITION, self.fences[node.number])
+
+    def own_again(self, node: Node) -> None:
+        fence = self.fences.get(node.number)
+        if fence is not None and not node.manager.is_ready(PARTITION):
+            self.fences[node.number] = Fence(fence.leader_epoch, next(self.incarnations))
+            node.manager.own(PARTITION, self.fences[node.number])
+
+    def add(self, node: Node) -> None:
+        fence = self.fences.get(node.number, Fence(0, 0))
+        number = next(self.numbers)
+        of = segment(number, number % 7 * 10, number % 7 * 10 + 9)
+        self.note(node, (of.id.id, of.state, fence), node.manager.add(of, fence, number))
+
+    def move(self, node: Node) -> None:
+        fence = self.fences.get(node.number, Fence(0, 0))
+        try:
+            live: list[RemoteLogSegmentMetadata] = node.segments()
+        except MetadataNotReadyError:
+            return
+        if live:
+            of = self.dice.choice(live)
+            state = self.dice.choice(list(SegmentState)[1:])
+            done = node.manager.update(update(of, state), fence, 1)
+            self.note(node, (of.id.id, state, fence), done)
+
+    def note(self, node: Node, written: Written, done: "Future[None]") -> None:
+        self.answers.append((written, done))
+        self.managers[done] = node.manager
+
+    def hold(self, node: Node) -> None:
+        node.port.held = not node.port.held
+
+    def land(self, node: Node) -> None:
+        node.port.land_waiting(self.dice.randint(0, len(node.port.waiting)))
+
+    def land_ghost(self, node: Node) -> None:
+        if node.ghosts:
+            ghost = self.dice.choice(node.ghosts)
+            ghost.land_waiting(self.dice.randint(0, len(ghost.waiting)))
+
+    def deafen(self, node: Node) -> None:
+        node.port.deaf = not node.port.deaf
+        node.port.read_max = self.dice.choice([1, 3, 1_000])
+
+    def silence(self, node: Node) -> None:
+        node.port.silent = self.dice.random() < 0.2
+
+    def kill(self, node: Node) -> None:
+        if self.dice.random() < 0.4:
+            node.kill()
+
+    def drop(self, node: Node) -> None:
+        if self.dice.random() < 0.3:
+            node.port.drop_waiting()
+
+    def wait(self, node: Node) -> None:
+        self.clock.advance(self.dice.choice([10, 1_000, WRITE_WAIT_MS]))
+
+    def lose(self, node: Node) -> None:
+        log = self.topic.logs[0]
+        if self.losses and log and self.dice.random() < 0.2:
+            self.topic.lose(0, self.dice.randint(max(0, len(log) - 5), len(log) - 1))
+            self.lost = True
+
+    def check(self) -> None:
+        store, verdicts = truth(self.topic)
+        facts = store.facts(0, partition_key(PARTITION))
+        for node in self.nodes:
+            if node.manager.is_ready(PARTITION) and node.number in self.fences and not self.lost:
+                assert facts is not None
+                assert facts.fence >= self.fences[node.number]
+        if not self.lost:
+            accepted = self.accepted(verdicts)
+            for written, done in self.answers:
+                if done.done() and done.exception() is None:
+                    assert written in accepted
+
+    def accepted(self, verdicts: list[Verdict | None]) -> set[Written]:
+        found: set[Written] = set()
+        for stored, verdict in zip(self.topic.logs[0], verdicts, strict=True):
+            if verdict is not Verdict.ACCEPTED:
+                continue
+            event = records.decode(stored.value)
+            if isinstance(event, SegmentAdded):
+                found.add((event.metadata.id.id, event.metadata.state, event.stamp.fence))
+            elif isinstance(event, SegmentUpdated):
+                found.add((event.update.id.id, event.update.state, event.stamp.fence))
+        return found
+
+    def come_to_rest(self) -> None:
+        for node in self.nodes:
+            node.port.held = node.port.deaf = node.port.silent = False
+            node.port.read_max = 1_000
+            node.port.land_waiting()
+            for ghost in node.ghosts:
+                ghost.land_waiting()
+        self.clock.advance(2 * WRITE_WAIT_MS)
+        self.fences.clear()  # nobody owns from here on
+        for node in self.nodes:
+            node.turn(3)
+            node.manager.follow(PARTITION)
+        for _ in range(6):
+            for node in self.nodes:
+                node.turn(1)
+
+
+@pytest.mark.parametrize("losses", [False, True], ids=["durable", "lossy"])
+@pytest.mark.parametrize("seed", range(40))
+def test_readers_agree_and_answers_are_true(seed: int, losses: bool) -> None:
+    world = World(seed, losses=losses)
+    for _ in range(STEPS):
+        world.step()
+        world.check()
+    world.come_to_rest()
+    world.check()
+    agreed = known(truth(world.topic)[0])
+    for node in world.nodes:
+        assert node.manager.is_ready(PARTITION)
+        assert known(node.store) == agreed
+    alive = [node.manager for node in world.nodes]
+    assert all(done.done() for _, done in world.answers if world.managers[done] in alive)
