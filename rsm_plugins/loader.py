@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from rsm_plugins.api import RemoteStorageManager
 
+_KEY = "remote.log.storage.manager.class.name"
 JAVA_COUNTERPARTS: Mapping[str, str] = {
     "org.apache.kafka.server.log.remote.storage.LocalTieredStorage": (
         "rsm_plugins.local_fs:LocalFsRemoteStorageManager"
@@ -29,13 +30,12 @@ def load_storage_manager(class_name: str) -> RemoteStorageManager:
     Raises:
         ValueError: the name is no class name, cannot be imported, or is no RemoteStorageManager.
     """
-    plugin = load_class("remote.log.storage.manager.class.name", class_name, JAVA_COUNTERPARTS)()
-    if not isinstance(plugin, RemoteStorageManager):
+    found = load_class(_KEY, class_name, JAVA_COUNTERPARTS)
+    if not issubclass(found, RemoteStorageManager):
         raise ValueError(
-            f"remote.log.storage.manager.class.name={class_name}: not a subclass of"
-            " rsm_plugins.api.RemoteStorageManager"
+            f"{_KEY}={class_name}: not a subclass of rsm_plugins.api.RemoteStorageManager"
         )
-    return plugin
+    return found()
 
 
 def load_class(key: str, class_name: str, java_counterparts: Mapping[str, str]) -> type:
@@ -66,5 +66,5 @@ def load_class(key: str, class_name: str, java_counterparts: Mapping[str, str]) 
     except AttributeError as e:
         raise ValueError(f"{key}={class_name}: {module_name} has no {attribute}") from e
     if not isinstance(found, type):
-        raise ValueError(f"{key}={class_name}: {attribute} is not a class")
+        raise ValueError(f"{key}={class_name}: {attribute} is not a class")  # noqa: TRY004
     return found

@@ -1,0 +1,208 @@
+"""Deleted topics leave nothing behind, and living ones are never touched."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from rlmm.api import Fence, PartitionDeleteState
+from rlmm.events import SegmentAdded, Stamp
+from rlmm.lifecycle import Verdict
+from rlmm.memory import Fault, InMemoryRemoteLogMetadataManager
+from rlmm.testing import PARTITION, segment, update
+from rlmm.topic_based.remover import ClusterImage, Remover
+from rsm_plugins.api import RetriableRemoteStorageError
+from rsm_plugins.local_fs import LocalFsRemoteStorageManager
+from rsm_plugins.segment import SegmentState
+from rsm_plugins.testing import LOG_BYTES, FaultyStorage, Operation, segment_data
+from runtime.clock import ManualClock
+from runtime.dice import SeededDice
+
+FENCE = Fence(3, 1)
+GRACE_MS, COPY_MAX_MS = 60_000, 3_600_000
+S0, S1 = segment(1, 0, 9), segment(2, 10, 19)
+
+
+@dataclass
+class Setup:
+    root: Path
+    clock: ManualClock = field(default_factory=ManualClock)
+    image: ClusterImage = ClusterImage(frozenset({PARTITION.topic_id}), 100, "c")
+
+    def __post_init__(self) -> None:
+        self.manager = InMemoryRemoteLogMetadataManager(self.clock, SeededDice(1))
+        inner = LocalFsRemoteStorageManager()
+        inner.configure({"dir": str(self.root)})
+        self.storage = FaultyStorage(inner)
+        self.remover = self.new_remover()
+        self.manager.own(PARTITION, FENCE, 50)
+
+    def new_remover(self) -> Remover:
+        return Remover(
+            self.manager,
+            self.storage,
+            lambda: self.image,
+            cluster_id="c",
+            node_id=1,
+            clock=self.clock,
+            grace_ms=GRACE_MS,
+            copy_max_ms=COPY_MAX_MS,
+            write_wait_ms=1,
+        )
+
+    def copy(self, of: object = S0, metadata_offset: int = 50) -> None:
+        from dataclasses import replace
+
+        sized = replace(of, segment_size_bytes=len(LOG_BYTES))  # type: ignore[type-var]
+        self.manager.add(sized, FENCE, metadata_offset)
+        self.storage.copy_log_segment_data(sized, segment_data())
+        done = update(sized, SegmentState.COPY_SEGMENT_FINISHED)
+        assert self.manager.update(done, FENCE, metadata_offset).exception(0) is None
+
+    def delete_topic(self, metadata_offset: int = 101) -> None:
+        self.image = ClusterImage(frozenset(), metadata_offset, "c")
+
+    def state(self) -> PartitionDeleteState | None:
+        known = self.manager.deletion(PARTITION)
+        assert known is not None
+        return known.state
+
+    def objects(self) -> list[Path]:
+        return [path for path in self.root.rglob("*") if path.is_file()]
+
+    def run_until_gone(self) -> None:
+        self.remover.run_pass()
+        self.clock.advance(GRACE_MS)
+        self.remover.run_pass()
+        self.clock.advance(COPY_MAX_MS + 1)
+        self.remover.run_pass()
+
+
+@pytest.fixture
+def setup(tmp_path: Path) -> Setup:
+    return Setup(tmp_path / "remote")
+
+
+def test_a_living_topic_is_left_alone(setup: Setup) -> None:
+    setup.copy()
+    setup.run_until_gone()
+    assert setup.state() is None
+    assert len(setup.objects()) == 3
+
+
+def test_a_deleted_topic_goes_step_by_step(setup: Setup) -> None:
+    setup.copy(S0)
+    setup.copy(S1)
+    setup.delete_topic()
+    setup.remover.run_pass()
+    assert setup.state() is PartitionDeleteState.DELETE_PARTITION_MARKED
+    setup.clock.advance(GRACE_MS - 1)
+    setup.remover.run_pass()
+    assert len(setup.objects()) == 6
+    setup.clock.advance(1)
+    setup.remover.run_pass()
+    assert setup.state() is PartitionDeleteState.DELETE_PARTITION_STARTED
+    assert setup.objects() == []
+    assert len(list(setup.manager.list_segments(PARTITION))) == 2  # a late PUT may land yet
+    setup.clock.advance(COPY_MAX_MS + 1)
+    setup.remover.run_pass()
+    assert setup.state() is PartitionDeleteState.DELETE_PARTITION_FINISHED
+    assert list(setup.manager.list_segments(PARTITION)) == []
+
+
+def test_b21_a_put_that_lands_late_is_removed_too(setup: Setup) -> None:
+    setup.copy()
+    setup.delete_topic()
+    setup.remover.run_pass()
+    setup.clock.advance(GRACE_MS)
+    setup.remover.run_pass()
+    from dataclasses import replace
+
+    late = replace(S0, segment_size_bytes=len(LOG_BYTES))
+    setup.storage.copy_log_segment_data(late, segment_data())
+    setup.clock.advance(COPY_MAX_MS + 1)
+    setup.remover.run_pass()
+    assert setup.objects() == []
+    assert setup.state() is PartitionDeleteState.DELETE_PARTITION_FINISHED
+
+
+def test_b19_an_image_older_than_the_topics_creation_proves_nothing(setup: Setup) -> None:
+    setup.copy(metadata_offset=150)
+    setup.image = ClusterImage(frozenset(), 149, "c")
+    setup.remover.run_pass()
+    assert setup.state() is None
+    setup.image = ClusterImage(frozenset(), 150, "c")
+    setup.remover.run_pass()
+    assert setup.state() is PartitionDeleteState.DELETE_PARTITION_MARKED
+
+
+def test_another_clusters_image_proves_nothing(setup: Setup) -> None:
+    setup.copy()
+    setup.image = ClusterImage(frozenset(), 999, "other")
+    setup.remover.run_pass()
+    assert setup.state() is None
+
+
+def test_from_the_mark_on_the_old_owner_is_not_heard(setup: Setup) -> None:
+    setup.copy()
+    setup.delete_topic()
+    setup.remover.run_pass()
+    assert setup.manager.land(SegmentAdded(S1, Stamp(Fence(99, 99)))) is Verdict.FENCED
+    assert not setup.manager.is_ready(PARTITION)
+
+
+def test_a_store_error_is_counted_and_the_next_pass_goes_on(setup: Setup) -> None:
+    setup.copy()
+    setup.delete_topic()
+    setup.remover.run_pass()
+    setup.clock.advance(GRACE_MS)
+    setup.storage.fail_next(Operation.DELETE, RetriableRemoteStorageError("later"))
+    setup.remover.run_pass()
+    assert setup.remover.failed_count == 1
+    setup.clock.advance(COPY_MAX_MS + 1)
+    setup.remover.run_pass()
+    assert setup.objects() == []
+    assert setup.state() is PartitionDeleteState.DELETE_PARTITION_FINISHED
+
+
+@pytest.mark.parametrize("lands", [True, False])
+@pytest.mark.parametrize("dies_at", range(8))
+def test_another_remover_goes_on_after_any_step(tmp_path: Path, dies_at: int, lands: bool) -> None:
+    setup = Setup(tmp_path / "remote")
+    setup.copy()
+    setup.delete_topic()
+    setup.remover.run_pass()
+    setup.clock.advance(GRACE_MS + COPY_MAX_MS + 1)
+    for step, effect in enumerate(setup.remover.steps(PARTITION)):
+        if step == dies_at:
+            setup.manager.faults.append(Fault(lands))
+            setup.remover.perform(effect)
+            setup.manager.faults.clear()
+            break
+        setup.remover.perform(effect)
+    setup.remover = setup.new_remover()
+    setup.run_until_gone()
+    assert setup.objects() == []
+    assert setup.state() is PartitionDeleteState.DELETE_PARTITION_FINISHED
+
+
+def test_a_pass_over_what_is_gone_does_nothing(setup: Setup) -> None:
+    setup.copy()
+    setup.delete_topic()
+    setup.run_until_gone()
+    setup.run_until_gone()
+    before = len(setup.manager.log)
+    setup.remover.run_pass()
+    assert len(setup.manager.log) == before
+
+
+def test_a_new_topic_of_the_same_name_is_another_topic(setup: Setup) -> None:
+    setup.copy()
+    again = PARTITION._replace(topic_id=b"n" * 16)
+    setup.manager.own(again, FENCE, 102)
+    setup.image = ClusterImage(frozenset({again.topic_id}), 102, "c")
+    setup.run_until_gone()
+    assert setup.state() is PartitionDeleteState.DELETE_PARTITION_FINISHED
+    living = setup.manager.deletion(again)
+    assert living is not None
+    assert living.state is None

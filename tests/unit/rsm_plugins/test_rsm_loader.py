@@ -1,0 +1,40 @@
+import pytest
+
+from rsm_plugins.loader import load_storage_manager
+from rsm_plugins.local_fs import LocalFsRemoteStorageManager
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rsm_plugins.local_fs:LocalFsRemoteStorageManager",
+        "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+    ],
+)
+def test_our_own_and_kafkas_name_load_the_directory_plugin(name: str) -> None:
+    assert isinstance(load_storage_manager(name), LocalFsRemoteStorageManager)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "io.aiven.kafka.tieredstorage.RemoteStorageManager",
+        "rsm_plugins.local_fs",
+        "rsm_plugins.nowhere:Class",
+        "rsm_plugins.local_fs:Nothing",
+        "rsm_plugins.local_fs:object_layout",
+        "rsm_plugins.object_layout:Manifest",
+        "builtins:dict",
+        "os;import evil:X",
+    ],
+)
+def test_anything_else_is_an_error_that_names_key_and_value(name: str) -> None:
+    with pytest.raises(ValueError, match=r"remote\.log\.storage\.manager\.class\.name") as error:
+        load_storage_manager(name)
+    assert name in str(error.value)
+
+
+def test_a_foreign_java_name_is_told_what_is_allowed() -> None:
+    with pytest.raises(ValueError, match="Java class cannot be loaded; allowed is"):
+        load_storage_manager("io.aiven.kafka.tieredstorage.RemoteStorageManager")

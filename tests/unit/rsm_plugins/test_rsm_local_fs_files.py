@@ -1,0 +1,180 @@
+"""What the directory plugin does on disk, beyond the contract that all plugins share."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from crc32c import crc32c
+
+from rsm_plugins.api import (
+    RemoteObjectDamagedError,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RetriableRemoteStorageError,
+)
+from rsm_plugins.local_fs import LocalFsRemoteStorageManager
+from rsm_plugins.object_layout import parse_manifest
+from rsm_plugins.segment import IndexType
+from rsm_plugins.testing import LOG_BYTES, copy, read, segment, segment_data
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "remote"
+
+
+@pytest.fixture
+def manager(root: Path) -> LocalFsRemoteStorageManager:
+    manager = LocalFsRemoteStorageManager()
+    manager.configure({"dir": str(root)})
+    return manager
+
+
+def files(root: Path) -> dict[str, Path]:
+    return {path.suffix: path for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_segment_is_three_files_and_nothing_else(
+    manager: LocalFsRemoteStorageManager, root: Path
+) -> None:
+    copy(manager, segment())
+    assert set(files(root)) == {".log", ".indexes", ".manifest"}
+    assert not list(root.rglob("*.copying"))
+    assert files(root)[".log"].read_bytes() == LOG_BYTES
+
+
+def test_the_manifest_names_size_and_checksum_of_the_others(
+    manager: LocalFsRemoteStorageManager, root: Path
+) -> None:
+    copy(manager, segment())
+    found = files(root)
+    manifest = parse_manifest(found[".manifest"].read_bytes())
+    assert manifest.log.size_bytes == len(LOG_BYTES)
+    assert manifest.log.crc32c == crc32c(LOG_BYTES)
+    assert manifest.indexes.crc32c == crc32c(found[".indexes"].read_bytes())
+    assert manifest.metadata.leader_epochs == segment().leader_epochs
+
+
+def test_a_segment_without_manifest_was_never_complete(
+    manager: LocalFsRemoteStorageManager, root: Path
+) -> None:
+    copied = copy(manager, segment())
+    files(root)[".manifest"].unlink()
+    with pytest.raises(RemoteResourceNotFoundError):
+        manager.fetch_log_segment(copied, 0)
+    with pytest.raises(RemoteResourceNotFoundError):
+        manager.fetch_index(copied, IndexType.OFFSET)
+
+
+def test_what_a_killed_copy_left_goes_with_the_segment(
+    manager: LocalFsRemoteStorageManager, root: Path
+) -> None:
+    copy(manager, segment())
+    left = files(root)[".manifest"].with_suffix(".copying")
+    left.mkdir()
+    (left / "tmpabc").write_bytes(b"half")
+    manager.delete_log_segment_data(segment())
+    assert list(root.iterdir()) == []
+
+
+def test_empty_folders_go_and_full_ones_stay(
+    manager: LocalFsRemoteStorageManager, root: Path
+) -> None:
+    copy(manager, segment(1))
+    copy(manager, segment(2))
+    manager.delete_log_segment_data(segment(1))
+    assert len(list(root.rglob("*.log"))) == 1
+    manager.delete_log_segment_data(segment(2))
+    assert list(root.iterdir()) == []
+
+
+def test_one_flipped_bit_in_an_index_is_noticed(
+    manager: LocalFsRemoteStorageManager, root: Path
+) -> None:
+    copied = copy(manager, segment())
+    path = files(root)[".indexes"]
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(RemoteObjectDamagedError):
+        manager.fetch_index(copied, IndexType.LEADER_EPOCH)
+    path.write_bytes(damaged[:20])
+    with pytest.raises(RemoteObjectDamagedError):
+        manager.fetch_index(copied, IndexType.OFFSET)
+
+
+def test_n112_a_missing_object_is_told_apart_from_a_failing_store(
+    manager: LocalFsRemoteStorageManager, root: Path
+) -> None:
+    copied = copy(manager, segment())
+    files(root)[".log"].unlink()
+    with pytest.raises(RemoteResourceNotFoundError):
+        manager.fetch_log_segment(copied, 0)
+
+
+def test_a_cut_object_gives_fewer_bytes_and_no_error(
+    manager: LocalFsRemoteStorageManager, root: Path
+) -> None:
+    copied = copy(manager, segment())
+    files(root)[".log"].write_bytes(LOG_BYTES[:100])
+    assert read(manager.fetch_log_segment(copied, 90, 200)) == LOG_BYTES[90:100]
+    assert read(manager.fetch_log_segment(copied, 150, 200)) == b""
+
+
+def test_an_open_stream_outlives_the_deletion(manager: LocalFsRemoteStorageManager) -> None:
+    copied = copy(manager, segment())
+    stream = manager.fetch_log_segment(copied, 0)
+    manager.delete_log_segment_data(copied)
+    assert read(stream) == LOG_BYTES
+
+
+def test_n116_foreign_custom_metadata_is_refused_everywhere(
+    manager: LocalFsRemoteStorageManager, root: Path
+) -> None:
+    evil = replace(segment(), custom_metadata=b"../../x")
+    with pytest.raises(RemoteStorageError):
+        manager.copy_log_segment_data(evil, segment_data())
+    with pytest.raises(RemoteStorageError):
+        manager.delete_log_segment_data(evil)
+    with pytest.raises(RemoteStorageError):
+        manager.fetch_index(evil, IndexType.OFFSET)
+    assert list(root.iterdir()) == []
+
+
+def test_a_large_segment_is_copied_in_pieces(manager: LocalFsRemoteStorageManager) -> None:
+    body = bytes(range(251)) * 20_000
+    copied = copy(manager, segment(size_bytes=len(body)), segment_data(body))
+    with manager.fetch_log_segment(copied, 0) as stream:
+        assert stream.read() == body
+    assert read(manager.fetch_log_segment(copied, 1_048_570, 1_048_580)) == body[1048570:1048581]
+
+
+def test_a_store_on_a_file_is_a_wrong_setting(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for value in (str(tmp_path / "file"), str(tmp_path / "file" / "below"), "", " "):
+        with pytest.raises(ValueError, match=r"rsm\.config\.dir"):
+            LocalFsRemoteStorageManager().configure({"dir": value})
+
+
+def test_a_store_that_vanished_is_retriable(
+    manager: LocalFsRemoteStorageManager, root: Path
+) -> None:
+    root.rmdir()
+    root.write_bytes(b"a file where the mount was")
+    with pytest.raises(RetriableRemoteStorageError):
+        manager.copy_log_segment_data(segment(), segment_data())
+
+
+def test_reading_source_files_works_with_real_files(
+    manager: LocalFsRemoteStorageManager, tmp_path: Path
+) -> None:
+    path = tmp_path / "source.log"
+    path.write_bytes(LOG_BYTES)
+    with path.open("rb") as log, path.open("rb", buffering=0) as raw:
+        copied = copy(manager, segment(1), replace(segment_data(), log=log))
+        unbuffered = io.BufferedReader(raw)
+        copied_raw = copy(manager, segment(2), replace(segment_data(), log=unbuffered))
+        unbuffered.detach()
+    assert read(manager.fetch_log_segment(copied, 0)) == LOG_BYTES
+    assert read(manager.fetch_log_segment(copied_raw, 0)) == LOG_BYTES

@@ -1,0 +1,98 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_protocol.types import TopicIdPartition
+from rsm_plugins import object_layout
+from rsm_plugins.object_layout import DamagedObjectError, Manifest, ObjectFacts, UnsafeNameError
+from rsm_plugins.segment import IndexType, RemoteLogSegmentId, SegmentState
+from rsm_plugins.testing import INDEX_BYTES, segment
+
+MANIFEST = Manifest(
+    replace(segment(), state=SegmentState.COPY_SEGMENT_FINISHED, custom_metadata=b"\x01"),
+    ObjectFacts(10, 20),
+    ObjectFacts(30, 40),
+)
+
+
+def test_names_are_those_of_the_documented_layout() -> None:
+    owner = TopicIdPartition(bytes(range(1, 17)), 3, "orders")
+    meta = replace(segment(start_offset=42), id=RemoteLogSegmentId(owner, bytes(range(17, 33))))
+    names = object_layout.object_names(meta)
+    base = "orders-AQIDBAUGBwgJCgsMDQ4PEA/3/00000000000000000042-ERITFBUWFxgZGhscHR4fIA"
+    assert (names.log, names.indexes, names.manifest) == (
+        base + ".log",
+        base + ".indexes",
+        base + ".manifest",
+    )
+    assert names.directory == "orders-AQIDBAUGBwgJCgsMDQ4PEA/3"
+
+
+def test_the_longest_topic_fits_a_file_system() -> None:
+    names = object_layout.object_names(segment(topic="t" * 249))
+    assert max(len(part) for part in names.base.split("/")) == 255
+
+
+@pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "../x", "a\0", "é", "a b", "t" * 250])
+def test_unsafe_topics_are_refused(topic: str) -> None:
+    with pytest.raises(UnsafeNameError):
+        object_layout.object_names(segment(topic=topic))
+
+
+@pytest.mark.parametrize(
+    "key", ["", "/abs", "../up", "a/../b", "a//b", "./a", "a\\b", "a\0b", "a/"]
+)
+def test_n116_unsafe_keys_are_refused(key: str) -> None:
+    with pytest.raises(UnsafeNameError):
+        object_layout.check_key(key)
+
+
+def test_plain_keys_pass() -> None:
+    assert object_layout.check_key("a/b-c_d.e") == "a/b-c_d.e"
+
+
+def test_the_worked_example() -> None:
+    packed = object_layout.pack_indexes({IndexType.OFFSET: b"ab"})
+    assert len(packed) == 38
+    section = object_layout.read_indexes_header(packed)[IndexType.OFFSET]
+    assert (section.position, section.length) == (36, 2)
+
+
+@given(st.dictionaries(st.sampled_from(IndexType), st.binary(max_size=50)))
+def test_indexes_come_back(indexes: dict[IndexType, bytes]) -> None:
+    packed = object_layout.pack_indexes(indexes)
+    head = packed[: object_layout.INDEXES_HEADER_BYTES_MAX]
+    sections = object_layout.read_indexes_header(head)
+    assert sections.keys() == indexes.keys()
+    for kind, section in sections.items():
+        body = packed[section.position : section.position + section.length]
+        assert object_layout.checked_section(section, body) == indexes[kind]
+
+
+def test_every_flipped_bit_and_every_cut_is_noticed() -> None:
+    packed = object_layout.pack_indexes(INDEX_BYTES)
+    for place in range(len(packed)):
+        flipped = bytearray(packed)
+        flipped[place] ^= 1
+        with pytest.raises(DamagedObjectError):
+            read_all(bytes(flipped))
+        with pytest.raises(DamagedObjectError):
+            read_all(packed[:place])
+
+
+def read_all(packed: bytes) -> None:
+    for section in object_layout.read_indexes_header(packed).values():
+        body = packed[section.position : section.position + section.length]
+        object_layout.checked_section(section, body)
+
+
+def test_a_manifest_comes_back() -> None:
+    assert object_layout.parse_manifest(object_layout.dump_manifest(MANIFEST)) == MANIFEST
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b"[]", b"nonsense", b'{"version": 2}', b"\xff"])
+def test_a_damaged_manifest_is_refused(text: bytes) -> None:
+    with pytest.raises(DamagedObjectError):
+        object_layout.parse_manifest(text)
