@@ -52,7 +52,7 @@ class HttpServer:
         self._host, self._port = host, port
         self._routes = dict(routes)
         self._server: asyncio.Server | None = None
-        self._open = 0
+        self._serving: set[asyncio.Task[object]] = set()
 
     @property
     def port(self) -> int:
@@ -72,22 +72,30 @@ class HttpServer:
         log.info("serving metrics and health: address=%s:%d", self._host, self.port)
 
     async def stop(self) -> None:
-        """Stop listening; a running answer may end."""
+        """Stop listening, and end the connections that are open."""
         if self._server is not None:
             self._server.close()
             self._server = None
+        for task in self._serving:
+            task.cancel()
+        if self._serving:
+            await asyncio.wait(self._serving)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
         try:
-            if self._open <= _CONNECTIONS_MAX:
+            if len(self._serving) <= _CONNECTIONS_MAX:
                 async with asyncio.timeout(_REQUEST_S_MAX):
                     writer.write(_encode(*await self._answer(reader)))
                     await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             log.debug("an HTTP client went away before its answer")
+        except asyncio.CancelledError:
+            log.debug("an HTTP client is left because the broker stops")
         finally:
-            self._open -= 1
+            self._serving.discard(task)
             writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader) -> tuple[HttpAnswer, bool]:

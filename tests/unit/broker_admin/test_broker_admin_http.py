@@ -106,3 +106,24 @@ def test_ready_follows_the_stage_and_health_the_checks() -> None:
     health.stage = "stopping"
     assert served["/ready"]().status == 503
     assert b"seen_total 3" in served["/metrics"]().body
+
+
+def test_a_client_that_says_nothing_does_not_hold_up_the_stop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def stop_beside_a_silent_client() -> bytes:
+        server = pages()
+        await server.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET /hello HTTP/1.1\r\n")
+        probe_reader, probe = await asyncio.open_connection("127.0.0.1", server.port)
+        probe.write(b"GET /hello HTTP/1.1\r\n\r\n")
+        await probe_reader.read()  # so the first connection was accepted, too
+        await server.stop()
+        answer = await reader.read()
+        writer.close()
+        probe.close()
+        return answer
+
+    assert asyncio.run(stop_beside_a_silent_client()) == b""
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
