@@ -14,7 +14,7 @@ from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from local_log.log_dirs import LogManager
 from metadata_topic.image.delta import MetadataDelta
-from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.model import PartitionImage, TopicImage
 from runtime.executors import Pool
 from runtime.metrics import Registry
@@ -97,33 +97,42 @@ class ReplicaManager:
     def apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         """Make the hosted partitions what `image` says.
 
-        Topics are compared by identity (an image shares what did not change), so a change costs
-        one dictionary pass and the changed topics.
-
         Args:
             image: committed metadata.
-            delta: what changed since the last call; None at start (then everything is compared).
+            delta: what changed since the last call, so that a change costs what it touches; None
+                at start (then everything is compared, by identity: images share what is the same).
         """
-        changed = self._apply_topics(image)
-        changed |= self._apply_configs(image, delta)
+        changed = self._drop_gone(image, delta)
+        changed |= self._apply_topics(image, delta)
+        changed |= self._apply_configs(delta)
         if changed:
             for listener in self.on_change:
                 listener()
 
-    def _apply_topics(self, image: MetadataImage) -> bool:
+    def _drop_gone(self, image: MetadataImage, delta: MetadataDelta | None) -> bool:
+        names = self._applied if delta is None else {t.name for t in delta.deleted_topics.values()}
         changed = False
-        for name, old in list(self._applied.items()):
-            new = image.topics_by_name.get(name)
-            if new is None or new.id != old.id:
+        for name in list(names):
+            old, new = self._applied.get(name), image.topics_by_name.get(name)
+            if old is not None and (new is None or new.id != old.id):
                 self._drop_topic(old)
                 changed = True
-        for name, topic in image.topics_by_name.items():
-            old_topic = self._applied.get(name)
+        return changed
+
+    def _apply_topics(self, image: MetadataImage, delta: MetadataDelta | None) -> bool:
+        if delta is None:
+            topics = list(image.topics_by_name.values())
+        else:
+            found = (image.topics_by_id.get(topic_id) for topic_id in delta.changed_partitions)
+            topics = [topic for topic in found if topic is not None]
+        changed = False
+        for topic in topics:
+            old_topic = self._applied.get(topic.name)
             if old_topic is topic:
                 continue
-            self.topic_ids[name], self.topic_names[topic.id] = topic.id, name
+            self.topic_ids[topic.name], self.topic_names[topic.id] = topic.id, topic.name
             self._apply_topic(topic, old_topic)
-            self._applied[name] = topic
+            self._applied[topic.name] = topic
             changed = True
         return changed
 
@@ -201,14 +210,17 @@ class ReplicaManager:
         partition.retire()
         self.logs.delete(topic_partition)
 
-    def _apply_configs(self, image: MetadataImage, delta: MetadataDelta | None) -> bool:
-        """Hand changed settings to the logs; server defaults may have changed too."""
+    def _apply_configs(self, delta: MetadataDelta | None) -> bool:
+        """Hand changed settings to the logs; a broker's change may change the defaults of all."""
         if delta is None or not delta.changed_configs:
             return False
+        names = {name for kind, name in delta.changed_configs if kind == ResourceType.TOPIC}
+        if len(names) < len(delta.changed_configs):
+            names = set(self._by_topic)
         changed = False
-        for name, hosted in self._by_topic.items():
+        for name in names & self._by_topic.keys():
             config = self._config_for(name)
-            for partition in hosted.values():
+            for partition in self._by_topic[name].values():
                 if partition.log.config != config:
                     partition.log.set_config(config)
                     changed = True

@@ -3,7 +3,7 @@
 import socket
 import struct
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from harness_broker import BrokerProcess
 
@@ -25,7 +25,7 @@ class RawClient:
         self.address = self.socket.getsockname()
         self._correlation_id = 0
 
-    def __enter__(self) -> "RawClient":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -8,7 +8,7 @@ from data_plane_harness import World
 
 from broker.replica.errors import UnknownTopicId, UnknownTopicOrPartition
 from kafka_protocol.types import TopicPartition
-from metadata_topic.image.delta import MetadataDelta
+from metadata_topic.image.delta import MetadataDelta, TopicName
 from metadata_topic.image.image import MetadataImage, ResourceType
 
 
@@ -96,3 +96,28 @@ def test_the_counters_of_a_deleted_topic_are_forgotten(world: World) -> None:
     del world.topics["t"]
     world.apply()
     assert not any(s.labels.get("topic") == "t" for s in world.metrics.samples())
+
+
+def test_a_delta_is_enough_to_follow_the_image(world: World) -> None:
+    """What the delta names is looked at, and nothing else."""
+    world.add_topic("stays")
+    world.add_topic("goes")
+
+    def apply(delta: MetadataDelta) -> None:
+        image = MetadataImage(
+            topics_by_name=dict(world.topics),
+            topics_by_id={t.id: t for t in world.topics.values()},
+        )
+        world.replicas.apply(image, delta)
+
+    gone = world.topics.pop("goes")
+    changed = world.topics["stays"]
+    world.topics["stays"] = replace(
+        changed, partitions={0: replace(changed.partitions[0], leader_epoch=9)}
+    )
+    delta = MetadataDelta(MetadataImage())
+    delta.deleted_topics[gone.id] = TopicName("goes", gone.id)
+    delta.changed_partitions[changed.id] = {0}
+    apply(delta)
+    assert world.replicas.get(TopicPartition("goes", 0)) is None
+    assert world.replicas.require("stays", 0).leader_epoch == 9
