@@ -21,8 +21,9 @@ from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, Se
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fence:
-    """Who writes: the leader epoch of the user partition, then the tier incarnation. Higher
-    outranks lower.
+    """Who writes; higher outranks lower.
+
+    The leader epoch of the user partition, then the tier incarnation.
     """
 
     leader_epoch: int
@@ -57,8 +58,9 @@ class MetadataError(Exception):
 
 
 class MetadataRefusedError(MetadataError):
-    """The record was read back, and the state table or a higher fence refused it: it changed
-    nothing.
+    """The record was read back and refused: it changed nothing.
+
+    By the state table, or by a higher fence.
     """
 
 
@@ -71,13 +73,17 @@ class MetadataNotReadyError(MetadataError):
 
 
 class RemoteLogMetadataManager(Protocol):
-    """The metadata manager as the RemoteLogManager sees it. Thread-safe. Look-ups never wait for a
-    network.
+    """The metadata manager as the RemoteLogManager sees it.
+
+    Thread-safe. Look-ups never wait for a network, and raise MetadataNotReadyError where what is
+    cached may be too old to answer.
     """
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Take the settings under `rlmm.config.` (prefix removed), with `node.id`, `cluster.id`,
-        `log.dir` and `bootstrap.servers` of the named listener.
+        """Take the settings under `rlmm.config.` (prefix removed).
+
+        With them come `node.id`, `cluster.id`, `log.dir` and `bootstrap.servers` of the named
+        listener.
 
         Raises:
             ValueError: a setting is wrong; the message names key, value and what is allowed.
@@ -104,8 +110,9 @@ class RemoteLogMetadataManager(Protocol):
     def add(
         self, metadata: RemoteLogSegmentMetadata, fence: Fence, metadata_offset: int
     ) -> "Future[None]":
-        """Write COPY_SEGMENT_STARTED of a new id. `metadata_offset`: of the image the writer saw
-        the topic in.
+        """Write COPY_SEGMENT_STARTED of a new id.
+
+        `metadata_offset`: of the image the writer saw the topic in.
         """
 
     def update(self, update: SegmentUpdate, fence: Fence, metadata_offset: int) -> "Future[None]":
@@ -117,15 +124,17 @@ class RemoteLogMetadataManager(Protocol):
     def segment_for(
         self, partition: TopicIdPartition, epoch: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
-        """The COPY_SEGMENT_FINISHED segment that holds (epoch, offset), or None. Never one of
-        another lineage.
+        """The COPY_SEGMENT_FINISHED segment that holds (epoch, offset), or None.
+
+        Never one of another lineage.
         """
 
     def next_segment(
         self, partition: TopicIdPartition, epoch: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
-        """The FINISHED segment with the smallest start at or above `offset` that holds records of
-        `epoch`.
+        """The next FINISHED segment that holds records of `epoch`.
+
+        Next: with the smallest start at or above `offset`.
         """
 
     def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: int) -> int | None:
@@ -134,13 +143,15 @@ class RemoteLogMetadataManager(Protocol):
     def list_segments(
         self, partition: TopicIdPartition, epoch: int | None = None
     ) -> Iterator[RemoteLogSegmentMetadata]:
-        """Segments in every state but DELETE_SEGMENT_FINISHED, ascending by start offset; of one
-        epoch or all.
+        """Segments in every state but DELETE_SEGMENT_FINISHED; of one epoch or all.
+
+        Ascending by start offset.
         """
 
     def finished_order(self, id: RemoteLogSegmentId) -> int | None:
-        """Where in the topic the id first became FINISHED (the first counts), to tell earlier from
-        later.
+        """Where in the topic the id first became FINISHED, to tell earlier from later.
+
+        The first counts; a barrier that repeats it does not.
         """
 
     def started_seen_ms(self, id: RemoteLogSegmentId) -> int | None:
@@ -158,8 +169,9 @@ class DeletedTopics(Protocol):
     """
 
     def led_partitions(self) -> "list[PartitionDeletion]":
-        """User partitions, deleted ones included, whose records lie in metadata partitions that
-        this broker leads and has consumed to their end.
+        """User partitions, deleted ones included, that this broker may judge.
+
+        Their records lie in metadata partitions that it leads and has consumed to their end.
         """
 
     def deletion(self, partition: TopicIdPartition) -> "PartitionDeletion | None":

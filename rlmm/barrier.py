@@ -1,5 +1,4 @@
-"""What a new owner writes first, so that from its place in the topic on every reader refuses older
-writers.
+"""What a new owner writes first: from its place on, readers refuse older writers.
 
 A barrier changes no state: it repeats the newest live segment's, in the form that Kafka's own
 readers take too. Where there is no live segment, a new id that is never copied goes through its

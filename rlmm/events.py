@@ -1,5 +1,6 @@
-"""What one record of `__remote_log_metadata` says, as values. How it is written is in
-`records.py`.
+"""What one record of `__remote_log_metadata` says, as values.
+
+How it is written is in `records.py`.
 """
 
 from dataclasses import dataclass

@@ -121,8 +121,9 @@ class SegmentEntry:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A record's effect: new facts, and the entry of the segment it names (None: not live, or none
-    named).
+    """A record's effect: the new facts, and the segment it names.
+
+    `entry` is None where that is not live, or no segment was named.
     """
 
     verdict: Verdict

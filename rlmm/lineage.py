@@ -30,8 +30,9 @@ class Span(NamedTuple):
 
 
 class CopiedThrough(NamedTuple):
-    """Where the run of copied offsets that begins at the log start ends (inclusive), and the epoch
-    there.
+    """Where the run of copied offsets that begins at the log start ends.
+
+    `last_offset` is inclusive, `leader_epoch` is the epoch there.
     """
 
     last_offset: int
@@ -82,8 +83,9 @@ def holds(segment: RemoteLogSegmentMetadata, epoch: int, offset: int) -> bool:
 def parts_on_chain(
     segment: RemoteLogSegmentMetadata, chain: Sequence[EpochEntry], log_end: int
 ) -> list[Span]:
-    """The parts of the segment that the chain confirms, ascending: only these may be served and
-    counted.
+    """The parts of the segment that the chain confirms, ascending.
+
+    Only these may be served and counted.
     """
     own = {span.epoch: span for span in chain_spans(chain, log_end)}
     parts = []
@@ -133,8 +135,9 @@ class Coverage:
         lasts[low:high] = [last]
 
     def end_of_run(self, epoch: int, first: int) -> int:
-        """The last offset (inclusive) of the run of `epoch` that begins at `first`; `first - 1` if
-        it is not in.
+        """The last offset (inclusive) of the run of `epoch` that begins at `first`.
+
+        `first - 1` where that is not in.
         """
         firsts, lasts = self._by_epoch.get(epoch, ([], []))
         index = bisect_right(firsts, first) - 1
@@ -192,8 +195,9 @@ def is_covered(finished: Coverage, chain: Sequence[EpochEntry], first: int, last
 
 
 def remote_start(finished: Coverage, chain: Sequence[EpochEntry], log_end: int) -> int | None:
-    """The smallest offset on the chain that lies in a finished segment; None if no segment touches
-    the chain.
+    """The smallest offset on the chain that lies in a finished segment.
+
+    None where no segment touches the chain.
     """
     for span in chain_spans(chain, log_end):
         first = finished.first_in(span)
@@ -205,8 +209,9 @@ def remote_start(finished: Coverage, chain: Sequence[EpochEntry], log_end: int) 
 def superseded(
     finished_in_order: Iterable[RemoteLogSegmentMetadata],
 ) -> list[RemoteLogSegmentMetadata]:
-    """The segments that the overlap rule gives up: all they hold lies in segments that were
-    finished earlier.
+    """The segments that the overlap rule gives up.
+
+    All they hold lies in segments that were finished earlier.
 
     All leaders choose the same, because the order is that of the metadata topic. Pairs of (epoch,
     offset) are

@@ -20,7 +20,7 @@ def load_metadata_manager(class_name: str) -> RemoteLogMetadataManager:
         class_name: `package.module:Class`, or Kafka's name of the one on a topic.
 
     Raises:
-        ValueError: the name is no class name, cannot be imported, or lacks a method of the contract.
+        ValueError: the name is no class name, cannot be imported, or lacks a method.
     """
     found = load_class(_KEY, class_name, JAVA_COUNTERPARTS)
     wanted = [name for name in vars(RemoteLogMetadataManager) if not name.startswith("_")]

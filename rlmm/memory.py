@@ -1,5 +1,6 @@
-"""A metadata manager without a topic: for tests of whoever uses one, and the shortest example of
-the contract.
+"""A metadata manager without a topic: for tests of whoever uses one.
+
+It is also the shortest example of the contract.
 
 It judges with the same tables and fence as the real one. Every write is in its log, judged and
 answered before the call returns, unless a `Fault` was ordered for it.
@@ -35,16 +36,18 @@ from runtime.dice import Dice, SystemDice
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What goes wrong with one write: its outcome is unknown, and it lands in the topic or does
-    not.
+    """What goes wrong with one write: its outcome is unknown.
+
+    `lands`: whether it reaches the topic.
     """
 
     lands: bool
 
 
 class InMemoryRemoteLogMetadataManager:
-    """Keeps all partitions' metadata in this process; see RemoteLogMetadataManager for the
-    promises.
+    """Keeps all partitions' metadata in this process.
+
+    See RemoteLogMetadataManager for the promises.
 
     Attributes:
         log: all records that landed, in order, with what became of each.
@@ -199,8 +202,9 @@ class InMemoryRemoteLogMetadataManager:
         """See RemoteLogMetadataManager."""
 
     def land(self, event: MetadataEvent) -> Verdict:
-        """Put a record into the log as some other writer would; a late record of a dead one,
-        say.
+        """Put a record into the log as some other writer would.
+
+        A late record of a dead one, say.
         """
         with self._lock:
             order = len(self.log)

@@ -74,8 +74,9 @@ class PartitionView:
         return (self._entries[segment_id] for _, segment_id in self._order)
 
     def segments(self, epoch: int | None = None) -> list[RemoteLogSegmentMetadata]:
-        """Segments in every live state, ascending by start offset; with `epoch` those that hold
-        offsets of it.
+        """Segments in every live state, ascending by start offset.
+
+        With `epoch` those that hold offsets of it.
         """
         found = [entry.metadata for entry in self.entries()]
         if epoch is None:
@@ -83,8 +84,9 @@ class PartitionView:
         return [meta for meta in found if any(span.epoch == epoch for span in segment_spans(meta))]
 
     def segment_for(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The finished segment that holds (epoch, offset); of several the one that was finished
-        first.
+        """The finished segment that holds (epoch, offset).
+
+        Of several the one that was finished first.
         """
         index = self._epochs.get(epoch)
         if index is None:
@@ -101,8 +103,9 @@ class PartitionView:
         return None if best is None else best.metadata
 
     def next_segment(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The finished segment with the smallest start at or above `offset` that holds offsets of
-        `epoch`.
+        """The next finished segment that holds offsets of `epoch`.
+
+        Next: with the smallest start at or above `offset`.
         """
         index = self._epochs.get(epoch)
         if index is None:

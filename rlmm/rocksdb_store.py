@@ -229,8 +229,9 @@ def _partition_in(key: bytes) -> PartitionKey:
 
 
 def _next_prefix(prefix: bytes) -> bytes:
-    """The smallest key above all that begin with `prefix` (which holds a byte below 255: its
-    kind).
+    """The smallest key above all that begin with `prefix`.
+
+    There is one, since the first byte (the kind) is below 255.
     """
     bare = prefix.rstrip(b"\xff")
     return bare[:-1] + bytes((bare[-1] + 1,))

@@ -1,7 +1,8 @@
 """Every promise of `RemoteLogMetadataManager` as a test to inherit.
 
-Give a fixture `manager` (configured, nothing known), and where something must run so that futures end, a fixture
-`pump` that runs it a little. Put `pytest.register_assert_rewrite("rlmm.testing")` into conftest.py.
+Give a fixture `manager` (configured, nothing known), and where something must run so that futures
+end, a fixture `pump` that runs it a little. For readable failures put
+`pytest.register_assert_rewrite("rlmm.testing")` into conftest.py.
 """
 
 from collections.abc import Callable

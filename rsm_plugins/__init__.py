@@ -1,3 +1,4 @@
-"""Remote storage plugins: the interface (`api`), its value types (`segment`), and the plugins.
-Floor 1.
+"""Remote storage plugins. Floor 1.
+
+The interface (`api`), its value types (`segment`), and the plugins.
 """

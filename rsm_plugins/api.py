@@ -16,8 +16,9 @@ from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetad
 
 
 class RemoteStorageError(Exception):
-    """The store failed in a way that trying again will not mend (wrong credentials, no such
-    bucket).
+    """The store failed in a way that trying again will not mend.
+
+    Wrong credentials, no such bucket.
     """
 
 
@@ -99,8 +100,9 @@ class RemoteStorageManager(ABC):
 
     @abstractmethod
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Delete every object of the segment, half copies too; deleting what is not there is
-        success.
+        """Delete every object of the segment, half copies too.
+
+        Deleting what is not there is success.
 
         Raises:
             RemoteStorageError, RetriableRemoteStorageError: something may be left; call again.

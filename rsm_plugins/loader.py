@@ -1,5 +1,6 @@
-"""Turns a class name from the configuration into a plugin; the one place that names plugins, by
-string.
+"""Turns a class name from the configuration into a storage plugin.
+
+The one place that names plugins, by string.
 
 A name is `package.module:Class`. Kafka's own Java class names mean our counterparts, so that a real
 server.properties starts; any other Java name gets an error that says what to write instead.
@@ -32,7 +33,7 @@ def load_storage_manager(class_name: str) -> RemoteStorageManager:
     """
     found = load_class(_KEY, class_name, JAVA_COUNTERPARTS)
     if not issubclass(found, RemoteStorageManager):
-        raise ValueError(
+        raise ValueError(  # noqa: TRY004 - the setting is what is wrong
             f"{_KEY}={class_name}: not a subclass of rsm_plugins.api.RemoteStorageManager"
         )
     return found()
@@ -53,8 +54,8 @@ def load_class(key: str, class_name: str, java_counterparts: Mapping[str, str]) 
     if _JAVA_NAME.fullmatch(name):
         known = ", ".join(sorted(java_counterparts))
         raise ValueError(
-            f"{key}={class_name}: a Java class cannot be loaded; allowed is `package.module:Class` of a Python"
-            f" class, or one of {known}"
+            f"{key}={class_name}: a Java class cannot be loaded; allowed is"
+            f" `package.module:Class` of a Python class, or one of {known}"
         )
     if not _PYTHON_NAME.fullmatch(name):
         raise ValueError(f"{key}={class_name}: allowed is `package.module:Class` of a Python class")
@@ -66,5 +67,5 @@ def load_class(key: str, class_name: str, java_counterparts: Mapping[str, str]) 
     except AttributeError as e:
         raise ValueError(f"{key}={class_name}: {module_name} has no {attribute}") from e
     if not isinstance(found, type):
-        raise ValueError(f"{key}={class_name}: {attribute} is not a class")  # noqa: TRY004
+        raise ValueError(f"{key}={class_name}: {attribute} is not a class")  # noqa: TRY004 - as above
     return found

@@ -106,8 +106,6 @@ class LocalFsRemoteStorageManager(RemoteStorageManager):
                         raise RemoteResourceNotFoundError(
                             f"{names.indexes} has no index of kind {index_type.value}"
                         )
-                    if section.position + section.length > os.fstat(container.fileno()).st_size:
-                        raise object_layout.DamagedObjectError(f"{names.indexes} is cut")
                     container.seek(section.position)
                     return io.BytesIO(
                         object_layout.checked_section(section, container.read(section.length))
@@ -162,7 +160,8 @@ class LocalFsRemoteStorageManager(RemoteStorageManager):
         log = _write(copying, self._path(names.log), data.log)
         if log.size_bytes != metadata.segment_size_bytes:
             raise RemoteStorageError(
-                f"log of {log.size_bytes} bytes where {metadata.segment_size_bytes} were announced: {names.base}"
+                f"log of {log.size_bytes} bytes where {metadata.segment_size_bytes} were"
+                f" announced: {names.base}"
             )
         container = object_layout.pack_indexes(_read_indexes(data))
         indexes = _write(copying, self._path(names.indexes), io.BytesIO(container))
@@ -228,16 +227,15 @@ def _whole(source: BinaryIO) -> bytes:
 
 
 def _write(copying: Path, target: Path, source: BinaryIO) -> ObjectFacts:
-    """Write `source` durably to a temporary name and rename it to `target`; the caller fsyncs its
-    directory.
+    """Write `source` durably to a temporary name and rename it to `target`.
+
+    The caller fsyncs the directory.
     """
     fd, name = tempfile.mkstemp(dir=copying)
     try:
         with open(fd, "wb", buffering=0) as out:
             facts = _pump(source, out)
             os.fsync(out.fileno())
-            if os.fstat(out.fileno()).st_size != facts.size_bytes:
-                raise RetriableRemoteStorageError(f"{target.name} was cut while it was written")
         os.rename(name, target)
     except BaseException:
         _unlink(Path(name))
@@ -288,8 +286,9 @@ def _unlink(path: Path) -> None:
 
 
 def _remove_flat_dir(path: Path) -> None:
-    """Remove a directory of files; another copy of the same id may be writing into it: then it
-    stays.
+    """Remove a directory of files.
+
+    Another copy of the same id may be writing into it: then it stays.
     """
     try:
         for name in os.listdir(path):

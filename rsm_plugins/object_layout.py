@@ -8,8 +8,8 @@ Per segment, under `<topic>-<topic id>/<partition>/<base offset, 20 digits>-<seg
 * `.manifest`: JSON, the segment's metadata with size and CRC32C of the other two; written last,
   deleted first. A segment without it was never complete.
 
-A topic's name is cut to 232 characters in its folder, so that the folder's name fits a file system's 255; the id
-keeps it unique and the manifest has the whole name.
+A topic's name is cut to 232 characters in its folder, so that the folder's name fits a file
+system's 255; the id keeps it unique and the manifest has the whole name.
 
 Names come from metadata records that somebody else may have written, so they are checked here
 before any plugin makes a path or a key of them. Pure: no store, no clock.
@@ -73,8 +73,9 @@ class UnsafeNameError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ObjectNames:
-    """Keys of one segment's objects, relative to the plugin's root or prefix, with `/` between
-    parts.
+    """Keys of one segment's objects.
+
+    Relative to the plugin's root or prefix, with `/` between parts.
     """
 
     base: str
@@ -137,7 +138,8 @@ def partition_folder(partition: TopicIdPartition) -> str:
         raise UnsafeNameError(f"topic={partition.topic[:100]!r} cannot be part of an object's name")
     if partition.partition < 0 or len(partition.topic_id) != 16:
         raise UnsafeNameError(f"partition={partition.partition} or its topic id is not one")
-    return f"{partition.topic[:_TOPIC_CHARS_MAX]}-{uuid_to_text(partition.topic_id)}/{partition.partition}"
+    name = partition.topic[:_TOPIC_CHARS_MAX]
+    return f"{name}-{uuid_to_text(partition.topic_id)}/{partition.partition}"
 
 
 def object_names(metadata: RemoteLogSegmentMetadata) -> ObjectNames:
@@ -153,8 +155,9 @@ def object_names(metadata: RemoteLogSegmentMetadata) -> ObjectNames:
 
 
 def check_key(key: str) -> str:
-    """Give back a relative key made of plain parts; for keys that come from custom metadata or
-    settings.
+    """Give back a relative key made of plain parts.
+
+    For keys that come from custom metadata or settings.
 
     Raises:
         UnsafeNameError: it is absolute, empty, or has a part that is empty, `.`, `..` or holds a
@@ -220,7 +223,8 @@ def checked_section(section: IndexSection, body: bytes) -> bytes:
     """
     if len(body) != section.length or crc32c(body) != section.crc32c:
         raise DamagedObjectError(
-            f"index is damaged: kind={section.kind.value} length={len(body)} expected={section.length}"
+            f"index is damaged: kind={section.kind.value} length={len(body)}"
+            f" expected={section.length}"
         )
     return body
 

@@ -23,8 +23,9 @@ class IndexType(Enum):
 
 
 class SegmentState(IntEnum):
-    """Life of a remote segment, as numbered in `__remote_log_metadata` (KIP-405, State
-    transitions).
+    """Life of a remote segment, as numbered in `__remote_log_metadata`.
+
+    Source: KIP-405, State transitions.
     """
 
     COPY_SEGMENT_STARTED = 0

@@ -1,5 +1,6 @@
-"""The metadata manager's state machine: reads the topic, judges it, and answers writes when they
-are read back.
+"""The metadata manager: a state machine between a topic and its callers.
+
+It reads the topic, judges what it reads, and answers writes when they are read back.
 
 One thread calls `turn` again and again; any thread calls the other methods. A turn never holds the
 lock while it waits for the port, and completes futures after letting go of the lock. Without

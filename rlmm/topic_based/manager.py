@@ -263,7 +263,7 @@ class TopicBasedRemoteLogMetadataManager:
                 if self._engine is None:
                     self._stop.wait(self._retry_ms / 1_000)
                 self.turn()
-        except Exception as e:
+        except Exception as e:  # noqa: BLE001 - a loop's top: say it and end
             _log.exception("metadata manager ends")
             self._fail(f"{type(e).__name__}: {e}")
         finally:

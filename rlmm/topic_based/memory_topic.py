@@ -1,5 +1,4 @@
-"""A metadata topic in this process that a test can delay, drop, cut and reorder; a TopicPort onto
-it.
+"""A metadata topic in this process that a test can delay, drop, cut and reorder.
 
 Each port is one writer. What it appends waits in its queue while it is held, and lands in the
 order of the calls. Across writers the test decides what lands first: so a deposed owner's record
@@ -132,8 +131,9 @@ class MemoryPort:
                 self._report(entry, Appended(offset))
 
     def drop_waiting(self, *, maybe_written: bool = True) -> None:
-        """Waiting appends never land; their writer is told that nobody knows, or that they
-        failed.
+        """Waiting appends never land.
+
+        Their writer is told that nobody knows, or that they failed.
         """
         while self.waiting:
             self._report(self.waiting.popleft(), AppendFailed("dropped by the test", maybe_written))

@@ -1,8 +1,8 @@
 """Removes what deleted topics left in the store: reconciles metadata with the image, pass by pass.
 
 The broker that leads a metadata partition does it for all user partitions in it; no broker that
-hosted them is needed, and no message can be lost: each pass looks at what is there and does the next
-step. For a topic id that is not in the image:
+hosted them is needed, and no message can be lost: each pass looks at what is there and does the
+next step. For a topic id that is not in the image:
 
 1. PARTITION_MARKED: from its place on every reader refuses all other writers of the id;
 2. after the grace time PARTITION_STARTED;

@@ -1,5 +1,4 @@
-"""What the manager asks of `__remote_log_metadata`: append, read from a position, and the truth
-about both.
+"""What the manager asks of `__remote_log_metadata`, as a port.
 
 One thread calls all methods but `append`; callbacks of appends and all events come out of `poll`,
 in that thread. Appends of one port to one metadata partition land in the order of the calls, or
@@ -91,8 +90,9 @@ class TopicPort(Protocol):
         ...
 
     def append(self, partition: int, value: bytes, on_done: Callable[[AppendResult], None]) -> None:
-        """Append a record (key null). `on_done` is called once, from `poll`. Any thread may
-        call.
+        """Append a record (key null); any thread may call.
+
+        `on_done` is called once: from `poll`, or at once where the append cannot be tried.
         """
         ...
 

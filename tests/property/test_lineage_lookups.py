@@ -30,7 +30,7 @@ Pairs = set[tuple[int, int]]
 
 @dataclass(frozen=True)
 class World:
-    """A leader's chain, and segments of it and of other lineages, in the order of their FINISHED."""
+    """A leader's chain, and segments of it and of other lineages, by their FINISHED."""
 
     chain: list[EpochEntry]
     segments: list[RemoteLogSegmentMetadata]

@@ -1,7 +1,7 @@
 """Two brokers, one metadata topic, any order of what can happen; a seed replays it.
 
-Checked after each step: a ready owner's pair is in the topic; an answered write stands in the topic,
-accepted. Checked at rest: all readers know what the topic, folded from its begin, says.
+Checked after each step: a ready owner's pair is in the topic; an answered write stands in the
+topic, accepted. Checked at rest: all readers know what the topic, folded from its begin, says.
 """
 
 import random

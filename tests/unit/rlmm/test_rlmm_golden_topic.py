@@ -39,7 +39,8 @@ def id_text(id: RemoteLogSegmentId) -> str:
     owner = id.topic_id_partition
     return (
         "RemoteLogSegmentId{topicIdPartition="
-        f"{uuid_to_text(owner.topic_id)}:{owner.topic}-{owner.partition}, id={uuid_to_text(id.id)}}}"
+        f"{uuid_to_text(owner.topic_id)}:{owner.topic}-{owner.partition},"
+        f" id={uuid_to_text(id.id)}}}"
     )
 
 
@@ -93,8 +94,8 @@ def test_after_kafkas_history_the_segments_are_those_in_its_store() -> None:
         for offset, value in enumerate(log_values(partition)):
             fold.take(records.decode(value), order=offset, seen_ms=0)
     finished = {
-        f"{change.after.metadata.start_offset:020d}-{uuid_to_text(id)}"
-        for (_, id), change in fold.changes.segments.items()
+        f"{change.after.metadata.start_offset:020d}-{uuid_to_text(segment_id)}"
+        for (_, segment_id), change in fold.changes.segments.items()
         if change.after and change.after.metadata.state is SegmentState.COPY_SEGMENT_FINISHED
     }
     assert finished == stored

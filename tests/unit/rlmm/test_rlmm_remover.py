@@ -1,6 +1,6 @@
 """Deleted topics leave nothing behind, and living ones are never touched."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,9 @@ S0, S1 = segment(1, 0, 9), segment(2, 10, 19)
 class Setup:
     root: Path
     clock: ManualClock = field(default_factory=ManualClock)
-    image: ClusterImage = ClusterImage(frozenset({PARTITION.topic_id}), 100, "c")
+    image: ClusterImage = field(
+        default_factory=lambda: ClusterImage(frozenset({PARTITION.topic_id}), 100, "c")
+    )
 
     def __post_init__(self) -> None:
         self.manager = InMemoryRemoteLogMetadataManager(self.clock, SeededDice(1))
@@ -51,8 +53,6 @@ class Setup:
         )
 
     def copy(self, of: object = S0, metadata_offset: int = 50) -> None:
-        from dataclasses import replace
-
         sized = replace(of, segment_size_bytes=len(LOG_BYTES))  # type: ignore[type-var]
         self.manager.add(sized, FENCE, metadata_offset)
         self.storage.copy_log_segment_data(sized, segment_data())
@@ -116,8 +116,6 @@ def test_b21_a_put_that_lands_late_is_removed_too(setup: Setup) -> None:
     setup.remover.run_pass()
     setup.clock.advance(GRACE_MS)
     setup.remover.run_pass()
-    from dataclasses import replace
-
     late = replace(S0, segment_size_bytes=len(LOG_BYTES))
     setup.storage.copy_log_segment_data(late, segment_data())
     setup.clock.advance(COPY_MAX_MS + 1)
