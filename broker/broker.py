@@ -81,6 +81,7 @@ class Broker:
         self._ports = ports or Ports()
         self._undo: list[Callable[[], Awaitable[object] | None]] = []
         self._clean = False
+        self._broker_epoch = -1
         self.fatal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def start(self) -> None:
@@ -185,7 +186,7 @@ class Broker:
         self._on_stop(self._close_logs)
 
     def _close_logs(self) -> None:
-        self._logs.close(clean=self._clean, broker_epoch=self._registration.epoch)
+        self._logs.close(clean=self._clean, broker_epoch=self._broker_epoch)
 
     def _wire(self, loop: asyncio.AbstractEventLoop) -> None:
         """Make the parts that serve clients; nothing is served yet."""
@@ -287,11 +288,10 @@ class Broker:
     async def _join(self) -> None:
         """Register, host what the metadata say, and lead it."""
         self._node.subscribe(self._replicas.apply)
-        await self._registration.register()
+        self._broker_epoch = await self._registration.register()
         self._replicas.apply(self._image(), None)
         self._set_strays_aside()
         await self._registration.unfence()
-        self._on_stop(self._registration.leave)
 
     def _set_strays_aside(self) -> None:
         """A log without a partition in the metadata is put aside: never served, never deleted."""
@@ -307,6 +307,8 @@ class Broker:
     async def _listen(self) -> None:
         await self._server.start(listener_addresses(self.config))
         self._on_stop(self._server.stop)
+        # Clients hear that nobody leads here before their connections end.
+        self._on_stop(self._registration.leave)
         for name, (host, port) in self._server.bound.items():
             log.info("listening: listener=%s address=%s:%d", name, host, port)
 

@@ -35,8 +35,11 @@ class BrokerRegistration:
         self._registration = registration
         self.epoch = _NOT_REGISTERED
 
-    async def register(self) -> None:
+    async def register(self) -> int:
         """Register, fenced: nothing is led yet.
+
+        Returns:
+            The broker epoch of this life.
 
         Raises:
             DuplicateBrokerRegistrationError: another live process has this node id.
@@ -47,6 +50,7 @@ class BrokerRegistration:
 
         self.epoch = await self._submit(decide)
         log.info("registered: node_id=%d broker_epoch=%d", self._registration.node_id, self.epoch)
+        return self.epoch
 
     async def unfence(self) -> None:
         """Say that this broker has caught up: it leads what it may lead from now on."""
