@@ -1,1 +1,3 @@
-"""The RemoteLogManager: copies, expires and reads remote segments; lives in the tier process. Floor 3."""
+"""The RemoteLogManager: copies, expires and reads remote segments; lives in the tier process.
+Floor 3.
+"""

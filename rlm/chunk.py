@@ -154,8 +154,11 @@ def select(
     """Pick whole batches from the one that holds `offset` (or the first after it) on.
 
     Args:
+        table: of a chunk.
+        offset: first one wanted.
         end_offset: batches that reach up to here or further are left out (exclusive).
-        max_bytes: bound of the selection; the first batch may be larger if `min_one_batch`.
+        max_bytes: bound of the selection.
+        min_one_batch: the first batch may be larger than that.
 
     Returns:
         The selection, or None if there is nothing to give.

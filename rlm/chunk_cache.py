@@ -106,7 +106,7 @@ class ChunkCache:
             if self._total + size <= self._max:
                 break
             chunk = self._chunks[key]
-            if chunk.handed_out or len(self._chunks) == 1 and size == 0:
+            if chunk.handed_out or (len(self._chunks) == 1 and size == 0):
                 continue
             del self._chunks[key]
             self._drop(chunk)
@@ -148,10 +148,12 @@ class ChunkCache:
         size = end - first
         file = self._disk.memfd(f"chunk-{number}")
         self._disk.truncate(file, size)
-        with mmap.mmap(file.fd, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE) as mapped:
-            with memoryview(mapped) as view:
-                self._fill(metadata, view, first, end)
-                table = check_chunk(view, metadata, index, number)
+        with (
+            mmap.mmap(file.fd, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE) as mapped,
+            memoryview(mapped) as view,
+        ):
+            self._fill(metadata, view, first, end)
+            table = check_chunk(view, metadata, index, number)
         return Chunk(0, file, size, table)
 
     def _fill(

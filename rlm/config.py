@@ -1,4 +1,4 @@
-"""What a tier process is told once, at its start: plugin, metadata manager, pools, intervals, bounds.
+"""What a tier process is told once, at its start.
 
 The broker makes it from its own configuration and sends it over the link; the tier reads no file of
 settings and no environment. Names of the settings behind the fields: docs/configuration.md.
@@ -15,10 +15,12 @@ class TierConfig:
     """Settings of one tier process.
 
     Attributes:
-        log_dir: first log directory: holds `tier.lock`, the index cache, the metadata manager's store
+        log_dir: first log directory: holds `tier.lock`, the index cache, the metadata manager's
+            store
             and the incarnation counter.
         storage_settings, metadata_settings: what is handed to the two plugins, prefix removed.
-        client_id: secret of the tier's Kafka clients; the broker lets nobody else write the metadata
+        client_id: secret of the tier's Kafka clients; the broker lets nobody else write the
+            metadata
             topic.
         copy_max_ms: longest time from before COPY_SEGMENT_STARTED is sent to the last PUT.
         delete_grace_ms: from PARTITION_MARKED to PARTITION_STARTED.

@@ -1,8 +1,8 @@
 """Copying closed segments, oldest first, one after the other.
 
-Write order (docs/tiering.md §3, "copy"): OpenSegment, STARTED under a new id, objects, FINISHED with
-the custom metadata, CopiedThrough. A crash after any of them leaves at most a STARTED id, which a
-later expiration pass takes through deletion; the range is copied again under another id.
+Write order (docs/tiering.md §3, "copy"): OpenSegment, STARTED under a new id, objects, FINISHED
+with the custom metadata, CopiedThrough. A crash after any of them leaves at most a STARTED id,
+which a later expiration pass takes through deletion; the range is copied again under another id.
 """
 
 from collections.abc import Callable
@@ -62,6 +62,10 @@ def copy_pass(
     """Copy all that is ready; each copied segment is reported before the next is looked for.
 
     Args:
+        partition: whose log.
+        settings: what its topic says.
+        broker_id: written into the records.
+        custom_metadata_bytes_max: a plugin that wants more stored fails the copy.
         throttle_ms: how long the quota makes a copy of so many bytes wait; 0: it may go.
     """
     while True:

@@ -1,11 +1,12 @@
-"""What a task asks of the world. A task is a generator: it yields one of these and is sent the result.
+"""What a task asks of the world: a generator that yields one of these and is sent the result.
 
 A pool thread performs them for real (`rlm.performer`); the simulator performs them in any order it
 likes and may stop for ever after any of them. Each names its result.
 """
 
+from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, Generator, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from rlm.messages import CopiedThrough, OpenedSegment
 from rlmm.api import SegmentUpdate

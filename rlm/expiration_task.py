@@ -1,8 +1,8 @@
 """Moving the log start by total retention, and taking segments through deletion.
 
 Write order: the log start, durably; then for each segment, in offset order, DELETE_STARTED, its
-objects, and DELETE_FINISHED once the copy maximum has passed since its STARTED was first seen, right
-after a last delete of its objects: a PUT of a dead copier may land until then.
+objects, and DELETE_FINISHED once the copy maximum has passed since its STARTED was first seen,
+right after a last delete of its objects: a PUT of a dead copier may land until then.
 """
 
 from rlm.copy_task import HOLE

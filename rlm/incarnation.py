@@ -1,8 +1,8 @@
 """The tier incarnation: second half of every fence, and never the same twice.
 
 The counter is fsynced before a number is used: two tiers that ran under one leader epoch must not
-write under the same pair. Losing the file means losing the log directory, whose partitions then come
-back under higher leader epochs.
+write under the same pair. Losing the file means losing the log directory, whose partitions then
+come back under higher leader epochs.
 """
 
 from pathlib import Path

@@ -1,10 +1,10 @@
 """Indexes of remote segments, fetched once and kept on this machine's disk.
 
 Directory `remote-log-index-cache` under the first log directory, files as Kafka names them:
-`<start offset>_<segment id>.<kind>`. A file appears by a rename and is fsynced before; it is checked
-when it is used, and fetched anew where it is damaged. Bounded by bytes, the least recently used
-goes first; what was there before a restart is used again. Parsed indexes of a few segments stay in
-memory, because every read needs one.
+`<start offset>_<segment id>.<kind>`. A file appears by a rename and is fsynced before; it is
+checked when it is used, and fetched anew where it is damaged. Bounded by bytes, the least recently
+used goes first; what was there before a restart is used again. Parsed indexes of a few segments
+stay in memory, because every read needs one.
 """
 
 import logging

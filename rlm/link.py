@@ -5,8 +5,8 @@ envelopes and descriptors. The real transport is `rlm.socket_transport`; tests a
 connect two endpoints by `FakeLink`, which delays, and dies with either side.
 
 Any thread may ask, answer and send; requests arrive on the one thread that drives the transport.
-A request ends in exactly one of: its answer, `LinkFailureError` (the other side answered `Failure`),
-`LinkEndedError`.
+A request ends in exactly one of: its answer, `LinkFailureError` (the other side answered
+`Failure`), `LinkEndedError`.
 """
 
 import threading
@@ -195,7 +195,7 @@ class _FakeSide:
         self._link, self._to = link, to
 
     def send(self, envelope: Envelope, files: Sequence[OpenFile]) -> None:
-        self._link._post(self._to, envelope, files)  # noqa: SLF001 - two halves of one thing
+        self._link._post(self._to, envelope, files)
 
     def close(self) -> None:
         pass

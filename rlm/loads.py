@@ -1,7 +1,7 @@
 """Loads from the store: one for each key however many wait, a memory of failures, a bounded queue.
 
-Belongs to the thread that owns the tier's state. Who asks for a key and gets a `Wait` is called once
-when something has changed for that key; it then asks again.
+Belongs to the thread that owns the tier's state. Who asks for a key and gets a `Wait` is called
+once when something has changed for that key; it then asks again.
 """
 
 import logging
@@ -96,6 +96,7 @@ class Loads:
         """Have `key` loaded, unless it is on its way or has just failed.
 
         Args:
+            key: names what is loaded.
             job: run in the reader pool; given how often the object was found damaged already.
             loaded: takes the value, on the owner's thread, before the waiters are called.
             waiter: called once, on the owner's thread, when it is worth asking again.
@@ -162,7 +163,9 @@ class Loads:
             del self._failures[next(iter(self._failures))]
 
     def give_up_hanging(self, limit_ms: int) -> None:
-        """Let go of loads that run longer than `limit_ms`: whoever waits hears of a failing store."""
+        """Let go of loads that run longer than `limit_ms`: whoever waits hears of a failing
+        store.
+        """
         now_ms = self._clock.monotonic_ms()
         for key, flight in list(self._flights.items()):
             if now_ms - flight.started_ms <= limit_ms:

@@ -343,7 +343,8 @@ class RemoteLogManager:
             log.info("a write was refused: partition=%s %s", known.tip.topic_partition, error)
             return False
         if isinstance(error, LinkFailureError):
-            # The broker does not lead it under this epoch any more; its word about it is on the way.
+            # The broker does not lead it under this epoch any more; its word about it is on
+            # the way.
             return False
         if not isinstance(error, RemoteStorageError):
             log.error("a pass failed: partition=%s", known.tip.topic_partition, exc_info=error)

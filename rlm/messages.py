@@ -1,7 +1,7 @@
 """The messages between a broker and its tier process: the ports of this package, as data.
 
-Every message about a partition names topic id, partition and leader epoch; whoever gets an answer for
-another id or an older epoch drops it. Offsets: `end` is exclusive, `last` is inclusive. File
+Every message about a partition names topic id, partition and leader epoch; whoever gets an answer
+for another id or an older epoch drops it. Offsets: `end` is exclusive, `last` is inclusive. File
 descriptors travel beside a message (SCM_RIGHTS), in the order its fields name them.
 
 Each request has exactly one answer, or `Failure`. Source: docs/tiering.md, "Two processes".
@@ -15,7 +15,9 @@ from rlm.config import TierConfig
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Base of all messages: small, immutable, sent as a MessagePack array that begins with its name."""
+    """Base of all messages: small, immutable, sent as a MessagePack array that begins with its
+    name.
+    """
 
 
 class PartitionMessage(Message, frozen=True, array_like=True, tag=True):
@@ -43,7 +45,9 @@ class Failure(Message, frozen=True, array_like=True, tag=True):
 
 # ---------------------------------------------------------------- broker to tier
 class Configure(Message, frozen=True, array_like=True, tag=True):
-    """First message: who you are. Answered by Ack once both plugins took their settings, or Failure."""
+    """First message: who you are. Answered by Ack once both plugins took their settings, or
+    Failure.
+    """
 
     config: TierConfig
 
@@ -52,7 +56,8 @@ class PartitionSettings(msgspec.Struct, frozen=True, array_like=True):
     """What a topic's configuration says to its tier. -1: no limit.
 
     Attributes:
-        mode: "active", "read_only" (remote.log.copy.disable: nothing more is copied, total retention
+        mode: "active", "read_only" (remote.log.copy.disable: nothing more is copied, total
+            retention
             goes on) or "drop" (tiering was switched off and its remote data is to go).
         copy_lag_ms, copy_lag_bytes: how long, or until how many newer bytes exist, a closed segment
             waits before it is copied; 0 ms: not at all.
@@ -66,7 +71,9 @@ class PartitionSettings(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Assign(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """This broker hosts the partition. Repeated when role, epoch or settings change. Answer: Ack."""
+    """This broker hosts the partition. Repeated when role, epoch or settings change. Answer:
+    Ack.
+    """
 
     topic: str
     is_leader: bool
@@ -120,7 +127,9 @@ class AuxiliaryState(PartitionMessage, frozen=True, array_like=True, tag=True):
 
 
 class ImageChanged(Message, frozen=True, array_like=True, tag=True):
-    """One-way: topics were deleted, or the led metadata partitions changed; the remover looks soon."""
+    """One-way: topics were deleted, or the led metadata partitions changed; the remover looks
+    soon.
+    """
 
     led_metadata_partitions: list[int]
 
@@ -175,7 +184,9 @@ class TimestampAnswer(PartitionMessage, frozen=True, array_like=True, tag=True):
 
 
 class AuxiliaryStateAnswer(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """Chain up to the segment's end as (epoch, start), snapshot bytes, first offset after the segment."""
+    """Chain up to the segment's end as (epoch, start), snapshot bytes, first offset after the
+    segment.
+    """
 
     chain: list[tuple[int, int]]
     producer_snapshot: bytes
@@ -225,8 +236,9 @@ class OpenSegment(PartitionMessage, frozen=True, array_like=True, tag=True):
 
 
 class OpenedSegment(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """Descriptors: log, offset index, time index, producer snapshot and, if there is one, transaction
-    index; all checked and fsynced."""
+    """Descriptors: log, offset index, time index, producer snapshot and, if there is one,
+    transaction index; all checked and fsynced.
+    """
 
     base_offset: int
     size_bytes: int
@@ -254,8 +266,8 @@ class CopiedThrough(PartitionMessage, frozen=True, array_like=True, tag=True):
 class RaiseLogStart(PartitionMessage, frozen=True, array_like=True, tag=True):
     """Move the log start. Answer: Ack once it is checkpointed and fsynced.
 
-    `reason` is one of "time", "size", "drop", "remote start", "rebuilt" (the checkpoint was lost: the
-    offset may then lie below the log start that the broker believed in).
+    `reason` is one of "time", "size", "drop", "remote start", "rebuilt" (the checkpoint was lost:
+    the offset may then lie below the log start that the broker believed in).
     """
 
     offset: int
@@ -263,7 +275,9 @@ class RaiseLogStart(PartitionMessage, frozen=True, array_like=True, tag=True):
 
 
 class ImageAtLeast(Message, frozen=True, array_like=True, tag=True):
-    """The image at or past a high watermark the quorum confirmed after this question. Answer: Image."""
+    """The image at or past a high watermark the quorum confirmed after this question. Answer:
+    Image.
+    """
 
 
 class Image(Message, frozen=True, array_like=True, tag=True):

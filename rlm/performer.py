@@ -113,7 +113,7 @@ class Performer:
                 stream.close()
             self._data = None
 
-    def __call__(self, effect: Effect) -> Any:
+    def __call__(self, effect: Effect) -> Any:  # noqa: C901 - one line for each effect
         """Perform one effect.
 
         Raises:

@@ -1,4 +1,6 @@
-"""The two plugins of a tier process, loaded and configured; how they were loaded is not known here."""
+"""The two plugins of a tier process, loaded and configured; how they were loaded is not known
+here.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,9 +1,9 @@
 """Reads of the remote tier for clients: look up, wait for what is missing, answer by the deadline.
 
 Belongs to the owner's thread; only loads of indexes and chunks run in the reader pool, so a cached
-read costs no thread switch and a slow store holds no thread per waiting client. Each read tries from
-the top whenever something it waited for has changed: metadata, index, chunk. What to answer when time
-is up depends on what it was waiting for (docs/tiering.md, "Remote reads").
+read costs no thread switch and a slow store holds no thread per waiting client. Each read tries
+from the top whenever something it waited for has changed: metadata, index, chunk. What to answer
+when time is up depends on what it was waiting for (docs/tiering.md, "Remote reads").
 """
 
 import logging

@@ -1,10 +1,10 @@
 """Where the log start should be, and which remote segments should go. Pure.
 
-Order is part of the answer: the log start moves, and is durable, before anything below it is deleted,
-and deletions are in offset order.
+Order is part of the answer: the log start moves, and is durable, before anything below it is
+deleted, and deletions are in offset order.
 """
 
-from collections.abc import Set
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from rlm.log_facts import LogFacts
@@ -33,8 +33,8 @@ def log_start_on_taking_over(facts: LogFacts) -> MoveLogStart | None:
     """What a new leader does to its log start before it copies or expires anything.
 
     The largest of its own checkpoint and the remote start on its own chain: a leader before it may
-    have moved the log start and deleted what lies below. If no finished segment touches the chain, at
-    least the local start. If the checkpoint was lost, the remote start is the truth.
+    have moved the log start and deleted what lies below. If no finished segment touches the chain,
+    at least the local start. If the checkpoint was lost, the remote start is the truth.
     """
     log, remote_start = facts.log, facts.remote_start
     floor = log.local_log_start_offset if remote_start is None else remote_start
@@ -50,9 +50,9 @@ def log_start_by_retention(
 ) -> MoveLogStart | None:
     """Where total retention wants the log start; None: where it is.
 
-    Time and size act on both tiers together. Only finished segments on the chain count, and only what
-    is in the store is given up: a segment that waits to be copied is never expired, however old.
-    Bytes that are in both tiers count once.
+    Time and size act on both tiers together. Only finished segments on the chain count, and only
+    what is in the store is given up: a segment that waits to be copied is never expired, however
+    old. Bytes that are in both tiers count once.
     """
     log = facts.log
     if settings.mode == "drop":
@@ -125,7 +125,7 @@ def _superseded(facts: LogFacts) -> list[RemoteLogSegmentMetadata]:
     return lineage.superseded(segment.metadata for segment in finished)
 
 
-def deletions(facts: LogFacts, log_start: int, own_copies: Set[bytes]) -> list[Deletion]:
+def deletions(facts: LogFacts, log_start: int, own_copies: AbstractSet[bytes]) -> list[Deletion]:
     """Which segments are to be taken through deletion now, in offset order.
 
     Args:
@@ -133,7 +133,8 @@ def deletions(facts: LogFacts, log_start: int, own_copies: Set[bytes]) -> list[D
         log_start: as it is durably now.
         own_copies: ids of copies that this tier is running: their STARTED is not dangling.
 
-    A segment off the chain is kept until it lies wholly below the log start: its lineage may return.
+    A segment off the chain is kept until it lies wholly below the log start: its lineage may
+    return.
     """
     given_up = {segment.id for segment in _superseded(facts)}
     found = []
@@ -154,5 +155,7 @@ def deletions(facts: LogFacts, log_start: int, own_copies: Set[bytes]) -> list[D
 
 
 def deletion_is_due(started_seen_ms: int, now_ms: int, copy_max_ms: int) -> bool:
-    """Whether no PUT of that id can land any more, so that DELETE_SEGMENT_FINISHED may be written."""
+    """Whether no PUT of that id can land any more, so that DELETE_SEGMENT_FINISHED may be
+    written.
+    """
     return now_ms - started_seen_ms > copy_max_ms

@@ -81,10 +81,8 @@ class TierService:
     ) -> None:
         """Nothing happens before `Configure`.
 
-        Args:
-            tell: sends a one-way message to the broker.
-            abort: ends the process at once, with a reason.
-            ended: called when a stop is complete.
+        `tell` sends a one-way message to the broker, `abort` ends the process at once with a
+        reason, `ended` is called when a stop is complete.
         """
         self._broker, self._tell = broker, tell
         self._configure_plugins, self._make_workers = configure_plugins, make_workers

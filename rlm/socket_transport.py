@@ -10,6 +10,7 @@ buffer that the loop drains. Receiving happens on the loop's thread alone.
 
 import array
 import asyncio
+import contextlib
 import socket
 import threading
 from collections import deque
@@ -159,10 +160,8 @@ class SocketTransport:
             if self._closed:
                 return
             self._closed = True
-        try:
+        with contextlib.suppress(OSError):  # the other side may have been faster
             self._sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # the other side was faster
         if self._loop.is_closed():
             self._sock.close()
         else:

@@ -59,13 +59,17 @@ class Telemetry:
         self.fetch_outage = Outage("reading from the remote store")
         counter = self._topic_counter
         self._copy_bytes = counter("RemoteCopyBytesPerSec", "Bytes copied to the remote store")
-        self._copy_requests = counter("RemoteCopyRequestsPerSec", "Segments copied or tried to copy")
+        self._copy_requests = counter(
+            "RemoteCopyRequestsPerSec", "Segments copied or tried to copy"
+        )
         self._copy_errors = counter("RemoteCopyErrorsPerSec", "Copies that failed")
         self._delete_requests = counter("RemoteDeleteRequestsPerSec", "Remote segments deleted")
         self._delete_errors = counter("RemoteDeleteErrorsPerSec", "Deletions that failed")
         self._fetch_bytes = counter("RemoteFetchBytesPerSec", "Bytes read from the remote tier")
         self._fetch_requests = counter("RemoteFetchRequestsPerSec", "Reads of the remote tier")
-        self._fetch_errors = counter("RemoteFetchErrorsPerSec", "Reads of the remote tier that failed")
+        self._fetch_errors = counter(
+            "RemoteFetchErrorsPerSec", "Reads of the remote tier that failed"
+        )
         self._corrupt = self.registry.counter(
             "tidemark_remote_corrupt_chunks_total", "Chunks whose bytes were wrong", _TOPIC
         )

@@ -176,7 +176,7 @@ class SimulatedBroker:
             local_log_start_offset=self.local_start,
             last_stable_offset=self.end if self.last_stable is None else self.last_stable,
             high_watermark=self.end,
-            chain=[tuple(entry) for entry in self.chain],
+            chain=[(entry.epoch, entry.start_offset) for entry in self.chain],
             closed_segments=closed,
             local_bytes=sum(len(segment.log) for segment in self.segments),
             metadata_offset=7,
@@ -291,7 +291,7 @@ class InlineWorkers:
         def work() -> None:
             try:
                 result = job()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - handed to `done`
                 done(None, error)
             else:
                 done(result, None)

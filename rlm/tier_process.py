@@ -1,8 +1,9 @@
 """The tier process: its composition root. `python -m rlm.tier_process LINK_FD PARENT_PID`.
 
 The one file that loads the plugin and the metadata manager. The process ends with its broker, in
-whatever way that ends: the kernel kills it when the parent dies, and it ends by itself when the link
-does. It cleans nothing up then; what it leaves is what a crash leaves, and the next one repairs that.
+whatever way that ends: the kernel kills it when the parent dies, and it ends by itself when the
+link does. It cleans nothing up then; what it leaves is what a crash leaves, and the next one
+repairs that.
 """
 
 import asyncio
@@ -143,8 +144,8 @@ def main() -> None:
     """Start as the broker starts it."""
     link_fd, parent_pid = int(sys.argv[1]), int(sys.argv[2])
     die_with_parent(parent_pid)
-    # Ctrl-C reaches the whole terminal group, a service manager may signal all processes: the broker
-    # decides when this one ends.
+    # Ctrl-C reaches the whole terminal group, a service manager may signal all processes: the
+    # broker decides when this one ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     logging.basicConfig(

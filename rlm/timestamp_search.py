@@ -16,7 +16,6 @@ from rlm.loads import Loads, Wait
 from rlm.messages import OffsetForTimestamp, TimestampAnswer
 from rlm.performer import READER_POOL
 from rlm.reader import NOT_READY_RETRY_MS
-from rlm.segment_index import SegmentIndex
 from rlm.workers import Workers
 from rlmm import lineage
 from rlmm.api import MetadataNotReadyError, RemoteLogMetadataManager

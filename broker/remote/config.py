@@ -46,6 +46,8 @@ def tier_config(
         settings: typed broker settings.
         passthrough: all properties as given, among them those of the plugins (`rsm.config.*`,
             `rlmm.config.*`).
+        node_id: this broker.
+        cluster_id: the Kafka cluster.
         log_dir: first log directory.
         bootstrap_servers: host:port of the listener that the metadata manager is to use.
     """

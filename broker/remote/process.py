@@ -1,8 +1,8 @@
 """Starting and killing the tier process; the one place of the broker that makes a process.
 
-The child inherits two descriptors: its end of the link, and the locked `tier.lock`. The lock belongs
-to the open file, which after the start only the child holds: it is free the moment the child is gone,
-however it went, and not before. So two tiers never run over one log directory.
+The child inherits two descriptors: its end of the link, and the locked `tier.lock`. The lock
+belongs to the open file, which after the start only the child holds: it is free the moment the
+child is gone, however it went, and not before. So two tiers never run over one log directory.
 """
 
 import fcntl

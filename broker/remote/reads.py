@@ -1,8 +1,9 @@
 """Fetches from the remote tier: asked of the tier, checked again when the answer comes.
 
-A read always ends by its deadline: with regions, with a Kafka error, or empty (nothing came in time;
-the tier goes on fetching into its cache, so the client's next try finds it). While the tier is gone a
-read is parked until its deadline and then gets KAFKA_STORAGE_ERROR, so that clients do not spin.
+A read always ends by its deadline: with regions, with a Kafka error, or empty (nothing came in
+time; the tier goes on fetching into its cache, so the client's next try finds it). While the tier
+is gone a read is parked until its deadline and then gets KAFKA_STORAGE_ERROR, so that clients do
+not spin.
 """
 
 import asyncio
@@ -53,7 +54,9 @@ class RemoteRead:
 
 @dataclass(frozen=True, slots=True)
 class RemoteFetched:
-    """Whole batches from the remote tier; no regions: nothing came in time, and that is no error."""
+    """Whole batches from the remote tier; no regions: nothing came in time, and that is no
+    error.
+    """
 
     regions: list[FileRegion] = field(default_factory=list)
     size_bytes: int = 0

@@ -1,7 +1,7 @@
 """The broker's side of the remote tier, as the rest of the broker sees it.
 
-Made only when `remote.log.storage.system.enable=true`: off means that no `RemoteTier` exists, and so
-no process, no directory and no topic.
+Made only when `remote.log.storage.system.enable=true`: off means that no `RemoteTier` exists, and
+so no process, no directory and no topic.
 """
 
 import asyncio
@@ -40,7 +40,8 @@ class TierState:
     Attributes:
         process: "down", "starting", "up" or "stopped".
         reasons: what is wrong; empty when all is well.
-        assigned, ready: partitions told to the tier, and those whose metadata it has caught up with.
+        assigned, ready: partitions told to the tier, and those whose metadata it has caught up
+            with.
     """
 
     process: str
@@ -78,9 +79,8 @@ class RemoteTier:
     ) -> None:
         """Wire it up; nothing is started.
 
-        Args:
-            config: of the tier process; its client id is replaced by a secret made here.
-            high_watermark: of the metadata log (exclusive), as the quorum confirms it.
+        The client id of `config` is replaced by a secret made here; `high_watermark` is that of the
+        metadata log (exclusive), as the quorum confirms it.
         """
         self.tier_client_id = f"tidemark-tier-{(dice or SystemDice()).uuid().hex()}"
         settings = dict(config.metadata_settings) | {"client.id": self.tier_client_id}

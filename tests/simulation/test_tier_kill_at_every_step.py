@@ -1,4 +1,5 @@
-"""The write-order table of docs/tiering.md: killed at each step of each row, nothing is lost or leaked."""
+"""The write-order table of docs/tiering.md: killed at each step of each row, nothing is lost or
+leaked."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -237,12 +238,12 @@ def test_a_segment_waits_for_the_end_of_the_transaction_that_reaches_into_it(sce
 
 
 def test_a_write_of_unknown_outcome_ends_the_ownership_and_loses_nothing(scene: Scene) -> None:
+    original = scene.metadata._write
     for lands in (True, False):
         for at in range(4):
             scene.broker.fill(1)
             scene.metadata.faults.clear()
             writes = 0
-            original = scene.metadata._write
 
             def faulty(event: object, at: int = at, lands: bool = lands) -> object:
                 nonlocal writes

@@ -1,4 +1,5 @@
-"""A tier and a broker on a fake link: reads, caches, timestamps, and what is answered when they fail."""
+"""A tier and a broker on a fake link: reads, caches, timestamps, and what is answered when they
+fail."""
 
 from collections.abc import Callable
 from dataclasses import replace
