@@ -163,9 +163,7 @@ class Loads:
             del self._failures[next(iter(self._failures))]
 
     def give_up_hanging(self, limit_ms: int) -> None:
-        """Let go of loads that run longer than `limit_ms`: whoever waits hears of a failing
-        store.
-        """
+        """Let go of loads that run longer than `limit_ms`: who waits hears of a failing store."""
         now_ms = self._clock.monotonic_ms()
         for key, flight in list(self._flights.items()):
             if now_ms - flight.started_ms <= limit_ms:

@@ -15,9 +15,7 @@ from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 
 
 class RemoteSegment(NamedTuple):
-    """A remote segment that is not DELETE_SEGMENT_FINISHED, and where in the topic it was
-    FINISHED.
-    """
+    """A live remote segment, and where in the topic it was FINISHED."""
 
     metadata: RemoteLogSegmentMetadata
     finished_order: int | None

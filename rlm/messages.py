@@ -15,9 +15,7 @@ from rlm.config import TierConfig
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Base of all messages: small, immutable, sent as a MessagePack array that begins with its
-    name.
-    """
+    """Base of all messages: immutable, sent as a MessagePack array that begins with its name."""
 
 
 class PartitionMessage(Message, frozen=True, array_like=True, tag=True):
@@ -45,9 +43,7 @@ class Failure(Message, frozen=True, array_like=True, tag=True):
 
 # ---------------------------------------------------------------- broker to tier
 class Configure(Message, frozen=True, array_like=True, tag=True):
-    """First message: who you are. Answered by Ack once both plugins took their settings, or
-    Failure.
-    """
+    """First message: who you are. Answer: Ack once both plugins took their settings."""
 
     config: TierConfig
 
@@ -71,9 +67,7 @@ class PartitionSettings(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Assign(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """This broker hosts the partition. Repeated when role, epoch or settings change. Answer:
-    Ack.
-    """
+    """This broker hosts the partition; again when role, epoch or settings change. Answer: Ack."""
 
     topic: str
     is_leader: bool
@@ -127,9 +121,7 @@ class AuxiliaryState(PartitionMessage, frozen=True, array_like=True, tag=True):
 
 
 class ImageChanged(Message, frozen=True, array_like=True, tag=True):
-    """One-way: topics were deleted, or the led metadata partitions changed; the remover looks
-    soon.
-    """
+    """One-way: topics were deleted, or the led metadata partitions changed."""
 
     led_metadata_partitions: list[int]
 
@@ -184,9 +176,7 @@ class TimestampAnswer(PartitionMessage, frozen=True, array_like=True, tag=True):
 
 
 class AuxiliaryStateAnswer(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """Chain up to the segment's end as (epoch, start), snapshot bytes, first offset after the
-    segment.
-    """
+    """Chain up to the segment's end as (epoch, start), snapshot, first offset after it."""
 
     chain: list[tuple[int, int]]
     producer_snapshot: bytes
@@ -236,8 +226,9 @@ class OpenSegment(PartitionMessage, frozen=True, array_like=True, tag=True):
 
 
 class OpenedSegment(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """Descriptors: log, offset index, time index, producer snapshot and, if there is one,
-    transaction index; all checked and fsynced.
+    """Beside it: log, offset index, time index, producer snapshot, transaction index if any.
+
+    All checked and fsynced.
     """
 
     base_offset: int
@@ -275,9 +266,7 @@ class RaiseLogStart(PartitionMessage, frozen=True, array_like=True, tag=True):
 
 
 class ImageAtLeast(Message, frozen=True, array_like=True, tag=True):
-    """The image at or past a high watermark the quorum confirmed after this question. Answer:
-    Image.
-    """
+    """The image at or past a high watermark confirmed after this question. Answer: Image."""
 
 
 class Image(Message, frozen=True, array_like=True, tag=True):

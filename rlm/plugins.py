@@ -1,6 +1,4 @@
-"""The two plugins of a tier process, loaded and configured; how they were loaded is not known
-here.
-"""
+"""The two plugins of a tier process, loaded and configured; by whom is not known here."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

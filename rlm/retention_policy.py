@@ -155,7 +155,5 @@ def deletions(facts: LogFacts, log_start: int, own_copies: AbstractSet[bytes]) -
 
 
 def deletion_is_due(started_seen_ms: int, now_ms: int, copy_max_ms: int) -> bool:
-    """Whether no PUT of that id can land any more, so that DELETE_SEGMENT_FINISHED may be
-    written.
-    """
+    """Whether no PUT of that id can land any more: DELETE_SEGMENT_FINISHED may be written."""
     return now_ms - started_seen_ms > copy_max_ms

@@ -54,8 +54,9 @@ class RemoteRead:
 
 @dataclass(frozen=True, slots=True)
 class RemoteFetched:
-    """Whole batches from the remote tier; no regions: nothing came in time, and that is no
-    error.
+    """Whole batches from the remote tier.
+
+    No regions: nothing came in time, and that is no error.
     """
 
     regions: list[FileRegion] = field(default_factory=list)
