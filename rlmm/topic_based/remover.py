@@ -144,9 +144,15 @@ class Remover:
                     done = self.perform(effect)
                     if done is not None:
                         done.result(self._write_wait_ms / 1_000)
+                    if isinstance(effect, WritePartition):
+                        _log.info("deleted topic: %s of %s", effect.state.name, partition.topic)
             except (MetadataError, RemoteStorageError, TimeoutError) as e:
                 self.failed_count += 1
-                _log.warning("removal goes on next pass: partition=%s reason=%s", partition, e)
+                _log.warning(
+                    "removal goes on next pass: partition=%s reason=%s",
+                    partition.topic_partition,
+                    e,
+                )
 
     def deleted_partitions(self) -> list[TopicIdPartition]:
         """User partitions of topics that are surely gone and have something left."""
