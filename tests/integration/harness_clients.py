@@ -36,7 +36,9 @@ def produce(
 
 def end_offsets(broker: BrokerProcess, topic: str, partition: int = 0) -> tuple[int, int]:
     """First offset, and the one after the last."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused"})
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.auto.commit": False}
+    )
     try:
         low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
         return low, high

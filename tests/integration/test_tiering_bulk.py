@@ -133,7 +133,9 @@ def wait_until_only_active_is_local(broker: BrokerProcess, topic: str) -> None:
 
 
 def offset_at(broker: BrokerProcess, topic: str, timestamp_ms: int) -> int:
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused"})
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.auto.commit": False}
+    )
     try:
         found = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp_ms)], timeout=60)
         assert found[0].error is None
