@@ -108,7 +108,7 @@ def compare_from(broker: BrokerProcess, topic: str, start: int) -> int:
     try:
         consumer.assign([TopicPartition(topic, 0, start)])
         while position < high:
-            messages = consumer.consume(2_000, 60)
+            messages = consumer.consume(min(2_000, high - position), 60)
             assert messages, f"nothing more after offset {position} of {high}"
             for message in messages:
                 assert message.error() is None, message.error()
