@@ -70,9 +70,10 @@ def copy_pass(
     """
     while True:
         facts: LogFacts = yield Judge()
+        # Also, and above all, with a hole: the broker must not go by what was true before it.
+        yield Report(copied_through_report(facts))
         if facts.hole() is not None:
             return PassResult(red=HOLE)
-        yield Report(copied_through_report(facts))
         segments, size_bytes = lag(facts)
         yield Measure(
             copy_lag_segments=segments,

@@ -5,13 +5,14 @@ objects, and DELETE_FINISHED once the copy maximum has passed since its STARTED 
 right after a last delete of its objects: a PUT of a dead copier may land until then.
 """
 
-from rlm.copy_task import HOLE
+from rlm.copy_task import HOLE, copied_through_report
 from rlm.effects import (
     DeleteObjects,
     Judge,
     Measure,
     MoveStart,
     PassResult,
+    Report,
     StartedSeenMs,
     Task,
     UpdateState,
@@ -33,17 +34,43 @@ from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 
 
 class OwnCopies:
-    """Ids of the copies this tier is running for one partition; filled and emptied by its owner."""
+    """Ids of the copies this tier is running for one partition.
 
-    __slots__ = ("ids",)
+    The copying thread begins and ends them while an expiring thread looks. Its look at the metadata
+    and its look here are not one moment: a copy may be STARTED in the first and have ended,
+    FINISHED and told to the broker, before the second. So one that ends while somebody looks counts
+    as running until that look is over.
+    """
+
+    __slots__ = ("_ended", "_running")
 
     def __init__(self) -> None:
-        self.ids: set[bytes] = set()
+        self._running: set[bytes] = set()
+        self._ended: set[bytes] = set()
+
+    def begin(self, segment_id: bytes) -> None:
+        """A copy begins: called before its STARTED is sent."""
+        self._running.add(segment_id)
+
+    def end(self, segment_id: bytes) -> None:
+        """The copy is over, in whatever way."""
+        self._ended.add(segment_id)  # before it leaves the other set: it is never in none
+        self._running.discard(segment_id)
+
+    def look(self) -> None:
+        """Begin a look: call it before asking which segments there are."""
+        self._ended.clear()
+
+    def seen(self) -> frozenset[bytes]:
+        """All that ran at some moment since `look`."""
+        return frozenset(self._running.copy() | self._ended.copy())
 
 
 def take_over(settings: PartitionSettings) -> Task[PassResult]:
     """What a new leader does once, after its barrier: settle the log start."""
     facts: LogFacts = yield Judge()
+    # First of all: what was reported before may be too much, if metadata was lost since.
+    yield Report(copied_through_report(facts))
     move = log_start_on_taking_over(facts)
     if facts.hole(facts.log.log_start_offset if move is None else move.offset) is not None:
         return PassResult(red=HOLE)
@@ -58,6 +85,7 @@ def expiration_pass(
     settings: PartitionSettings, own_copies: OwnCopies, *, broker_id: int, copy_max_ms: int
 ) -> Task[PassResult]:
     """One pass over a led partition."""
+    own_copies.look()
     facts: LogFacts = yield Judge()
     if facts.hole() is not None:
         return PassResult(red=HOLE)
@@ -69,7 +97,7 @@ def expiration_pass(
         if not taken:
             return PassResult(red=f"the broker refuses the log start {move.offset}")
         log_start = move.offset
-    due = deletions(facts, log_start, frozenset(own_copies.ids))
+    due = deletions(facts, log_start, own_copies.seen())
     yield Measure(
         delete_lag_segments=len(due),
         delete_lag_bytes=sum(deletion.metadata.segment_size_bytes for deletion in due),

@@ -66,6 +66,7 @@ class _Partition:
     leader_epoch: int
     is_leader: bool
     settings: PartitionSettings
+    metadata_offset: int
     ownership: Ownership | None = None
     ready: bool = False
     red: str = ""
@@ -118,7 +119,9 @@ class RemoteLogManager:
         if known is not None:
             self._end_ownership(known)
         tip = TopicIdPartition(assign.topic_id, assign.partition, assign.topic)
-        fresh = _Partition(tip, assign.leader_epoch, assign.is_leader, assign.settings)
+        fresh = _Partition(
+            tip, assign.leader_epoch, assign.is_leader, assign.settings, assign.metadata_offset
+        )
         self._partitions[key] = fresh
         if assign.is_leader:
             self._own(fresh)
@@ -169,7 +172,7 @@ class RemoteLogManager:
         fence = Fence(known.leader_epoch, self._take_incarnation(fresh=fresh))
         ownership = Ownership(known.tip, fence, Cancellation(), OwnCopies(), set())
         known.ownership, known.own_timer = ownership, None
-        owned = self._world.metadata.own(known.tip, fence)
+        owned = self._world.metadata.own(known.tip, fence, known.metadata_offset)
 
         def done() -> None:
             if known.ownership is ownership:

@@ -67,11 +67,16 @@ class PartitionSettings(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Assign(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """This broker hosts the partition; again when role, epoch or settings change. Answer: Ack."""
+    """This broker hosts the partition; again when role, epoch or settings change. Answer: Ack.
+
+    Attributes:
+        metadata_offset: of the image in which the topic was seen to exist, -1 if unknown.
+    """
 
     topic: str
     is_leader: bool
     settings: PartitionSettings
+    metadata_offset: int = -1
 
 
 class Unassign(PartitionMessage, frozen=True, array_like=True, tag=True):

@@ -106,7 +106,7 @@ class Performer:
 
     def _end_copy(self) -> None:
         if self._copy_id is not None:
-            self._own.own_copies.ids.discard(self._copy_id)
+            self._own.own_copies.end(self._copy_id)
             self._copy_id = None
         if self._data is not None:
             for stream in self._data.files():
@@ -162,13 +162,24 @@ class Performer:
         return partition.topic_id, partition.partition, self._own.fence.leader_epoch
 
     def _judge(self) -> LogFacts:
-        metadata = self._world.metadata
-        description = self._world.broker.describe(DescribeLog(*self._names()))
-        remote = [
-            RemoteSegment(segment, metadata.finished_order(segment.id))
-            for segment in metadata.list_segments(self._own.partition)
-        ]
-        return LogFacts(description, remote)
+        """Look at the local log, then at the remote segments.
+
+        In between another pass may have moved the log start and deleted what is below it: what
+        looks like a hole is one only if the log start is still where it was.
+        """
+        metadata, asked = self._world.metadata, DescribeLog(*self._names())
+        description = self._world.broker.describe(asked)
+        while True:
+            remote = [
+                RemoteSegment(segment, metadata.finished_order(segment.id))
+                for segment in metadata.list_segments(self._own.partition)
+            ]
+            facts = LogFacts(description, remote)
+            if facts.hole() is None:
+                return facts
+            description = self._world.broker.describe(asked)
+            if description.log_start_offset == facts.log.log_start_offset:
+                return facts
 
     def _open(self, base_offset: int) -> LocalSegment:
         opened = self._world.broker.open_segment(
@@ -180,7 +191,7 @@ class Performer:
     def _begin_copy(self) -> bytes:
         self._copy_started_ms = self._world.clock.monotonic_ms()
         self._copy_id = self._world.dice.uuid()
-        self._own.own_copies.ids.add(self._copy_id)
+        self._own.own_copies.begin(self._copy_id)
         return self._copy_id
 
     def _wait(self, write: Any) -> None:

@@ -207,6 +207,7 @@ class SimulatedBroker:
         self._check(report.leader_epoch)
         self.reports.append(report)
         if report.last_offset < 0:
+            self.copied = -1
             return True
         if lineage.epoch_at(self.chain, report.last_offset) != report.last_offset_epoch:
             return False

@@ -190,6 +190,7 @@ class BrokerAnswers:
     def _copied(self, report: CopiedThrough) -> Ack:
         partition = self._partition(report)
         if report.last_offset < 0:
+            partition.log.copied_through = -1  # what was said before is true no more
             self._facts.on_copied(report)
             return Ack()
         if not partition.log.set_copied_through(report.last_offset, report.last_offset_epoch):

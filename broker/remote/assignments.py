@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import msgspec
+
 from broker.remote.supervisor import Supervisor
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
@@ -37,8 +39,11 @@ class Assignments:
         replicas: ReplicaManager,
         supervisor: Supervisor,
         is_tierable: Callable[[Partition], bool],
+        metadata_offset: Callable[[], int],
     ) -> None:
+        """Tell nothing yet; `metadata_offset` is that of the image that the replicas are at."""
         self._replicas, self._supervisor, self._is_tierable = replicas, supervisor, is_tierable
+        self._metadata_offset = metadata_offset
         self._told: dict[PartitionKey, Assign] = {}
 
     def on_tier_up(self) -> None:
@@ -61,8 +66,10 @@ class Assignments:
             del self._told[old.topic_id, old.partition]
         for key, assign in wanted.items():
             if self._told.get(key) != assign:
-                self._supervisor.ask(assign)
-                self._told[key] = assign
+                self._supervisor.ask(
+                    msgspec.structs.replace(assign, metadata_offset=self._metadata_offset())
+                )
+                self._told[key] = assign  # without the offset: it alone is no news
         return bool(gone)
 
     def _wanted(self) -> dict[PartitionKey, Assign]:

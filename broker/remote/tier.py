@@ -113,7 +113,10 @@ class RemoteTier:
             spawn=spawn,
         )
         self._assignments = Assignments(
-            replicas, self._supervisor, lambda partition: not partition.is_internal
+            replicas,
+            self._supervisor,
+            lambda partition: not partition.is_internal,
+            lambda: image().provenance.offset,
         )
         self._reads = RemoteReads(
             replicas=replicas,

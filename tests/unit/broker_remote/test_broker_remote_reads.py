@@ -275,16 +275,18 @@ def test_a_time_search_gives_what_was_found_none_or_7() -> None:
 
 
 def test_the_tier_is_told_differences_and_everything_again_when_it_is_new() -> None:
-    hosted, tier = Hosted(), Tier()
+    hosted, tier, offsets = Hosted(), Tier(), [11, 10, 9, 8]
     replicas = Replicas(hosted)
     assignments = Assignments(
         replicas,  # type: ignore[arg-type]
         tier,  # type: ignore[arg-type]
         lambda partition: True,
+        offsets.pop,
     )
     assignments.reconcile()
     assignments.reconcile()
     assert [type(message) for message, _ in tier.asked] == [Assign]
+    assert tier.asked[0][0].metadata_offset == 8, "of the image that shows the topic"
     hosted.leader_epoch = 6
     assignments.reconcile()
     assert tier.asked[-1][0].leader_epoch == 6

@@ -1,0 +1,153 @@
+"""Copying, expiring and the broker's own work between any two steps of each other."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from test_tier_kill_at_every_step import COPY_MAX_MS, Scene
+
+from rlm.copy_task import copy_pass
+from rlm.effects import Effect, PassResult, Task, UpdateState
+from rlm.expiration_task import expiration_pass, take_over
+from rlm.messages import DescribeLog, LogDescription
+from rlm.performer import COPIER_POOL, EXPIRATION_POOL, Performer
+from rlm.testing import PARTITION
+from rlmm.memory import InMemoryRemoteLogMetadataManager
+from rsm_plugins.segment import SegmentState
+
+
+class Stepped:
+    """A pass that is performed effect by effect."""
+
+    def __init__(self, scene: Scene, task: Task[PassResult], pool: str) -> None:
+        self.task = task
+        self.performer = Performer(scene.tier.world, scene.tier.ownership, pool)
+        self.effect: Effect | None = next(task)
+        self.result: PassResult | None = None
+
+    def step(self) -> None:
+        assert self.effect is not None
+        try:
+            self.effect = self.task.send(self.performer(self.effect))
+        except StopIteration as end:
+            self.effect, self.result = None, end.value
+            self.performer.end()
+
+    def until(self, kind: type[Effect]) -> None:
+        while not isinstance(self.effect, kind):
+            self.step()
+
+    def finish(self) -> PassResult:
+        while self.effect is not None:
+            self.step()
+        assert self.result is not None
+        return self.result
+
+
+def copying(scene: Scene) -> Stepped:
+    task = copy_pass(
+        PARTITION,
+        scene.settings,
+        broker_id=1,
+        custom_metadata_bytes_max=128,
+        throttle_ms=lambda size: 0,
+    )
+    return Stepped(scene, task, COPIER_POOL)
+
+
+def expiring(scene: Scene) -> Stepped:
+    own = scene.tier.ownership.own_copies
+    task = expiration_pass(scene.settings, own, broker_id=1, copy_max_ms=COPY_MAX_MS)
+    return Stepped(scene, task, EXPIRATION_POOL)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def all_lost(scene: Scene) -> object:
+    return scene.tier.run(take_over(scene.settings))
+
+
+def copy_lost(scene: Scene) -> object:
+    return copying(scene).finish()
+
+
+def states(scene: Scene) -> list[SegmentState]:
+    return [segment.state for segment in scene.metadata.list_segments(PARTITION)]
+
+
+def test_a_copy_that_finishes_while_an_expiring_pass_looks_is_not_taken_for_dangling(
+    scene: Scene,
+) -> None:
+    scene.broker.fill(1)
+    copy = copying(scene)
+    copy.until(UpdateState)
+    expire = expiring(scene)
+    expire.step()  # it has seen STARTED
+    copy.finish()
+    scene.broker.expire_local()
+    expire.finish()
+    assert states(scene) == [SegmentState.COPY_SEGMENT_FINISHED]
+    scene.check_readable()
+
+
+@pytest.mark.parametrize("steps", range(1, 12))
+def test_a_copy_that_begins_while_an_expiring_pass_looks_is_not_taken_for_dangling(
+    scene: Scene, steps: int
+) -> None:
+    scene.broker.fill(2)
+    expire = expiring(scene)
+    copy = copying(scene)
+    for _ in range(steps):
+        copy.step()
+    expire.step()
+    copy.finish()
+    scene.broker.expire_local()
+    expire.finish()
+    assert states(scene) == [SegmentState.COPY_SEGMENT_FINISHED] * 2
+    scene.check_readable()
+
+
+def test_a_copy_that_failed_is_dangling_for_the_next_look(scene: Scene) -> None:
+    scene.broker.fill(1)
+    copy = copying(scene)
+    copy.until(UpdateState)
+    copy.performer.end()
+    expiring(scene).finish()
+    assert states(scene) == [SegmentState.DELETE_SEGMENT_STARTED]
+
+
+def test_a_log_start_that_moves_between_two_looks_is_no_hole(scene: Scene) -> None:
+    scene.broker.fill(4)
+    scene.pass_all()
+    scene.broker.expire_local()
+    describe = scene.broker.describe
+
+    def described_just_before_a_deletion(question: DescribeLog) -> LogDescription:
+        answer = describe(question)
+        if scene.broker.log_start == 0:
+            scene.broker.delete_records(6)
+            scene.clock.advance(COPY_MAX_MS + 1)
+            expiring(scene).finish()
+        return answer
+
+    scene.broker.describe = described_just_before_a_deletion  # type: ignore[method-assign]
+    assert copying(scene).finish().red == ""
+    assert states(scene) == [SegmentState.COPY_SEGMENT_FINISHED] * 2
+
+
+@pytest.mark.parametrize("lost", [copy_lost, all_lost])
+def test_after_metadata_was_lost_the_broker_is_told_to_keep_what_it_has(
+    scene: Scene, lost: Callable[[Scene], object]
+) -> None:
+    scene.broker.fill(4)
+    scene.pass_all()
+    scene.broker.expire_local(keep=3)
+    assert scene.broker.copied == 11
+    scene.metadata = InMemoryRemoteLogMetadataManager(scene.clock, scene.dice)
+    scene.start_tier()
+    lost(scene)
+    scene.broker.expire_local()
+    assert scene.broker.local_start == 6
