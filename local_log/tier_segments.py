@@ -25,7 +25,11 @@ _SAMPLES = 64
 
 @dataclass(frozen=True, slots=True)
 class ClosedSegment:
-    """A segment that will not change any more; offsets inclusive."""
+    """A segment that will not change any more; offsets inclusive.
+
+    Attributes:
+        max_timestamp_ms: largest one of its records, else (all without) when it was written.
+    """
 
     base_offset: int
     last_offset: int
@@ -65,7 +69,7 @@ def closed_segments(segments: Sequence[LogSegment]) -> list[ClosedSegment]:
             segment.base_offset,
             following.base_offset - 1,
             segment.size_bytes,
-            segment.max_timestamp,
+            segment.retention_timestamp(),
         )
         for segment, following in pairwise(segments)
     ]

@@ -24,6 +24,18 @@ def test_closed_segments_are_all_but_the_active_one(tmp_path):
     assert closed[0].max_timestamp_ms == max(times)
 
 
+def test_records_without_timestamps_are_as_old_as_their_file(tmp_path):
+    log = filled(tmp_path, 0)
+    for _ in range(60):
+        append(log, 1, at_ms=-1)
+    closed = log.closed_segments()
+    assert closed
+    # -1 would be older than any retention: the remote copy would expire at once.
+    assert [one.max_timestamp_ms for one in closed] == [
+        segment.modified_ms() for segment in log.segments[:-1]
+    ]
+
+
 def test_opened_segment_has_everything(tmp_path):
     log = filled(tmp_path)
     log.epochs.assign(2, log.log_end_offset)
