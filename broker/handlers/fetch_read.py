@@ -126,6 +126,8 @@ def _check_range(partition: Partition, read: PartitionRead, max_bytes: int) -> N
         if read.diverging is not None:
             return
     if not log.log_start_offset <= fetch.offset <= log.log_end_offset:
+        if fetch.offset < log.log_start_offset:
+            partition.check_log_start_known()
         raise OffsetOutOfRange(
             asked=fetch.offset, start=log.log_start_offset, end=log.log_end_offset
         )

@@ -149,6 +149,7 @@ class ListOffsetsHandler:
         if timestamp == LATEST:
             return (-1, visible_end, partition.leader_epoch)
         if timestamp == EARLIEST:
+            partition.check_log_start_known()
             return (-1, log.log_start_offset, self._epoch_of(partition, log.log_start_offset))
         if timestamp == EARLIEST_LOCAL:
             start = max(log.local_log_start_offset, log.log_start_offset)
@@ -177,6 +178,7 @@ class ListOffsetsHandler:
     async def _by_time(
         self, partition: Partition, timestamp: int, deadline_ms: int
     ) -> Found | None:
+        partition.check_log_start_known()
         log = partition.log
         if self._remote is not None and log.log_start_offset < log.local_log_start_offset:
             found = await self._remote.offset_for_timestamp(

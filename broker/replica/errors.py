@@ -27,6 +27,12 @@ class NotLeaderOrFollower(KafkaError):
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+class ReplicaNotAvailable(KafkaError):
+    """The replica is here and cannot answer yet; clients ask again."""
+
+    code = ErrorCode.REPLICA_NOT_AVAILABLE
+
+
 class FencedLeaderEpoch(KafkaError):
     """The client's metadata is older than ours."""
 

@@ -21,6 +21,7 @@ from broker.replica.errors import (
     FencedLeaderEpoch,
     NotEnoughReplicas,
     NotLeaderOrFollower,
+    ReplicaNotAvailable,
     UnknownLeaderEpoch,
 )
 from broker.replica.topic_metrics import TopicCounters
@@ -186,6 +187,17 @@ class Partition:
             )
         if not self.is_leader:
             raise NotLeaderOrFollower(f"{self.topic_partition} is led by {self.leader_id}")
+
+    def check_log_start_known(self) -> None:
+        """Refuse to say that offsets are gone before it is known where the log starts.
+
+        A consumer that is told so would go on elsewhere and skip what is in the remote tier.
+
+        Raises:
+            ReplicaNotAvailable: the checkpoint was lost; the tier finds the log start again.
+        """
+        if not self.log.log_start_known:
+            raise ReplicaNotAvailable(f"the log start of {self.topic_partition} is not known yet")
 
     def log_start_raised(self) -> None:
         """The log start moved: whoever waits below it is told."""
