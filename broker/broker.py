@@ -1,9 +1,11 @@
 """One server process from start to stop: which parts there are, and in which order they live.
 
-The order is the point of this file. Up: directories checked and locked, metadata log, local logs
-recovered, registered, leading, listening; only then the tier, whose Kafka clients need the
-listener. Down: the tier first, then leadership, then listeners, then the logs with their clean
-mark, the metadata log last. A kill at any moment is a normal way to stop; the next start recovers.
+The order is the point of this file. Up: directories checked and locked, the tier process with its
+storage plugin (which may refuse its settings, so nothing is written before), metadata log, local
+logs recovered, registered, leading, listening; only then the tier works, since its Kafka clients
+need the listener. Down: the tier first, then leadership, then listeners, then the logs with their
+clean mark, the metadata log last. A kill at any moment is a normal way to stop; the next start
+recovers.
 """
 
 import asyncio
@@ -42,6 +44,7 @@ from local_log.log_dirs import LogManager
 from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.image.image import MetadataImage
+from rlm.config import TierConfig
 from runtime.clock import Clock, SystemClock
 from runtime.dice import Dice, SystemDice
 from runtime.disk import Disk
@@ -82,6 +85,7 @@ class Broker:
         self._undo: list[Callable[[], Awaitable[object] | None]] = []
         self._clean = False
         self._broker_epoch = -1
+        self._tier_settings = config
         self.fatal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def start(self) -> None:
@@ -92,18 +96,18 @@ class Broker:
                 `stop` undoes what was started until then.
         """
         check_single_node(self.config)
-        loop = asyncio.get_running_loop()
-        self._scheduler = LoopScheduler(loop)
+        self._scheduler = LoopScheduler(asyncio.get_running_loop())
         self._directories = self._open_directories()
         self._pool = make_pool("log-io", LOG_IO_THREADS)
         self._on_stop(self._pool.shutdown)
         await self._start_http()
+        await self._start_tier()
         self._open_data()
-        self._wire(loop)
+        self._wire()
         await self._join()
         await self._listen()
         self.health.stage = "running"
-        await self._start_tier()
+        await self._connect_tier()
         self._housekeeping.start(self.config.log_initial_task_delay_ms)
         self._on_stop(self._housekeeping.stop)
         log.info(
@@ -188,7 +192,7 @@ class Broker:
     def _close_logs(self) -> None:
         self._logs.close(clean=self._clean, broker_epoch=self._broker_epoch)
 
-    def _wire(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _wire(self) -> None:
         """Make the parts that serve clients; nothing is served yet."""
         ports, node_id = self._ports, self.config.node_id
         self._replicas = ReplicaManager(
@@ -215,7 +219,13 @@ class Broker:
             validate_config=self.live.validate_new_topic,
             dice=ports.dice,
         )
-        self._tier = self._make_tier(loop) if self._has_tier else None
+        if self._tier is not None:
+            self._tier.attach(
+                replicas=self._replicas,
+                logs=self._logs,
+                image=self._image,
+                high_watermark=lambda: self._node.high_watermark,
+            )
         self._server = self._make_server()
         self._housekeeping = Housekeeping(
             housekeeping_tasks(self.config, self._logs, ports.clock),
@@ -230,26 +240,25 @@ class Broker:
     def _has_tier(self) -> bool:
         return self.config.remote_log_storage_system_enable
 
-    def _make_tier(self, loop: asyncio.AbstractEventLoop) -> RemoteTier:
+    def _tier_config(self, config: BrokerConfig) -> TierConfig:
+        return tier_config(
+            config,
+            self.config.layers.static,
+            node_id=self.config.node_id,
+            cluster_id=self._directories.cluster_id,
+            log_dir=str(self.config.log_dirs[0]),
+            bootstrap_servers=bootstrap_of(self.config),
+        )
+
+    def _make_tier(self) -> RemoteTier:
         ports = self._ports
         tier = RemoteTier(
-            config=tier_config(
-                self.config,
-                self.config.layers.static,
-                node_id=self.config.node_id,
-                cluster_id=self._directories.cluster_id,
-                log_dir=str(self.config.log_dirs[0]),
-                bootstrap_servers=bootstrap_of(self.config),
-            ),
-            replicas=self._replicas,
-            logs=self._logs,
-            image=self._image,
-            high_watermark=lambda: self._node.high_watermark,
+            config=self._tier_config(self.config),
             clock=ports.clock,
             scheduler=self._scheduler,
             pool=self._pool,
             metrics=self.metrics,
-            loop=loop,
+            loop=asyncio.get_running_loop(),
             disk=ports.disk,
             dice=ports.dice,
         )
@@ -313,7 +322,14 @@ class Broker:
             log.info("listening: listener=%s address=%s:%d", name, host, port)
 
     async def _start_tier(self) -> None:
-        """Start the tier once its Kafka clients can reach us."""
+        """Start the tier process: a plugin that refuses its settings ends the start right here."""
+        self._tier = self._make_tier() if self._has_tier else None
+        if self._tier is not None:
+            self._on_stop(self._tier.stop)
+            await self._tier.start()
+
+    async def _connect_tier(self) -> None:
+        """Let the tier work, now that its Kafka clients can reach us."""
         tier = self._tier
         if tier is None:
             return
@@ -325,7 +341,16 @@ class Broker:
         )
         self._on_stop(tier.stop)
         self._replicas.on_change.append(tier.on_partitions_changed)
-        await tier.start()
+        self._node.subscribe(lambda image, delta: self._reconfigure_tier(tier))
+        self._reconfigure_tier(tier)
+        await tier.connect()
+
+    def _reconfigure_tier(self, tier: RemoteTier) -> None:
+        """Hand on settings that were changed over the wire."""
+        config = self.live.current
+        if config is not self._tier_settings:
+            self._tier_settings = config
+            tier.reconfigure(self._tier_config(config))
 
     # -- facts
 

@@ -71,6 +71,10 @@ class Loads:
         self._flights: dict[Hashable, _Flight] = {}
         self._failures: dict[Hashable, _Failure] = {}
 
+    def set_bound(self, in_flight_max: int) -> None:
+        """Let that many loads be queued or running from now on."""
+        self._in_flight_max = in_flight_max
+
     @property
     def in_flight(self) -> int:
         """Loads queued or running."""

@@ -37,7 +37,7 @@ from rlmm.api import (
     MetadataRefusedError,
     MetadataWriteTimeoutError,
 )
-from rsm_plugins.api import RemoteStorageError
+from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
 from runtime.scheduler import Scheduler, Timer
 
 log = logging.getLogger(__name__)
@@ -127,6 +127,11 @@ class RemoteLogManager:
             self._own(fresh)
         else:
             self._world.metadata.follow(tip)
+
+    def reconfigure(self, config: TierConfig) -> None:
+        """Go by other limits from now on."""
+        self._config = config
+        self._copy_quota.set_limit(config.copy_bytes_per_second)
 
     def unassign(self, topic_id: bytes, partition: int) -> None:
         """Let a partition go; when this returns no further plugin call starts for it."""
@@ -282,17 +287,23 @@ class RemoteLogManager:
         ended: Callable[[_Partition, PassResult | None, BaseException | None], None],
     ) -> None:
         """Run a task in a pool; its end is dropped if the ownership is over by then."""
+        is_over = False
+
+        def done(result: PassResult | None, error: BaseException | None) -> None:
+            nonlocal is_over
+            if not is_over and known.ownership is ownership:
+                is_over = True
+                ended(known, result, error)
+
+        def given_up() -> None:
+            done(None, RetriableRemoteStorageError("a call of the plugin hangs"))
 
         def job() -> PassResult:
-            performer = Performer(self._world, ownership, pool)
+            performer = Performer(self._world, ownership, pool, given_up)
             try:
                 return run_task(task, performer)
             finally:
                 performer.end()
-
-        def done(result: PassResult | None, error: BaseException | None) -> None:
-            if known.ownership is ownership:
-                ended(known, result, error)
 
         self._workers.run(pool, job, done)
 
@@ -363,6 +374,11 @@ class RemoteLogManager:
         )
 
     # -- health
+
+    @property
+    def copy_quota(self) -> RateQuota:
+        """For metrics."""
+        return self._copy_quota
 
     @property
     def assigned(self) -> int:

@@ -43,7 +43,20 @@ class Failure(Message, frozen=True, array_like=True, tag=True):
 
 # ---------------------------------------------------------------- broker to tier
 class Configure(Message, frozen=True, array_like=True, tag=True):
-    """First message: who you are. Answer: Ack once both plugins took their settings."""
+    """First message: who you are. Answer: Ack once the storage plugin took its settings.
+
+    Those of the metadata manager are looked at as far as that is possible without its topic.
+    """
+
+    config: TierConfig
+
+
+class Connect(Message, frozen=True, array_like=True, tag=True):
+    """The broker takes connections. Answer: Ack once the metadata manager took its settings."""
+
+
+class Reconfigure(Message, frozen=True, array_like=True, tag=True):
+    """Settings that change at run time changed: pool sizes and quotas. Answer: Ack."""
 
     config: TierConfig
 
@@ -92,6 +105,8 @@ class Read(PartitionMessage, frozen=True, array_like=True, tag=True):
         max_bytes: bound of the answer; `min_one_batch` lets one larger batch through.
         read_committed: aborted transactions are wanted with it.
         wait_ms: how long the asker waits; the answer comes by then, with data or without.
+        window_bytes: the answer may go this far beyond `max_bytes`: the asker serves the reader's
+            next questions from it.
     """
 
     offset: int
@@ -101,6 +116,7 @@ class Read(PartitionMessage, frozen=True, array_like=True, tag=True):
     min_one_batch: bool
     read_committed: bool
     wait_ms: int
+    window_bytes: int = 0
 
 
 class OffsetForTimestamp(PartitionMessage, frozen=True, array_like=True, tag=True):
@@ -324,6 +340,8 @@ AnyMessage: TypeAlias = (
     Ack
     | Failure
     | Configure
+    | Connect
+    | Reconfigure
     | Assign
     | Unassign
     | Read

@@ -47,6 +47,10 @@ COPIER_POOL, EXPIRATION_POOL, READER_POOL = "rlm-copier", "rlm-expiration", "rem
 R = TypeVar("R")
 
 
+def _nobody() -> None:
+    """Nobody waits."""
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """What every task of a tier process works with."""
@@ -94,8 +98,20 @@ def run_task(task: Task[R], perform: Callable[[Effect], Any]) -> R:
 class Performer:
     """Performs the effects of one task pass."""
 
-    def __init__(self, world: World, ownership: Ownership, pool: str) -> None:
+    def __init__(
+        self,
+        world: World,
+        ownership: Ownership,
+        pool: str,
+        on_abandoned: Callable[[], None] = _nobody,
+    ) -> None:
+        """Perform in a thread of `pool`.
+
+        `on_abandoned` is called, from another thread, when a plugin's call of this pass hangs and
+        is given up: nothing more is performed then, also if the call returns after all.
+        """
         self._world, self._own, self._pool = world, ownership, pool
+        self._on_abandoned, self._abandoned = on_abandoned, False
         self._copy_started_ms = 0
         self._copy_id: bytes | None = None
         self._data: LogSegmentData | None = None
@@ -122,6 +138,8 @@ class Performer:
         """
         if self._own.cancellation.cancelled:
             raise TaskCancelledError("this ownership is over")
+        if self._abandoned:
+            raise TaskCancelledError("this pass was given up")
         world, topic = self._world, self._own.partition.topic
         match effect:
             case Judge():
@@ -168,6 +186,7 @@ class Performer:
         looks like a hole is one only if the log start is still where it was.
         """
         metadata, asked = self._world.metadata, DescribeLog(*self._names())
+        began_ms = self._world.clock.monotonic_ms()
         description = self._world.broker.describe(asked)
         while True:
             remote = [
@@ -175,6 +194,8 @@ class Performer:
                 for segment in metadata.list_segments(self._own.partition)
             ]
             facts = LogFacts(description, remote)
+            took_ms = self._world.clock.monotonic_ms() - began_ms
+            self._world.telemetry.judged(*self._own.partition.topic_partition, took_ms)
             if facts.hole() is None:
                 return facts
             description = self._world.broker.describe(asked)
@@ -229,7 +250,9 @@ class Performer:
         world, topic = self._world, self._own.partition.topic
         try:
             limit_ms = world.call_max_ms
-            with world.calls.call(self._pool, "delete", limit_ms, self._own.cancellation):
+            with world.calls.call(
+                self._pool, "delete", limit_ms, self._own.cancellation, self._abandon
+            ):
                 world.storage.delete_log_segment_data(effect.metadata)
         except RemoteStorageError as error:
             world.telemetry.delete_failed(topic, error)
@@ -237,6 +260,10 @@ class Performer:
         if effect.metadata.id.id not in self._own.deleted_once:
             world.telemetry.deleted(topic)
             self._own.deleted_once.add(effect.metadata.id.id)
+
+    def _abandon(self) -> None:
+        self._abandoned = True
+        self._on_abandoned()
 
     def _report(self, report: CopiedThrough) -> None:
         if report == self._own.last_report:

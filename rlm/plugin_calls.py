@@ -1,8 +1,8 @@
 """Which calls of the storage plugin are running, since when, and whether a new one may start.
 
 A call cannot be stopped from outside its thread. So each is registered: a partition's cancellation
-lets no further one start, a call past its limit is counted as abandoned, and a copy that runs past
-the copy maximum makes the tier end itself.
+lets no further one start, a call past its limit is counted as abandoned, as long as it runs, with
+the thread that it holds, and a copy that runs past the copy maximum makes the tier end itself.
 """
 
 import threading
@@ -49,17 +49,31 @@ class _Call:
     kind: str
     started_ms: int
     limit_ms: int
+    thread_id: int
+    on_overdue: Callable[[], None]
     abandoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """A call that has just been found past its limit."""
+    """A call that has just been found past its limit.
+
+    Attributes:
+        thread_id: of the thread that it holds.
+        abandoned_in_pool: calls of the pool that are past their limits now, this one included.
+        tell: lets whoever waits for the call know that it is given up.
+    """
 
     pool: str
     kind: str
     running_ms: int
+    thread_id: int
     abandoned_in_pool: int
+    tell: Callable[[], None]
+
+
+def _nobody() -> None:
+    """Nobody waits."""
 
 
 class PluginCalls:
@@ -73,9 +87,16 @@ class PluginCalls:
 
     @contextmanager
     def call(
-        self, pool: str, kind: str, limit_ms: int, cancellation: Cancellation | None = None
+        self,
+        pool: str,
+        kind: str,
+        limit_ms: int,
+        cancellation: Cancellation | None = None,
+        on_overdue: Callable[[], None] = _nobody,
     ) -> Iterator[None]:
         """Register a call for as long as the block runs.
+
+        `on_overdue` is for `Overdue.tell`.
 
         Raises:
             TaskCancelledError: the ownership is over; the block does not run.
@@ -85,7 +106,8 @@ class PluginCalls:
             with self._lock:
                 self._next += 1
                 now_ms = self._clock.monotonic_ms()
-                self._calls[self._next] = _Call(pool, kind, now_ms, limit_ms)
+                me = threading.get_ident()
+                self._calls[self._next] = _Call(pool, kind, now_ms, limit_ms, me, on_overdue)
                 return self._next
 
         number = register() if cancellation is None else cancellation.starting(register)
@@ -107,7 +129,14 @@ class PluginCalls:
             for call in fresh:
                 call.abandoned = True
             return [
-                Overdue(call.pool, call.kind, now_ms - call.started_ms, self._abandoned(call.pool))
+                Overdue(
+                    call.pool,
+                    call.kind,
+                    now_ms - call.started_ms,
+                    call.thread_id,
+                    self._abandoned(call.pool),
+                    call.on_overdue,
+                )
                 for call in fresh
             ]
 

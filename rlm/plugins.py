@@ -11,11 +11,16 @@ def _no_failure() -> str | None:
     return None
 
 
+def _nothing() -> None:
+    """Nothing is left to do."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plugins:
     """Storage plugin and metadata manager.
 
     Attributes:
+        connect: configures the metadata manager, once the broker takes its connections.
         remove_deleted: one pass of the remover of deleted topics, where the manager needs one.
         lead: takes the metadata partitions that this broker leads, where the manager has such.
         failure: why the metadata manager is of no more use, None while it is.
@@ -23,6 +28,7 @@ class Plugins:
 
     storage: RemoteStorageManager
     metadata: RemoteLogMetadataManager
+    connect: Callable[[], None] = _nothing
     remove_deleted: Callable[[], object] | None = None
     lead: Callable[[Sequence[int]], None] | None = None
     failure: Callable[[], str | None] = _no_failure

@@ -7,6 +7,17 @@ step, so that two of them cannot both pass on the same room (KAFKA-19968).
 
 from collections import deque
 from threading import Lock
+from typing import NamedTuple
+
+THROTTLES_WINDOW_MS = 60_000
+
+
+class Throttling(NamedTuple):
+    """What a quota has done in the last minute: pauses in ms (0 without any), and the rate now."""
+
+    average_ms: float
+    longest_ms: float
+    bytes_per_second: float
 
 
 class RateQuota:
@@ -19,7 +30,23 @@ class RateQuota:
         self._window_ms = window_seconds * 1000
         self._count = window_count
         self._windows: deque[tuple[int, int]] = deque()  # (number of the window, bytes)
+        self._throttles: deque[tuple[int, int]] = deque()  # (when, pause)
         self._lock = Lock()
+
+    def set_limit(self, bytes_per_second: int) -> None:
+        """Change the limit; what has passed already still counts."""
+        with self._lock:
+            self._limit = bytes_per_second
+
+    def throttling(self, now_ms: int) -> Throttling:
+        """For metrics."""
+        with self._lock:
+            self._forget(now_ms)
+            pauses = [pause for _, pause in self._throttles]
+            rate = sum(size for _, size in self._windows) * 1000 / self._span_ms(now_ms)
+            if not pauses:
+                return Throttling(0, 0, rate)
+            return Throttling(sum(pauses) / len(pauses), max(pauses), rate)
 
     def throttle_ms(self, size_bytes: int, now_ms: int) -> int:
         """Let `size_bytes` pass and record them, or say how long to wait before asking again.
@@ -40,7 +67,9 @@ class RateQuota:
                 return 0
             # The span grows until all windows are full, after that the oldest must leave.
             wait_ms = used * 1000 // self._limit - span_ms + 1
-            return max(1, min(wait_ms, self._count * self._window_ms))
+            pause_ms = max(1, min(wait_ms, self._count * self._window_ms))
+            self._throttles.append((now_ms, pause_ms))
+            return pause_ms
 
     def record(self, size_bytes: int, now_ms: int) -> None:
         """Count bytes whose number was known only afterwards."""
@@ -55,6 +84,8 @@ class RateQuota:
         oldest = now_ms // self._window_ms - self._count + 1
         while self._windows and self._windows[0][0] < oldest:
             self._windows.popleft()
+        while self._throttles and now_ms - self._throttles[0][0] > THROTTLES_WINDOW_MS:
+            self._throttles.popleft()
 
     def _record(self, size_bytes: int, now_ms: int) -> None:
         number = now_ms // self._window_ms

@@ -4,7 +4,7 @@ Everything here runs on one thread, the one that reads the link; whatever blocks
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from kafka_protocol.errors import ErrorCode
@@ -23,6 +23,7 @@ from rlm.messages import (
     AuxiliaryState,
     AuxiliaryStateAnswer,
     Configure,
+    Connect,
     Failure,
     Health,
     Heartbeat,
@@ -32,6 +33,7 @@ from rlm.messages import (
     PartitionHealth,
     Read,
     ReadAnswer,
+    Reconfigure,
     Released,
     Stop,
     TimestampAnswer,
@@ -50,7 +52,7 @@ from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import IndexType
 from runtime.clock import Clock
 from runtime.dice import Dice
-from runtime.disk import Disk
+from runtime.disk import Disk, OpenFile
 from runtime.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
@@ -58,8 +60,17 @@ log = logging.getLogger(__name__)
 REPORT_MS = 1_000
 WATCH_MS = 250
 
-ConfigurePlugins = Callable[[TierConfig], Plugins]
+ConfigurePlugins = Callable[[TierConfig, PluginCalls], Plugins]
 MakeWorkers = Callable[[Mapping[str, int]], Workers]
+
+
+def pool_sizes(config: TierConfig) -> dict[str, int]:
+    """Threads by pool."""
+    return {
+        COPIER_POOL: config.copier_threads,
+        EXPIRATION_POOL: config.expiration_threads,
+        READER_POOL: config.reader_threads,
+    }
 
 
 class TierService:
@@ -88,6 +99,7 @@ class TierService:
         self._configure_plugins, self._make_workers = configure_plugins, make_workers
         self._clock, self._scheduler, self._disk, self._dice = clock, scheduler, disk, dice
         self._abort, self._ended = abort, ended
+        self._calls = PluginCalls(clock)
         self._parts: _Parts | None = None
 
     def __call__(self, received: Received, reply: Reply) -> None:
@@ -103,13 +115,7 @@ class TierService:
             self._parts.take(received, reply)
 
     def _configure(self, config: TierConfig, reply: Reply) -> None:
-        workers = self._make_workers(
-            {
-                COPIER_POOL: config.copier_threads,
-                EXPIRATION_POOL: config.expiration_threads,
-                READER_POOL: config.reader_threads,
-            }
-        )
+        workers = self._make_workers(pool_sizes(config))
 
         def done(plugins: Plugins | None, error: BaseException | None) -> None:
             if plugins is None:
@@ -118,7 +124,7 @@ class TierService:
             self._parts = _Parts(self, config, plugins, workers)
             reply(Ack())
 
-        workers.run(EXPIRATION_POOL, lambda: self._configure_plugins(config), done)
+        workers.run(EXPIRATION_POOL, lambda: self._configure_plugins(config, self._calls), done)
 
     # What the parts need of the process.
 
@@ -130,7 +136,7 @@ class TierService:
             storage=plugins.storage,
             clock=self._clock,
             dice=self._dice,
-            calls=PluginCalls(self._clock),
+            calls=self._calls,
             telemetry=telemetry,
             copy_max_ms=config.copy_max_ms,
             call_max_ms=config.call_max_ms,
@@ -157,11 +163,6 @@ class _Parts:
             scheduler=scheduler,
             next_incarnation=incarnations.take,
         )
-        self._threads = {
-            COPIER_POOL: config.copier_threads,
-            EXPIRATION_POOL: config.expiration_threads,
-            READER_POOL: config.reader_threads,
-        }
         in_flight_max = config.reader_threads + config.reader_pending_max
         self._loads = Loads(workers, clock, scheduler, in_flight_max)
         self._indexes = IndexCache(
@@ -184,16 +185,18 @@ class _Parts:
             call_max_ms=config.call_max_ms,
             distrust_index=self._indexes.distrust,
         )
+        self._fetch_quota = RateQuota(
+            config.fetch_bytes_per_second,
+            config.fetch_quota_window_count,
+            config.fetch_quota_window_seconds,
+        )
+        self._clock = clock
         self._reader = RemoteReader(
             metadata=plugins.metadata,
             indexes=self._indexes,
             chunks=self._chunks,
             loads=self._loads,
-            quota=RateQuota(
-                config.fetch_bytes_per_second,
-                config.fetch_quota_window_count,
-                config.fetch_quota_window_seconds,
-            ),
+            quota=self._fetch_quota,
             clock=clock,
             scheduler=scheduler,
             telemetry=self._telemetry,
@@ -239,13 +242,38 @@ class _Parts:
                 self._remove()
             case AuxiliaryState() as question:
                 self._auxiliary(question, reply)
+            case Connect():
+                self._connect(reply)
+            case Reconfigure(config):
+                self._reconfigure(config)
+                reply(Ack())
             case Stop():
                 self._stop(reply)
             case other:
                 log.error("the broker sent what only a tier sends: %s", type(other).__name__)
                 reply(Failure(int(ErrorCode.INVALID_REQUEST), "not a question to a tier"))
 
+    def _connect(self, reply: Reply) -> None:
+        def done(_: object, error: BaseException | None) -> None:
+            reply(Ack() if error is None else Failure(-1, str(error)))
+
+        self._workers.run(EXPIRATION_POOL, self._plugins.connect, done)
+
+    def _reconfigure(self, config: TierConfig) -> None:
+        self._config = config
+        for pool, threads in pool_sizes(config).items():
+            self._workers.resize(pool, threads)
+        self._loads.set_bound(config.reader_threads + config.reader_pending_max)
+        self._fetch_quota.set_limit(config.fetch_bytes_per_second)
+        self._manager.reconfigure(config)
+
     def _read(self, question: Read, reply: Reply) -> None:
+        began_ms = self._clock.monotonic_ms()
+
+        def timed(answer: ReadAnswer, files: Sequence[OpenFile] = ()) -> None:
+            self._telemetry.read_took(self._clock.monotonic_ms() - began_ms)
+            reply(answer, files)
+
         tip = self._manager.tip_of(question.topic_id, question.partition)
         if tip is None:
             reply(
@@ -258,7 +286,7 @@ class _Parts:
                 )
             )
             return
-        self._reader.read(tip, question, reply)
+        self._reader.read(tip, question, timed)
 
     def _search(self, question: OffsetForTimestamp, reply: Reply) -> None:
         tip = self._manager.tip_of(question.topic_id, question.partition)
@@ -328,11 +356,24 @@ class _Parts:
 
     def _watch_metrics(self) -> None:
         gauge = self._telemetry.gauge
+        workers = self._workers
         gauge(
             "kafka_log_remote_RemoteStorageThreadPool_RemoteLogReaderTaskQueueSize",
-            "Loads queued or running in the reader pool",
-            lambda: float(self._loads.in_flight),
+            "Reads of the remote store that wait for a thread",
+            lambda: float(workers.queued(READER_POOL)),
         )
+        gauge(
+            "kafka_log_remote_RemoteStorageThreadPool_RemoteLogReaderAvgIdlePercent",
+            "Idle part of the reader threads in the last minute, 0 to 1",
+            lambda: workers.idle_share(READER_POOL),
+        )
+        gauge(
+            "kafka_log_remote_RemoteLogManager_RemoteLogManagerTasksAvgIdlePercent",
+            "Idle part of the copier and expiration threads in the last minute, 0 to 1",
+            lambda: (workers.idle_share(COPIER_POOL) + workers.idle_share(EXPIRATION_POOL)) / 2,
+        )
+        self._watch_quota("Copy", self._manager.copy_quota)
+        self._watch_quota("Fetch", self._fetch_quota)
         gauge(
             "tidemark_remote_chunk_cache_bytes",
             "Chunks in memory, handed-out ones included",
@@ -342,6 +383,25 @@ class _Parts:
             "tidemark_remote_abandoned_calls",
             "Plugin calls past their limit that still run",
             lambda: float(self._world.calls.abandoned),
+        )
+
+    def _watch_quota(self, kind: str, quota: RateQuota) -> None:
+        gauge, now_ms = self._telemetry.gauge, self._clock.monotonic_ms
+        name = f"kafka_server_RemoteLogManager_remote_{kind.lower()}_throttle_time"
+        gauge(
+            f"{name}_avg",
+            f"Average pause, ms, that the {kind.lower()} quota asked for in the last minute",
+            lambda: quota.throttling(now_ms()).average_ms,
+        )
+        gauge(
+            f"{name}_max",
+            f"Longest pause, ms, that the {kind.lower()} quota asked for in the last minute",
+            lambda: quota.throttling(now_ms()).longest_ms,
+        )
+        gauge(
+            f"kafka_server_RLM{kind}_byte_rate",
+            "Bytes per second within the quota's windows",
+            lambda: quota.throttling(now_ms()).bytes_per_second,
         )
 
     def _report(self) -> None:
@@ -368,7 +428,10 @@ class _Parts:
             )
             if overdue.kind == "copy":
                 self._abort("a copy runs past the copy maximum")
-            elif overdue.abandoned_in_pool * 2 >= self._threads[overdue.pool]:
+                continue
+            self._workers.abandon(overdue.pool, overdue.thread_id)
+            overdue.tell()
+            if overdue.abandoned_in_pool * 2 >= self._workers.threads(overdue.pool):
                 self._abort(f"half of pool {overdue.pool} hangs")
 
     def _stop(self, reply: Reply) -> None:

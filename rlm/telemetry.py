@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 
 _TOPIC = ("topic",)
 _PREFIX = "kafka_server_BrokerTopicMetrics_"
+_COMPUTATION = "RemoteLogSizeComputationTime"
 
 
 class Outage:
@@ -76,6 +77,10 @@ class Telemetry:
         self._store_bytes = self.registry.counter(
             "tidemark_remote_store_read_bytes_total", "Bytes that ranged reads of the store gave"
         )
+        self._read_times = self.registry.histogram(
+            "kafka_log_remote_RemoteLogManager_RemoteLogReaderFetchRateAndTimeMs",
+            "Milliseconds from a read's arrival in the tier to its answer",
+        )
         gauges = {
             "RemoteCopyLagBytes": "Bytes of closed segments not copied yet",
             "RemoteCopyLagSegments": "Closed segments not copied yet",
@@ -83,6 +88,7 @@ class Telemetry:
             "RemoteDeleteLagSegments": "Remote segments to be deleted",
             "RemoteLogSizeBytes": "Bytes of finished remote segments on the chain",
             "RemoteLogMetadataCount": "Remote segments known to the metadata manager",
+            _COMPUTATION: "Milliseconds of the last computation of the remote log's size",
         }
         self._gauges = {
             name: self.registry.gauge(_PREFIX + name, help_text, ("topic", "partition"))
@@ -131,6 +137,10 @@ class Telemetry:
         """A client's read was answered with an error."""
         self._add(self._fetch_errors, topic)
 
+    def read_took(self, took_ms: int) -> None:
+        """A client's read was answered, in whatever way; called on the owner's thread."""
+        self._read_times.observe(took_ms)
+
     def store_read(self, size_bytes: int) -> None:
         """A ranged read of the store worked."""
         with self._lock:
@@ -144,6 +154,10 @@ class Telemetry:
     def corrupt(self, topic: str) -> None:
         """Bytes of a remote segment are wrong, also after a refetch."""
         self._add(self._corrupt, topic)
+
+    def judged(self, topic: str, partition: int, took_ms: int) -> None:
+        """How long it took to look at all remote segments of a partition."""
+        self._gauges[_COMPUTATION].set(took_ms, topic, str(partition))
 
     def measured(self, topic: str, partition: int, seen: Measure) -> None:
         """What a pass has seen of a partition."""

@@ -287,6 +287,8 @@ class InlineWorkers:
     def __init__(self) -> None:
         self.queue: list[tuple[str, Callable[[], None]]] = []
         self.held: set[str] = set()
+        self.sizes: dict[str, int] = {}
+        self.abandoned: list[str] = []
 
     def run(self, pool: str, job: Callable[[], Any], done: Done[Any]) -> None:
         def work() -> None:
@@ -301,6 +303,21 @@ class InlineWorkers:
 
     def post(self, call: Callable[[], None]) -> None:
         self.queue.append(("post", call))
+
+    def threads(self, pool: str) -> int:
+        return self.sizes.get(pool, 10)
+
+    def resize(self, pool: str, threads: int) -> None:
+        self.sizes[pool] = threads
+
+    def abandon(self, pool: str, thread_id: int) -> None:
+        self.abandoned.append(pool)
+
+    def queued(self, pool: str) -> int:
+        return sum(1 for name, _ in self.queue if name == pool)
+
+    def idle_share(self, pool: str) -> float:
+        return 1.0
 
     def turn(self) -> int:
         """Run what may run, also such as that leads to; say how much it was."""

@@ -18,13 +18,16 @@ from collections.abc import Mapping
 from rlm.broker_port import LinkBroker
 from rlm.config import TierConfig
 from rlm.link import Endpoint
+from rlm.performer import EXPIRATION_POOL
+from rlm.plugin_calls import PluginCalls
 from rlm.plugins import Plugins
 from rlm.service import TierService
 from rlm.socket_transport import SocketTransport
 from rlm.workers import LoopWorkers
 from rlmm.api import RemoteLogMetadataManager
-from rsm_plugins.api import RemoteStorageError
+from rsm_plugins.api import RemoteStorageError, RemoteStorageManager
 from rsm_plugins.loader import load_class, load_storage_manager
+from rsm_plugins.segment import RemoteLogSegmentMetadata
 from runtime.clock import SystemClock
 from runtime.dice import SystemDice
 from runtime.disk import Disk
@@ -54,24 +57,43 @@ def die_with_parent(parent_pid: int) -> None:
         os._exit(0)
 
 
-def configure_plugins(config: TierConfig, broker: LinkBroker) -> Plugins:
-    """Load and configure both plugins.
+class WatchedDeletion:
+    """The storage plugin for the remover: its calls are registered like those of all tasks."""
+
+    def __init__(self, storage: RemoteStorageManager, calls: PluginCalls, limit_ms: int) -> None:
+        self._storage, self._calls, self._limit_ms = storage, calls, limit_ms
+
+    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Delete a segment's objects; what the plugin raises goes on."""
+        with self._calls.call(EXPIRATION_POOL, "delete", self._limit_ms):
+            self._storage.delete_log_segment_data(metadata)
+
+
+def configure_plugins(config: TierConfig, broker: LinkBroker, calls: PluginCalls) -> Plugins:
+    """Load both plugins and configure the storage; the metadata manager is configured to connect.
 
     Raises:
-        ValueError, RemoteStorageError: key and cause, for the broker's last words.
+        ValueError: key and cause, for the broker's last words.
     """
     storage = load_storage_manager(config.storage_class)
     try:
         storage.configure(config.storage_settings)
-    except RemoteStorageError as error:
+    except Exception as error:
+        # Whatever a plugin of somebody else raises, its user wants to know key and cause.
+        cause = str(error) if isinstance(error, RemoteStorageError | ValueError) else repr(error)
         raise ValueError(
-            f"remote.log.storage.manager.class.name={config.storage_class}: {error}"
+            f"remote.log.storage.manager.class.name={config.storage_class}: {cause}"
         ) from error
     manager = load_class(_METADATA_CLASS_KEY, config.metadata_class, _JAVA_NAMES)()
     metadata: RemoteLogMetadataManager = manager
-    metadata.configure(config.metadata_settings)
+    if hasattr(manager, "check"):
+        manager.check(config.metadata_settings)
+
+    def connect() -> None:
+        metadata.configure(config.metadata_settings)
+
     if not hasattr(manager, "led_partitions"):
-        return Plugins(storage, metadata)
+        return Plugins(storage, metadata, connect)
     # Imported here: only a manager with a topic needs it.
     from rlmm.topic_based.remover import ClusterImage, Remover
 
@@ -81,7 +103,7 @@ def configure_plugins(config: TierConfig, broker: LinkBroker) -> Plugins:
 
     remover = Remover(
         manager,
-        storage,
+        WatchedDeletion(storage, calls, config.call_max_ms),
         image,
         cluster_id=config.cluster_id,
         node_id=config.node_id,
@@ -92,6 +114,7 @@ def configure_plugins(config: TierConfig, broker: LinkBroker) -> Plugins:
     return Plugins(
         storage,
         metadata,
+        connect,
         remove_deleted=remover.run_pass,
         lead=getattr(manager, "lead", None),
         failure=lambda: getattr(manager, "failure", None),
@@ -127,8 +150,8 @@ def run(link_fd: int) -> None:
     service = TierService(
         broker=broker,
         tell=endpoint.tell,
-        configure_plugins=lambda config: configure_plugins(config, broker),
-        make_workers=lambda threads: LoopWorkers(loop, dict(threads)),
+        configure_plugins=lambda config, calls: configure_plugins(config, broker, calls),
+        make_workers=lambda threads: LoopWorkers(loop, threads, SystemClock()),
         clock=SystemClock(),
         scheduler=scheduler,
         disk=Disk(),

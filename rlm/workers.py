@@ -1,13 +1,22 @@
-"""Pools whose results come back to the thread that owns the tier's state."""
+"""Pools whose results come back to the thread that owns the tier's state.
+
+A pool's threads can become more or fewer while it runs, and one that hangs in a plugin's call can
+be given up: it takes no further job, ends when its call returns, and another takes its place.
+"""
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-from runtime.executors import Pool, make_pool
+from runtime.clock import Clock
+from runtime.executors import spawn_thread
 
 T = TypeVar("T")
 Done = Callable[[T | None, BaseException | None], None]
+
+IDLE_WINDOW_MS = 60_000
 
 
 class Workers(Protocol):
@@ -21,18 +30,146 @@ class Workers(Protocol):
         """Call something on the owner's thread, from any thread."""
         ...
 
+    def threads(self, pool: str) -> int:
+        """How many threads the pool may have, abandoned ones not counted."""
+        ...
+
+    def resize(self, pool: str, threads: int) -> None:
+        """Let the pool have that many threads from now on; running jobs go on."""
+        ...
+
+    def abandon(self, pool: str, thread_id: int) -> None:
+        """Give up a thread that hangs; another takes its place."""
+        ...
+
+    def queued(self, pool: str) -> int:
+        """Jobs that wait for a thread."""
+        ...
+
+    def idle_share(self, pool: str) -> float:
+        """The part of the last minute in which its threads had nothing to do, 0 to 1."""
+        ...
+
+
+class ElasticPool:
+    """Threads of one name that take jobs from one queue, started when first needed."""
+
+    def __init__(self, name: str, threads: int, clock: Clock) -> None:
+        self._name, self._clock = name, clock
+        self._changed = threading.Condition()
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._wanted, self._live, self._waiting, self._started = threads, 0, 0, 0
+        self._stopped = False
+        self._abandoned: set[int] = set()
+        self._busy_since: dict[int, int] = {}
+        self._busy_ms = 0
+        self._history: deque[tuple[int, int]] = deque([(clock.monotonic_ms(), 0)])
+
+    @property
+    def threads(self) -> int:
+        """How many it may have."""
+        return self._wanted
+
+    @property
+    def queued(self) -> int:
+        """Jobs that wait for a thread."""
+        return len(self._jobs)
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Queue a job, which must not raise."""
+        with self._changed:
+            if self._stopped:
+                return
+            self._jobs.append(job)
+            self._staff()
+            self._changed.notify()
+
+    def resize(self, threads: int) -> None:
+        """Have that many threads from now on; one too many ends after its present job."""
+        with self._changed:
+            self._wanted = threads
+            self._staff()
+            self._changed.notify_all()
+
+    def abandon(self, thread_id: int) -> None:
+        """Give up the thread that runs a job now."""
+        with self._changed:
+            if thread_id not in self._busy_since or thread_id in self._abandoned:
+                return
+            self._abandoned.add(thread_id)
+            self._live -= 1
+            self._staff()
+
+    def stop(self) -> None:
+        """Take no further jobs and drop the queued ones; running ones are left alone."""
+        with self._changed:
+            self._stopped = True
+            self._jobs.clear()
+            self._changed.notify_all()
+
+    def idle_share(self) -> float:
+        """See Workers."""
+        with self._changed:
+            now_ms = self._clock.monotonic_ms()
+            running_ms = sum(
+                now_ms - since
+                for thread_id, since in self._busy_since.items()
+                if thread_id not in self._abandoned
+            )
+            busy_ms = self._busy_ms + running_ms
+            self._history.append((now_ms, busy_ms))
+            while len(self._history) > 2 and now_ms - self._history[1][0] >= IDLE_WINDOW_MS:
+                self._history.popleft()
+            began_ms, busy_then_ms = self._history[0]
+            possible_ms = (now_ms - began_ms) * self._wanted
+            if possible_ms <= 0:
+                return 1.0
+            return min(1.0, max(0.0, 1 - (busy_ms - busy_then_ms) / possible_ms))
+
+    def _staff(self) -> None:
+        """Start the threads that are missing; the lock is held."""
+        missing = min(len(self._jobs) - self._waiting, self._wanted - self._live)
+        for _ in range(missing):
+            self._live += 1
+            self._started += 1
+            spawn_thread(f"{self._name}_{self._started}", self._work)
+
+    def _work(self) -> None:
+        me = threading.get_ident()
+        while True:
+            with self._changed:
+                while not self._jobs and not self._is_superfluous():
+                    self._waiting += 1
+                    self._changed.wait()
+                    self._waiting -= 1
+                if self._is_superfluous():
+                    self._live -= 1
+                    return
+                job = self._jobs.popleft()
+                self._busy_since[me] = self._clock.monotonic_ms()
+            job()
+            with self._changed:
+                since_ms = self._busy_since.pop(me)
+                if me in self._abandoned:
+                    self._abandoned.discard(me)
+                    return
+                self._busy_ms += self._clock.monotonic_ms() - since_ms
+
+    def _is_superfluous(self) -> bool:
+        return self._stopped or self._live > self._wanted
+
 
 class LoopWorkers:
-    """Pools beside an asyncio loop; a pool is made when its first job comes."""
+    """Pools beside an asyncio loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, threads: dict[str, int]) -> None:
-        self._loop, self._threads = loop, threads
-        self._pools: dict[str, Pool] = {}
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, threads: Mapping[str, int], clock: Clock
+    ) -> None:
+        self._loop = loop
+        self._pools = {name: ElasticPool(name, count, clock) for name, count in threads.items()}
 
     def run(self, pool: str, job: Callable[[], T], done: Done[T]) -> None:
         """Queue a job."""
-        if pool not in self._pools:
-            self._pools[pool] = make_pool(pool, self._threads[pool])
 
         def work() -> None:
             result: T | None = None
@@ -50,7 +187,27 @@ class LoopWorkers:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(call)
 
+    def threads(self, pool: str) -> int:
+        """How many threads the pool may have."""
+        return self._pools[pool].threads
+
+    def resize(self, pool: str, threads: int) -> None:
+        """Let the pool have that many threads from now on."""
+        self._pools[pool].resize(threads)
+
+    def abandon(self, pool: str, thread_id: int) -> None:
+        """Give up a thread that hangs; another takes its place."""
+        self._pools[pool].abandon(thread_id)
+
+    def queued(self, pool: str) -> int:
+        """Jobs that wait for a thread."""
+        return self._pools[pool].queued
+
+    def idle_share(self, pool: str) -> float:
+        """The part of the last minute in which its threads had nothing to do."""
+        return self._pools[pool].idle_share()
+
     def shutdown(self) -> None:
         """Take no further jobs; running ones are left alone."""
         for pool in self._pools.values():
-            pool.shutdown(wait=False)
+            pool.stop()

@@ -31,6 +31,12 @@ def _int(settings: Settings, name: str) -> int:
     return value
 
 
+def _float(settings: Settings, name: str) -> float:
+    value = settings.get(name)
+    assert isinstance(value, float), (name, value)
+    return value
+
+
 def tier_config(
     settings: Settings,
     passthrough: Mapping[str, str],
@@ -76,6 +82,7 @@ def tier_config(
         task_interval_ms=_int(settings, "remote.log.manager.task.interval.ms"),
         retry_backoff_ms=_int(settings, "remote.log.manager.task.retry.backoff.ms"),
         retry_backoff_max_ms=_int(settings, "remote.log.manager.task.retry.backoff.max.ms"),
+        retry_jitter=_float(settings, "remote.log.manager.task.retry.jitter"),
         custom_metadata_bytes_max=_int(settings, "remote.log.metadata.custom.metadata.max.bytes"),
         index_cache_bytes=_int(settings, "remote.log.index.file.cache.total.size.bytes"),
         copy_bytes_per_second=_int(settings, "remote.log.manager.copy.max.bytes.per.second"),

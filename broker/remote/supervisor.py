@@ -1,7 +1,11 @@
 """Keeps one tier process alive: starts it, asks whether it lives, kills a hung one, tries again.
 
 Runs on the broker's loop. States: "down" (waiting for the lock or the next attempt), "starting"
-(configured, not answered yet), "up", "stopped". Local work never waits for any of them.
+(told its settings, not answered yet), "configured" (the storage plugin took them; waiting for the
+broker's listener), "up", "stopped". The first start is in two steps, so that a plugin that refuses
+its settings ends the broker's start before anything is written, and so that the metadata manager
+connects when there is a listener to connect to; every later one runs through. Local work never
+waits for any of them.
 """
 
 import asyncio
@@ -14,7 +18,7 @@ from typing import Protocol
 from broker.remote.process import Process, start_tier_process, take_tier_lock
 from rlm.config import TierConfig
 from rlm.link import Endpoint, LinkEndedError, LinkFailureError, Received, RequestHandler
-from rlm.messages import AnyMessage, Configure, Heartbeat, Stop
+from rlm.messages import AnyMessage, Configure, Connect, Heartbeat, Reconfigure, Stop
 from rlm.socket_transport import SocketTransport, make_socket_pair
 from runtime.clock import Clock
 from runtime.disk import Disk, OpenFile
@@ -46,7 +50,7 @@ class Supervisor:
     """Owns the tier process of one broker.
 
     Attributes:
-        state: "down", "starting", "up" or "stopped".
+        state: "down", "starting", "configured", "up" or "stopped".
         reason: why it is not up; "" when it is.
     """
 
@@ -76,6 +80,7 @@ class Supervisor:
         self._last_sign_ms = 0
         self._backoff_ms = BACKOFF_MS
         self._first: asyncio.Future[None] | None = None
+        self._may_connect = False
 
     @property
     def endpoint(self) -> Endpoint | None:
@@ -88,7 +93,7 @@ class Supervisor:
         return self._process.pid if self._process is not None else None
 
     async def start(self) -> None:
-        """Start the tier and wait until it took its settings.
+        """Start the tier and wait until the storage plugin took its settings.
 
         Raises:
             TierStartError: it refused them, or died over them.
@@ -96,6 +101,23 @@ class Supervisor:
         self._first = self._loop.create_future()
         self._attempt()
         await self._first
+
+    async def connect(self) -> None:
+        """The broker takes connections: have the metadata manager connect, wait until it is up.
+
+        Raises:
+            TierStartError: it refused its settings, or died over them.
+        """
+        self._first, self._may_connect = self._loop.create_future(), True
+        if self.state == "configured" and self._endpoint is not None:
+            self._connect(self._endpoint)
+        await self._first
+
+    def reconfigure(self, config: TierConfig) -> None:
+        """Settings changed: for the running tier and for all that come after it."""
+        self._config = config
+        if self.state in {"configured", "up"} and self._endpoint is not None:
+            self._endpoint.ask(Reconfigure(config))
 
     def _attempt(self) -> None:
         if self.state == "stopped":
@@ -124,13 +146,33 @@ class Supervisor:
         error = done.exception()
         if isinstance(error, LinkFailureError):
             self._refused(str(error))
+        elif error is None and self._may_connect:
+            self._connect(endpoint)
+        elif error is None:
+            self.state, self.reason = "configured", "waiting for the broker's listener"
+            self._step_done()
+
+    def _connect(self, endpoint: Endpoint) -> None:
+        self.state = "starting"
+        self._last_sign_ms = self._clock.monotonic_ms()
+        endpoint.ask(Connect()).add_done_callback(lambda done: self._connected(endpoint, done))
+
+    def _connected(self, endpoint: Endpoint, done: "ThreadFuture[Received]") -> None:
+        if endpoint is not self._endpoint:
+            return
+        error = done.exception()
+        if isinstance(error, LinkFailureError):
+            self._refused(str(error))
         elif error is None:
             self.state, self.reason = "up", ""
             self._last_sign_ms = self._clock.monotonic_ms()
             log.info("tier process is up: pid=%s", self.pid)
-            if self._first is not None and not self._first.done():
-                self._first.set_result(None)
+            self._step_done()
             self._on_up()
+
+    def _step_done(self) -> None:
+        if self._first is not None and not self._first.done():
+            self._first.set_result(None)
 
     def _refused(self, reason: str) -> None:
         log.error("tier process refuses its settings: %s", reason)
@@ -144,6 +186,10 @@ class Supervisor:
         self._dying = [process for process in self._dying if process.exit_code() is None]
         endpoint = self._endpoint
         if endpoint is None:
+            return
+        if self.state == "configured":
+            # The loop recovers logs now and may not turn for long; a dead tier's link ends.
+            self._last_sign_ms = self._clock.monotonic_ms()
             return
         silent_ms = self._clock.monotonic_ms() - self._last_sign_ms
         limit_ms = HEARTBEAT_LIMIT_MS if self.state == "up" else CONFIGURE_LIMIT_MS

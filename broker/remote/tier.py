@@ -9,6 +9,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from broker.remote.answers import BrokerAnswers
 from broker.remote.assignments import Assignments
@@ -16,10 +17,12 @@ from broker.remote.process import start_tier_process
 from broker.remote.reads import RemoteFetched, RemoteRead, RemoteReads
 from broker.remote.supervisor import Spawn, Supervisor, TierStartError
 from broker.replica.manager import REMOTE_LOG_METADATA_TOPIC, ReplicaManager
+from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.types import TopicPartition
 from local_log.log_dirs import LogManager
 from metadata_topic.image.image import MetadataImage
 from rlm.config import TierConfig
+from rlm.link import Received, Reply
 from rlm.messages import CopiedThrough, Health, ImageChanged
 from runtime.clock import Clock
 from runtime.dice import Dice, SystemDice
@@ -38,7 +41,7 @@ class TierState:
     """How the tier is, for health pages.
 
     Attributes:
-        process: "down", "starting", "up" or "stopped".
+        process: "down", "starting", "configured", "up" or "stopped".
         reasons: what is wrong; empty when all is well.
         assigned, ready: partitions told to the tier, and those whose metadata it has caught up
             with.
@@ -64,10 +67,6 @@ class RemoteTier:
         self,
         *,
         config: TierConfig,
-        replicas: ReplicaManager,
-        logs: LogManager,
-        image: Callable[[], MetadataImage],
-        high_watermark: Callable[[], int],
         clock: Clock,
         scheduler: Scheduler,
         pool: Pool,
@@ -77,40 +76,69 @@ class RemoteTier:
         dice: Dice | None = None,
         spawn: Spawn = start_tier_process,
     ) -> None:
-        """Wire it up; nothing is started.
+        """Wire up what needs no data; nothing is started.
 
-        The client id of `config` is replaced by a secret made here; `high_watermark` is that of the
-        metadata log (exclusive), as the quorum confirms it.
+        The client id of `config` is replaced by a secret made here.
         """
         self.tier_client_id = f"tidemark-tier-{(dice or SystemDice()).uuid().hex()}"
-        settings = dict(config.metadata_settings) | {"client.id": self.tier_client_id}
-        self.config = dataclasses.replace(
-            config, client_id=self.tier_client_id, metadata_settings=settings
-        )
-        self._replicas = replicas
+
+        self.config = self._own(config)
+        self._clock, self._scheduler, self._loop = clock, scheduler, loop
+        self._pool, self._metrics = pool, metrics
         self._health: Health | None = None
-        self._answers = BrokerAnswers(
-            replicas=replicas,
-            logs=logs,
-            image=image,
-            high_watermark=high_watermark,
-            cluster_id=config.cluster_id,
-            pool=pool,
-            scheduler=scheduler,
-            loop=loop,
-            metrics=metrics,
-            facts=self,
-        )
+        self._answers: BrokerAnswers | None = None
         self._supervisor = Supervisor(
             config=self.config,
             disk=disk or Disk(),
             clock=clock,
             scheduler=scheduler,
             loop=loop,
-            on_request=self._answers,
+            on_request=self._answer,
             on_up=self._on_up,
             on_down=self._on_down,
             spawn=spawn,
+        )
+        self._topics_seen: frozenset[bytes] = frozenset()
+        self._led_told: list[int] = []
+        self._expired_reads = metrics.counter(
+            "kafka_server_DelayedRemoteFetchMetrics_ExpiresPerSec_total",
+            "Remote reads that nothing came for in time",
+        )
+        self._expired_lookups = metrics.counter(
+            "kafka_server_DelayedRemoteListOffsetsMetrics_ExpiresPerSec_total",
+            "Remote look-ups of offsets that ran out of time",
+            ("topic", "partition"),
+        )
+
+    def _own(self, config: TierConfig) -> TierConfig:
+        """The settings with our secret in them."""
+        merged = {**config.metadata_settings, "client.id": self.tier_client_id}
+        return dataclasses.replace(config, client_id=self.tier_client_id, metadata_settings=merged)
+
+    def attach(
+        self,
+        *,
+        replicas: ReplicaManager,
+        logs: LogManager,
+        image: Callable[[], MetadataImage],
+        high_watermark: Callable[[], int],
+    ) -> None:
+        """Say what there is to answer from, before clients are served.
+
+        `high_watermark` is that of the metadata log (exclusive), as the quorum confirms it.
+        """
+        self._replicas, self._image = replicas, image
+        self._answers = BrokerAnswers(
+            replicas=replicas,
+            logs=logs,
+            image=image,
+            high_watermark=high_watermark,
+            cluster_id=self.config.cluster_id,
+            pool=self._pool,
+            scheduler=self._scheduler,
+            loop=self._loop,
+            metrics=self._metrics,
+            facts=self,
         )
         self._assignments = Assignments(
             replicas,
@@ -121,21 +149,39 @@ class RemoteTier:
         self._reads = RemoteReads(
             replicas=replicas,
             supervisor=self._supervisor,
-            clock=clock,
-            scheduler=scheduler,
-            loop=loop,
+            clock=self._clock,
+            scheduler=self._scheduler,
+            loop=self._loop,
         )
-        self._image = image
-        self._topics_seen: frozenset[bytes] = frozenset()
-        self._led_told: list[int] = []
+
+    def _answer(self, received: Received, reply: Reply) -> None:
+        if self._answers is not None:
+            self._answers(received, reply)
 
     async def start(self) -> None:
-        """Start the tier process; done when its plugins have taken their settings.
+        """Start the tier process; done when the storage plugin has taken its settings.
+
+        Nothing else of the broker is needed for it, and nothing is written before.
 
         Raises:
             TierStartError: a plugin cannot be loaded or refuses its settings (key and cause named).
         """
         await self._supervisor.start()
+
+    async def connect(self) -> None:
+        """Let the tier work: the broker is attached and takes its Kafka clients' connections.
+
+        Raises:
+            TierStartError: the metadata manager refuses its settings.
+        """
+        await self._supervisor.connect()
+
+    def reconfigure(self, config: TierConfig) -> None:
+        """Take over settings that may change at run time (pool sizes, quotas)."""
+        config = self._own(config)
+        if config != self.config:
+            self.config = config
+            self._supervisor.reconfigure(config)
 
     async def stop(self) -> None:
         """End the tier process; call it while the listeners are still open."""
@@ -145,13 +191,27 @@ class RemoteTier:
 
     def read(self, read: RemoteRead) -> "asyncio.Future[RemoteFetched]":
         """Read from the remote tier; ends by the deadline, or fails with a KafkaError."""
-        return self._reads.read(read)
+        future = self._reads.read(read)
+        future.add_done_callback(self._read_ended)
+        return future
 
     def offset_for_timestamp(
         self, topic_partition: TopicPartition, timestamp_ms: int, deadline_ms: int
     ) -> "asyncio.Future[tuple[int, int, int] | None]":
         """(timestamp, offset, leader epoch) of the first remote record at or after a time."""
-        return self._reads.offset_for_timestamp(topic_partition, timestamp_ms, deadline_ms)
+        future = self._reads.offset_for_timestamp(topic_partition, timestamp_ms, deadline_ms)
+        future.add_done_callback(lambda done: self._look_up_ended(topic_partition, done))
+        return future
+
+    def _read_ended(self, done: "asyncio.Future[RemoteFetched]") -> None:
+        if done.cancelled() or done.exception() is not None or done.result().regions:
+            return
+        self._expired_reads.inc()
+
+    def _look_up_ended(self, where: TopicPartition, done: "asyncio.Future[Any]") -> None:
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, KafkaError) and error.code == ErrorCode.REQUEST_TIMED_OUT:
+            self._expired_lookups.inc(1, where.topic, str(where.partition))
 
     def highest_tiered_offset(self, topic_partition: TopicPartition) -> int:
         """Last offset (inclusive) that is in the remote tier, -1 if none (ListOffsets -5)."""

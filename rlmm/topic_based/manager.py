@@ -98,6 +98,14 @@ class TopicBasedRemoteLogMetadataManager:
 
     # ------------------------------------------------------------------ life
 
+    def check(self, configs: Mapping[str, str]) -> None:
+        """Look at the settings without using them: long before the topic can be reached.
+
+        Raises:
+            ValueError: key, value and what is allowed.
+        """
+        parse(configs)
+
     def configure(self, configs: Mapping[str, str]) -> None:
         """See RemoteLogMetadataManager."""
         settings = parse(configs)

@@ -34,7 +34,7 @@ from rlmm.api import (
     RemoteLogMetadataManager,
     SegmentUpdate,
 )
-from rsm_plugins.api import RemoteStorageError, RemoteStorageManager
+from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from runtime.clock import Clock
 
@@ -59,6 +59,14 @@ class ClusterImage:
     topic_ids: frozenset[bytes]
     metadata_offset: int
     cluster_id: str
+
+
+class DeletesSegments(Protocol):
+    """The side of a storage plugin that the remover needs."""
+
+    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """See RemoteStorageManager."""
+        ...
 
 
 class RemovableMetadata(RemoteLogMetadataManager, DeletedTopics, Protocol):
@@ -101,7 +109,7 @@ class Remover:
     def __init__(
         self,
         manager: RemovableMetadata,
-        storage: RemoteStorageManager,
+        storage: DeletesSegments,
         image: Callable[[], ClusterImage | None],
         *,
         cluster_id: str,

@@ -56,6 +56,10 @@ class Watched:
             on_down=self.down,
         )
 
+    async def up_and_running(self) -> None:
+        await self.supervisor.start()
+        await self.supervisor.connect()
+
     def up(self) -> None:
         self.ups += 1
 
@@ -78,7 +82,7 @@ def is_alive(pid: int) -> bool:
 def test_a_tier_starts_answers_and_stops_and_gives_its_lock_back(tmp_path: Path) -> None:
     async def scene() -> None:
         watched = Watched(config(tmp_path))
-        await watched.supervisor.start()
+        await watched.up_and_running()
         assert watched.supervisor.state == "up"
         assert take_tier_lock(Disk(), tmp_path) is None, "the tier holds it"
         pid = watched.supervisor.pid
@@ -114,11 +118,42 @@ def test_refused_settings_end_the_start_with_key_and_cause(
     run(scene)
 
 
-def test_a_killed_tier_is_replaced_and_two_never_run(tmp_path: Path) -> None:
+def test_a_tier_works_only_when_the_broker_takes_connections(tmp_path: Path) -> None:
     async def scene() -> None:
         watched = Watched(config(tmp_path))
         supervisor = watched.supervisor
         await supervisor.start()
+        assert (supervisor.state, supervisor.endpoint, watched.ups) == ("configured", None, 0)
+        first = supervisor.pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: supervisor.state == "configured" and supervisor.pid != first)
+        assert watched.ups == 0
+        await supervisor.connect()
+        assert (supervisor.state, watched.ups) == ("up", 1)
+        await supervisor.stop()
+
+    run(scene)
+
+
+def test_a_metadata_manager_that_refuses_its_settings_ends_the_start(tmp_path: Path) -> None:
+    async def scene() -> None:
+        topic_based = "rlmm.topic_based.manager:TopicBasedRemoteLogMetadataManager"
+        settings = {"node.id": "1", "cluster.id": "c", "log.dir": str(tmp_path)}
+        watched = Watched(config(tmp_path, metadata_class=topic_based, metadata_settings=settings))
+        with pytest.raises(TierStartError, match=r"bootstrap\.servers"):
+            await watched.supervisor.start()
+        await watched.supervisor.stop()
+        assert not (tmp_path / "remote-log-metadata").exists()
+
+    run(scene)
+
+
+def test_a_killed_tier_is_replaced_and_two_never_run(tmp_path: Path) -> None:
+    async def scene() -> None:
+        watched = Watched(config(tmp_path))
+        supervisor = watched.supervisor
+        await watched.up_and_running()
         first = supervisor.pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
@@ -135,7 +170,7 @@ def test_a_killed_tier_is_replaced_and_two_never_run(tmp_path: Path) -> None:
 def test_a_tier_ends_when_its_link_ends(tmp_path: Path) -> None:
     async def scene() -> None:
         watched = Watched(config(tmp_path))
-        await watched.supervisor.start()
+        await watched.up_and_running()
         process = watched.supervisor._process
         assert process is not None
         watched.supervisor.state = "stopped"
@@ -192,6 +227,7 @@ def test_a_hung_tier_is_killed_and_tried_again_after_a_backoff(tmp_path: Path) -
             spawn=tier.spawn,
         )
         await supervisor.start()
+        await supervisor.connect()
         for _ in range(30):
             scheduler.advance(1_000)
             await asyncio.sleep(0.005)

@@ -61,7 +61,7 @@ class Pair:
         self.service = TierService(
             broker=self.log,
             tell=self.told.append,
-            configure_plugins=lambda config: Plugins(self.storage, self.metadata),
+            configure_plugins=lambda config, calls: Plugins(self.storage, self.metadata),
             make_workers=lambda threads: self.workers,
             clock=self.clock,
             scheduler=self.scheduler,
