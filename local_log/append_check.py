@@ -7,7 +7,9 @@ docs/decisions/produce-reads-headers-only.md.
 """
 
 from kafka_protocol.records.batch import HEADER_SIZE, BatchHeader, crc32c_of, read_header
-from kafka_protocol.records.records import InvalidRecordError, iter_records
+from kafka_protocol.records.compression import MAX_INFLATED_BYTES
+from kafka_protocol.records.errors import InvalidRecordError
+from kafka_protocol.records.records import iter_records
 from local_log.config import LONG_MAX, LogConfig
 from local_log.errors import (
     CorruptMessage,
@@ -15,6 +17,7 @@ from local_log.errors import (
     InvalidTimestamp,
     MessageTooLarge,
     RecordListTooLarge,
+    TooManyRecords,
     UnsupportedCompression,
 )
 
@@ -29,7 +32,11 @@ _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_INDEPENDENT_BLOCKS = 0x20
 _SNAPPY_FRAMED = b"\xff\x06\x00\x00sNaPpY"
 _LOG_APPEND_TIME, _CONTROL = 0x08, 0x20
-INFLATED_BYTES_MAX = 256 << 20
+INFLATED_BYTES_MAX = min(32 << 20, MAX_INFLATED_BYTES)
+OPENED_RECORDS_MAX = 200_000
+"""What is opened here is opened on the event loop, at about a microsecond a record. An honest batch
+of the default `max.message.bytes` has fewer records even uncompressed; the answer to one with more,
+MESSAGE_TOO_LARGE, makes a producer split it."""
 
 
 def check_framing(batch: Buffer) -> BatchHeader:
@@ -62,18 +69,27 @@ def check_framing(batch: Buffer) -> BatchHeader:
     return header
 
 
-def check_client_batch(batch: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    """Check what only producers can get wrong; the framing is checked already.
+def check_size(header: BatchHeader, config: LogConfig) -> None:
+    """Check that a batch is small enough, as it came and again after it was compressed anew.
 
     Raises:
-        InvalidRecord, MessageTooLarge, RecordListTooLarge, InvalidTimestamp,
-        UnsupportedCompression.
+        MessageTooLarge, RecordListTooLarge.
     """
     size = header.batch_length + _LENGTH_OVERHEAD
     if size > config.max_message_bytes:
         raise MessageTooLarge(size_bytes=size, max_bytes=config.max_message_bytes)
     if size > config.segment_bytes:
         raise RecordListTooLarge(size_bytes=size, segment_bytes=config.segment_bytes)
+
+
+def check_client_batch(batch: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    """Check what only producers can get wrong; the framing is checked already.
+
+    Raises:
+        InvalidRecord, MessageTooLarge, RecordListTooLarge, InvalidTimestamp,
+        UnsupportedCompression, TooManyRecords, InflatedTooLargeError.
+    """
+    check_size(header, config)
     if header.base_offset != 0:
         raise InvalidRecord(f"a producer's batch starts at offset 0, not {header.base_offset}")
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
@@ -129,7 +145,18 @@ def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> No
         )
 
 
+def check_record_count(header: BatchHeader) -> None:
+    """Check that the records of a batch may be opened on the event loop.
+
+    Raises:
+        TooManyRecords: it would be held for too long.
+    """
+    if header.record_count > OPENED_RECORDS_MAX:
+        raise TooManyRecords(count=header.record_count, max_count=OPENED_RECORDS_MAX)
+
+
 def _check_records(batch: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    check_record_count(header)
     oldest = now_ms - config.message_timestamp_before_max_ms
     newest = now_ms + config.message_timestamp_after_max_ms
     checks_time = not config.stamps_append_time

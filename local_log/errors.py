@@ -53,6 +53,19 @@ class MessageTooLarge(KafkaError):
         self.size_bytes, self.max_bytes = size_bytes, max_bytes
 
 
+class TooManyRecords(KafkaError):
+    """More records in one batch than are opened on the event loop.
+
+    DIFFERS: Kafka opens them all, on a thread of its own.
+    """
+
+    code = ErrorCode.MESSAGE_TOO_LARGE
+
+    def __init__(self, *, count: int, max_count: int) -> None:
+        super().__init__(f"batch of {count} records, at most {max_count} are opened")
+        self.count, self.max_count = count, max_count
+
+
 class RecordListTooLarge(KafkaError):
     """A batch that would not fit into an empty segment."""
 
@@ -113,6 +126,12 @@ class KafkaStorageError(KafkaError):
     """The disk under this partition failed: its directory is offline until a restart."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class LogClosed(KafkaError):
+    """The log was closed while somebody was reading it: the partition is no longer here."""
+
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class CorruptLogError(Exception):

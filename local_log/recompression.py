@@ -3,10 +3,10 @@
 Off the usual path: opens every record and compresses anew, as Kafka does.
 """
 
-from kafka_protocol.records.batch import BatchHeader
+from kafka_protocol.records.batch import BatchHeader, read_header
 from kafka_protocol.records.compression import Codec
 from kafka_protocol.records.records import build_batch, iter_records
-from local_log.append_check import INFLATED_BYTES_MAX
+from local_log.append_check import INFLATED_BYTES_MAX, check_record_count, check_size
 from local_log.config import LogConfig
 
 _CODECS = {
@@ -31,9 +31,12 @@ def recompressed(
 
     Raises:
         InvalidRecordError: a record cannot be read.
+        TooManyRecords, InflatedTooLargeError: it would hold the loop for too long.
+        MessageTooLarge, RecordListTooLarge: it is too large in its new form, as in Kafka.
     """
+    check_record_count(header)
     records = list(iter_records(batch, max_inflated_bytes=INFLATED_BYTES_MAX))
-    return build_batch(
+    built = build_batch(
         records,
         base_offset=header.base_offset,
         leader_epoch=header.partition_leader_epoch,
@@ -43,3 +46,5 @@ def recompressed(
         base_sequence=header.base_sequence,
         is_transactional=header.is_transactional,
     )
+    check_size(read_header(built), config)
+    return built
