@@ -17,9 +17,23 @@ _log = logging.getLogger(__name__)
 RECOVERY_POINTS = offset_checkpoint.RECOVERY_POINTS
 LOG_STARTS = offset_checkpoint.LOG_STARTS
 HIGH_WATERMARKS = offset_checkpoint.HIGH_WATERMARKS
+CLEANER_OFFSETS = offset_checkpoint.CLEANER_OFFSETS
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
 META_PROPERTIES = "meta.properties"
+OWN_NAMES = frozenset(
+    {
+        RECOVERY_POINTS,
+        LOG_STARTS,
+        HIGH_WATERMARKS,
+        CLEANER_OFFSETS,
+        CLEAN_SHUTDOWN,
+        LOCK,
+        META_PROPERTIES,
+        "bootstrap.checkpoint",
+    }
+)
+"""What lies in a log directory beside partitions."""
 
 
 class LogDir:

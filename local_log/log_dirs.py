@@ -1,11 +1,13 @@
 """All logs of a broker: opens them at start, spreads new ones, keeps checkpoints, deletes, closes.
 
-Owned by the event loop's thread. A directory whose disk fails goes offline with all its logs (error
-56) while the others serve on; a restart recovers it.
+Owned by the event loop's thread; flushes, checkpoints and deletions run on `log-io`. A directory
+whose disk fails goes offline with all its logs (error 56) while the others serve on; a restart
+recovers it.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from kafka_protocol.errors import CorruptFileError
@@ -18,8 +20,15 @@ from kafka_protocol.files.segment_names import (
 )
 from kafka_protocol.types import ZERO_UUID, TopicPartition
 from local_log.config import LogConfig
-from local_log.errors import KafkaStorageError
-from local_log.log_dir import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, LogDir
+from local_log.errors import KafkaStorageError, LogClosed
+from local_log.log_dir import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    OWN_NAMES,
+    RECOVERY_POINTS,
+    LogDir,
+)
 from local_log.partition_log import LogHooks, PartitionLog
 from local_log.retention import Reason
 from local_log.segment_files import PARTITION_METADATA
@@ -45,6 +54,11 @@ class LogManager:
         config_for: settings of a topic by name, asked when its log is opened.
         scheduler: for delayed deletion; None: `run_deletions` is called by hand.
         pool: `log-io`, for flushes after a roll; None: flushed at once.
+        to_loop: calls a function on the loop soon, from any thread; None: at once.
+        own_names: what else lies in a log directory rightly, and is not reported as unknown.
+
+    Attributes:
+        on_offline: called on the loop with a directory that failed.
     """
 
     def __init__(
@@ -58,6 +72,8 @@ class LogManager:
         pool: Pool | None = None,
         metrics: Registry | None = None,
         dice: Dice | None = None,
+        to_loop: Callable[[Callable[[], None]], object] | None = None,
+        own_names: Iterable[str] = (),
     ) -> None:
         self.dirs = [LogDir(path, disk) for path in dirs]
         self._config_for = config_for
@@ -66,6 +82,8 @@ class LogManager:
         self._scheduler = scheduler
         self._pool = pool or InlinePool("log-io")
         self._dice = dice or SystemDice()
+        self._to_loop = to_loop or (lambda call: call())
+        self._own_names = OWN_NAMES | frozenset(own_names)
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._by_id: dict[tuple[bytes, int], PartitionLog] = {}
         self._dir_of: dict[TopicPartition, LogDir] = {}
@@ -143,12 +161,16 @@ class LogManager:
         recovery_points = directory.read_checkpoint(RECOVERY_POINTS)
         log_starts = directory.read_checkpoint(LOG_STARTS)
         high_watermarks = directory.read_checkpoint(HIGH_WATERMARKS)
+        cleaned = directory.read_checkpoint(CLEANER_OFFSETS)
         self._starts_listed[directory] = frozenset(log_starts)
         if not directory.was_clean:
             _log.info("recovering after an unclean stop: path=%s", directory.path)
         for name in self._disk.list_dir(directory.path):
             path = directory.path / name
+            if name in self._own_names:
+                continue
             if not self._disk.is_dir(path):
+                _log.info("unknown file is left alone: %s", path)
                 continue
             renamed = parse_renamed_dir(name)
             if renamed is not None:
@@ -175,6 +197,7 @@ class LogManager:
                 log_start=log_starts.get(tp),
                 high_watermark=high_watermarks.get(tp, 0),
                 is_clean=directory.was_clean,
+                was_compacted=tp in cleaned,
                 hooks=self._hooks(tp, directory),
             )
             if log.truncated_bytes:
@@ -352,6 +375,8 @@ class LogManager:
     def _flush(self, log: PartitionLog, up_to: int) -> None:
         try:
             log.flush(up_to)
+        except LogClosed:
+            pass  # deleted meanwhile
         except KafkaStorageError as error:
             _log.error("flush failed: partition=%s error=%s", log.topic_partition, error)
 
@@ -407,19 +432,28 @@ class LogManager:
         self._checkpoint_all(RECOVERY_POINTS)
 
     def checkpoint_log_starts(self) -> None:
-        """Write the log starts; returns when they survive a power cut."""
-        self._checkpoint_all(LOG_STARTS)
+        """Write the log starts; returns when they survive a power cut.
+
+        Raises:
+            KafkaStorageError: a directory failed: what it should have kept is not kept.
+        """
+        if not self._checkpoint_all(LOG_STARTS):
+            raise KafkaStorageError("the log starts of a directory could not be written")
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks."""
         self._checkpoint_all(HIGH_WATERMARKS)
 
-    def _checkpoint_all(self, name: str) -> None:
+    def _checkpoint_all(self, name: str) -> bool:
+        """Write one checkpoint of each working directory; whether all of them were written."""
+        written = True
         for directory in self.online_dirs():
             try:
                 self._checkpoint(directory, name)
             except OSError as error:
+                written = False
                 self._fail_dir(directory, error)
+        return written
 
     def _checkpoint(self, directory: LogDir, name: str) -> None:
         """Collect and write one checkpoint; the loop and `log-io` both come here."""
@@ -431,7 +465,7 @@ class LogManager:
 
     def _collect(self, directory: LogDir, name: str) -> dict[TopicPartition, int]:
         offsets: dict[TopicPartition, int] = {}
-        for tp, log in list(self._logs.items()):  # a copy: the loop may add a log meanwhile
+        for tp, log in self._logs.copy().items():  # the loop may add a log meanwhile
             if self._dir_of.get(tp) is not directory:
                 continue
             if name == RECOVERY_POINTS:
@@ -441,8 +475,7 @@ class LogManager:
             # Like Kafka: a log start that the first segment's name already tells is left out,
             # except for tiered logs, whose start may lie below every local segment.
             elif log.log_start_known and (
-                log.config.remote_storage_enable
-                or log.log_start_offset > log.segments[0].base_offset
+                log.config.remote_storage_enable or log.log_start_offset > log.first_base_offset
             ):
                 offsets[tp] = log.log_start_offset
         return offsets
@@ -450,10 +483,14 @@ class LogManager:
     # -- failure and end ------------------------------------------------------------------------
 
     def _fail_dir(self, directory: LogDir, error: OSError) -> None:
+        """Take a directory offline; may be called on a pool thread."""
         if directory.failure is not None:
             return
         directory.failure = error
         _log.error("log directory is offline: path=%s error=%s", directory.path, error)
+        self._to_loop(partial(self._spread_failure, directory, error))
+
+    def _spread_failure(self, directory: LogDir, error: OSError) -> None:
         for tp, log in self._logs.items():
             if self._dir_of[tp] is directory:
                 log.set_offline(error)

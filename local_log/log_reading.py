@@ -1,6 +1,12 @@
-"""Reading a log: from an offset to regions of files that can be sent as they are."""
+"""Reading a log: from an offset to regions of files that can be sent as they are.
+
+Reads by offset run on the loop. What runs on a pool thread beside it (look-ups by time, opening a
+segment for copying, flushing) goes through `_beside_the_loop`.
+"""
 
 from bisect import bisect_right
+from collections.abc import Callable
+from typing import TypeVar
 
 from kafka_protocol.records.batch import BatchHeader
 from local_log import time_lookup
@@ -12,6 +18,8 @@ from local_log.time_lookup import TimestampedOffset
 from runtime.disk import FileRegion
 
 _EMPTY: list[FileRegion] = []
+
+T = TypeVar("T")
 
 
 class LogReader(LogState):
@@ -134,31 +142,58 @@ class LogReader(LogState):
                     return found
         return found
 
+    def _beside_the_loop(self, work: Callable[[list[LogSegment]], T]) -> T:
+        """Run `work` on a copy of the segments, again if some of them went meanwhile.
+
+        The loop appends, rolls and drops at the same time. A copy does not shift under a walk, but
+        files of it may be renamed away: that is no failure of the disk.
+
+        Raises:
+            LogClosed: the log was closed meanwhile.
+            KafkaStorageError: the disk failed.
+        """
+        while True:
+            changes = self._changes
+            try:
+                result = work(list(self._segments))
+            except FileNotFoundError as error:
+                if self._closed or changes == self._changes:
+                    self.fail(error)
+            except OSError as error:
+                self.fail(error)
+            else:
+                if changes == self._changes:
+                    return result
+
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
         """The first local record, at or above the log start, not older than `timestamp` (ms).
 
+        Runs on a pool thread.
+
         Raises:
             CorruptMessage: the batch that holds the answer cannot be opened.
-            KafkaStorageError: the disk failed.
+            LogClosed, KafkaStorageError: as `_beside_the_loop`.
         """
-        try:
-            return time_lookup.first_at_or_after(
-                self._segments,
+        return self._beside_the_loop(
+            lambda segments: time_lookup.first_at_or_after(
+                segments,
                 timestamp,
                 start=self.log_start_offset,
                 topic_partition=self.topic_partition,
             )
-        except OSError as error:
-            self.fail(error)
+        )
 
     def max_timestamp(self) -> TimestampedOffset | None:
         """The first local record with the largest timestamp; None if no record has one.
 
+        Runs on a pool thread.
+
         Raises:
             CorruptMessage: the batch that holds the answer cannot be opened.
-            KafkaStorageError: the disk failed.
+            LogClosed, KafkaStorageError: as `_beside_the_loop`.
         """
-        try:
-            return time_lookup.newest(self._segments, topic_partition=self.topic_partition)
-        except OSError as error:
-            self.fail(error)
+        return self._beside_the_loop(
+            lambda segments: time_lookup.newest(
+                segments, start=self.log_start_offset, topic_partition=self.topic_partition
+            )
+        )

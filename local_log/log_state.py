@@ -10,7 +10,7 @@ from zlib import crc32
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry, TopicPartition
 from local_log.config import LogConfig
-from local_log.errors import KafkaStorageError
+from local_log.errors import KafkaStorageError, LogClosed
 from local_log.log_results import LogHooks
 from local_log.recovery import OpenedLog
 from local_log.segment import LogSegment
@@ -34,10 +34,13 @@ class LogState:
     __slots__ = (
         "_active",
         "_bases",
+        "_changes",
+        "_closed",
         "_delete_later",
         "_disk",
         "_epoch_seen",
-        "_epochs_dirty",
+        "_epochs_flushed",
+        "_epochs_version",
         "_failure",
         "_high_watermark",
         "_hooks",
@@ -45,7 +48,6 @@ class LogState:
         "_less_recent",
         "_recent",
         "_segments",
-        "_truncations",
         "_unflushed_since_ms",
         "config",
         "copied_through",
@@ -92,7 +94,9 @@ class LogState:
         self.snapshots = opened.snapshots
         self.epochs = opened.epochs
         self.epochs.on_change = self._save_epochs
-        self._epochs_dirty = opened.truncated_bytes > 0
+        # The chain's file is written at each change, and fsynced where these two differ.
+        self._epochs_version = 1 if opened.truncated_bytes else 0
+        self._epochs_flushed = 0
         self._epoch_seen = opened.epochs.latest_epoch
         self.log_start_offset = opened.log_start_offset
         self.log_start_known = opened.log_start_known
@@ -106,7 +110,10 @@ class LogState:
         # the end of the log are served from here, without a look at index or file.
         self._recent: dict[int, tuple[int, int]] = {}
         self._less_recent: dict[int, tuple[int, int]] = {}
-        self._truncations = 0
+        # Counted when segments have left the lists, before their files change names, and at each
+        # truncation: pool threads that worked on a copy see that they must look again.
+        self._changes = 0
+        self._closed = False
         self._unflushed_since_ms: int | None = None
         self._jitter_ms = 0
         self._set_jitter()
@@ -138,6 +145,11 @@ class LogState:
         """First offset that is readable here: the first segment's, or the log start inside it."""
         base = self._bases[0]
         return max(self.log_start_offset, base)
+
+    @property
+    def first_base_offset(self) -> int:
+        """Where the first local segment begins, perhaps below the log start."""
+        return self._bases[0]
 
     @property
     def latest_epoch(self) -> int | None:
@@ -187,9 +199,15 @@ class LogState:
     def fail(self, error: OSError) -> NoReturn:
         """Take no more appends: what the disk holds is unknown until a restart has recovered it.
 
+        May be called on a pool thread. A log that was closed has not failed: its files are gone
+        because its partition is.
+
         Raises:
-            KafkaStorageError: always.
+            LogClosed: the log was closed.
+            KafkaStorageError: in every other case.
         """
+        if self._closed:
+            raise LogClosed(f"{self.topic_partition} is gone") from error
         if self._failure is None:
             self._failure = error
             _log.error("disk failed, partition is offline: path=%s error=%s", self.directory, error)
@@ -216,15 +234,14 @@ class LogState:
             self._epoch_seen = newest
         durable = self.config.remote_storage_enable
         try:
-            self._write_epochs(entries, durable=durable)
+            self._disk.atomic_write(
+                self.directory / EPOCH_CHECKPOINT, epoch_checkpoint.dump(entries), durable=durable
+            )
         except OSError as error:
             self.fail(error)
-        self._epochs_dirty = not durable
-
-    def _write_epochs(self, entries: list[EpochEntry], *, durable: bool) -> None:
-        self._disk.atomic_write(
-            self.directory / EPOCH_CHECKPOINT, epoch_checkpoint.dump(entries), durable=durable
-        )
+        self._epochs_version += 1
+        if durable:
+            self._epochs_flushed = self._epochs_version
 
     def _segment_end(self, segment: LogSegment) -> int:
         """The next segment's base offset, or the log end (exclusive)."""

@@ -13,6 +13,7 @@ from local_log.log_reading import LogReader
 from local_log.log_results import AppendInfo
 from local_log.recompression import recompressed, wanted_codec
 from local_log.segment import LogSegment
+from local_log.segment_files import EPOCH_CHECKPOINT
 from local_log.transactions import note_batch
 from runtime.disk import Buffer
 
@@ -222,40 +223,42 @@ class LogWriter(LogReader):
     def flush(self, up_to: int | None = None) -> None:
         """Fsync everything below `up_to` (default: the log end) and move the recovery point there.
 
-        May run on a pool thread: works on copies, and moves the recovery point only if no
-        truncation came between.
+        May run on a pool thread, several at a time. When it returns, everything below `up_to` that
+        is still in the log survives a power cut.
 
         Raises:
+            LogClosed: the log was closed meanwhile.
             KafkaStorageError: the disk failed.
         """
-        target = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
-        truncations = self._truncations
-        if target <= self.recovery_point and not self._epochs_dirty:
-            return
-        start = self.recovery_point
-        segments = list(self._segments)
-        chosen = [
-            segment
-            for index, segment in enumerate(segments)
-            if segment.base_offset < target
-            and (index + 1 == len(segments) or segments[index + 1].base_offset > start)
-        ]
-        try:
-            for segment in chosen:
-                segment.fsync()
-            if self._epochs_dirty:
-                self._epochs_dirty = False
-                self._write_epochs(self.epochs.entries(), durable=True)
-            if len(chosen) > 1 or (chosen and chosen[0].base_offset >= start):
-                self._disk.fsync_path(self.directory)
-        except FileNotFoundError:
-            return  # a segment was dropped meanwhile; the next flush sees what is left
-        except OSError as error:
-            self.fail(error)
-        if truncations == self._truncations and target > self.recovery_point:
-            self.recovery_point = target
+        if self._failure is not None:
+            self._refuse()
+        target = self._beside_the_loop(lambda segments: self._fsync(segments, up_to))
+        self.recovery_point = max(self.recovery_point, target)
         if self.recovery_point >= self.log_end_offset:
             self._unflushed_since_ms = None
+
+    def _fsync(self, segments: list[LogSegment], up_to: int | None) -> int:
+        """Fsync what is not known to be safe; the end (exclusive) of what is safe now."""
+        end = self.log_end_offset
+        target = end if up_to is None else min(up_to, end)
+        start, version = self.recovery_point, self._epochs_version
+        names_are_new = False
+        if target > start:
+            for index, segment in enumerate(segments):
+                is_last = index + 1 == len(segments)
+                if segment.base_offset < target and (
+                    is_last or segments[index + 1].base_offset > start
+                ):
+                    segment.fsync()
+                    names_are_new |= segment.base_offset >= start
+        if version != self._epochs_flushed:
+            # Its file is as new as the chain; this thread must not write it again, the loop does.
+            self._disk.fsync_path(self.directory / EPOCH_CHECKPOINT)
+            names_are_new = True
+        if names_are_new:
+            self._disk.fsync_path(self.directory)
+        self._epochs_flushed = version
+        return target
 
     def flush_if_due(self, now_ms: int) -> bool:
         """Whether `flush.ms` has passed since the first unflushed append (the caller flushes)."""

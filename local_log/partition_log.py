@@ -1,7 +1,7 @@
 """One partition's log on one disk: the face of this package.
 
-All state is owned by one thread, the event loop's; `flush` and `open_segment` may run on a pool
-thread because they only read what never changes or copy it first. Offsets: `end` exclusive, `last`
+All state is owned by one thread, the event loop's; `flush`, `open_segment` and the look-ups by time
+run on pool threads, on a copy of the segments (see `log_reading`). Offsets: `end` exclusive, `last`
 inclusive. At all times log start <= local log start <= high watermark <= log end.
 
 Its layers: `log_state` (facts), `log_reading`, `log_writing`, and here opening, moving the start,
@@ -17,9 +17,10 @@ from local_log.config import LogConfig
 from local_log.errors import OffsetOutOfRange
 from local_log.log_results import AppendInfo, LogHooks, LogRead, RetentionResult
 from local_log.log_writing import LogWriter
-from local_log.recovery import LogOpener, OpenRequest, build_producers
+from local_log.recovery import LogOpener, OpenRequest
 from local_log.retention import LogFacts, SegmentFacts, decide
 from local_log.segment import LogSegment
+from local_log.segment_recovery import build_producers
 from local_log.tier_segments import ClosedSegment, SegmentFiles
 from local_log.time_lookup import TimestampedOffset
 from runtime.disk import Disk
@@ -57,6 +58,7 @@ class PartitionLog(LogWriter):
         log_start: int | None = None,
         high_watermark: int = 0,
         is_clean: bool = False,
+        was_compacted: bool = False,
         hooks: LogHooks | None = None,
     ) -> "PartitionLog":
         """Open (or begin) the log in `directory`, which exists, repairing what needs it.
@@ -64,7 +66,9 @@ class PartitionLog(LogWriter):
         Raises:
             OSError: the disk failed.
         """
-        request = OpenRequest(directory, config, recovery_point, log_start, is_clean, now_ms)
+        request = OpenRequest(
+            directory, config, recovery_point, log_start, is_clean, now_ms, was_compacted
+        )
         opened = LogOpener(disk, request).open()
         return cls(
             topic_partition=topic_partition,
@@ -89,7 +93,10 @@ class PartitionLog(LogWriter):
 
         Raises:
             OffsetOutOfRange: above the high watermark.
+            KafkaStorageError: the disk failed: it could not be made durable.
         """
+        if self._failure is not None:
+            self._refuse()
         if offset > self._high_watermark:
             raise OffsetOutOfRange(
                 asked=offset, start=self.log_start_offset, end=self._high_watermark
@@ -149,6 +156,7 @@ class PartitionLog(LogWriter):
         # Readers must not find them any more before their files change names.
         del self._segments[:count]
         del self._bases[:count]
+        self._changes += 1
         size = sum(segment.size_bytes for segment in gone)
         self.size_bytes -= size
         for segment in gone:
@@ -189,10 +197,11 @@ class PartitionLog(LogWriter):
                 max(offset, self.log_start_offset), keep_log_start=True
             )
             return
-        self._truncations += 1
+        self._changes += 1
         try:
             while self._bases[-1] >= offset:
-                self._discard_last()
+                self._bases.pop()
+                self._discard(self._segments.pop())
             self._active = self._segments[-1]
             self._active.activate(
                 index_bytes=self.config.segment_index_bytes, now_ms=self._active.created_ms
@@ -208,9 +217,9 @@ class PartitionLog(LogWriter):
         # The batch with the log start in it went: what was before the start must not come back.
         self.truncate_fully_and_start_at(self.log_start_offset, keep_log_start=True)
 
-    def _discard_last(self) -> None:
-        segment = self._segments.pop()
-        self._bases.pop()
+    def _discard(self, segment: LogSegment) -> None:
+        """Rename away and unlink a segment that has left the list."""
+        self._changes += 1
         paths = segment.rename_deleted()
         segment.release()
         self._delete_later(paths, 0)
@@ -230,10 +239,11 @@ class PartitionLog(LogWriter):
             offset: the new local start and log end.
             keep_log_start: the range from the log start on is still there, but remote.
         """
-        self._truncations += 1
+        self._changes += 1
+        gone, self._segments, self._bases = self._segments, [], [offset]
         try:
-            while self._segments:
-                self._discard_last()
+            for segment in reversed(gone):
+                self._discard(segment)
             self._active = LogSegment.create(
                 self._disk,
                 self.directory,
@@ -243,7 +253,6 @@ class PartitionLog(LogWriter):
             )
             self._active.index_interval_bytes = self.config.index_interval_bytes
             self._segments.append(self._active)
-            self._bases.append(offset)
             if not (keep_log_start and self.log_start_offset <= offset):
                 self.log_start_offset = offset
                 self.epochs.clear()
@@ -254,6 +263,7 @@ class PartitionLog(LogWriter):
     def _after_truncation(self, end: int) -> None:
         self._forget_recent()
         self.log_end_offset = end
+        self._changes += 1
         self.size_bytes = sum(segment.size_bytes for segment in self._segments)
         self.recovery_point = min(self.recovery_point, end)
         self.copied_through = min(self.copied_through, end - 1)
@@ -277,29 +287,22 @@ class PartitionLog(LogWriter):
 
         Raises:
             OffsetOutOfRange: no closed segment begins there (any more).
-            KafkaStorageError: the disk failed.
+            LogClosed, KafkaStorageError: as `_beside_the_loop`.
         """
-        segments = list(self._segments)
+        return self._beside_the_loop(lambda segments: self._open_segment(segments, base_offset))
+
+    def _open_segment(self, segments: list[LogSegment], base_offset: int) -> SegmentFiles:
         bases = [segment.base_offset for segment in segments[:-1]]
         if base_offset not in bases:
-            raise OffsetOutOfRange(
-                asked=base_offset, start=segments[0].base_offset, end=segments[-1].base_offset
-            )
-        try:
-            return tier_segments.open_segment(
-                self._disk,
-                segments,
-                bases.index(base_offset),
-                epochs=self.epochs.entries(),
-                snapshots=self.snapshots,
-                log_start=self.log_start_offset,
-            )
-        except FileNotFoundError:
-            raise OffsetOutOfRange(
-                asked=base_offset, start=self._bases[0], end=self._bases[-1]
-            ) from None
-        except OSError as error:
-            self.fail(error)
+            raise OffsetOutOfRange(asked=base_offset, start=self._bases[0], end=self._bases[-1])
+        return tier_segments.open_segment(
+            self._disk,
+            segments,
+            bases.index(base_offset),
+            epochs=self.epochs.entries(),
+            snapshots=self.snapshots.copy(),
+            log_start=self.log_start_offset,
+        )
 
     # -- the end
     # -------------------------------------------------------------------------------------
@@ -320,5 +323,6 @@ class PartitionLog(LogWriter):
                     self._disk.fsync_path(self.snapshots.path(offset))
             except OSError as error:
                 self.fail(error)
+        self._closed = True
         for segment in self._segments:
             segment.release()

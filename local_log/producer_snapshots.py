@@ -27,6 +27,12 @@ class ProducerSnapshots:
         parsed = (parse_segment_file(name) for name in names)
         self.offsets = sorted(p[0] for p in parsed if p is not None and p[1] == PRODUCER_SNAPSHOT)
 
+    def copy(self) -> "ProducerSnapshots":
+        """Another view of the same directory, for a pool thread: what it drops stays known here."""
+        twin = ProducerSnapshots(self._disk, self._directory, ())
+        twin.offsets = list(self.offsets)
+        return twin
+
     def path(self, offset: int) -> Path:
         """Where the snapshot at `offset` is or would be."""
         return path_of(self._directory, offset, PRODUCER_SNAPSHOT)
@@ -66,10 +72,6 @@ class ProducerSnapshots:
             self._disk.unlink(self.path(offset))
         self.offsets = [offset for offset in self.offsets if offset not in gone]
 
-    def remove_outside(self, *, start: int, end: int) -> None:
-        """Unlink snapshots at or below the log start and above the log end."""
-        self.remove([offset for offset in self.offsets if offset <= start or offset > end])
-
     def remove_strays(self, base_offsets: Iterable[int]) -> None:
         """Unlink those of no segment, but keep the newest if it lies above all segments."""
         bases = set(base_offsets)
@@ -80,11 +82,14 @@ class ProducerSnapshots:
         )
 
     def rename_deleted(self, offset: int) -> list[Path]:
-        """Rename the snapshot of a dropped segment away; its new name, if it was there."""
-        if offset not in self.offsets:
-            return []
+        """Rename the snapshot of a dropped segment away; its new name, if it was there.
+
+        The file decides, not `offsets`: a copy to the remote tier may have made or removed it.
+        """
+        self.offsets = [o for o in self.offsets if o != offset]
         path = self.path(offset)
+        if not self._disk.exists(path):
+            return []
         target = path.with_name(path.name + DELETED)
         self._disk.rename(path, target)
-        self.offsets = [o for o in self.offsets if o != offset]
         return [target]

@@ -13,9 +13,9 @@ from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import epoch_checkpoint, offset_index, producer_snapshot, time_index
 from kafka_protocol.types import EpochEntry
 from local_log.producer_snapshots import ProducerSnapshots
-from local_log.recovery import build_producers
 from local_log.segment import LogSegment
 from local_log.segment_files import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX
+from local_log.segment_recovery import build_producers
 from runtime.disk import Disk, OpenFile
 
 _log = logging.getLogger(__name__)

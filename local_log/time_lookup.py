@@ -58,9 +58,16 @@ def first_at_or_after(
 
 
 def newest(
-    segments: Sequence[LogSegment], *, topic_partition: TopicPartition
+    segments: Sequence[LogSegment], *, start: int, topic_partition: TopicPartition
 ) -> TimestampedOffset | None:
     """Find the first record that has the largest timestamp of all; None if no record has one.
+
+    As in Kafka the segment is chosen by its largest timestamp, records below `start` counted.
+
+    Args:
+        segments: oldest first.
+        start: the log start offset; records before it are not given.
+        topic_partition: for the error message.
 
     Raises:
         CorruptMessage: the batch that holds it cannot be opened.
@@ -77,7 +84,7 @@ def newest(
     if found is None:
         return None
     at, header = found
-    return _first_in_batch(best, at, header, header.max_timestamp, 0, topic_partition)
+    return _first_in_batch(best, at, header, header.max_timestamp, start, topic_partition)
 
 
 def _first_in_batch(

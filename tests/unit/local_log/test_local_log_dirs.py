@@ -114,7 +114,30 @@ def test_bad_input_N120_alien_files_are_left_alone(broker, caplog):
     assert (root / "notes.txt").exists()
     assert (root / "orders-0" / "README").exists()
     assert sum("lost+found" in line for line in caplog.text.splitlines()) == 1
+    assert sum("notes.txt" in line for line in caplog.text.splitlines()) == 1
     assert sum("README" in line for line in caplog.text.splitlines()) == 1
+
+
+def test_files_of_our_own_are_not_reported(broker, caplog):
+    manager = broker.start(own_names=["tier.lock", "remote-log-metadata"])
+    _fill(manager.create(*ORDERS, TOPIC_ID))
+    for _ in range(3):
+        manager.checkpoint_log_starts()
+        manager.checkpoint_high_watermarks()
+    root = broker.paths[0]
+    for name in ("cleaner-offset-checkpoint", "meta.properties"):
+        (root / name).write_text("0\n0\n" if "cleaner" in name else "version=1\n")
+    (root / "meta.properties").unlink()
+    (root / "bootstrap.checkpoint").write_bytes(b"")
+    (root / "tier.lock").write_bytes(b"")
+    (root / "remote-log-metadata").mkdir()
+    (root / "orders-0" / "quorum-state").write_text("{}")
+    (root / "orders-0" / "00000000000000000007-0000000001.checkpoint").write_bytes(b"")
+    caplog.set_level("INFO")
+    for clean in (True, False, True):
+        manager.close(clean=clean)
+        manager = broker.start(own_names=["tier.lock", "remote-log-metadata"])
+        assert "unknown" not in caplog.text
 
 
 def test_metadata_log_is_not_opened_as_a_partition(broker):
@@ -216,6 +239,16 @@ def test_start_no_longer_copied_is_durable_before_segments_go(broker):
     broker.disk.fail(["rename"], path_part="log-start-offset-checkpoint", error=errno.EIO)
     assert manager.run_retention(NOW_MS + 5000) == []
     assert not list(log.directory.glob("*.deleted"))
+
+
+def test_log_start_that_could_not_be_kept_is_told(broker):
+    manager = broker.start()
+    log = _fill(manager.create(*ORDERS, TOPIC_ID))
+    log.raise_log_start(5)
+    broker.disk.fail(["fsync"], path_part="log-start-offset-checkpoint", error=errno.EIO)
+    with pytest.raises(KafkaStorageError):
+        manager.checkpoint_log_starts()
+    assert log.is_offline
 
 
 def test_damaged_checkpoint_is_ignored_with_an_error(broker, caplog):

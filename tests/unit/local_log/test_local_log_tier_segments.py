@@ -123,6 +123,7 @@ def test_active_or_dropped_segment_is_refused(tmp_path):
         log.open_segment(log.segments[-1].base_offset)
     with pytest.raises(OffsetOutOfRange):
         log.open_segment(1)
-    (tmp_path / f"{0:020d}.log").unlink()
+    log.raise_log_start(log.log_end_offset)
+    log.retain(NOW_MS)
     with pytest.raises(OffsetOutOfRange):
         log.open_segment(0)

@@ -1,0 +1,261 @@
+"""Pool threads read a log while the loop appends, rolls, drops and deletes.
+
+The loop's step comes at a chosen moment of the pool's work: a disk that runs it at a certain call.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from local_log_kit import NOW_MS, SMALL, TOPIC_ID, append, filled, open_log, with_config
+
+from kafka_protocol.types import TopicPartition
+from local_log.errors import KafkaStorageError, LogClosed, OffsetOutOfRange
+from local_log.log_dirs import LogManager
+from runtime.clock import ManualClock
+from runtime.disk import Disk, FaultyDisk
+from runtime.executors import make_pool
+
+ORDERS = TopicPartition("orders", 0)
+
+
+class MeddlingDisk(Disk):
+    """Runs `meddle` once, just before a file whose path holds `at` is opened or fsynced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at = ""
+        self.meddle: Callable[[], object] | None = None
+
+    def on_touch(self, at: str, meddle: Callable[[], object]) -> None:
+        self.at, self.meddle = at, meddle
+
+    def _touch(self, path: object) -> None:
+        if self.meddle is not None and self.at in str(path):
+            meddle, self.meddle = self.meddle, None
+            meddle()
+
+    def open_read(self, path):
+        self._touch(path)
+        return super().open_read(path)
+
+    def fsync(self, file):
+        self._touch(file.path)
+        super().fsync(file)
+
+    def fsync_path(self, path):
+        self._touch(path)
+        super().fsync_path(path)
+
+
+@pytest.fixture
+def disk():
+    return MeddlingDisk()
+
+
+def _reopened(directory, disk, **kwargs):
+    """A log whose closed segments hold no files."""
+    filled(directory, **kwargs).close()
+    log = open_log(directory, disk=disk)
+    log.high_watermark = log.log_end_offset
+    return log
+
+
+def _drop_below(log, offset):
+    log.raise_log_start(offset)
+    log.retain(NOW_MS)
+
+
+def test_look_up_by_time_goes_on_when_the_segment_it_reads_is_dropped(tmp_path, disk):
+    log = _reopened(tmp_path, disk)
+    start = log.segments[3].base_offset
+    disk.on_touch(".timeindex", lambda: _drop_below(log, start))
+    found = log.offset_for_timestamp(NOW_MS)
+    assert found is not None
+    assert found.offset == start
+    assert not log.is_offline
+
+
+def test_look_up_by_time_skips_no_segment_when_older_ones_are_dropped(tmp_path, disk):
+    log = _reopened(tmp_path, disk)
+    target = log.segments[2]
+    disk.on_touch(target.path(".timeindex").name, lambda: _drop_below(log, target.base_offset))
+    found = log.offset_for_timestamp(target.max_timestamp)
+    assert found is not None
+    assert target.base_offset <= found.offset < log.segments[1].base_offset
+
+
+def test_largest_timestamp_is_found_while_the_log_rolls(tmp_path, disk):
+    log = _reopened(tmp_path, disk)
+    disk.on_touch(".timeindex", lambda: (append(log, at_ms=NOW_MS + 9999), log.roll(NOW_MS)))
+    found = log.max_timestamp()
+    assert found is not None
+    assert found.timestamp in (NOW_MS + 9999, NOW_MS + 590, NOW_MS + 592)
+
+
+def test_largest_timestamp_is_not_given_below_the_log_start(tmp_path):
+    log = open_log(tmp_path)
+    append(log, 3, at_ms=NOW_MS)
+    log.high_watermark = 3
+    log.raise_log_start(3)
+    append(log, at_ms=5)
+    assert log.max_timestamp() is None or log.max_timestamp().offset >= 3
+
+
+def test_topic_deleted_during_a_look_up_takes_nothing_offline(tmp_path, disk):
+    log = _reopened(tmp_path / "t", disk)
+
+    def delete():
+        log.close(clean=False)
+        disk.rename(tmp_path / "t", tmp_path / "gone")
+
+    disk.on_touch(".timeindex", delete)
+    with pytest.raises(LogClosed):
+        log.offset_for_timestamp(NOW_MS)
+    assert not log.is_offline
+
+
+def test_topic_deleted_during_a_flush_takes_nothing_offline(tmp_path, disk):
+    log = filled(tmp_path / "t", disk=disk)
+
+    def delete():
+        log.close(clean=False)
+        disk.rename(tmp_path / "t", tmp_path / "gone")
+
+    disk.on_touch(".index", delete)
+    with pytest.raises(LogClosed):
+        log.flush()
+    assert not log.is_offline
+
+
+def test_segment_dropped_while_it_is_opened_for_copying_is_refused(tmp_path, disk):
+    log = _reopened(tmp_path, disk)
+    start = log.segments[2].base_offset
+    disk.on_touch(".index", lambda: _drop_below(log, start))
+    with pytest.raises(OffsetOutOfRange):
+        log.open_segment(0)
+    assert not log.is_offline
+
+
+def test_flush_during_which_segments_are_dropped_still_flushes_the_rest(tmp_path, disk):
+    log = filled(tmp_path, disk=disk)
+    start = log.segments[2].base_offset
+    synced = []
+    disk.on_touch(".index", lambda: _drop_below(log, start))
+    plain = disk.fsync
+    disk.fsync = lambda file: (plain(file), synced.append(str(file.path)))[0]
+    log.flush()
+    assert log.recovery_point == log.log_end_offset
+    assert str(log.segments[-1].path(".log")) in synced
+
+
+def test_epoch_that_begins_during_a_flush_is_kept(tmp_path, disk):
+    log = filled(tmp_path, disk=disk)
+    disk.on_touch("leader-epoch-checkpoint", lambda: log.epochs.assign(7, log.log_end_offset))
+    log.flush()
+    assert "\n7 " in (tmp_path / "leader-epoch-checkpoint").read_text()
+    assert not list(tmp_path.glob("*.tmp"))
+    synced = []
+    disk.fsync_path = lambda path: synced.append(path.name)
+    log.flush()
+    assert "leader-epoch-checkpoint" in synced
+    synced.clear()
+    log.flush()
+    assert synced == []
+
+
+def test_snapshot_removed_by_a_copy_does_not_stop_retention(tmp_path):
+    log = filled(tmp_path)
+    (tmp_path / f"{log.segments[1].base_offset:020d}.snapshot").write_bytes(b"nonsense")
+    log.open_segment(log.segments[1].base_offset)
+    for path in tmp_path.glob("*.snapshot"):
+        path.unlink()
+    _drop_below(log, log.log_end_offset)
+    assert not log.is_offline
+    assert log.segment_count == 1
+
+
+def test_truncation_to_nothing_never_shows_a_log_without_a_first_offset(tmp_path, disk):
+    log = filled(tmp_path, disk=disk)
+    seen = []
+    rename = disk.rename
+
+    def watching(source, target, *, durable=False):
+        seen.append((log.first_base_offset, log.local_log_start_offset))
+        rename(source, target, durable=durable)
+
+    disk.rename = watching
+    log.truncate_fully_and_start_at(5000)
+    assert seen
+    assert {first for first, _ in seen} == {5000}
+
+
+def test_flush_of_an_offline_log_is_refused(tmp_path):
+    disk = FaultyDisk()
+    log = filled(tmp_path, disk=disk)
+    disk.fail(["fsync"])
+    with pytest.raises(KafkaStorageError):
+        log.flush()
+    disk.heal()
+    with pytest.raises(KafkaStorageError):
+        log.flush()
+    with pytest.raises(KafkaStorageError):
+        log.raise_log_start(1)
+
+
+def test_look_ups_beside_a_busy_loop_are_always_right(tmp_path):
+    """Many real threads against one busy writer, no chosen moments."""
+    log = open_log(tmp_path, config=with_config(SMALL, segment_bytes=700))
+    append(log, at_ms=NOW_MS)
+    pool = make_pool("look-up", 3)
+    stop = []
+
+    def look():
+        wrong = []
+        while not stop:
+            low = log.log_start_offset
+            found = log.offset_for_timestamp(NOW_MS + 10 * low)
+            if found is not None and found.offset > log.log_start_offset and found.offset != low:
+                wrong.append((low, found))
+            log.flush()
+            log.max_timestamp()
+        return wrong
+
+    running = [pool.submit(look) for _ in range(3)]
+    for i in range(1, 2000):
+        append(log, at_ms=NOW_MS + 10 * i)
+        log.high_watermark = log.log_end_offset
+        if i % 40 == 0:
+            _drop_below(log, i - 30)
+    stop.append(True)
+    assert [wrong for future in running for wrong in future.result()] == []
+    pool.shutdown()
+    assert not log.is_offline
+
+
+def test_failing_flush_on_a_pool_thread_lands_on_the_loop(tmp_path):
+    disk, calls = FaultyDisk(), []
+    pool = make_pool("log-io", 1)
+    manager = LogManager(
+        [tmp_path],
+        config_for=lambda _topic: SMALL,
+        disk=disk,
+        clock=ManualClock(NOW_MS),
+        pool=pool,
+        to_loop=calls.append,
+    )
+    manager.load()
+    logs = [manager.create("t", partition, TOPIC_ID) for partition in range(3)]
+    for log in logs:
+        append(log)
+    offline = []
+    manager.on_offline = offline.append
+    disk.fail(["fsync"], path_part="t-0")
+    with pytest.raises(KafkaStorageError):
+        pool.submit(logs[0].flush).result()
+    assert (offline, logs[0].is_offline, logs[1].is_offline) == ([], True, False)
+    assert manager.online_dirs() == []
+    (spread,) = calls
+    spread()
+    assert offline == manager.dirs
+    assert all(log.is_offline for log in logs)
+    pool.shutdown()

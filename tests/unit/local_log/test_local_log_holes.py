@@ -1,0 +1,125 @@
+"""A power cut may take whole batches, or a whole file, and leave no torn byte behind.
+
+docs/decisions/holes-after-a-power-cut.md
+"""
+
+import logging
+import shutil
+
+import pytest
+from local_log_kit import GOLDEN, NOW_MS, SMALL, append, files_of, filled, open_log, with_config
+
+from kafka_protocol.files import offset_checkpoint
+from kafka_protocol.records.batch import iter_batches
+from kafka_protocol.types import TopicPartition
+from local_log.log_dirs import LogManager
+from runtime.clock import ManualClock
+from runtime.disk import Disk
+
+
+def _lose_the_last_batch(log, number):
+    """Cut segment `number` at a batch border; returns where it ends now."""
+    path = log.segments[number].path(".log")
+    batches = list(iter_batches(path.read_bytes()))
+    path.write_bytes(path.read_bytes()[: batches[-1][0]])
+    return batches[-1][1].base_offset
+
+
+def _offsets(log):
+    return [
+        offset
+        for segment in log.segments
+        for _, header in segment.batches(0)
+        for offset in range(header.base_offset, header.next_offset)
+    ]
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_lost_batches_without_a_torn_byte_take_the_later_segments_with_them(tmp_path, number):
+    log = filled(tmp_path)
+    log.close(clean=False)
+    end = _lose_the_last_batch(log, number)
+    log = open_log(tmp_path, clean=False)
+    assert log.log_end_offset == end
+    assert _offsets(log) == list(range(end))
+    assert append(log).first_offset == end
+    assert log.segment_count == number + 1
+
+
+def test_torn_bytes_take_the_later_segments_with_them(tmp_path):
+    log = filled(tmp_path)
+    log.close(clean=False)
+    path = log.segments[1].path(".log")
+    path.write_bytes(path.read_bytes()[:-3])
+    log = open_log(tmp_path, clean=False)
+    assert log.segment_count == 2
+    assert _offsets(log) == list(range(log.log_end_offset))
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_lost_segment_takes_the_later_ones_with_it(tmp_path, flushed):
+    log = filled(tmp_path)
+    bases = [segment.base_offset for segment in log.segments]
+    log.close(clean=False)
+    for suffix in (".log", ".index", ".timeindex"):
+        log.segments[2].path(suffix).unlink()
+    known = {"recovery_point": bases[2]} if flushed else {}
+    log = open_log(tmp_path, clean=False, **known)
+    assert log.log_end_offset == bases[2]
+    assert _offsets(log) == list(range(bases[2]))
+
+
+def test_hole_in_what_was_flushed_is_kept_and_told(tmp_path, caplog):
+    log = filled(tmp_path)
+    end, bases = log.log_end_offset, [segment.base_offset for segment in log.segments]
+    log.close(clean=False)
+    first = _lose_the_last_batch(log, 1)
+    log = open_log(tmp_path, clean=False, recovery_point=bases[3])
+    assert log.log_end_offset == end
+    (told,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert f"first={first} last={bases[2] - 1}" in told.message
+
+
+def test_nothing_is_told_of_a_whole_log(tmp_path, caplog):
+    filled(tmp_path).close(clean=False)
+    open_log(tmp_path, clean=False).close()
+    open_log(tmp_path).close()
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_compacted_topic_keeps_its_holes(tmp_path, caplog):
+    config = with_config(cleanup_policy=frozenset({"compact"}))
+    log = filled(tmp_path, config=SMALL)
+    end = log.log_end_offset
+    log.close(clean=False)
+    _lose_the_last_batch(log, 1)
+    assert open_log(tmp_path, clean=False, config=config).log_end_offset == end
+    assert not [record for record in caplog.records if record.levelno == logging.ERROR]
+
+
+def test_log_that_a_cleaner_has_worked_on_keeps_its_holes_whatever_its_policy_is_now(tmp_path):
+    tp = TopicPartition("orders", 0)
+    log = filled(tmp_path / "orders-0")
+    end = log.log_end_offset
+    log.close(clean=False)
+    _lose_the_last_batch(log, 1)
+    cleaned = offset_checkpoint.dump({tp: end})
+    (tmp_path / "cleaner-offset-checkpoint").write_bytes(cleaned)
+    manager = LogManager(
+        [tmp_path], config_for=lambda _topic: SMALL, disk=Disk(), clock=ManualClock(NOW_MS)
+    )
+    manager.load()
+    assert manager.get(tp).log_end_offset == end
+
+
+def test_kafkas_partitions_lose_nothing_by_a_recovery_without_checkpoints(tmp_path):
+    found = sorted({path.parent for path in GOLDEN.rglob("*.log")})
+    assert len(found) > 5
+    for number, directory in enumerate(found):
+        clean, torn = tmp_path / f"clean-{number}", tmp_path / f"torn-{number}"
+        shutil.copytree(directory, clean)
+        shutil.copytree(directory, torn)
+        expected = open_log(clean).log_end_offset
+        assert open_log(torn, clean=False).log_end_offset == expected, directory
+        logs = {name: data for name, data in files_of(clean).items() if name.endswith(".log")}
+        assert logs.items() <= files_of(torn).items(), directory
