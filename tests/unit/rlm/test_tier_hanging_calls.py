@@ -1,0 +1,106 @@
+"""Calls of a plugin that outlive their deadline; settings that change while the tier runs."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_tier_service_reads import Pair
+
+from rlm.messages import Ack, Connect, Health, Metrics, Reconfigure
+from rlm.testing import PARTITION
+from rsm_plugins.segment import RemoteLogSegmentMetadata
+
+CALL_MAX_MS = 1_000
+
+
+class HangingDeletes:
+    """The first deletion takes longer than a call may; the tier's timers go on meanwhile."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.pair, self.left = pair, 1
+        self.inner = pair.storage.delete_log_segment_data
+        self.ids: list[bytes] = []
+        pair.storage.delete_log_segment_data = self  # type: ignore[method-assign,assignment]
+
+    def __call__(self, metadata: RemoteLogSegmentMetadata) -> None:
+        self.ids.append(metadata.id.id)
+        if self.left:
+            self.left -= 1
+            self.pair.scheduler.advance(CALL_MAX_MS + 2_500)
+        self.inner(metadata)
+
+
+def health(pair: Pair) -> Health:
+    return [each for each in pair.told if isinstance(each, Health)][-1]
+
+
+def metrics(pair: Pair) -> dict[str, float]:
+    last = [each for each in pair.told if isinstance(each, Metrics)][-1]
+    return {sample.name: sample.value for sample in last.samples}
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    pair = Pair(tmp_path, call_max_ms=CALL_MAX_MS, copy_max_ms=5_000)
+    pair.log.fill(3)
+    pair.assign()
+    assert pair.log.copied == 8
+    pair.log.delete_records(6)
+    return pair
+
+
+def expire(pair: Pair) -> None:
+    pair.scheduler.advance(31_000)
+    pair.pump()
+
+
+def test_a_hanging_call_is_counted_its_thread_replaced_and_its_pass_tried_again(
+    pair: Pair,
+) -> None:
+    hanging = HangingDeletes(pair)
+    expire(pair)
+    assert pair.workers.abandoned == ["rlm-expiration"]
+    assert any(h.abandoned_calls == 1 for h in pair.told if isinstance(h, Health))
+    assert any(h.red and "hangs" in h.red[0].reason for h in pair.told if isinstance(h, Health))
+    assert hanging.ids[0] == hanging.ids[1], "when the call returns, its pass does nothing more"
+    assert pair.aborted == []
+    left = [s.start_offset for s in pair.metadata.list_segments(PARTITION)]
+    assert left == [6]
+    pair.scheduler.advance(1_000)
+    assert not health(pair).red
+    assert health(pair).abandoned_calls == 0
+
+
+def test_half_a_pool_abandoned_ends_the_tier(pair: Pair) -> None:
+    pair.workers.sizes["rlm-expiration"] = 2
+    HangingDeletes(pair)
+    expire(pair)
+    assert pair.aborted == ["half of pool rlm-expiration hangs"]
+
+
+def test_settings_change_while_it_runs(pair: Pair) -> None:
+    changed = replace(
+        pair.config,
+        copier_threads=3,
+        expiration_threads=4,
+        reader_threads=5,
+        copy_bytes_per_second=1,
+    )
+    assert pair.ask(Reconfigure(changed)).message == Ack()
+    assert pair.workers.sizes == {"rlm-copier": 3, "rlm-expiration": 4, "remote-reader": 5}
+    copied = pair.log.copied
+    pair.log.fill(3)
+    expire(pair)
+    assert pair.log.copied == copied + 3, "one segment passes, the next waits for its quota"
+    pair.scheduler.advance(1_000)
+    assert metrics(pair)["kafka_server_RemoteLogManager_remote_copy_throttle_time_max"] > 0
+    assert metrics(pair)["kafka_server_RLMCopy_byte_rate"] > 0
+    assert pair.ask(Reconfigure(pair.config)).message == Ack()
+    for _ in range(12):
+        pair.scheduler.advance(1_000)
+        pair.pump()
+    assert pair.log.copied == copied + 9
+
+
+def test_the_metadata_manager_is_connected_when_told(pair: Pair) -> None:
+    assert pair.ask(Connect()).message == Ack()
