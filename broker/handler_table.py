@@ -72,7 +72,7 @@ def build_handlers(parts: HandlerParts) -> HandlerTable:
 
 
 def _data_handlers(parts: HandlerParts) -> list[Handler]:
-    tier, config = parts.tier, parts.config
+    tier, config, live = parts.tier, parts.config, parts.live
     return [
         produce.make(parts.replicas, tier_client_id=None if tier is None else tier.tier_client_id),
         fetch.make(
@@ -80,7 +80,7 @@ def _data_handlers(parts: HandlerParts) -> list[Handler]:
             limits=fetch.FetchLimits(
                 max_bytes=config.fetch_max_bytes,
                 session_slots=config.max_incremental_fetch_session_cache_slots,
-                remote_wait_ms=config.remote_fetch_max_wait_ms,
+                remote_wait_ms=lambda: live.current.remote_fetch_max_wait_ms,
             ),
             clock=parts.clock,
             scheduler=parts.scheduler,
@@ -92,7 +92,7 @@ def _data_handlers(parts: HandlerParts) -> list[Handler]:
             clock=parts.clock,
             pool=parts.pool,
             remote=tier,
-            remote_timeout_ms=config.remote_list_offsets_request_timeout_ms,
+            remote_timeout_ms=lambda: live.current.remote_list_offsets_request_timeout_ms,
         ),
         offset_for_leader_epoch.make(parts.replicas),
         delete_records.make(parts.replicas, parts.pool),

@@ -7,7 +7,7 @@ itself would wait.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -62,12 +62,12 @@ class FetchLimits:
     Attributes:
         max_bytes: of one answer (`fetch.max.bytes`).
         session_slots: `max.incremental.fetch.session.cache.slots`.
-        remote_wait_ms: longest wait for the remote tier (`remote.fetch.max.wait.ms`).
+        remote_wait_ms: longest wait for the remote tier now (`remote.fetch.max.wait.ms`).
     """
 
     max_bytes: int = 57_671_680
     session_slots: int = 1_000
-    remote_wait_ms: int = 500
+    remote_wait_ms: Callable[[], int] = lambda: 500
 
 
 class FetchHandler:
@@ -227,7 +227,8 @@ class FetchHandler:
     ) -> list[object]:
         """Read the remote partitions side by side, then answer for all."""
         began_ms = self._clock.monotonic_ms()
-        deadline_ms = began_ms + self._limits.remote_wait_ms
+        longest_ms = self._limits.remote_wait_ms()
+        deadline_ms = began_ms + longest_ms
         reading: dict[asyncio.Future[RemoteFetched], PartitionRead] = {}
         for wanted in result.remote:
             read = result.reads[wanted.index]
@@ -237,10 +238,10 @@ class FetchHandler:
         pending = set(reading)
         try:
             if result.size_bytes or result.must_answer:
-                wait_ms = min(params.max_wait_ms, self._limits.remote_wait_ms + _REMOTE_SLACK_MS)
+                wait_ms = min(params.max_wait_ms, longest_ms + _REMOTE_SLACK_MS)
                 pending = await _wait(pending, max(0, wait_ms))
             else:
-                pending = await _wait(pending, self._limits.remote_wait_ms + _REMOTE_SLACK_MS)
+                pending = await _wait(pending, longest_ms + _REMOTE_SLACK_MS)
         finally:
             for future in pending:
                 future.cancel()

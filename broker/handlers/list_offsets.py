@@ -14,6 +14,7 @@ A time is looked up in the remote tier first, because its records are older, the
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from broker.handlers.errors_out import code_of
@@ -82,7 +83,7 @@ class ListOffsetsHandler:
         clock: Clock,
         pool: Pool,
         remote: RemoteOffsets | None,
-        remote_timeout_ms: int,
+        remote_timeout_ms: Callable[[], int],
     ) -> None:
         """Look into the partitions of `replicas`.
 
@@ -91,14 +92,14 @@ class ListOffsetsHandler:
             clock: for deadlines.
             pool: reads segments for look-ups by time (log-io).
             remote: None where there is no remote tier.
-            remote_timeout_ms: `remote.list.offsets.request.timeout.ms`.
+            remote_timeout_ms: `remote.list.offsets.request.timeout.ms` now.
         """
         self._replicas, self._clock, self._pool = replicas, clock, pool
         self._remote, self._remote_timeout_ms = remote, remote_timeout_ms
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request; its partitions are looked up side by side."""
-        timeout_ms = self._remote_timeout_ms
+        timeout_ms = self._remote_timeout_ms()
         if context.api_version >= _FIRST_WITH_TIMEOUT and request.timeout_ms > 0:
             timeout_ms = min(timeout_ms, request.timeout_ms)
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
@@ -210,7 +211,7 @@ def make(
     clock: Clock,
     pool: Pool,
     remote: RemoteOffsets | None = None,
-    remote_timeout_ms: int = 30_000,
+    remote_timeout_ms: Callable[[], int] = lambda: 30_000,
 ) -> Handler:
     """Make the handler of ListOffsets 1-11."""
     handler = ListOffsetsHandler(

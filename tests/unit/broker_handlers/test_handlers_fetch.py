@@ -20,7 +20,7 @@ VERSIONS = range(4, 19)
 BIG = 2**31 - 1
 
 
-def make(world: World, remote: Any = None, **limits: int) -> Handler:
+def make(world: World, remote: Any = None, **limits: Any) -> Handler:
     return fetch.make(
         world.replicas,
         limits=FetchLimits(**limits),
@@ -429,7 +429,7 @@ class TestRemote:
 
         async def test() -> None:
             tier = FakeTier({})
-            handler = make(world, tier, remote_wait_ms=60_000)
+            handler = make(world, tier, remote_wait_ms=lambda: 60_000)
             fields = ask(world, 12, ("far", [{}]), ("near", [{}]), max_wait_ms=20)
             answer = finish(handler, 12, await start(handler, 12, fields))
             far, near = parts(answer)
