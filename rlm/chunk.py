@@ -46,25 +46,32 @@ class BatchTable:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Bytes [position, position + size_bytes) of a chunk: whole batches."""
+    """Bytes [position, position + size_bytes) of a chunk: whole batches.
+
+    They are the batches [first_batch, end_batch) of its table.
+    """
 
     position: int
     size_bytes: int
     next_offset: int
+    first_batch: int
+    end_batch: int
 
 
 @dataclass(slots=True)
 class Chunk:
-    """A cached chunk. The bytes behind `file` never change.
+    """A cached chunk. The bytes behind `file` do not change while the chunk exists.
 
     Attributes:
-        token: names this chunk to the broker.
+        token: names this chunk to the broker; no two chunks ever have the same.
+        capacity_bytes: memory that the file takes, at least `size_bytes`.
         handed_out: descriptors that the broker holds.
     """
 
     token: int
     file: OpenFile
     size_bytes: int
+    capacity_bytes: int
     table: BatchTable
     handed_out: int = 0
     evicted: bool = False
@@ -174,4 +181,5 @@ def select(
         if not min_one_batch:
             return None
         end = first + 1
-    return Selection(start, table.positions[end] - start, table.last_offsets[end - 1] + 1)
+    size_bytes = table.positions[end] - start
+    return Selection(start, size_bytes, table.last_offsets[end - 1] + 1, first, end)

@@ -33,6 +33,11 @@ def _nothing() -> None:
     """Nobody else needs to know."""
 
 
+def _unbounded() -> bool:
+    """Nothing needs to be set aside."""
+    return True
+
+
 DAMAGE = (DamagedChunkError, DamagedIndexError, RemoteObjectDamagedError)
 
 
@@ -96,6 +101,8 @@ class Loads:
         loaded: Callable[[T], None],
         waiter: Waiter,
         on_damage: Callable[[], None] = _nothing,
+        make_room: Callable[[], bool] = _unbounded,
+        free_room: Callable[[], None] = _nothing,
     ) -> Wait:
         """Have `key` loaded, unless it is on its way or has just failed.
 
@@ -105,6 +112,9 @@ class Loads:
             loaded: takes the value, on the owner's thread, before the waiters are called.
             waiter: called once, on the owner's thread, when it is worth asking again.
             on_damage: called on the owner's thread when the object was found damaged.
+            make_room: called just before the job is queued; if it says False the job is not, and
+                the waiter asks again.
+            free_room: gives back what `make_room` set aside, on the owner's thread.
         """
         flight = self._flights.get(key)
         if flight is not None:
@@ -117,10 +127,10 @@ class Loads:
                 return Wait.DAMAGED
             self._scheduler.call_later(failed.retry_at_ms - now_ms, waiter)
             return Wait.FAILING
-        if len(self._flights) >= self._in_flight_max:
+        if len(self._flights) >= self._in_flight_max or not make_room():
             self._scheduler.call_later(FULL_RETRY_MS, waiter)
             return Wait.FULL
-        self._start(key, job, loaded, waiter, on_damage)
+        self._start(key, job, loaded, waiter, on_damage, free_room)
         return Wait.FAILING if failed is not None else Wait.LOADING
 
     def _start(
@@ -130,6 +140,7 @@ class Loads:
         loaded: Callable[[T], None],
         waiter: Waiter,
         on_damage: Callable[[], None],
+        free_room: Callable[[], None],
     ) -> None:
         failed = self._failures.get(key)
         damaged = 0 if failed is None or failed.damaged >= DAMAGE_LIMIT else failed.damaged
@@ -142,10 +153,12 @@ class Loads:
                 self._failures.pop(key, None)
                 assert value is not None
                 loaded(value)
-            elif not flight.given_up:
-                self._failed(key, error, damaged)
-                if isinstance(error, DAMAGE):
-                    on_damage()
+            else:
+                free_room()
+                if not flight.given_up:
+                    self._failed(key, error, damaged)
+                    if isinstance(error, DAMAGE):
+                        on_damage()
             for each in flight.waiters:
                 each()
 

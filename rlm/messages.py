@@ -177,6 +177,9 @@ class ReadAnswer(PartitionMessage, frozen=True, array_like=True, tag=True):
     Attributes:
         next_offset: first offset after the last batch (exclusive end); -1 without regions.
         aborted: (producer id, first offset) of transactions aborted within the regions.
+        batch_ends, last_offsets: of each batch in the regions, where these go beyond what was asked
+            for (`Read.window_bytes`): end (exclusive) counted in bytes over all regions, and last
+            offset (inclusive). Native int64s.
     """
 
     error: int = 0
@@ -184,6 +187,8 @@ class ReadAnswer(PartitionMessage, frozen=True, array_like=True, tag=True):
     regions: list[Region] = []
     next_offset: int = -1
     aborted: list[tuple[int, int]] = []
+    batch_ends: bytes = b""
+    last_offsets: bytes = b""
 
 
 class TimestampAnswer(PartitionMessage, frozen=True, array_like=True, tag=True):

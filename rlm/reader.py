@@ -7,6 +7,7 @@ when time is up depends on what it was waiting for (docs/tiering.md, "Remote rea
 """
 
 import logging
+from array import array
 from bisect import bisect_left
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -35,6 +36,12 @@ log = logging.getLogger(__name__)
 NOT_READY_RETRY_MS = 25
 REGIONS_MAX = 16
 SEQUENCES_MAX = 4_096
+SEQUENCE_MS = 5_000
+"""A reader that has not come back for so long does not count as one."""
+
+WINDOW_BATCHES_MAX = 2_000
+DEPTHS = (0, 1, 2, 3)
+"""Chunks to load ahead after so many answers in a row."""
 
 
 class NotReady(Enum):
@@ -50,6 +57,17 @@ class Piece:
 
     chunk: Chunk
     selection: Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where in a segment an answer begins."""
+
+    metadata: RemoteLogSegmentMetadata
+    index: SegmentIndex
+    number: int
+    chunk: Chunk
+    offset: int
 
 
 class RemoteReader:
@@ -70,8 +88,8 @@ class RemoteReader:
         self.metadata, self.indexes, self.chunks = metadata, indexes, chunks
         self.loads, self.quota = loads, quota
         self.clock, self.scheduler, self.telemetry = clock, scheduler, telemetry
-        # Where a reader that goes on would ask next, and how many chunks ahead it has earned.
-        self._sequences: OrderedDict[tuple[bytes, int, int], int] = OrderedDict()
+        # Where a reader that goes on would ask next: how many answers in a row it got, and when.
+        self._sequences: OrderedDict[tuple[bytes, int, int], tuple[int, int]] = OrderedDict()
 
     def read(self, partition: TopicIdPartition, question: Read, reply: Reply) -> None:
         """Answer now, or when what is missing has come, or at the deadline."""
@@ -83,13 +101,23 @@ class RemoteReader:
     def streak(self, question: Read) -> int:
         """How many answers in a row led to this question; forgets it."""
         key = (question.topic_id, question.partition, question.offset)
-        return self._sequences.pop(key, 0)
+        return self._sequences.pop(key, (0, 0))[0]
 
     def remember(self, question: Read, next_offset: int, streak: int) -> None:
         """A reader that goes on will ask for `next_offset`."""
-        self._sequences[question.topic_id, question.partition, next_offset] = streak
-        while len(self._sequences) > SEQUENCES_MAX:
-            self._sequences.popitem(last=False)
+        sequences, now_ms = self._sequences, self.clock.monotonic_ms()
+        sequences.pop((question.topic_id, question.partition, next_offset), None)
+        sequences[question.topic_id, question.partition, next_offset] = (streak, now_ms)
+        while (
+            len(sequences) > SEQUENCES_MAX
+            or next(iter(sequences.values()))[1] < now_ms - SEQUENCE_MS
+        ):
+            sequences.popitem(last=False)
+
+    def depth(self, streak: int, chunk_bytes: int) -> int:
+        """How many chunks to load ahead; many readers must not drive out each other's."""
+        share = self.chunks.share(len(self._sequences)) // max(1, chunk_bytes)
+        return min(DEPTHS[min(streak, len(DEPTHS) - 1)], max(1, share))
 
     def read_ahead(
         self,
@@ -169,68 +197,74 @@ class _OneRead:
             if metadata is None:
                 self._fail(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is in no segment")
                 return None
-            pieces = self._segment(metadata, offset)
-            if isinstance(pieces, Wait):
-                return pieces
-            if pieces is None:
-                return None
-            if pieces:
-                return self._with_transactions(metadata, pieces)
+            found = self._segment(metadata, offset)
+            if isinstance(found, Wait):
+                return found
+            if found is not None:
+                return self._answer_from(found)
             offset = metadata.end_offset + 1  # nothing left in this segment from here on
         self._answer([], question.epoch_end, [])
         return None
 
-    def _segment(
-        self, metadata: RemoteLogSegmentMetadata, offset: int
-    ) -> list[Piece] | Wait | None:
-        """What of one segment goes into the answer; as much as is here, the first must be.
-
-        Returns:
-            An empty list if the segment has nothing from `offset` on; None if it was answered here.
-        """
+    def _segment(self, metadata: RemoteLogSegmentMetadata, offset: int) -> Found | Wait | None:
+        """The chunk of a segment that holds `offset`; None if the segment ends before it."""
         reader = self._reader
         self._key = ("index", metadata.id.id)
         index = reader.indexes.get(metadata, self.attempt)
         if isinstance(index, Wait):
             return index
-        first = index.chunk_for(offset)
-        while True:
-            self._key = ("chunk", metadata.id.id, first)
-            chunk = reader.chunks.get(metadata, index, first, self.attempt)
+        for number in range(index.chunk_for(offset), index.chunk_count):
+            self._key = ("chunk", metadata.id.id, number)
+            chunk = reader.chunks.get(metadata, index, number, self.attempt)
             if isinstance(chunk, Wait):
                 return chunk
             if chunk.last_offset >= offset:
-                break
-            first += 1
-            if first == index.chunk_count:
-                return []
-        pieces = self._pieces(metadata, index, first, chunk, offset)
-        last = first + max(0, len(pieces) - 1)
-        self._look_ahead(metadata, index, last, pieces)
-        if pieces:
-            return pieces
-        # The next batch is of a later epoch, or larger than the answer may be.
-        slot = bisect_left(chunk.table.last_offsets, offset)
-        is_later = chunk.table.last_offsets[slot] >= self._question.epoch_end
-        self._answer([], self._question.epoch_end if is_later else -1, [])
+                return Found(metadata, index, number, chunk, offset)
         return None
 
-    def _pieces(
-        self,
-        metadata: RemoteLogSegmentMetadata,
-        index: SegmentIndex,
-        number: int,
-        first: Chunk,
-        offset: int,
-    ) -> list[Piece]:
-        """Batches of `first` and of the chunks after it that are here, within the bound."""
-        question, pieces = self._question, list[Piece]()
-        chunk: Chunk | None = first
-        left = question.max_bytes
-        while chunk is not None and len(pieces) < REGIONS_MAX:
+    def _answer_from(self, found: Found) -> Wait | None:
+        """Answer with what is here from the place on."""
+        question = self._question
+        window = self._window_bytes()
+        pieces = self._pieces(found, window)
+        aborted: list[tuple[int, int]] | Wait = []
+        if question.read_committed and pieces:
+            aborted = self._aborted(found.metadata, pieces[-1].selection.next_offset)
+            if aborted and window and not isinstance(aborted, Wait):
+                # Each answer must name its own transactions, so this one goes no further.
+                window, pieces = 0, self._pieces(found, 0)
+                if pieces:
+                    aborted = self._aborted(found.metadata, pieces[-1].selection.next_offset)
+        if isinstance(aborted, Wait):
+            return aborted
+        if pieces:
+            next_offset = pieces[-1].selection.next_offset
+            self._answer(pieces, next_offset, aborted, with_table=window > 0)
+        else:
+            # The next batch is of a later epoch, or larger than the answer may be.
+            slot = bisect_left(found.chunk.table.last_offsets, found.offset)
+            is_later = found.chunk.table.last_offsets[slot] >= question.epoch_end
+            next_offset = question.epoch_end if is_later else -1
+            self._answer([], next_offset, [])
+        self._look_ahead(found, pieces)  # only now: it may evict what was not handed out
+        return None
+
+    def _window_bytes(self) -> int:
+        """How far the answer may go beyond what was asked for: a reader that goes on wants it."""
+        if not self._streak or not self._question.window_bytes:
+            return 0
+        room = self._reader.chunks.room_for_windows() - self._question.max_bytes
+        return max(0, min(self._question.window_bytes, room))
+
+    def _pieces(self, found: Found, window: int) -> list[Piece]:
+        """Batches of the first chunk and of those after it that are here, within the bound."""
+        question, pieces, batches = self._question, list[Piece](), 0
+        number, chunk = found.number, found.chunk
+        left = question.max_bytes + window
+        while len(pieces) < REGIONS_MAX:
             picked = select(
                 chunk.table,
-                offset,
+                found.offset,
                 question.epoch_end,
                 left,
                 min_one_batch=question.min_one_batch and not pieces,
@@ -239,51 +273,39 @@ class _OneRead:
                 break
             pieces.append(Piece(chunk, picked))
             left -= picked.size_bytes
+            batches += picked.end_batch - picked.first_batch
+            if window and batches > WINDOW_BATCHES_MAX:
+                return self._pieces(found, 0)
             if picked.position + picked.size_bytes < chunk.size_bytes:
                 break
             number += 1
-            chunk = (
-                self._reader.chunks.peek(metadata, number) if number < index.chunk_count else None
+            following = (
+                self._reader.chunks.peek(found.metadata, number)
+                if number < found.index.chunk_count
+                else None
             )
+            if following is None:
+                break
+            chunk = following
         return pieces
 
-    def _look_ahead(
-        self,
-        metadata: RemoteLogSegmentMetadata,
-        index: SegmentIndex,
-        number: int,
-        pieces: list[Piece],
-    ) -> None:
+    def _look_ahead(self, found: Found, pieces: list[Piece]) -> None:
+        reader, question, index = self._reader, self._question, found.index
         if pieces:
-            next_offset = pieces[-1].selection.next_offset
-            self._reader.remember(self._question, next_offset, self._streak + 1)
-        depth = 0 if self._streak == 0 else 1 if self._streak < 4 else 2
-        wanted = self._question.max_bytes
+            reader.remember(question, pieces[-1].selection.next_offset, self._streak + 1)
+        number = found.number + max(0, len(pieces) - 1)
+        chunk_bytes = max(1, index.borders[number + 1] - index.borders[number])
+        depth = reader.depth(self._streak, chunk_bytes)
         if number + 1 < index.chunk_count:
-            chunk_bytes = max(1, index.borders[number + 1] - index.borders[number])
-            depth = max(depth, min(4, wanted // chunk_bytes))
+            depth = max(depth if self._streak else 0, min(4, question.max_bytes // chunk_bytes))
         if depth:
-            self._reader.read_ahead(self._partition, metadata, index, number, depth)
-
-    def _with_transactions(
-        self, metadata: RemoteLogSegmentMetadata, pieces: list[Piece]
-    ) -> Wait | None:
-        """Add the aborted transactions that the pieces' readers must know."""
-        end = pieces[-1].selection.next_offset
-        aborted: list[tuple[int, int]] = []
-        if self._question.read_committed:
-            found = self._aborted(metadata, self._question.offset, end)
-            if isinstance(found, Wait):
-                return found
-            aborted = found
-        self._answer(pieces, end, aborted)
-        return None
+            reader.read_ahead(self._partition, found.metadata, index, number, depth)
 
     def _aborted(
-        self, metadata: RemoteLogSegmentMetadata, start: int, end: int
+        self, metadata: RemoteLogSegmentMetadata, end: int
     ) -> list[tuple[int, int]] | Wait:
-        """Transactions aborted within [start, end): their markers may be in later segments."""
-        reader = self._reader
+        """Transactions aborted from the asked offset to `end`, in later segments too."""
+        reader, start = self._reader, self._question.offset
         found: list[tuple[int, int]] = []
         for segment in reader.metadata.list_segments(self._partition):
             if (
@@ -305,7 +327,12 @@ class _OneRead:
     # -- answering
 
     def _answer(
-        self, pieces: list[Piece], next_offset: int, aborted: list[tuple[int, int]]
+        self,
+        pieces: list[Piece],
+        next_offset: int,
+        aborted: list[tuple[int, int]],
+        *,
+        with_table: bool = False,
     ) -> None:
         if self._done:
             return
@@ -318,6 +345,7 @@ class _OneRead:
             )
             files.append(piece.chunk.file)
             self._reader.chunks.hand_out(piece.chunk)
+        ends, last_offsets = _batch_table(pieces) if with_table else (b"", b"")
         size_bytes = sum(region.size_bytes for region in regions)
         if size_bytes:
             self._reader.quota.record(size_bytes, self._reader.clock.monotonic_ms())
@@ -330,6 +358,8 @@ class _OneRead:
                 regions=regions,
                 next_offset=next_offset,
                 aborted=aborted,
+                batch_ends=ends,
+                last_offsets=last_offsets,
             ),
             files,
         )
@@ -372,6 +402,19 @@ class _OneRead:
                 self._fail(ErrorCode.KAFKA_STORAGE_ERROR, f"the remote store fails: {cause}")
             case _:
                 self._answer([], -1, [])
+
+
+def _batch_table(pieces: list[Piece]) -> tuple[bytes, bytes]:
+    """Ends, counted over all pieces, and last offsets of the batches; see `ReadAnswer`."""
+    ends, last_offsets, base = array("q"), array("q"), 0
+    for piece in pieces:
+        table, picked = piece.chunk.table, piece.selection
+        shift = base - picked.position
+        first, end = picked.first_batch, picked.end_batch
+        ends.extend(position + shift for position in table.positions[first + 1 : end + 1])
+        last_offsets += table.last_offsets[first:end]
+        base += picked.size_bytes
+    return ends.tobytes(), last_offsets.tobytes()
 
 
 def _nobody() -> None:

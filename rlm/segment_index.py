@@ -9,6 +9,7 @@ same chunks.
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from itertools import pairwise
 
 from kafka_protocol.files import offset_index, time_index
 from rsm_plugins.segment import RemoteLogSegmentMetadata
@@ -34,7 +35,15 @@ class SegmentIndex:
         size_bytes: about what this object holds in memory.
     """
 
-    __slots__ = ("_offsets", "_positions", "_times", "base_offset", "borders", "size_bytes")
+    __slots__ = (
+        "_offsets",
+        "_positions",
+        "_time_offsets",
+        "_times",
+        "base_offset",
+        "borders",
+        "size_bytes",
+    )
 
     def __init__(
         self,
@@ -56,6 +65,9 @@ class SegmentIndex:
         numbers = _big_endian_ints(offset_index_bytes)
         self._offsets, self._positions = numbers[0::2], numbers[1::2]
         self._times = time_index_bytes
+        self._time_offsets = _big_endian_ints(time_index_bytes)[2::3]
+        if any(before > after for before, after in pairwise(self._time_offsets)):
+            raise DamagedIndexError("time index: offsets fall")
         _check_ascending(self._offsets, metadata.end_offset - metadata.start_offset, "offsets")
         _check_ascending(self._positions, metadata.segment_size_bytes - 1, "positions")
         self.borders = self._cut(metadata.segment_size_bytes, chunk_bytes)
@@ -102,11 +114,12 @@ class SegmentIndex:
 
     def time_entries(self, first_offset: int, last_offset: int) -> list[tuple[int, int]]:
         """(timestamp, offset) of the time index's entries within the offsets, both inclusive."""
-        return [
-            (entry.timestamp, entry.offset)
-            for entry in time_index.iter_entries(self._times, self.base_offset)
-            if first_offset <= entry.offset <= last_offset
-        ]
+        low = bisect_left(self._time_offsets, first_offset - self.base_offset)
+        end = bisect_right(self._time_offsets, last_offset - self.base_offset)
+        entries = (
+            time_index.read_entry(self._times, self.base_offset, slot) for slot in range(low, end)
+        )
+        return [(entry.timestamp, entry.offset) for entry in entries]
 
 
 def _check_ascending(values: "array[int]", last_max: int, what: str) -> None:

@@ -148,7 +148,7 @@ def _find(replicas: ReplicaManager, fetch: FetchPartition) -> Partition:
     return partition
 
 
-def refuse_zstd(partition: Partition, regions: Sequence[FileRegion]) -> None:
+def refuse_zstd(partition: Partition, regions: Sequence[FileRegion | memoryview]) -> None:
     """Refuse to send zstd to a client whose Fetch version is older than zstd.
 
     Raises:
@@ -156,9 +156,15 @@ def refuse_zstd(partition: Partition, regions: Sequence[FileRegion]) -> None:
     """
     disk = partition.log.disk
     for region in regions:
-        position, end = region.position, region.position + region.size_bytes
+        if isinstance(region, memoryview):
+            position, end = 0, len(region)
+        else:
+            position, end = region.position, region.position + region.size_bytes
         while position + HEADER_SIZE <= end:
-            header = read_header(disk.read_at(region.file, position, HEADER_SIZE))
+            if isinstance(region, memoryview):
+                header = read_header(region, position)
+            else:
+                header = read_header(disk.read_at(region.file, position, HEADER_SIZE))
             if header.codec == _ZSTD:
                 raise UnsupportedCompression(_ZSTD)
             position += header.size_bytes

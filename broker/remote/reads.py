@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from concurrent.futures import Future as ThreadFuture
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from broker.remote.chain import epoch_span
@@ -23,6 +24,7 @@ from rlm.link import Received
 from rlm.messages import OffsetForTimestamp, Read, ReadAnswer, Released, TimestampAnswer
 from runtime.clock import Clock
 from runtime.disk import FileRegion, OpenFile
+from runtime.mapping import Mapping
 from runtime.scheduler import Scheduler
 
 READ_COMMITTED = 1
@@ -59,29 +61,9 @@ class RemoteFetched:
     No regions: nothing came in time, and that is no error.
     """
 
-    regions: list[FileRegion] = field(default_factory=list)
+    regions: list[FileRegion | memoryview] = field(default_factory=list)
     size_bytes: int = 0
     aborted_transactions: list[tuple[int, int]] = field(default_factory=list)
-
-
-class HandedFile(OpenFile):
-    """A chunk of the tier's cache; tells the tier when nobody here needs it any more."""
-
-    __slots__ = ("_released", "_token")
-
-    def __init__(self, file: OpenFile, token: int, released: "ReleaseQueue") -> None:
-        super().__init__(file.fd, "remote chunk")
-        file.fd = -1
-        self._token, self._released = token, released
-
-    def close(self) -> None:
-        """Close now."""
-        if self.fd >= 0:
-            super().close()
-            self._released.add(self._token)
-
-    def __del__(self) -> None:
-        self.close()
 
 
 class ReleaseQueue:
@@ -93,7 +75,7 @@ class ReleaseQueue:
         self._armed = False
 
     def add(self, token: int) -> None:
-        """One descriptor was closed; from any thread."""
+        """Nobody here reads the chunk any more; from any thread."""
         self._tokens.append(token)
         if not self._armed and not self._loop.is_closed():
             self._armed = True
@@ -191,15 +173,19 @@ class RemoteReads:
                 asked=read.offset, start=log.log_start_offset, end=log.log_end_offset
             )
 
-    def _take(self, answer: ReadAnswer, files: tuple[OpenFile, ...]) -> list[HandedFile]:
-        """Own the chunks that came; whoever drops one tells the tier."""
+    def _take(self, answer: ReadAnswer, files: tuple[OpenFile, ...]) -> list[memoryview]:
+        """Own the chunks that came; when the last slice of one is gone the tier hears of it."""
         return [
-            HandedFile(file, region.token, self._released)
+            Mapping.of(
+                file,
+                region.position + region.size_bytes,
+                partial(self._released.add, region.token),
+            )[region.position :]
             for file, region in zip(files, answer.regions, strict=True)
         ]
 
     def _accept(
-        self, read: RemoteRead, question: Read, answer: ReadAnswer, handed: list[HandedFile]
+        self, read: RemoteRead, question: Read, answer: ReadAnswer, regions: list[memoryview]
     ) -> RemoteFetched:
         """Check the answer against what is true by now."""
         same_partition = (answer.topic_id, answer.partition) == (read.topic_id, read.partition)
@@ -211,15 +197,11 @@ class RemoteReads:
         self._check_log_start(read, partition)
         if answer.error != ErrorCode.NONE:
             raise ApiError(ErrorCode(answer.error), answer.message)
-        regions = [
-            FileRegion(file, region.position, region.size_bytes)
-            for file, region in zip(handed, answer.regions, strict=True)
-        ]
         aborted = [(producer_id, first) for producer_id, first in answer.aborted]
         if question.read_committed and regions:
             local = partition.log.aborted_transactions(read.offset, answer.next_offset)
             aborted = sorted(set(aborted) | {(found[0], found[1]) for found in local})
-        return RemoteFetched(regions, sum(region.size_bytes for region in regions), aborted)
+        return RemoteFetched([*regions], sum(map(len, regions)), aborted)
 
     def offset_for_timestamp(
         self, topic_partition: TopicPartition, timestamp_ms: int, deadline_ms: int

@@ -1,5 +1,6 @@
 """What a fetch asks of one partition, and what came of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from broker.replica.partition import Partition
@@ -83,7 +84,7 @@ class PartitionRead:
         self.error = error
         self.high_watermark = self.last_stable_offset = self.log_start_offset = -1
         self.aborted: list[tuple[int, int]] | None = None
-        self.regions: list[FileRegion] = []
+        self.regions: Sequence[FileRegion | memoryview] = []
         self.size_bytes = 0
         self.diverging: tuple[int, int] | None = None
         self.partition: Partition | None = None

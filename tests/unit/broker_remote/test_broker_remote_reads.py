@@ -164,7 +164,7 @@ def test_regions_come_back_and_are_released_when_nobody_holds_them() -> None:
         bench.answer()
         fetched = await future
         region = fetched.regions[0]
-        assert Disk().read_at(region.file, region.position, region.size_bytes) == b"batches"
+        assert bytes(region) == b"batches"
         assert fetched.size_bytes == 7
         del fetched, region, future
         bench.tier.asked.clear()

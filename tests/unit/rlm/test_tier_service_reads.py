@@ -1,6 +1,7 @@
 """A tier and a broker on a fake link: reads, caches, timestamps, and what is answered when they
 fail."""
 
+from array import array
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +37,7 @@ from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.testing import FaultyStorage, Operation
 from runtime.clock import ManualClock
 from runtime.dice import SeededDice
-from runtime.disk import Disk
+from runtime.disk import Disk, OpenFile
 from runtime.scheduler import ManualScheduler
 
 NAMES = (PARTITION.topic_id, PARTITION.partition)
@@ -131,6 +132,7 @@ class Pair:
             min_one_batch=True,
             read_committed=False,
             wait_ms=wait_ms,
+            window_bytes=more.get("window_bytes", 0),
         )
         return self.ask(question, wait_ms + 50)
 
@@ -358,6 +360,90 @@ def test_what_the_broker_holds_counts_until_it_is_released(tmp_path: Path) -> No
     pair.broker.tell(Released(tokens_of(held[0])))
     assert bytes_of(pair.read(40, max_bytes=100))
     assert bytes_of(held[1]) == before
+
+
+class CountingDisk(Disk):
+    """Knows the memory files it made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[OpenFile] = []
+
+    def memfd(self, name: str) -> OpenFile:
+        self.made.append(super().memfd(name))
+        return self.made[-1]
+
+
+def test_the_memory_of_an_evicted_chunk_is_used_again_but_never_while_it_is_held(
+    tmp_path: Path,
+) -> None:
+    pair = Pair(tmp_path, chunk_cache_bytes=1_300)
+    disk = CountingDisk()
+    chunks = pair.service._parts._chunks  # type: ignore[union-attr]
+    chunks._disk = disk
+    pair.log.fill(1, records=60)
+    pair.assign()
+    held = pair.read(0, max_bytes=100)
+    before, got = bytes_of(held), dict[tuple[int, int], bytes]()
+    for offset in [*range(0, 60, 2), *range(58, 0, -2)]:
+        received = pair.read(offset, max_bytes=100)
+        got |= values_of(bytes_of(received))
+        pair.broker.tell(Released(tokens_of(received)))
+        pair.pump()
+        assert chunks.total_bytes <= 1_300
+    assert got == {key: value for key, value in pair.log.truth.items() if key in got}
+    assert len(got) == 30
+    assert bytes_of(held) == before
+    assert len(disk.made) <= 4, "what is in use at a time, not what was read"
+
+
+def test_a_damaged_chunk_gives_its_memory_back(pair: Pair) -> None:
+    chunks = pair.service._parts._chunks  # type: ignore[union-attr]
+    for path in logs_of(pair):
+        path.write_bytes(bytes(len(path.read_bytes())))
+    assert error_of(pair.read(0)) == ErrorCode.CORRUPT_MESSAGE
+    assert chunks.total_bytes == 0
+
+
+def test_an_answer_goes_on_for_a_reader_that_goes_on(pair: Pair) -> None:
+    first = pair.read(0, max_bytes=100, window_bytes=2_000).message
+    assert isinstance(first, ReadAnswer)
+    assert first.batch_ends == b"", "one question is no sequence"
+    received = pair.read(first.next_offset, max_bytes=100, window_bytes=2_000)
+    second = received.message
+    assert isinstance(second, ReadAnswer)
+    data = bytes_of(received)
+    assert len(data) > 100
+    ends, last_offsets = array("q", second.batch_ends), array("q", second.last_offsets)
+    assert ends[-1] == len(data)
+    assert last_offsets[-1] + 1 == second.next_offset
+    assert len(ends) == len(last_offsets)
+    for start, end, last in zip([0, *ends], ends, last_offsets, strict=False):
+        assert max(offset for _, offset in values_of(data[start:end])) == last
+
+
+def test_windows_take_no_more_than_half_of_the_cache(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, chunk_cache_bytes=1_700)
+    pair.log.fill(1, records=60)
+    pair.assign()
+    answers, offset = list[Received](), 0
+    while offset < 60:
+        answers.append(pair.read(offset, max_bytes=100, window_bytes=600))
+        answer = answers[-1].message
+        assert isinstance(answer, ReadAnswer)
+        assert answer.regions, offset
+        pair.broker.tell(Released(tokens_of(answers[-1])))
+        offset = answer.next_offset
+    assert any(len(bytes_of(each)) > 100 for each in answers)
+    chunks = pair.service._parts._chunks  # type: ignore[union-attr]
+    pair.pump()
+    held = [pair.read(0, max_bytes=100), pair.read(20, max_bytes=100)]
+    assert chunks.room_for_windows() < 100
+    following = held[1].message
+    assert isinstance(following, ReadAnswer)
+    answer = pair.read(following.next_offset, max_bytes=100, window_bytes=600).message
+    assert isinstance(answer, ReadAnswer)
+    assert answer.batch_ends == b""
 
 
 def search(pair: Pair, timestamp_ms: int) -> TimestampAnswer:
