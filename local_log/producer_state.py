@@ -42,10 +42,18 @@ class BatchMeta(NamedTuple):
 class ProducerState:
     """What is known of one producer id."""
 
-    __slots__ = ("batches", "coordinator_epoch", "current_txn_first_offset", "epoch", "timestamp")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "epoch",
+        "silent_since_ms",
+        "timestamp",
+    )
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
+        self.silent_since_ms: int | None = None  # None: heard of since the last expiry pass
         self.batches: deque[BatchMeta] = deque(maxlen=BATCHES_REMEMBERED)
         self.coordinator_epoch = -1
         self.current_txn_first_offset: int | None = None
@@ -136,7 +144,7 @@ class ProducerStates:
         last_sequence = (header.base_sequence + delta) % _SEQUENCES
         timestamp = header.max_timestamp
         state.batches.append(BatchMeta(last_sequence, base_offset + delta, delta, timestamp))
-        state.timestamp = timestamp
+        state.timestamp, state.silent_since_ms = timestamp, None
         if header.attributes & 0x10 and state.current_txn_first_offset is None:
             state.current_txn_first_offset = base_offset
             self._ongoing[base_offset] = producer_id
@@ -152,7 +160,7 @@ class ProducerStates:
             state.epoch = header.producer_epoch
             state.batches.clear()
         state.coordinator_epoch = coordinator_epoch
-        state.timestamp = header.max_timestamp
+        state.timestamp, state.silent_since_ms = header.max_timestamp, None
         first = state.current_txn_first_offset
         state.current_txn_first_offset = None
         if first is None:
@@ -186,19 +194,27 @@ class ProducerStates:
         return any(first < offset for first in self._ongoing)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers silent for longer than `expiration_ms` with no open transaction.
+        """Forget producers not heard of for `expiration_ms` that have no open transaction.
+
+        Silence is counted by the wall clock from pass to pass. DIFFERS: Kafka counts from the
+        newest record's timestamp, so a producer that writes old records is forgotten while it writes,
+        and what it repeats after a broken connection is appended a second time.
 
         Returns:
             How many were forgotten.
         """
-        silent = [
-            producer_id
-            for producer_id, state in self.producers.items()
-            if state.current_txn_first_offset is None and now_ms - state.timestamp >= expiration_ms
-        ]
-        for producer_id in silent:
+        gone = []
+        for producer_id, state in self.producers.items():
+            if state.silent_since_ms is None:
+                state.silent_since_ms = now_ms
+            elif (
+                state.current_txn_first_offset is None
+                and now_ms - state.silent_since_ms >= expiration_ms
+            ):
+                gone.append(producer_id)
+        for producer_id in gone:
             del self.producers[producer_id]
-        return len(silent)
+        return len(gone)
 
     def clear(self, end_offset: int) -> None:
         """Forget everybody; the state is that of a log which is empty up to `end_offset`."""

@@ -129,9 +129,21 @@ def test_silent_producers_are_forgotten_but_not_open_transactions(tmp_path):
     log = open_log(tmp_path)
     _send(log, 0, pid=1)
     _send(log, 0, pid=2, is_transactional=True)
-    _send(log, 0, pid=3, at_ms=NOW_MS + 500)
+    _send(log, 0, pid=3)
+    assert log.producers.expire(NOW_MS, 1000) == 0
+    _send(log, 1, pid=3)
     assert log.producers.expire(NOW_MS + 1000, 1000) == 1
     assert sorted(log.producers.producers) == [2, 3]
+
+
+def test_a_producer_of_old_records_is_not_forgotten_while_it_writes_nor_after_a_restart(tmp_path):
+    long_ago = NOW_MS - 30 * 86_400_000
+    log = open_log(tmp_path)
+    _send(log, 0, pid=1, at_ms=long_ago)
+    assert log.producers.expire(NOW_MS, 86_400_000) == 0
+    log = open_log(tmp_path, clean=False)
+    assert log.producers.expire(NOW_MS, 86_400_000) == 0
+    assert _send(log, 0, pid=1, at_ms=long_ago).is_duplicate
 
 
 def test_last_stable_offset_waits_for_open_transactions_and_their_replication(tmp_path):
