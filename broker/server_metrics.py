@@ -48,6 +48,11 @@ def register_log_metrics(metrics: Registry, replicas: ReplicaManager) -> None:
             f"kafka_log_Log_{name}", text, ("topic", "partition"), _per_partition(replicas, fact)
         )
     metrics.gauge(
+        "kafka_log_LogManager_OfflineLogDirectoryCount",
+        "Log directories that failed.",
+        fn=lambda: sum(directory.failure is not None for directory in replicas.logs.dirs),
+    )
+    metrics.gauge(
         "kafka_server_ReplicaManager_PartitionCount",
         "Partitions hosted here.",
         fn=lambda: len(replicas.partitions),

@@ -36,7 +36,6 @@ from runtime.clock import Clock
 from runtime.dice import Dice, SystemDice
 from runtime.disk import Disk
 from runtime.executors import InlinePool, Pool
-from runtime.metrics import Registry
 from runtime.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
@@ -70,7 +69,6 @@ class LogManager:
         clock: Clock,
         scheduler: Scheduler | None = None,
         pool: Pool | None = None,
-        metrics: Registry | None = None,
         dice: Dice | None = None,
         to_loop: Callable[[Callable[[], None]], object] | None = None,
         own_names: Iterable[str] = (),
@@ -91,48 +89,6 @@ class LogManager:
         self._starts_listed: dict[LogDir, frozenset[TopicPartition]] = {}
         self.on_offline: Callable[[LogDir], None] = lambda _dir: None
         self.is_loaded = False
-        if metrics is not None:
-            self._register(metrics)
-
-    def _register(self, metrics: Registry) -> None:
-        labels = ("topic", "partition")
-
-        def per_log(
-            value: Callable[[PartitionLog], float],
-        ) -> Callable[[], dict[tuple[str, ...], float]]:
-            return lambda: {
-                (log.topic, str(log.partition)): value(log) for log in self._logs.values()
-            }
-
-        metrics.gauge(
-            "kafka_log_log_size",
-            "Bytes of the local log",
-            labels,
-            per_log(lambda log: log.size_bytes),
-        )
-        metrics.gauge(
-            "kafka_log_log_numlogsegments",
-            "Local segments",
-            labels,
-            per_log(lambda log: log.segment_count),
-        )
-        metrics.gauge(
-            "kafka_log_log_logstartoffset",
-            "Log start offset",
-            labels,
-            per_log(lambda log: log.log_start_offset),
-        )
-        metrics.gauge(
-            "kafka_log_log_logendoffset",
-            "Log end offset",
-            labels,
-            per_log(lambda log: log.log_end_offset),
-        )
-        metrics.gauge(
-            "kafka_log_logmanager_offlinelogdirectorycount",
-            "Log directories that failed",
-            fn=lambda: sum(directory.failure is not None for directory in self.dirs),
-        )
 
     # -- start ----------------------------------------------------------------------------------
 
@@ -260,9 +216,23 @@ class LogManager:
         return epochs.pop() if len(epochs) == 1 else -1
 
     def create(
-        self, topic: str, partition: int, topic_id: bytes, config: LogConfig | None = None
+        self,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        config: LogConfig | None = None,
+        *,
+        is_new: bool = True,
     ) -> PartitionLog:
         """Begin an empty log in the working directory that holds the fewest; fine if it exists.
+
+        Args:
+            topic: of the partition.
+            partition: its number.
+            topic_id: 16 raw bytes, kept in `partition.metadata`.
+            config: default: what `config_for` says.
+            is_new: False for a partition that had records perhaps. While a directory is offline its
+                log may lie there, and must not begin anew elsewhere.
 
         Raises:
             KafkaStorageError: no directory works, or this one failed just now.
@@ -274,6 +244,8 @@ class LogManager:
         online = self.online_dirs()
         if not online:
             raise KafkaStorageError("every log directory is offline")
+        if not is_new and len(online) < len(self.dirs):
+            raise KafkaStorageError(f"the log of {tp} may be in a directory that is offline")
         counts = {id(directory): 0 for directory in online}
         for used in self._dir_of.values():
             if id(used) in counts:

@@ -12,6 +12,7 @@ from broker.replica.partition import Partition
 from broker.replica.topic_metrics import TopicMetrics
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
+from local_log.errors import KafkaStorageError
 from local_log.log_dirs import LogManager
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage, ResourceType
@@ -32,6 +33,8 @@ class ReplicaManager:
         partitions: what is hosted here now; read only for others.
         topic_ids: id of each topic in the image, hosted here or not.
         topic_names: the other way round.
+        offline: partitions of this broker whose log directory does not work, so that they could
+            not be opened; a restart tries again.
         on_change: called after each `apply` that changed roles, epochs, configs or the set.
     """
 
@@ -48,6 +51,7 @@ class ReplicaManager:
         self.logs = logs
         self.node_id = node_id
         self.partitions: dict[TopicPartition, Partition] = {}
+        self.offline: set[TopicPartition] = set()
         self.topic_ids: dict[str, bytes] = {}
         self.topic_names: dict[bytes, str] = {}
         self.on_change: list[Callable[[], None]] = []
@@ -74,9 +78,12 @@ class ReplicaManager:
 
         Raises:
             UnknownTopicOrPartition: it is not hosted here.
+            KafkaStorageError: it is, but its log directory is offline.
         """
         found = self.partitions.get(TopicPartition(topic, partition))
         if found is None:
+            if (topic, partition) in self.offline:
+                raise KafkaStorageError(f"the log directory of {topic}-{partition} is offline")
             raise UnknownTopicOrPartition(f"{topic}-{partition}")
         return found
 
@@ -131,25 +138,34 @@ class ReplicaManager:
             if old_topic is topic:
                 continue
             self.topic_ids[topic.name], self.topic_names[topic.id] = topic.id, topic.name
-            self._apply_topic(topic, old_topic)
+            self._apply_topic(topic, old_topic, delta_is_known=delta is not None)
             self._applied[topic.name] = topic
             changed = True
         return changed
 
-    def _apply_topic(self, topic: TopicImage, old: TopicImage | None) -> None:
+    def _apply_topic(
+        self, topic: TopicImage, old: TopicImage | None, *, delta_is_known: bool
+    ) -> None:
         for index, wanted in topic.partitions.items():
             if old is not None and old.partitions.get(index) is wanted:
                 continue
             if self.node_id in wanted.replicas:
-                self._host(topic, index, wanted)
+                is_new = delta_is_known and (old is None or index not in old.partitions)
+                self._host(topic, index, wanted, is_new=is_new)
             else:
                 self._drop(TopicPartition(topic.name, index))
 
-    def _host(self, topic: TopicImage, index: int, wanted: PartitionImage) -> None:
+    def _host(self, topic: TopicImage, index: int, wanted: PartitionImage, *, is_new: bool) -> None:
         topic_partition = TopicPartition(topic.name, index)
         partition = self.partitions.get(topic_partition)
         if partition is None:
-            partition = self._open(topic_partition, topic.id)
+            try:
+                partition = self._open(topic_partition, topic.id, is_new=is_new)
+            except KafkaStorageError as error:
+                log.error("partition is offline: %s: %s", topic_partition, error)  # noqa: TRY400 - no mistake of ours
+                self.offline.add(topic_partition)
+                return
+            self.offline.discard(topic_partition)
         if wanted.leader == self.node_id:
             partition.become_leader(
                 leader_epoch=wanted.leader_epoch,
@@ -166,7 +182,7 @@ class ReplicaManager:
                 isr=wanted.isr,
             )
 
-    def _open(self, topic_partition: TopicPartition, topic_id: bytes) -> Partition:
+    def _open(self, topic_partition: TopicPartition, topic_id: bytes, *, is_new: bool) -> Partition:
         partition_log = self.logs.get(topic_partition)
         if partition_log is not None and partition_log.topic_id != topic_id:
             # The name was deleted and made again while this broker was away.
@@ -176,7 +192,7 @@ class ReplicaManager:
         if partition_log is None:
             config = self._config_for(topic_partition.topic)
             partition_log = self.logs.create(
-                topic_partition.topic, topic_partition.partition, topic_id, config
+                topic_partition.topic, topic_partition.partition, topic_id, config, is_new=is_new
             )
         partition = Partition(
             partition_log,
@@ -201,6 +217,7 @@ class ReplicaManager:
     def _drop(self, topic_partition: TopicPartition) -> None:
         partition = self.partitions.pop(topic_partition, None)
         if partition is None:
+            self.offline.discard(topic_partition)
             return
         hosted = self._by_topic[topic_partition.topic]
         del hosted[topic_partition.partition]

@@ -49,7 +49,6 @@ class World:
             clock=self.clock,
             scheduler=self.scheduler,
             pool=self.pool,
-            metrics=self.metrics,
         )
         self.logs.load()
         self.replicas = ReplicaManager(

@@ -4,12 +4,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from data_plane_harness import World
+from data_plane_harness import NODE, World
 
 from broker.replica.errors import UnknownTopicId, UnknownTopicOrPartition
+from broker.replica.manager import ReplicaManager
 from kafka_protocol.types import TopicPartition
+from local_log.errors import KafkaStorageError
+from local_log.log_dir import LogDir
 from metadata_topic.image.delta import MetadataDelta, TopicName
 from metadata_topic.image.image import MetadataImage, ResourceType
+from runtime.disk import Disk
+from runtime.metrics import Registry
 
 
 def test_a_new_topic_is_hosted_and_led(world: World, tmp_path: Path) -> None:
@@ -19,6 +24,31 @@ def test_a_new_topic_is_hosted_and_led(world: World, tmp_path: Path) -> None:
     assert (partition.is_leader, partition.leader_epoch) == (True, 4)
     assert [tuple(e) for e in partition.log.epochs.entries()] == [(4, 0)]
     assert (tmp_path / "t-1").is_dir()
+
+
+def test_a_partition_of_an_offline_directory_is_a_storage_error_until_it_is_deleted(
+    world: World,
+) -> None:
+    world.add_topic("old")
+    world.logs.delete(TopicPartition("old", 0))  # as if it lay in a directory that was not read
+    world.logs.dirs.append(LogDir(Path("broken"), Disk()))
+    world.logs.dirs[1].failure = OSError(5, "broken")
+    replicas = ReplicaManager(
+        logs=world.logs,
+        node_id=NODE,
+        pool=world.pool,
+        config_for=world.config_for,
+        metrics=Registry(),
+    )
+    world.replicas = replicas
+    world.apply()
+    with pytest.raises(KafkaStorageError):
+        replicas.require("old", 0)
+    assert replicas.get(TopicPartition("old", 0)) is None
+    del world.topics["old"]
+    world.apply()
+    with pytest.raises(UnknownTopicOrPartition):
+        replicas.require("old", 0)
 
 
 def test_unknown_names_and_ids_are_told_apart(world: World) -> None:

@@ -13,7 +13,6 @@ from local_log.log_dirs import LogManager
 from runtime.clock import ManualClock
 from runtime.dice import SeededDice
 from runtime.disk import Disk, FaultyDisk, LockHeldError
-from runtime.metrics import Registry
 from runtime.scheduler import ManualScheduler
 
 ORDERS = TopicPartition("orders", 0)
@@ -297,6 +296,26 @@ def test_bad_input_N121_full_disk_takes_its_directory_offline_alone(operation, t
     append(again.get(bad.topic_partition))
 
 
+def test_directory_that_cannot_be_read_at_start_is_offline_and_its_logs_do_not_begin_anew(tmp_path):
+    broker = Broker(tmp_path, dirs=2)
+    manager = broker.start()
+    for partition in range(4):
+        _fill(manager.create("t", partition, TOPIC_ID), 5)
+    manager.close()
+    broker.disk.fail(["open_read"], path_part="data-1/t-3", error=errno.EIO)
+    manager = broker.start()
+    assert [d.path.name for d in manager.online_dirs()] == ["data-0"]
+    lost = [p for p in range(4) if manager.directory_of(TopicPartition("t", p)) is None]
+    assert lost
+    with pytest.raises(KafkaStorageError):
+        manager.create("t", lost[0], TOPIC_ID, is_new=False)
+    assert "data-0" in str(manager.create("new", 0, bytes(15) + b"n").directory)
+    broker.disk.heal()
+    manager.close()
+    manager = broker.start()
+    assert [manager.get(TopicPartition("t", p)).log_end_offset for p in range(4)] == [5] * 4
+
+
 def test_every_directory_offline_refuses_new_logs(broker):
     manager = broker.start()
     broker.disk.fail(["open_append"], error=errno.EIO)
@@ -304,17 +323,6 @@ def test_every_directory_offline_refuses_new_logs(broker):
         manager.create(*ORDERS, TOPIC_ID)
     with pytest.raises(KafkaStorageError):
         manager.create(*ORDERS, TOPIC_ID)
-
-
-def test_metrics_tell_sizes_and_offline_directories(tmp_path):
-    broker = Broker(tmp_path, dirs=2)
-    registry = Registry()
-    manager = broker.start(metrics=registry)
-    log = _fill(manager.create(*ORDERS, TOPIC_ID))
-    values = {(s.name, s.labels.get("topic")): s.value for s in registry.samples()}
-    assert values["kafka_log_log_size", "orders"] == log.size_bytes
-    assert values["kafka_log_log_logendoffset", "orders"] == 60
-    assert values["kafka_log_logmanager_offlinelogdirectorycount", None] == 0
 
 
 def test_flush_interval_is_kept(broker):
