@@ -40,6 +40,8 @@ from broker.remote.tier import RemoteTier
 from broker.replica.manager import ReplicaManager
 from broker.server_metrics import register_log_metrics, register_metadata_metrics
 from broker.topic_creation import TopicCreation
+from local_log.errors import KafkaStorageError
+from local_log.log_dir import LogDir
 from local_log.log_dirs import LogManager
 from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.features import SUPPORTED_FEATURES
@@ -55,6 +57,8 @@ from runtime.scheduler import LoopScheduler
 log = logging.getLogger(__name__)
 
 LOG_IO_THREADS = 4
+TIER_NAMES = ("tier.lock", "tier-incarnation", "remote-log-index-cache", "remote-log-metadata")
+"""What the tier process keeps in the first log directory, beside the partitions."""
 
 
 @dataclass(slots=True)
@@ -185,7 +189,10 @@ class Broker:
             scheduler=self._scheduler,
             pool=self._pool,
             dice=ports.dice,
+            to_loop=asyncio.get_running_loop().call_soon_threadsafe,
+            own_names=TIER_NAMES,
         )
+        self._logs.on_offline = self._directory_failed
         self._logs.load()
         self._on_stop(self._close_logs)
 
@@ -354,10 +361,18 @@ class Broker:
 
     # -- facts
 
+    def _directory_failed(self, directory: LogDir) -> None:
+        """A log directory went offline; as in Kafka the last one takes the broker with it."""
+        if not self._logs.online_dirs():
+            self._end(KafkaStorageError(f"no log directory works any more: {directory.failure}"))
+
     def _fail(self, error: BaseException) -> None:
-        """The broker cannot go on: whoever runs it stops it."""
-        self._clean = False
+        """The metadata node cannot go on."""
         self.health.checks["metadata"] = lambda: [f"the metadata log failed: {error}"]
+        self._end(error)
+
+    def _end(self, error: BaseException) -> None:
+        """The broker cannot go on: whoever runs it stops it."""
         if not self.fatal.done():
             self.fatal.set_exception(error)
 

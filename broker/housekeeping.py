@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from kafka_protocol.errors import KafkaError
 from runtime.executors import Pool
 from runtime.log_context import Outage
 from runtime.scheduler import Scheduler, Timer
@@ -80,7 +81,10 @@ class Housekeeping:
         outage = self._outages[task.name]
         try:
             task.run()
-        except OSError as error:
+        except (OSError, KafkaError) as error:
             outage.failed(error)
+        except Exception:
+            # Nobody asks for the result of a pass: it would be lost, and the next one comes anyway.
+            log.exception("task %s failed", task.name)
         else:
             outage.succeeded()

@@ -25,7 +25,9 @@ from broker.replica.errors import (
     UnknownLeaderEpoch,
 )
 from broker.replica.topic_metrics import TopicCounters
+from kafka_protocol.errors import KafkaError
 from kafka_protocol.types import TopicPartition
+from local_log.errors import KafkaStorageError
 from local_log.partition_log import AppendInfo, PartitionLog
 from runtime.executors import Pool
 
@@ -278,6 +280,9 @@ class Partition:
         error = done.exception()
         if error is not None:
             log.error("fsync failed: partition=%s error=%r", self.topic_partition, error)
+            if not isinstance(error, KafkaError):
+                error = KafkaStorageError(f"fsync of {self.topic_partition} failed: {error}")
+            self._fail_futures(error)  # what they wait for will not come before a restart
             return
         self._set_high_watermark(end_offset, size_bytes)
         self._start_flush()
