@@ -197,8 +197,8 @@ class ProducerStates:
         """Forget producers not heard of for `expiration_ms` that have no open transaction.
 
         Silence is counted by the wall clock from pass to pass. DIFFERS: Kafka counts from the
-        newest record's timestamp, so a producer that writes old records is forgotten while it writes,
-        and what it repeats after a broken connection is appended a second time.
+        newest record's timestamp, so a producer that writes old records is forgotten while it
+        writes, and what it repeats after a broken connection is appended a second time.
 
         Returns:
             How many were forgotten.
