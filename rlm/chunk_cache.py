@@ -7,8 +7,8 @@ after it was evicted: its memory is not free before.
 The file of an evicted chunk takes the next one: fresh memory costs 0.45 CPU s per GB, what is read,
 checked and copied into used memory 0.15 in all. So a file is written again, but never while
 anybody may still read the chunk before: not before the broker has released each of its
-descriptors, which it does when it has copied out what it sends (docs/decisions, "Remote regions
-are sent by copying from a mapping").
+descriptors, which it does when it has copied out what it sends
+(docs/decisions/remote-regions-are-copied-from-a-mapping.md).
 
 A chunk is read and checked in a buffer that stays warm in the processor's cache, and then written
 into its file at once.

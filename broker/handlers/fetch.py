@@ -7,7 +7,7 @@ itself would wait.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -183,7 +183,8 @@ class FetchHandler:
         for _ in read_in_slices(self._replicas, params, session.partitions, result):
             await asyncio.sleep(0)
         if result.remote:
-            return await self._with_remote(params, session, result)
+            answer = self._with_remote(params, session, result)
+            return answer if isinstance(answer, list) else await answer
         if self._missing_bytes(params, session, result) > 0:
             return await self._park(params, session, result)
         chosen = self._chosen(session, result)
@@ -222,19 +223,32 @@ class FetchHandler:
 
     # -- remote partitions
 
-    async def _with_remote(
+    def _with_remote(
         self, params: FetchParams, session: FetchContext, result: FetchPass
-    ) -> list[object]:
-        """Read the remote partitions side by side, then answer for all."""
-        began_ms = self._clock.monotonic_ms()
+    ) -> "list[object] | Coroutine[Any, Any, list[object]]":
+        """Read the remote partitions side by side, then answer for all: at once if all are here."""
         longest_ms = self._limits.remote_wait_ms()
-        deadline_ms = began_ms + longest_ms
+        deadline_ms = self._clock.monotonic_ms() + longest_ms
         reading: dict[asyncio.Future[RemoteFetched], PartitionRead] = {}
         for wanted in result.remote:
             read = result.reads[wanted.index]
             future = self._start_remote(params, read, wanted, deadline_ms)
             if future is not None:
                 reading[future] = read
+        if not all(future.done() for future in reading):
+            return self._await_remote(params, session, result, reading, longest_ms)
+        for future, read in reading.items():
+            self._take_remote(params, read, future)
+        return self._answer(params, session, result)
+
+    async def _await_remote(
+        self,
+        params: FetchParams,
+        session: FetchContext,
+        result: FetchPass,
+        reading: "dict[asyncio.Future[RemoteFetched], PartitionRead]",
+        longest_ms: int,
+    ) -> list[object]:
         pending = set(reading)
         try:
             if result.size_bytes or result.must_answer:

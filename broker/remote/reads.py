@@ -7,14 +7,16 @@ not spin.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from concurrent.futures import Future as ThreadFuture
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
 from broker.remote.chain import epoch_span
 from broker.remote.supervisor import Supervisor
+from broker.remote.windows import Expected, Position, Window, Windows, position_of
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
@@ -28,6 +30,12 @@ from runtime.mapping import Mapping
 from runtime.scheduler import Scheduler
 
 READ_COMMITTED = 1
+WINDOW_BYTES = 4 << 20
+"""How far the tier may answer beyond what was asked for."""
+
+AHEAD_MS = 500
+"""How long a question waits that was asked before its reader came."""
+
 GRACE_MS = 50
 """How long after its deadline a read still waits for the tier's own word about it."""
 
@@ -64,6 +72,15 @@ class RemoteFetched:
     regions: list[FileRegion | memoryview] = field(default_factory=list)
     size_bytes: int = 0
     aborted_transactions: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A read that is being served; `late` holds what it ends with at its deadline."""
+
+    read: RemoteRead
+    future: "asyncio.Future[RemoteFetched]"
+    late: list[object] | None = None
 
 
 class ReleaseQueue:
@@ -107,39 +124,113 @@ class RemoteReads:
         self._replicas, self._supervisor = replicas, supervisor
         self._clock, self._scheduler, self._loop = clock, scheduler, loop
         self._released = ReleaseQueue(loop, supervisor)
+        self._windows, self._expected = Windows(clock, scheduler), Expected()
 
     def on_tier_down(self) -> None:
-        """Tokens of the old tier mean nothing to the next."""
+        """Tokens of the old tier mean nothing to the next; its windows go with it."""
+        self._windows.clear()
         self._released.forget()
 
     def read(self, read: RemoteRead) -> "asyncio.Future[RemoteFetched]":
-        """Read; the future fails with the KafkaError the client is to get."""
+        """Read; the future fails with the KafkaError the client is to get.
+
+        It is done at once where a window holds what is wanted.
+        """
         future: asyncio.Future[RemoteFetched] = self._loop.create_future()
+        self._attempt(_Waiting(read, future))
+        return future
+
+    def _attempt(self, waiting: "_Waiting") -> None:
+        """Serve from a window, wait for one that is on its way, or ask."""
+        read, future = waiting.read, waiting.future
+        if future.done():
+            return
         try:
             question = self._question(read)
         except KafkaError as error:
             future.set_exception(error)
-            return future
-        late = self._deadline(future, read.deadline_ms, RemoteFetched())
+            return
+        position = position_of(question)
+        window = self._windows.pop(position)
+        if window is not None and self._supervisor.endpoint is not None:
+            future.set_result(self._serve(window, read))
+            return
+        if waiting.late is None:
+            waiting.late = self._deadline(future, read.deadline_ms, RemoteFetched())
+        if position in self._expected:
+            self._expected.wait(position, partial(self._attempt, waiting))
+        else:
+            self._ask(waiting, question, position)
+
+    def _ask(self, waiting: "_Waiting", question: Read, position: Position) -> None:
+        read, future, late = waiting.read, waiting.future, waiting.late
 
         def answered(done: "ThreadFuture[Received]") -> None:
             if done.exception() is not None:
+                assert late is not None
                 late[0] = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the tier process is not there")
                 return
             answer = done.result().message
             assert isinstance(answer, ReadAnswer), answer
-            handed = self._take(answer, done.result().files)
+            regions = self._take(answer, done.result().files)
             if future.done():
                 return
             try:
-                fetched = self._accept(read, question, answer, handed)
+                fetched = self._accept(read, question, answer, regions)
             except KafkaError as error:
                 future.set_exception(error)
-            else:
-                future.set_result(fetched)
+                return
+            if fetched.regions and answer.batch_ends:
+                fetched = self._serve(Window(position, answer, regions), read)
+            future.set_result(fetched)
 
         self._supervisor.ask(question).add_done_callback(answered)
-        return future
+
+    def _serve(self, window: Window, read: RemoteRead) -> RemoteFetched:
+        """Serve a read that was checked from the window at its position."""
+        regions = window.take(read.max_bytes, min_one_batch=read.min_one_batch)
+        self._windows.put(window)
+        if window.left_bytes < 2 * read.max_bytes:
+            self._ask_ahead(window, read)
+        aborted: list[tuple[int, int]] = []  # a window has none: see `Read.window_bytes`
+        if window.position.read_committed and regions:
+            aborted = self._locally_aborted(read, window.position.offset)
+        return RemoteFetched([*regions], sum(map(len, regions)), aborted)
+
+    def _locally_aborted(self, read: RemoteRead, end: int) -> list[tuple[int, int]]:
+        log = self._leader(read.topic_id, read.partition, read.topic).log
+        found = log.aborted_transactions(read.offset, end)
+        return [(each[0], each[1]) for each in found]
+
+    def _ask_ahead(self, window: Window, read: RemoteRead) -> None:
+        """Have the window after this one here before its reader asks for it."""
+        end = window.end_offset
+        partition = self._replicas.by_id(read.topic_id, read.partition)
+        if partition is None or end >= partition.log.local_log_start_offset:
+            return
+        ahead = replace(
+            read, offset=end, deadline_ms=self._clock.monotonic_ms() + AHEAD_MS, min_one_batch=True
+        )
+        try:
+            question = self._question(ahead)
+        except KafkaError:
+            return  # the reader will hear of it
+        position = position_of(question)
+        if position in self._expected or position in self._windows:
+            return
+        self._expected.ask(position)
+
+        def answered(done: "ThreadFuture[Received]") -> None:
+            if done.exception() is None:
+                answer = done.result().message
+                assert isinstance(answer, ReadAnswer), answer
+                regions = self._take(answer, done.result().files)
+                with contextlib.suppress(KafkaError):  # the reader asks again, and hears of it
+                    if self._accept(ahead, question, answer, regions).regions and answer.batch_ends:
+                        self._windows.put(Window(position, answer, regions))
+            self._expected.over(position)
+
+        self._supervisor.ask(question).add_done_callback(answered)
 
     def _question(self, read: RemoteRead) -> Read:
         partition = self._leader(read.topic_id, read.partition, read.topic)
@@ -156,6 +247,7 @@ class RemoteReads:
             min_one_batch=read.min_one_batch,
             read_committed=read.isolation_level == READ_COMMITTED,
             wait_ms=max(0, read.deadline_ms - self._clock.monotonic_ms()),
+            window_bytes=WINDOW_BYTES,
         )
 
     def _leader(self, topic_id: bytes, index: int, topic: str) -> Partition:
@@ -199,8 +291,8 @@ class RemoteReads:
             raise ApiError(ErrorCode(answer.error), answer.message)
         aborted = [(producer_id, first) for producer_id, first in answer.aborted]
         if question.read_committed and regions:
-            local = partition.log.aborted_transactions(read.offset, answer.next_offset)
-            aborted = sorted(set(aborted) | {(found[0], found[1]) for found in local})
+            local = self._locally_aborted(read, answer.next_offset)
+            aborted = sorted({*aborted, *local})
         return RemoteFetched([*regions], sum(map(len, regions)), aborted)
 
     def offset_for_timestamp(

@@ -1,148 +1,25 @@
 """Remote reads of the broker: asked rightly, checked again, and ended by their deadline."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from remote_reads_harness import TOPIC_ID, Bench, Hosted, Log, Replicas, Tier, code_of, run
 
 from broker.remote.assignments import Assignments, settings_of
 from broker.remote.chain import epoch_span
-from broker.remote.reads import RemoteRead, RemoteReads
-from kafka_protocol.errors import ErrorCode, KafkaError
-from kafka_protocol.types import EpochEntry, TopicPartition
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
-from rlm.link import LinkEndedError, Received
+from rlm.link import Received
 from rlm.messages import (
     Assign,
     OffsetForTimestamp,
     Read,
-    ReadAnswer,
-    Region,
     Released,
     TimestampAnswer,
     Unassign,
 )
-from runtime.clock import ManualClock
-from runtime.disk import Disk
-from runtime.scheduler import ManualScheduler
-
-TOPIC_ID = b"T" * 16
-
-
-@dataclass
-class Chain:
-    found: list[EpochEntry]
-
-    def entries(self) -> list[EpochEntry]:
-        return self.found
-
-
-@dataclass
-class Log:
-    """What the broker side asks of a log."""
-
-    log_start_offset: int = 0
-    log_end_offset: int = 100
-    epochs: Chain = field(default_factory=lambda: Chain([EpochEntry(1, 0), EpochEntry(4, 40)]))
-    config: LogConfig = field(default_factory=lambda: LogConfig(remote_storage_enable=True))
-
-    def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
-        return [(9, start), (7, 3)]
-
-
-@dataclass
-class Hosted:
-    """A partition of the replica manager."""
-
-    log: Log = field(default_factory=Log)
-    topic: str = "orders"
-    topic_id: bytes = TOPIC_ID
-    partition: int = 0
-    leader_epoch: int = 4
-    is_leader: bool = True
-    is_internal: bool = False
-    deleted: bool = False
-
-
-class Replicas:
-    def __init__(self, *hosted: Hosted) -> None:
-        self.partitions = {TopicPartition(each.topic, each.partition): each for each in hosted}
-
-    def by_id(self, topic_id: bytes, partition: int) -> Hosted | None:
-        for each in self.partitions.values():
-            if (each.topic_id, each.partition) == (topic_id, partition):
-                return each
-        return None
-
-    def get(self, topic_partition: TopicPartition) -> Hosted | None:
-        return self.partitions.get(topic_partition)
-
-
-class Tier:
-    """Stands where the supervisor stands."""
-
-    def __init__(self) -> None:
-        self.up = True
-        self.asked: list[tuple[Any, Future[Received]]] = []
-        self.told: list[Any] = []
-
-    @property
-    def endpoint(self) -> object | None:
-        return self if self.up else None
-
-    def ask(self, message: Any) -> "Future[Received]":
-        future: Future[Received] = Future()
-        if not self.up:
-            future.set_exception(LinkEndedError("down"))
-        self.asked.append((message, future))
-        return future
-
-    def tell(self, message: Any) -> None:
-        self.told.append(message)
-
-
-class Bench:
-    def __init__(self) -> None:
-        self.hosted = Hosted()
-        self.clock = ManualClock(monotonic_ms=1_000)
-        self.scheduler = ManualScheduler(self.clock)
-        self.tier = Tier()
-        self.reads = RemoteReads(
-            replicas=Replicas(self.hosted),  # type: ignore[arg-type]
-            supervisor=self.tier,  # type: ignore[arg-type]
-            clock=self.clock,
-            scheduler=self.scheduler,
-            loop=asyncio.get_running_loop(),
-        )
-
-    def read(self, offset: int = 10, isolation_level: int = 0) -> "asyncio.Future[Any]":
-        return self.reads.read(
-            RemoteRead(TOPIC_ID, "orders", 0, offset, 1_000, True, isolation_level, 1_500)
-        )
-
-    def answer(self, **changes: Any) -> None:
-        disk = Disk()
-        file = disk.memfd("chunk")
-        disk.write_at(file, 0, b"xxbatchesyy")
-        values: dict[str, Any] = {"regions": [Region(0, 77, 2, 7)], "next_offset": 15}
-        answer = ReadAnswer(
-            **({"topic_id": TOPIC_ID, "partition": 0, "leader_epoch": 4} | values | changes)
-        )
-        files = (file,) if answer.regions else ()
-        self.tier.asked[-1][1].set_result(Received(answer, files))
-
-
-def run(scene: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scene(), 30))  # type: ignore[arg-type]
-
-
-def code_of(future: "asyncio.Future[Any]") -> int:
-    error = future.exception()
-    assert isinstance(error, KafkaError)
-    return int(error.code)
 
 
 def test_a_question_names_the_epoch_of_the_offset_and_where_it_ends() -> None:
