@@ -111,14 +111,15 @@ class PartitionView:
         if index is None:
             return None
         best: SegmentEntry | None = None
+        best_first = 0
         for first, _, segment_id in index.spans[bisect_left(index.spans, (offset,)) :]:
             entry = self._entries[segment_id]
-            if best is not None and first > best.metadata.start_offset:
-                break  # every later one starts in this epoch, so not below its first offset in it
+            if best is not None and first > best_first:
+                break  # it starts in this epoch: those that begin before it are at its start
             if entry.metadata.start_offset >= offset and (
                 best is None or _start_of(entry) < _start_of(best)
             ):
-                best = entry
+                best, best_first = entry, first
         return None if best is None else best.metadata
 
     def highest_offset_for_epoch(self, epoch: int) -> int | None:
