@@ -315,6 +315,7 @@ class RemoteLogManager:
         error: BaseException | None,
     ) -> None:
         each.running = False
+        self._world.telemetry.passed(known.tip.topic, each.kind)
         delay_ms = float(self._config.task_interval_ms)
         if error is not None:
             if self._ends_ownership(known, error):

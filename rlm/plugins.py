@@ -1,6 +1,6 @@
 """The two plugins of a tier process, loaded and configured; by whom is not known here."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rlmm.api import RemoteLogMetadataManager
@@ -23,6 +23,7 @@ class Plugins:
         connect: configures the metadata manager, once the broker takes its connections.
         remove_deleted: one pass of the remover of deleted topics, where the manager needs one.
         lead: takes the metadata partitions that this broker leads, where the manager has such.
+        counts: records read by the metadata manager since its start, by what became of them.
         failure: why the metadata manager is of no more use, None while it is.
     """
 
@@ -31,6 +32,7 @@ class Plugins:
     connect: Callable[[], None] = _nothing
     remove_deleted: Callable[[], object] | None = None
     lead: Callable[[Sequence[int]], None] | None = None
+    counts: Callable[[], Mapping[str, int]] = dict
     failure: Callable[[], str | None] = _no_failure
 
     def close(self) -> None:

@@ -356,6 +356,13 @@ class _Parts:
 
     def _watch_metrics(self) -> None:
         gauge = self._telemetry.gauge
+        counts = self._plugins.counts
+        self._telemetry.registry.gauge(
+            "tidemark_remote_metadata_records",
+            "Records of the metadata topic since the tier's start, by what became of them",
+            ("outcome",),
+            lambda: {(outcome,): float(count) for outcome, count in counts().items()},
+        )
         workers = self._workers
         gauge(
             "kafka_log_remote_RemoteStorageThreadPool_RemoteLogReaderTaskQueueSize",

@@ -74,6 +74,11 @@ class Telemetry:
         self._corrupt = self.registry.counter(
             "tidemark_remote_corrupt_chunks_total", "Chunks whose bytes were wrong", _TOPIC
         )
+        self._passes = self.registry.counter(
+            "tidemark_remote_passes_total",
+            "Passes of copying and expiring that ended, also those that failed",
+            ("topic", "kind"),
+        )
         self._store_bytes = self.registry.counter(
             "tidemark_remote_store_read_bytes_total", "Bytes that ranged reads of the store gave"
         )
@@ -136,6 +141,10 @@ class Telemetry:
     def read_failed(self, topic: str) -> None:
         """A client's read was answered with an error."""
         self._add(self._fetch_errors, topic)
+
+    def passed(self, topic: str, kind: str) -> None:
+        """A pass over one partition has ended; called on the owner's thread."""
+        self._passes.inc(1, topic, kind)
 
     def read_took(self, took_ms: int) -> None:
         """A client's read was answered, in whatever way; called on the owner's thread."""

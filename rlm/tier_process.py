@@ -117,6 +117,7 @@ def configure_plugins(config: TierConfig, broker: LinkBroker, calls: PluginCalls
         connect,
         remove_deleted=remover.run_pass,
         lead=getattr(manager, "lead", None),
+        counts=getattr(manager, "counts", dict),
         failure=lambda: getattr(manager, "failure", None),
     )
 

@@ -1,0 +1,248 @@
+"""What the tier does when something fails: the store, the tier itself, its cache, its settings."""
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import ResourceType
+from harness_broker import BrokerProcess, until
+from harness_clients import end_offsets, produce, read_all
+from harness_tier import (
+    METADATA_PARTITIONS,
+    METADATA_TOPIC,
+    QUICK,
+    agreed,
+    alter,
+    as_read,
+    create,
+    delete_records,
+    delete_topic,
+    tiered_away,
+    values,
+)
+
+MakeBroker = Callable[..., BrokerProcess]
+RECORDS = values(700)
+READ = "tidemark_remote_metadata_records"
+
+
+def quick(make_broker: MakeBroker, **settings: str) -> BrokerProcess:
+    more = {key.replace("_", "."): value for key, value in settings.items()}
+    return make_broker(tiered=True, settings=QUICK | more).start()
+
+
+def parts(broker: BrokerProcess) -> dict[str, str]:
+    found: dict[str, str] = json.loads(broker.http("/health")[1])["parts"]
+    return found
+
+
+def is_green(broker: BrokerProcess) -> bool:
+    return set(parts(broker).values()) == {"green"}
+
+
+def test_an_unavailable_store_is_told_once_and_caught_up_with(make_broker: MakeBroker) -> None:
+    broker = quick(make_broker)
+    create(broker, "tides", remote_storage_enable="true")
+    until(lambda: is_green(broker), "all is well")
+    broker.remote_directory.mkdir(exist_ok=True)
+    away = broker.remote_directory.rename(broker.directory / "away")
+    broker.remote_directory.write_text("not a directory")
+    failed = "kafka_server_BrokerTopicMetrics_RemoteCopyErrorsPerSec_total"
+    produce(broker, "tides", RECORDS[:400])
+    until(lambda: broker.metric(failed) >= 3, "copying is tried again and again")
+    assert not is_green(broker)
+    assert parts(broker) == {"logs": "green", "tier": "red"}
+    assert broker.http("/ready")[0] == 200, "clients of local data are served"
+    produce(broker, "tides", RECORDS[400:])
+    assert read_all(broker, "tides") == as_read(RECORDS)
+    assert broker.log_text().count("copying to the remote store fails") == 1
+    broker.remote_directory.unlink()
+    away.rename(broker.remote_directory)
+    closed = len(broker.local_segments("tides")) - 1
+    until(lambda: len(broker.remote_segments("tides")) == closed, "copying catches up")
+    until(lambda: is_green(broker), "all is well again")
+    assert broker.log_text().count("copying to the remote store works again") == 1
+    agreed(broker)
+
+
+def test_a_restart_goes_on_at_the_stored_position_and_without_it_reads_all_again(
+    make_broker: MakeBroker,
+) -> None:
+    broker = quick(make_broker)
+    create(broker, "tides", remote_storage_enable="true", local_retention_bytes="1")
+    produce(broker, "tides", values(1_400))
+    tiered_away(broker, "tides")
+    agreed(broker)
+    written = sum(end_offsets(broker, METADATA_TOPIC, n)[1] for n in range(METADATA_PARTITIONS))
+    until(lambda: broker.metric(READ, outcome="read") == written, "all of it was read and told")
+    assert broker.terminate() == 0
+    broker.start()
+    assert read_all(broker, "tides") == as_read(values(1_400))
+    until(lambda: broker.metric(READ, outcome="read"), "the barrier of this life was read")
+    assert broker.metric(READ, outcome="read") < written / 2, "and nothing of the former one"
+    assert broker.terminate() == 0
+    shutil.rmtree(broker.log_directory / "remote-log-metadata")
+    broker.start()
+    assert read_all(broker, "tides") == as_read(values(1_400))
+    until(lambda: broker.metric(READ, outcome="read") > written, "everything was read again")
+    agreed(broker)
+
+
+def test_the_tier_killed_at_random_while_it_deletes_leaves_nothing_behind(
+    make_broker: MakeBroker,
+) -> None:
+    broker = quick(make_broker, remote_log_manager_task_interval_ms="200")
+    dice = random.Random(4711)
+    for round_ in range(5):
+        topic = f"round-{round_}"
+        create(broker, topic, remote_storage_enable="true", local_retention_bytes="1")
+        produce(broker, topic, values(1_200))
+        tiered_away(broker, topic)
+        cut = broker.remote_segments(topic)[dice.randrange(1, 4)]
+        until(broker.tier_pid, "a tier runs")
+        delete_records(broker, topic, cut)
+        alter(broker, ResourceType.TOPIC, topic, retention_bytes=str(2 << 20))
+        if round_ % 2:
+            delete_topic(broker, f"round-{round_ - 1}")
+        objects, gone = broker.remote_directory.rglob, dice.randrange(0, 8)
+        there = sum(1 for _ in objects("*.*"))
+        until(lambda o=objects, t=there, g=gone: sum(1 for _ in o("*.*")) <= t - g, "it deletes")  # type: ignore[misc]
+        broker.kill_tier()
+        low, high = end_offsets(broker, topic)
+        assert low >= cut
+        assert read_all(broker, topic, start=low) == as_read(values(1_200))[low:high]
+    until(lambda: not list(broker.remote_directory.glob("round-[02]-*/*/*")), "deleted topics go")
+    agreed(broker)
+
+
+def test_partitions_in_several_log_directories_are_tiered(make_broker: MakeBroker) -> None:
+    broker = make_broker(tiered=True, settings=QUICK)
+    second = broker.directory / "more-logs"
+    broker.settings["log.dirs"] = f"{broker.log_directory},{second}"
+    broker.start()
+    create(broker, "tides", 4, remote_storage_enable="true", local_retention_bytes="1")
+    for partition in range(4):
+        produce(broker, "tides", values(500, partition), partition)
+
+    def local(partition: int) -> list[Path]:
+        return [
+            path
+            for root in (broker.log_directory, second)
+            for path in (root / f"tides-{partition}").glob("*.log")
+        ]
+
+    assert {path.parent.parent for p in range(4) for path in local(p)} == {
+        broker.log_directory,
+        second,
+    }
+    for _ in range(2):
+        until(lambda: all(len(local(p)) == 1 for p in range(4)), "the active ones are left")
+        for partition in range(4):
+            expected = as_read(values(500, partition))
+            assert read_all(broker, "tides", partition) == expected
+        agreed(broker)
+        broker.kill()
+        broker.start()
+
+
+def test_quotas_and_pools_change_without_a_restart(make_broker: MakeBroker) -> None:
+    broker = quick(make_broker)
+    slow = {"remote_log_manager_copy_max_bytes_per_second": "10000"}
+    alter(broker, ResourceType.BROKER, "1", **slow)
+    alter(broker, ResourceType.BROKER, "1", remote_log_manager_copier_thread_pool_size="3")
+    create(broker, "tides", remote_storage_enable="true", local_retention_bytes="1")
+    produce(broker, "tides", RECORDS)
+    paused = "kafka_server_RemoteLogManager_remote_copy_throttle_time_max"
+    until(lambda: broker.metric(paused) > 1_000, "copying waits for its quota")
+    assert len(broker.remote_segments("tides")) < 3
+    broker.kill_tier()
+    until(lambda: broker.metric(paused) > 1_000, "the next tier has the same quota")
+    fast = {"remote_log_manager_copy_max_bytes_per_second": "100000000"}
+    alter(broker, ResourceType.BROKER, "1", **fast)
+    tiered_away(broker, "tides")
+    assert read_all(broker, "tides") == as_read(RECORDS)
+
+
+def test_the_tier_measures_under_kafkas_names(make_broker: MakeBroker) -> None:
+    broker = quick(make_broker)
+    create(broker, "tides", remote_storage_enable="true", local_retention_bytes="1")
+    produce(broker, "tides", RECORDS)
+    tiered_away(broker, "tides")
+    assert read_all(broker, "tides") == as_read(RECORDS)
+    count = "kafka_log_remote_RemoteLogManager_RemoteLogReaderFetchRateAndTimeMs_count"
+    until(lambda: broker.metric(count) > 0, "reads were timed")
+    page = broker.http("/metrics")[1]
+    of_topic = 'topic="tides"'
+    for name, labels in {
+        "kafka_server_BrokerTopicMetrics_RemoteCopyBytesPerSec_total": of_topic,
+        "kafka_server_BrokerTopicMetrics_RemoteCopyRequestsPerSec_total": of_topic,
+        "kafka_server_BrokerTopicMetrics_RemoteFetchBytesPerSec_total": of_topic,
+        "kafka_server_BrokerTopicMetrics_RemoteFetchRequestsPerSec_total": of_topic,
+        "kafka_server_BrokerTopicMetrics_RemoteCopyLagBytes": of_topic,
+        "kafka_server_BrokerTopicMetrics_RemoteCopyLagSegments": of_topic,
+        "kafka_server_BrokerTopicMetrics_RemoteDeleteLagBytes": of_topic,
+        "kafka_server_BrokerTopicMetrics_RemoteDeleteLagSegments": of_topic,
+        "kafka_server_BrokerTopicMetrics_RemoteLogSizeBytes": of_topic,
+        "kafka_server_BrokerTopicMetrics_RemoteLogMetadataCount": of_topic,
+        "kafka_server_BrokerTopicMetrics_RemoteLogSizeComputationTime": of_topic,
+        "kafka_log_remote_RemoteLogManager_RemoteLogManagerTasksAvgIdlePercent": "",
+        "kafka_log_remote_RemoteStorageThreadPool_RemoteLogReaderAvgIdlePercent": "",
+        "kafka_log_remote_RemoteStorageThreadPool_RemoteLogReaderTaskQueueSize": "",
+        "kafka_server_RemoteLogManager_remote_fetch_throttle_time_avg": "",
+        "kafka_server_RemoteLogManager_remote_fetch_throttle_time_max": "",
+        "kafka_server_RemoteLogManager_remote_copy_throttle_time_avg": "",
+        "kafka_server_RemoteLogManager_remote_copy_throttle_time_max": "",
+        "kafka_server_RLMCopy_byte_rate": "",
+        "kafka_server_RLMFetch_byte_rate": "",
+        "kafka_server_DelayedRemoteFetchMetrics_ExpiresPerSec_total": "",
+    }.items():
+        lines = [line for line in page.splitlines() if line.split("{")[0].split(" ")[0] == name]
+        assert any(labels in line for line in lines), name
+    idle = broker.metric("kafka_log_remote_RemoteStorageThreadPool_RemoteLogReaderAvgIdlePercent")
+    assert 0 < idle <= 1
+
+
+REFUSED = {
+    "no such module": ("remote.log.storage.manager.class.name", "no.such:Plugin", "cannot import"),
+    "not a plugin": ("remote.log.storage.manager.class.name", "json:JSONDecoder", "not a subclass"),
+    "a Java class": (
+        "remote.log.storage.manager.class.name",
+        "com.example.Store",
+        "of a Python class",
+    ),
+    "a setting": ("rsm.config.dir", "", "rsm.config.dir"),
+    "the manager": ("remote.log.metadata.manager.class.name", "no.such:Manager", "cannot import"),
+    "its setting": (
+        "rlmm.config.remote.log.metadata.consume.wait.ms",
+        "soon",
+        "remote.log.metadata.consume.wait.ms",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_plugin_that_cannot_start_ends_the_start_and_nothing_is_written(
+    make_broker: MakeBroker, case: str
+) -> None:
+    key, value, cause = REFUSED[case]
+    broker = make_broker(tiered=True)
+    assert broker.format().returncode == 0
+    broker.settings[key] = value
+    before = contents(broker.log_directory)
+    ended = broker.start_to_end()
+    assert ended.returncode == 1
+    assert cause in ended.stderr, ended.stderr
+    assert key.removeprefix("rlmm.config.") in ended.stderr
+    assert contents(broker.log_directory) == before
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """All files but the locks, which are empty."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file() and path.name not in {".lock", "tier.lock"}
+    }
