@@ -49,7 +49,7 @@ from metadata_topic.image.image import MetadataImage
 from rlm.config import TierConfig
 from runtime.clock import Clock, SystemClock
 from runtime.dice import Dice, SystemDice
-from runtime.disk import Disk
+from runtime.disk import Disk, raise_file_limit
 from runtime.executors import make_pool
 from runtime.metrics import Registry
 from runtime.scheduler import LoopScheduler
@@ -100,6 +100,7 @@ class Broker:
                 `stop` undoes what was started until then.
         """
         check_single_node(self.config)
+        log.info("files: at most %d can be open", raise_file_limit())
         self._scheduler = LoopScheduler(asyncio.get_running_loop())
         self._directories = self._open_directories()
         self._pool = make_pool("log-io", LOG_IO_THREADS)

@@ -473,9 +473,11 @@ class LogManager:
         for directory in self.dirs:
             logs = [log for tp, log in self._logs.items() if self._dir_of[tp] is directory]
             healthy = clean and self.is_loaded and directory.failure is None
-            for log in logs:
+            # Side by side: what is dirty in thousands of logs is fsynced in common.
+            closing = [self._pool.submit(log.close, clean=healthy) for log in logs]
+            for closed in closing:
                 try:
-                    log.close(clean=healthy)
+                    closed.result()
                 except KafkaStorageError:
                     healthy = False
             if healthy:

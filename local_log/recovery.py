@@ -98,6 +98,7 @@ class LogOpener:
         self._request = request
         self._directory = request.directory
         self._truncated = 0
+        self._epochs_on_disk: list[EpochEntry] = []
         self._may_have_holes = request.was_compacted or request.config.compacts
 
     def open(self) -> OpenedLog:
@@ -132,6 +133,7 @@ class LogOpener:
         epochs.truncate_from_end(log_end)
         if known:
             epochs.truncate_from_start(log_start)
+        self._save_epochs(epochs.entries())
         snapshots.remove_strays(segment.base_offset for segment in segments)
         snapshots.remove([offset for offset in snapshots.offsets if offset > log_end])
         producers = build_producers(segments, snapshots, start=log_start, end=log_end)
@@ -201,13 +203,9 @@ class LogOpener:
 
     def _read_epochs(self, segments: Sequence[LogSegment]) -> LeaderEpochCache:
         path = self._directory / EPOCH_CHECKPOINT
-
-        def save(entries: list[EpochEntry]) -> None:
-            # Opening the same files again would find the same: no fsync holds up the start.
-            self._disk.atomic_write(path, epoch_checkpoint.dump(entries), durable=False)
-
         try:
-            return LeaderEpochCache(epoch_checkpoint.parse(self._disk.read_file(path)), save)
+            self._epochs_on_disk = epoch_checkpoint.parse(self._disk.read_file(path))
+            return LeaderEpochCache(self._epochs_on_disk)
         except FileNotFoundError:
             reason = "missing"
         except CorruptFileError as error:
@@ -219,8 +217,19 @@ class LogOpener:
             for _, header in segment.batches(0):
                 if header.partition_leader_epoch >= 0:
                     epochs.assign(header.partition_leader_epoch, header.base_offset)
-        save(epochs.entries())
-        return LeaderEpochCache(epochs.entries(), save)
+        self._disk.atomic_write(path, epoch_checkpoint.dump(epochs.entries()), durable=False)
+        self._epochs_on_disk = epochs.entries()
+        return epochs
+
+    def _save_epochs(self, entries: list[EpochEntry]) -> None:
+        """Keep what opening has found out; that something went need not be written.
+
+        The next start would cut the same entries off again, and most starts cut one: the epoch in
+        which nothing was written. Nor is it fsynced: opening the same files finds the same.
+        """
+        if not set(entries) <= set(self._epochs_on_disk):
+            path = self._directory / EPOCH_CHECKPOINT
+            self._disk.atomic_write(path, epoch_checkpoint.dump(entries), durable=False)
 
     def _log_start(self, local_start: int) -> tuple[int, bool]:
         checkpoint = self._request.log_start

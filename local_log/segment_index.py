@@ -3,6 +3,7 @@
 While a segment is written its indexes are files of full (sparse) length with a zero tail, and their
 entries are also held in memory; each entry is written through as it is made. Trimmed to their
 entries they belong to a closed segment and are mapped when somebody first looks something up.
+A file is open from its first new entry on, so that an idle partition costs no descriptor for it.
 """
 
 from pathlib import Path
@@ -39,11 +40,6 @@ class SegmentIndex:
         # Valid entries; of a closed index known once it was looked into.
         self.entries = 0
 
-    @classmethod
-    def open_closed(cls, disk: Disk, path: Path, base_offset: int) -> "SegmentIndex":
-        """An index nobody writes any more; the file is not touched before the first look-up."""
-        return cls(disk, path, base_offset)
-
     @property
     def is_active(self) -> bool:
         """Whether it is being written."""
@@ -54,15 +50,21 @@ class SegmentIndex:
         if self._active:
             return
         size = self.entry_size
-        self._file = self._disk.open_write(self.path)
-        found = self._file.size()
-        data = bytearray(self._disk.read_at(self._file, 0, found - found % size))
+        file = self._disk.open_write(self.path)
+        found = file.size()
+        data = bytearray(self._disk.read_at(file, 0, found - found % size))
         self._data = data
         self._active = True
         self.entries = len(data) // size
         self.max_entries = max_bytes // size
-        self._disk.truncate(self._file, max(self.max_entries, self.entries) * size)
+        self._disk.truncate(file, max(self.max_entries, self.entries) * size)
         self._loaded(data)
+
+    def _writable(self) -> OpenFile:
+        file = self._file
+        if file is None:
+            file = self._file = self._disk.open_write(self.path)
+        return file
 
     def reset(self, max_bytes: int) -> None:
         """Throw all entries away and make it writable."""
@@ -87,16 +89,14 @@ class SegmentIndex:
 
     def _append(self, entry: bytes) -> None:
         assert isinstance(self._data, bytearray)
-        assert self._file is not None
-        self._disk.write_at(self._file, self.entries * self.entry_size, entry)
+        self._disk.write_at(self._writable(), self.entries * self.entry_size, entry)
         self._data += entry
         self.entries += 1
 
     def trim(self) -> None:
         """Cut the file to its entries and stop writing; look-ups go on."""
         if self._active:
-            assert self._file is not None
-            self._disk.truncate(self._file, self.entries * self.entry_size)
+            self._disk.truncate(self._writable(), self.entries * self.entry_size)
             self._active = False
             self._file = None
             self._data = None
@@ -104,18 +104,18 @@ class SegmentIndex:
     def truncate_entries(self, entries: int) -> None:
         """Forget all entries from number `entries` on (only while active)."""
         assert isinstance(self._data, bytearray)
-        assert self._file is not None
-        size = self.entry_size
-        self._disk.truncate(self._file, entries * size)
-        self._disk.truncate(self._file, max(self.max_entries, entries) * size)
+        size, file = self.entry_size, self._writable()
+        self._disk.truncate(file, entries * size)
+        self._disk.truncate(file, max(self.max_entries, entries) * size)
         del self._data[entries * size :]
         self.entries = entries
         self._loaded(self._data)
 
     def fsync(self) -> None:
         """Return when the entries survive a power cut."""
-        if self._file is not None:
-            self._disk.fsync(self._file)
+        file = self._file
+        if file is not None:
+            self._disk.fsync(file)
         else:
             self._disk.fsync_path(self.path)
 

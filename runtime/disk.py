@@ -10,6 +10,7 @@ import errno
 import fcntl
 import mmap
 import os
+import resource
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,6 +19,18 @@ Buffer = bytes | bytearray | memoryview
 _PAGE_BYTES = mmap.PAGESIZE
 _SYS_CACHESTAT = 451  # the same number on every architecture (Linux 6.5 and later)
 _PROBE_BYTES = 1 << 20
+
+
+def raise_file_limit() -> int:
+    """Let this process hold as many files open as it may; returns how many.
+
+    The limit that a shell gives (often 1,024) is meant for programs that use `select`; every open
+    segment and every connection counts. A JVM does the same by itself.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
 
 
 class LockHeldError(Exception):

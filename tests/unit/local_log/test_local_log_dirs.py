@@ -1,6 +1,7 @@
 """The directories of a broker: start, stop, checkpoints, deletion, failing disks (N120, N121)."""
 
 import errno
+from pathlib import Path
 
 import pytest
 from local_log_kit import NOW_MS, SMALL, TOPIC_ID, append, with_config
@@ -340,6 +341,44 @@ def test_flush_interval_is_kept(broker):
     assert log.recovery_point == 1
     append(log)
     assert log.recovery_point == 4
+
+
+def test_idle_partitions_hold_one_file_each(broker):
+    manager = broker.start()
+    for partition in range(20):
+        _fill(manager.create("t", partition, TOPIC_ID), 60)
+    manager.close()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    manager = broker.start()
+    assert len(list(Path("/proc/self/fd").iterdir())) - before <= 20 + len(broker.paths)
+    log = manager.get(TopicPartition("t", 7))
+    _fill(log, 60)
+    assert [r.offset for r in [log.offset_for_timestamp(NOW_MS)]] == [0]
+
+
+def test_start_writes_no_epoch_chain_that_only_became_shorter(broker):
+    manager = broker.start()
+    log = _fill(manager.create(*ORDERS, TOPIC_ID), 5)
+    log.epochs.assign(3, log.log_end_offset)  # a leader that wrote nothing
+    manager.close()
+    file = log.directory / "leader-epoch-checkpoint"
+    written = file.stat().st_mtime_ns
+    log = broker.start().get(ORDERS)
+    assert [entry.epoch for entry in log.epochs.entries()] == [0]
+    assert file.stat().st_mtime_ns == written
+
+
+def test_start_after_a_kill_keeps_the_epochs_it_found(broker):
+    manager = broker.start()
+    log = manager.create(*ORDERS, TOPIC_ID)
+    append(log, epoch=1)
+    before = (log.directory / "leader-epoch-checkpoint").read_bytes()
+    append(log, epoch=4)
+    manager.close(clean=False)
+    (log.directory / "leader-epoch-checkpoint").write_bytes(before)  # its write was lost
+    log = broker.start().get(ORDERS)
+    assert [entry.epoch for entry in log.epochs.entries()] == [1, 4]
+    assert "4 1" in (log.directory / "leader-epoch-checkpoint").read_text()
 
 
 def test_partition_twice_is_opened_once(tmp_path, caplog):

@@ -2,10 +2,11 @@
 
 import errno
 import os
+import resource
 
 import pytest
 
-from runtime.disk import Disk, FaultyDisk, FileRegion, LockHeldError
+from runtime.disk import Disk, FaultyDisk, FileRegion, LockHeldError, raise_file_limit
 
 
 @pytest.fixture
@@ -105,3 +106,13 @@ def test_faulty_disk_fails_what_it_was_told_and_heals(tmp_path):
     disk.append(one, b"5678")
     disk.heal()
     disk.append(other, b"9")
+
+
+def test_file_limit_is_raised_as_far_as_it_may():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(64, min(soft, hard) // 2), hard))
+    try:
+        assert raise_file_limit() == hard
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
