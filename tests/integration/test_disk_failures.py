@@ -1,0 +1,155 @@
+"""Disks that fill up or break under a running broker (N121)."""
+
+import asyncio
+import errno
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from harness_broker import BrokerProcess, until
+from harness_clients import produce, read_all
+
+from broker.broker import Broker, Ports
+from broker.config.broker_config import BrokerConfig
+from runtime.disk import FaultyDisk
+
+MakeBroker = Callable[..., BrokerProcess]
+PARTITIONS = 4
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 8 MiB."""
+    path = tmp_path / "small"
+    path.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(path)],
+        check=False,
+        capture_output=True,
+    )
+    if mounted.returncode:
+        pytest.skip(f"mounting is not permitted here: {mounted.stderr.decode().strip()}")
+    yield path
+    subprocess.run(["umount", str(path)], check=True)
+
+
+def _two_directories(make_broker: MakeBroker, second: Path) -> BrokerProcess:
+    broker = make_broker()
+    broker.settings = {
+        "log.dirs": f"{broker.log_directory},{second}",
+        "metadata.log.dir": str(broker.log_directory),
+        "log.index.size.max.bytes": "65536",
+        "num.partitions": str(PARTITIONS),
+    }
+    return broker
+
+
+def _send(broker: BrokerProcess, partition: int, value: bytes) -> int:
+    """Code of the answer to one record, 0 for success; no retries."""
+    answers: list[int] = []
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "retries": 0, "linger.ms": 0})
+    producer.produce(
+        "filling",
+        value,
+        partition=partition,
+        on_delivery=lambda error, _: answers.append(0 if error is None else error.code()),
+    )
+    assert producer.flush(30) == 0
+    return answers[0]
+
+
+def test_bad_input_N121_full_disk_fails_alone_and_comes_back_after_a_restart(
+    small_disk: Path, make_broker: MakeBroker
+) -> None:
+    broker = _two_directories(make_broker, small_disk).start()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic("filling", PARTITIONS, 1)])["filling"].result(30)
+    until(lambda: list(small_disk.glob("filling-*")), "partitions lie on both disks")
+    on_small = sorted(int(p.name.split("-")[1]) for p in small_disk.glob("filling-*"))
+    elsewhere = sorted(set(range(PARTITIONS)) - set(on_small))
+    assert on_small
+    assert elsewhere
+    kept = {n: 0 for n in range(PARTITIONS)}
+    code = 0
+    while not code:
+        code = _send(broker, on_small[0], b"%d " % kept[on_small[0]] + bytes(400_000))
+        kept[on_small[0]] += not code
+    assert code == KafkaError.KAFKA_STORAGE_ERROR
+    assert kept[on_small[0]] > 5
+    for partition in on_small:
+        assert _send(broker, partition, b"x") == KafkaError.KAFKA_STORAGE_ERROR
+    for partition in elsewhere:
+        assert _send(broker, partition, b"x") == 0
+        kept[partition] += 1
+    assert "is offline" in broker.http("/health")[1]
+    assert broker.metric("kafka_log_LogManager_OfflineLogDirectoryCount") == 1
+    assert broker.terminate() == 0
+    assert not (small_disk / ".kafka_cleanshutdown").exists()
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    broker.start()
+    for partition, count in kept.items():
+        found = [value for _, _, value in read_all(broker, "filling", partition)]
+        assert len(found) >= count
+        if partition == on_small[0]:
+            assert [v.split()[0] for v in found[:count] if v] == [b"%d" % n for n in range(count)]
+        assert _send(broker, partition, b"again") == 0
+
+
+def test_broker_whose_only_disk_is_full_ends_loudly_and_loses_nothing(
+    small_disk: Path, make_broker: MakeBroker
+) -> None:
+    broker = make_broker()
+    broker.settings = {
+        "log.dirs": str(small_disk),
+        "log.index.size.max.bytes": "65536",
+    }
+    broker.format()
+    (broker.log_directory).mkdir(exist_ok=True)
+    (broker.log_directory / "meta.properties").touch()  # the harness formats no second time
+    broker.start()
+    produce(broker, "filling", [(b"k", b"first")])
+    sent = 1
+    while _send(broker, 0, bytes(400_000)) == 0:
+        sent += 1
+    assert broker.process is not None
+    assert broker.process.wait(30) == 1
+    assert "no log directory works any more" in broker.log_text()
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    broker.start()
+    assert len(read_all(broker, "filling")) >= sent
+
+
+@pytest.mark.parametrize("operation", ["append", "fsync"])
+def test_metadata_log_whose_disk_fails_ends_the_broker(
+    make_broker: MakeBroker, operation: str
+) -> None:
+    formatted = make_broker()
+    assert formatted.format().returncode == 0
+    config, _ = BrokerConfig.load(formatted.properties())
+    disk = FaultyDisk()
+
+    async def scenario() -> BaseException | None:
+        broker = Broker(config, Ports(disk=disk))
+        try:
+            await broker.start()
+            disk.fail([operation], path_part="__cluster_metadata-0", error=errno.EIO)
+            await asyncio.to_thread(create)
+            await asyncio.wait({broker.fatal}, timeout=30)
+            assert "the metadata log failed" in str(broker.health.report())
+            return broker.fatal.exception()
+        finally:
+            await broker.stop()
+
+    def create() -> None:
+        admin = AdminClient({"bootstrap.servers": formatted.bootstrap})
+        wanted = admin.create_topics([NewTopic("t", 1, 1)], operation_timeout=5, request_timeout=5)
+        with pytest.raises(KafkaException):
+            wanted["t"].result(30)
+
+    assert asyncio.run(scenario()) is not None
+    assert not (formatted.log_directory / "t-0").exists()
+    assert not (formatted.log_directory / ".kafka_cleanshutdown").exists()
+    formatted.start()  # what is on the disk is good
