@@ -181,7 +181,10 @@ class RemoteReads:
                 future.set_exception(error)
                 return
             if fetched.regions and answer.batch_ends:
-                fetched = self._serve(Window(position, answer, regions), read)
+                window = Window(
+                    position, answer, regions, has_aborted=bool(fetched.aborted_transactions)
+                )
+                fetched = self._serve(window, read)
             future.set_result(fetched)
 
         self._supervisor.ask(question).add_done_callback(answered)
@@ -192,8 +195,8 @@ class RemoteReads:
         self._windows.put(window)
         if window.left_bytes < 2 * read.max_bytes:
             self._ask_ahead(window, read)
-        aborted: list[tuple[int, int]] = []  # a window has none: see `Read.window_bytes`
-        if window.position.read_committed and regions:
+        aborted: list[tuple[int, int]] = []  # the tier gives no window where it knows any
+        if window.has_aborted and regions:
             aborted = self._locally_aborted(read, window.position.offset)
         return RemoteFetched([*regions], sum(map(len, regions)), aborted)
 
@@ -226,8 +229,12 @@ class RemoteReads:
                 assert isinstance(answer, ReadAnswer), answer
                 regions = self._take(answer, done.result().files)
                 with contextlib.suppress(KafkaError):  # the reader asks again, and hears of it
-                    if self._accept(ahead, question, answer, regions).regions and answer.batch_ends:
-                        self._windows.put(Window(position, answer, regions))
+                    fetched = self._accept(ahead, question, answer, regions)
+                    if fetched.regions and answer.batch_ends:
+                        has_aborted = bool(fetched.aborted_transactions)
+                        self._windows.put(
+                            Window(position, answer, regions, has_aborted=has_aborted)
+                        )
             self._expected.over(position)
 
         self._supervisor.ask(question).add_done_callback(answered)

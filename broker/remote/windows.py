@@ -48,14 +48,33 @@ class Window:
     """Whole batches from `position` on, consumed from the front.
 
     Attributes:
+        position: where its reader comes back.
+        has_aborted: the local log knows transactions that were aborted within it. That is final
+            when the window is made: all of it lies below the last stable offset.
         used_ms: when it was last taken from, on the monotonic clock.
     """
 
-    __slots__ = ("_begin", "_ends", "_last_offsets", "_next", "_regions", "position", "used_ms")
+    __slots__ = (
+        "_begin",
+        "_ends",
+        "_last_offsets",
+        "_next",
+        "_regions",
+        "has_aborted",
+        "position",
+        "used_ms",
+    )
 
-    def __init__(self, position: Position, answer: ReadAnswer, regions: list[memoryview]) -> None:
+    def __init__(
+        self,
+        position: Position,
+        answer: ReadAnswer,
+        regions: list[memoryview],
+        *,
+        has_aborted: bool = False,
+    ) -> None:
         """Hold the regions of an answer that has a table of its batches."""
-        self.position = position
+        self.position, self.has_aborted = position, has_aborted
         self.used_ms = 0
         self._regions = deque(regions)
         self._begin = 0  # of the first region, where the table counts from

@@ -37,8 +37,12 @@ class Log:
     epochs: Chain = field(default_factory=lambda: Chain([EpochEntry(1, 0), EpochEntry(4, 40)]))
     config: LogConfig = field(default_factory=lambda: LogConfig(remote_storage_enable=True))
 
+    aborted: list[int] = field(default_factory=lambda: [9])
+    aborted_asked: list[tuple[int, int]] = field(default_factory=list)
+
     def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
-        return [(9, start), (7, 3)]
+        self.aborted_asked.append((start, end))
+        return [found for each in self.aborted for found in ((each, start), (each - 2, 3))]
 
 
 @dataclass

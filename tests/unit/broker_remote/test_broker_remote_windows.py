@@ -195,6 +195,21 @@ def test_read_committed_from_a_window_adds_what_the_local_log_knows() -> None:
     run(scene)
 
 
+def test_the_local_log_is_asked_once_for_a_window_without_aborted_transactions() -> None:
+    async def scene() -> None:
+        bench = Bench()
+        log = bench.hosted.log
+        log.local_log_start_offset = 40
+        log.aborted = []
+        future = ask(bench, 10, isolation=1)
+        answer(bench)
+        assert (await future).aborted_transactions == []
+        assert ask(bench, 16, isolation=1).result().aborted_transactions == []
+        assert log.aborted_asked == [(10, 40)]
+
+    run(scene)
+
+
 def test_a_window_that_nobody_asks_for_is_given_back() -> None:
     async def scene() -> None:
         bench = Bench()
