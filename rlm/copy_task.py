@@ -51,6 +51,11 @@ def copied_through_report(facts: LogFacts) -> CopiedThrough:
     )
 
 
+def _for_ever() -> bool:
+    """Settings that do not change."""
+    return True
+
+
 def copy_pass(
     partition: TopicIdPartition,
     settings: PartitionSettings,
@@ -58,8 +63,11 @@ def copy_pass(
     broker_id: int,
     custom_metadata_bytes_max: int,
     throttle_ms: Callable[[int], int],
+    is_current: Callable[[], bool] = _for_ever,
 ) -> Task[PassResult]:
     """Copy all that is ready; each copied segment is reported before the next is looked for.
+
+    A pass may take hours; it ends early when the topic's settings are not those it began with.
 
     Args:
         partition: whose log.
@@ -67,6 +75,7 @@ def copy_pass(
         broker_id: written into the records.
         custom_metadata_bytes_max: a plugin that wants more stored fails the copy.
         throttle_ms: how long the quota makes a copy of so many bytes wait; 0: it may go.
+        is_current: whether `settings` still are what the topic says.
     """
     while True:
         facts: LogFacts = yield Judge()
@@ -82,6 +91,8 @@ def copy_pass(
             remote_segments=len(facts.remote),
         )
         now_ms: int = yield WallMs()
+        if not is_current():
+            return PassResult(again_in_ms=0)
         segment = next_to_copy(facts, settings, now_ms)
         if segment is None:
             return PassResult()

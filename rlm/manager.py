@@ -261,13 +261,14 @@ class RemoteLogManager:
         self._run(known, ownership, pool, task, ended)
 
     def _copy_task(self, known: _Partition) -> Task[PassResult]:
-        clock = self._world.clock
+        clock, settings = self._world.clock, known.settings
         return copy_pass(
             known.tip,
-            known.settings,
+            settings,
             broker_id=self._config.node_id,
             custom_metadata_bytes_max=self._config.custom_metadata_bytes_max,
             throttle_ms=lambda size: self._copy_quota.throttle_ms(size, clock.monotonic_ms()),
+            is_current=lambda: known.settings is settings,
         )
 
     def _expire_task(self, known: _Partition, ownership: Ownership) -> Task[PassResult]:

@@ -32,7 +32,12 @@ from rlm.log_facts import LogFacts, RemoteSegment
 from rlm.messages import CopiedThrough, DescribeLog, OpenSegment, RaiseLogStart
 from rlm.plugin_calls import Cancellation, PluginCalls, TaskCancelledError
 from rlm.telemetry import Telemetry
-from rlmm.api import Fence, MetadataWriteTimeoutError, RemoteLogMetadataManager
+from rlmm.api import (
+    Fence,
+    MetadataNotReadyError,
+    MetadataWriteTimeoutError,
+    RemoteLogMetadataManager,
+)
 from rsm_plugins.api import RemoteStorageError, RemoteStorageManager, RetriableRemoteStorageError
 from rsm_plugins.segment import LogSegmentData
 from runtime.clock import Clock
@@ -193,6 +198,10 @@ class Performer:
                 RemoteSegment(segment, metadata.finished_order(segment.id))
                 for segment in metadata.list_segments(self._own.partition)
             ]
+            if not metadata.is_ready(self._own.partition):
+                # What it was ready for is over: the next barrier must be read back before anybody
+                # judges, moves the log start or says what is copied.
+                raise MetadataNotReadyError("this ownership is over for the metadata manager")
             facts = LogFacts(description, remote)
             took_ms = self._world.clock.monotonic_ms() - began_ms
             self._world.telemetry.judged(*self._own.partition.topic_partition, took_ms)

@@ -37,6 +37,7 @@ from rlmm.api import (
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from runtime.clock import Clock
+from runtime.log_context import Outage
 
 _log = logging.getLogger(__name__)
 
@@ -142,6 +143,7 @@ class Remover:
         self._copy_max_ms = copy_max_ms
         self._write_wait_ms = write_wait_ms
         self._emptied: set[bytes] = set()
+        self._outage = Outage(_log, "removing deleted topics from the remote store")
         self.failed_count = 0
 
     def run_pass(self) -> None:
@@ -156,11 +158,9 @@ class Remover:
                         _log.info("deleted topic: %s of %s", effect.state.name, partition.topic)
             except (MetadataError, RemoteStorageError, TimeoutError) as e:
                 self.failed_count += 1
-                _log.warning(
-                    "removal goes on next pass: partition=%s reason=%s",
-                    partition.topic_partition,
-                    e,
-                )
+                self._outage.failed(f"partition={partition.topic_partition} {e}")
+            else:
+                self._outage.succeeded()
 
     def deleted_partitions(self) -> list[TopicIdPartition]:
         """User partitions of topics that are surely gone and have something left."""

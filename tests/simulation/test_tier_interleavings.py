@@ -9,9 +9,10 @@ from test_tier_kill_at_every_step import COPY_MAX_MS, Scene
 from rlm.copy_task import copy_pass
 from rlm.effects import Effect, PassResult, Task, UpdateState
 from rlm.expiration_task import expiration_pass, take_over
-from rlm.messages import DescribeLog, LogDescription
+from rlm.messages import DescribeLog, LogDescription, PartitionSettings
 from rlm.performer import COPIER_POOL, EXPIRATION_POOL, Performer
 from rlm.testing import PARTITION
+from rlmm.api import MetadataNotReadyError
 from rlmm.memory import InMemoryRemoteLogMetadataManager
 from rsm_plugins.segment import SegmentState
 
@@ -151,3 +152,122 @@ def test_after_metadata_was_lost_the_broker_is_told_to_keep_what_it_has(
     lost(scene)
     scene.broker.expire_local()
     assert scene.broker.local_start == 6
+
+
+def test_a_pass_ends_when_the_settings_are_not_those_it_began_with(scene: Scene) -> None:
+    scene.broker.fill(4)
+    current = [True]
+    task = copy_pass(
+        PARTITION,
+        scene.settings,
+        broker_id=1,
+        custom_metadata_bytes_max=128,
+        throttle_ms=lambda size: 0,
+        is_current=lambda: current[0],
+    )
+    copy = Stepped(scene, task, COPIER_POOL)
+    copy.until(UpdateState)
+    current[0] = False
+    assert copy.finish().again_in_ms == 0
+    assert states(scene) == [SegmentState.COPY_SEGMENT_FINISHED]
+    assert scene.broker.copied == 2, "what was copied was told, all the same"
+
+
+def test_nobody_judges_after_the_metadata_manager_has_ended_the_ownership(scene: Scene) -> None:
+    scene.broker.fill(1)
+    scene.metadata.release(PARTITION)
+    for task in (copying(scene), expiring(scene)):
+        with pytest.raises(MetadataNotReadyError):
+            task.finish()
+    assert scene.broker.reports == []
+
+
+def test_b4_offsets_behind_a_hole_are_not_told_as_copied(scene: Scene) -> None:
+    scene.broker.fill(1)
+    scene.pass_all()
+    scene.broker.fill(2)
+    scene.broker.delete_records(6)
+    scene.pass_all()
+    # The next leader never learned of log start 6: own checkpoint 0, and all of the data.
+    scene.broker.log_start = scene.broker.checkpointed_log_start = 0
+    scene.broker.chain[0] = scene.broker.chain[0]._replace(start_offset=0)
+    scene.broker.new_epoch()
+    scene.start_tier()
+    first = copying(scene)
+    first.until(UpdateState)
+    scene.broker.expire_local()
+    scene.check_readable()
+    first.finish()
+    scene.settle()
+    scene.broker.expire_local()
+    scene.check_readable()
+    scene.check_no_leak()
+
+
+def test_b10_with_nothing_remote_left_the_log_starts_where_it_is_local(scene: Scene) -> None:
+    scene.broker.fill(2)
+    scene.pass_all()
+    scene.broker.expire_local()
+    scene.broker.append(1)
+    scene.broker.delete_records(6)
+    scene.settle()
+    assert states(scene) == []
+    scene.broker.log_start = scene.broker.checkpointed_log_start = 0
+    scene.broker.new_epoch()
+    scene.start_tier()
+    scene.pass_all()
+    assert scene.broker.log_start == 6
+    scene.check_readable()
+
+
+def test_b11_deletions_are_read_back_in_offset_order(scene: Scene) -> None:
+    scene.broker.fill(4)
+    scene.pass_all()
+    scene.broker.expire_local()
+    scene.broker.delete_records(9)
+    expire = expiring(scene)
+    seen = []
+    while expire.effect is not None:
+        if isinstance(expire.effect, UpdateState):
+            seen.append(states(scene))
+        expire.step()
+    done, begun = SegmentState.COPY_SEGMENT_FINISHED, SegmentState.DELETE_SEGMENT_STARTED
+    assert seen == [[done] * 4, [begun, done, done, done], [begun, begun, done, done]]
+
+
+def test_b13_a_finished_segment_too_is_deleted_once_more_before_it_is_forgotten(
+    scene: Scene,
+) -> None:
+    scene.broker.fill(1)
+    scene.pass_all()
+    segment = next(iter(scene.metadata.list_segments(PARTITION)))
+    objects = {path: path.read_bytes() for path in scene.root.rglob("*") if path.is_file()}
+    scene.broker.delete_records(3)
+    expiring(scene).finish()
+    assert states(scene) == [SegmentState.DELETE_SEGMENT_STARTED]
+    for path, data in objects.items():  # the first try of a retried PUT lands
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    expiring(scene).finish()
+    assert scene.metadata.segment(segment.id) is not None, "a PUT may land still"
+    scene.clock.advance(COPY_MAX_MS + 1)
+    expiring(scene).finish()
+    assert scene.metadata.segment(segment.id) is None
+    scene.check_no_leak()
+
+
+@pytest.mark.parametrize("mode", ["active", "read_only", "drop"])
+def test_b14_a_dangling_copy_goes_though_its_range_is_wanted_no_more(
+    scene: Scene, mode: str
+) -> None:
+    scene.broker.fill(1)
+    copy = copying(scene)
+    copy.until(UpdateState)
+    copy.performer.end()  # the tier is gone
+    scene.broker.delete_records(3)
+    scene.broker.restart()
+    scene.start_tier()
+    scene.settings = PartitionSettings(mode=mode)
+    scene.settle()
+    assert states(scene) == []
+    scene.check_no_leak()

@@ -149,6 +149,22 @@ def test_from_the_mark_on_the_old_owner_is_not_heard(setup: Setup) -> None:
     assert not setup.manager.is_ready(PARTITION)
 
 
+def test_an_unavailable_store_is_told_once(setup: Setup, caplog: pytest.LogCaptureFixture) -> None:
+    setup.copy()
+    setup.delete_topic()
+    setup.remover.run_pass()
+    setup.clock.advance(GRACE_MS)
+    setup.storage.down = True
+    for _ in range(3):
+        setup.remover.run_pass()
+    setup.storage.down = False
+    setup.remover.run_pass()
+    told = [record.message for record in caplog.records if "removing deleted" in record.message]
+    assert len(told) == 2
+    assert "fails" in told[0]
+    assert "works again: failed_attempts=3" in told[1]
+
+
 def test_a_store_error_is_counted_and_the_next_pass_goes_on(setup: Setup) -> None:
     setup.copy()
     setup.delete_topic()
