@@ -72,7 +72,7 @@ def test_bad_input_N121_full_disk_fails_alone_and_comes_back_after_a_restart(
     elsewhere = sorted(set(range(PARTITIONS)) - set(on_small))
     assert on_small
     assert elsewhere
-    kept = {n: 0 for n in range(PARTITIONS)}
+    kept = dict.fromkeys(range(PARTITIONS), 0)
     code = 0
     while not code:
         code = _send(broker, on_small[0], b"%d " % kept[on_small[0]] + bytes(400_000))
