@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from typing import Any
 
 from rlm.broker_port import LinkBroker
 from rlm.config import TierConfig
@@ -24,9 +24,9 @@ from rlm.plugins import Plugins
 from rlm.service import TierService
 from rlm.socket_transport import SocketTransport
 from rlm.workers import LoopWorkers
-from rlmm.api import RemoteLogMetadataManager
+from rlmm.loader import load_metadata_manager
 from rsm_plugins.api import RemoteStorageError, RemoteStorageManager
-from rsm_plugins.loader import load_class, load_storage_manager
+from rsm_plugins.loader import load_storage_manager
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from runtime.clock import SystemClock
 from runtime.dice import SystemDice
@@ -38,14 +38,6 @@ log = logging.getLogger(__name__)
 _PR_SET_PDEATHSIG = 1
 _STOP_LIMIT_MS = 4_000
 EXIT_ABORTED = 3
-
-_METADATA_CLASS_KEY = "remote.log.metadata.manager.class.name"
-_TOPIC_BASED = "rlmm.topic_based.manager:TopicBasedRemoteLogMetadataManager"
-_JAVA_NAMES: Mapping[str, str] = {
-    "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager": (
-        _TOPIC_BASED
-    ),
-}
 
 
 def die_with_parent(parent_pid: int) -> None:
@@ -84,8 +76,8 @@ def configure_plugins(config: TierConfig, broker: LinkBroker, calls: PluginCalls
         raise ValueError(
             f"remote.log.storage.manager.class.name={config.storage_class}: {cause}"
         ) from error
-    manager = load_class(_METADATA_CLASS_KEY, config.metadata_class, _JAVA_NAMES)()
-    metadata: RemoteLogMetadataManager = manager
+    metadata = load_metadata_manager(config.metadata_class)
+    manager: Any = metadata  # what it may have beyond the interface
     if hasattr(manager, "check"):
         manager.check(config.metadata_settings)
 

@@ -7,9 +7,10 @@ by then (tiering.md §3).
 
 from typing import Any, Final
 
+from broker.cluster import GUARDED_TOPICS
 from broker.handlers.errors_out import code_of
 from broker.handlers.registry import Handler, RequestContext
-from broker.replica.manager import REMOTE_LOG_METADATA_TOPIC, ReplicaManager
+from broker.replica.manager import ReplicaManager
 from broker.replica.partition import INTERNAL_TOPICS, Partition
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
@@ -22,8 +23,6 @@ _Topic: Final = _Response.Topics
 _Partition: Final = _Topic.Partitions
 
 UP_TO_HIGH_WATERMARK: Final = -1
-GUARDED_TOPICS: Final = frozenset({"__cluster_metadata", REMOTE_LOG_METADATA_TOPIC})
-"""DIFFERS: refused as KIP-630 promises; Kafka 4.x does not know these names here."""
 
 
 class DeleteRecordsHandler:
@@ -54,6 +53,7 @@ class DeleteRecordsHandler:
         return _Response(topics=topics)
 
     def _raise(self, topic: str, index: int, offset: int) -> Partition:
+        # DIFFERS: refused as KIP-630 promises; Kafka 4.x does not know these names here.
         if topic in GUARDED_TOPICS:
             raise ApiError(ErrorCode.POLICY_VIOLATION, f"records of {topic} are not deleted")
         if topic in INTERNAL_TOPICS:

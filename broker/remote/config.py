@@ -10,11 +10,6 @@ from typing import Protocol
 from rlm.config import TierConfig
 
 _RLMM_DEFAULT = "rlmm.topic_based.manager:TopicBasedRemoteLogMetadataManager"
-_RLMM_JAVA_NAMES: Mapping[str, str] = {
-    "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager": (
-        _RLMM_DEFAULT
-    ),
-}
 
 
 class Settings(Protocol):
@@ -73,7 +68,7 @@ def tier_config(
         log_dir=log_dir,
         storage_class=storage_class,
         storage_settings=_below(storage_prefix, passthrough) | common,
-        metadata_class=_RLMM_JAVA_NAMES.get(metadata_class, metadata_class),
+        metadata_class=metadata_class,
         metadata_settings=metadata_settings,
         copier_threads=_int(settings, "remote.log.manager.copier.thread.pool.size"),
         expiration_threads=_int(settings, "remote.log.manager.expiration.thread.pool.size"),

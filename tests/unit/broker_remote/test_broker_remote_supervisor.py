@@ -103,6 +103,7 @@ def test_a_tier_starts_answers_and_stops_and_gives_its_lock_back(tmp_path: Path)
         ({"storage_class": "com.example.Java"}, "Java class cannot be loaded"),
         ({"storage_settings": {}}, "rsm.config.dir"),
         ({"metadata_class": "no.such:Manager"}, "remote.log.metadata.manager.class.name"),
+        ({"metadata_class": "rlmm.lifecycle:PartitionFacts"}, "has no .*list_segments"),
     ],
 )
 def test_refused_settings_end_the_start_with_key_and_cause(
