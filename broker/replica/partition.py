@@ -194,6 +194,7 @@ class Partition:
         """Refuse to say that offsets are gone before it is known where the log starts.
 
         A consumer that is told so would go on elsewhere and skip what is in the remote tier.
+        DIFFERS: Kafka takes the local start for the log start then.
 
         Raises:
             ReplicaNotAvailable: the checkpoint was lost; the tier finds the log start again.
