@@ -158,6 +158,10 @@ class BrokerConfig:
     remote_list_offsets_request_timeout_ms: int
     log_remote_copy_lag_ms: int
     log_remote_copy_lag_bytes: int
+    tidemark_connection_in_flight_max: int
+    tidemark_connection_unsent_bytes_max: int
+    tidemark_connection_write_timeout_ms: int
+    tidemark_request_receive_timeout_ms: int
     tidemark_remote_chunk_cache_bytes: int
     tidemark_remote_copy_max_ms: int
     tidemark_remote_delete_grace_ms: int

@@ -126,8 +126,8 @@ SERVER_KEYS: Final[tuple[Key, ...]] = (
     Key(
         "max.connections.per.ip",
         INT,
-        "2147483647",
-        "Connections open at once from one address.",
+        "2000",  # DIFFERS: no limit in Kafka; then one client can take every descriptor
+        "Connections open at once from one address (Kafka: no limit).",
         low=0,
         dynamic=CLUSTER_WIDE,
     ),

@@ -23,11 +23,15 @@ class NetworkLimits:
             DIFFERS: Kafka's default has no limit; then one client takes all descriptors.
         connections_per_ip_overrides: address -> limit (`max.connections.per.ip.overrides`).
         idle_ms_max: without a request or an answer (`connections.max.idle.ms`).
-        frame_ms_max: from the first to the last byte of one request.
+        frame_ms_max: from the first to the last byte of one request
+            (`tidemark.request.receive.timeout.ms`).
             DIFFERS: Kafka lets a trickle live as long as it is not idle.
-        write_ms_max: without the peer taking a byte of what waits for it. DIFFERS: as above.
-        in_flight_max: requests of one connection without an answer; reading pauses there.
-        unsent_bytes_max: bytes waiting for one peer; reading pauses there.
+        write_ms_max: without the peer taking a byte of what waits for it
+            (`tidemark.connection.write.timeout.ms`). DIFFERS: as above.
+        in_flight_max: requests of one connection without an answer; reading pauses there
+            (`tidemark.connection.in.flight.max`).
+        unsent_bytes_max: bytes waiting for one peer; reading pauses there
+            (`tidemark.connection.unsent.bytes.max`).
         send_buffer_bytes: -1 leaves it to the system (`socket.send.buffer.bytes`).
         receive_buffer_bytes: -1 leaves it to the system (`socket.receive.buffer.bytes`).
         backlog: `socket.listen.backlog.size`.
