@@ -86,6 +86,7 @@ def _data_handlers(parts: HandlerParts) -> list[Handler]:
             scheduler=parts.scheduler,
             dice=parts.dice,
             remote=tier,
+            addresses=parts.cluster.addresses,
         ),
         list_offsets.make(
             parts.replicas,

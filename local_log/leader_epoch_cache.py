@@ -94,12 +94,12 @@ class LeaderEpochCache:
         Returns:
             The largest epoch <= `asked` and the first offset after it (exclusive).
             `asked` older than every entry: (`asked`, first start), its data is gone.
-            `asked` newer than every entry: None, the caller sends UNDEFINED.
+            `asked` newer than every entry, or -1: None, the caller sends UNDEFINED.
 
         Source: KIP-101 (the request), KIP-279 (floor epoch in the answer).
         """
         entries = self._entries
-        if asked < 0 or not entries or asked > entries[-1].epoch:
+        if asked == -1 or not entries or asked > entries[-1].epoch:
             return None
         index = bisect_right(entries, asked, key=_epoch)
         if index == len(entries):

@@ -36,18 +36,23 @@ class DeleteRecordsHandler:
         """Answer one request."""
         topics = []
         raised: list[tuple[Any, Partition]] = []
-        for topic in request.topics:
+        by_topic: dict[str, dict[int, Any]] = {}
+        for topic in request.topics:  # of a partition named twice the last counts, as in Kafka
+            by_topic.setdefault(topic.name, {}).update(
+                (asked.partition_index, asked) for asked in topic.partitions
+            )
+        for name, partitions in by_topic.items():
             answers = []
-            for asked in topic.partitions:
+            for asked in partitions.values():
                 answer = _Partition(partition_index=asked.partition_index, low_watermark=-1)
                 answers.append(answer)
                 try:
-                    partition = self._raise(topic.name, asked.partition_index, asked.offset)
+                    partition = self._raise(name, asked.partition_index, asked.offset)
                 except Exception as error:  # noqa: BLE001 - becomes this partition's answer
                     answer.error_code = int(code_of(error, "delete records"))
                 else:
                     raised.append((answer, partition))
-            topics.append(_Topic(name=topic.name, partitions=answers))
+            topics.append(_Topic(name=name, partitions=answers))
         if raised:
             await self._make_durable(raised)
         return _Response(topics=topics)

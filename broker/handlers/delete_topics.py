@@ -42,13 +42,42 @@ class DeleteTopicsHandler:
             return _Response(
                 responses=[_failed(one, code, "Topic deletion is disabled.") for one in asked]
             )
-        refused = [
+        wanted, refused = self._without_repeated(asked)
+        refused += [
             _failed(one, ErrorCode.POLICY_VIOLATION, "This topic belongs to the brokers.")
-            for one in asked
+            for one in wanted
             if self._is_guarded(one)
         ]
-        wanted = [one for one in asked if not self._is_guarded(one)]
+        wanted = [one for one in wanted if not self._is_guarded(one)]
         return _Response(responses=refused + await self._delete(wanted))
+
+    def _without_repeated(self, asked: Sequence[Asked]) -> tuple[list[Asked], list[Any]]:
+        """Set aside what is named more than once: it is refused, once, and stays.
+
+        Returns:
+            What is named once, and the answers for the others.
+        """
+        image = self._cluster.image()
+        by_identity: dict[Asked, list[Asked]] = {}
+        for name, topic_id in asked:
+            known = image.topics_by_id.get(topic_id) if name is None else None
+            identity = (name, ZERO_UUID) if known is None else (known.name, ZERO_UUID)
+            if name is None and known is None:
+                identity = (None, topic_id)
+            elif topic_id != ZERO_UUID and name is not None:
+                identity = (name, topic_id)  # refused for itself: a name and an id
+            by_identity.setdefault(identity, []).append((name, topic_id))
+        once: list[Asked] = []
+        repeated: list[Any] = []
+        for entries in by_identity.values():
+            if len(entries) == 1:
+                once += entries
+                continue
+            name = next((name for name, _ in entries if name is not None), None)
+            topic_id = next((one for _, one in entries if one != ZERO_UUID), ZERO_UUID)
+            reason = "The topic is named more than once."
+            repeated.append(_failed((name, topic_id), ErrorCode.INVALID_REQUEST, reason))
+        return once, repeated
 
     async def _delete(self, wanted: Sequence[Asked]) -> list[Any]:
         if not wanted:

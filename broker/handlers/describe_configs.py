@@ -39,7 +39,7 @@ class DescribeConfigsHandler:
 
     def _result(self, resource: Any, request: Any) -> Any:
         keys = resource.configuration_keys
-        names = None if keys is None else frozenset(keys)
+        names = frozenset(keys) if keys else None  # none named: all, as Kafka
         try:
             entries = self._entries(resource.resource_type, resource.resource_name, names)
         except KafkaError as error:

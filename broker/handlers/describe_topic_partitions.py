@@ -38,7 +38,10 @@ class DescribeTopicPartitionsHandler:
             cursor.partition_index < 0 or (not wants_all and first not in asked)
         ):
             return _Response(
-                topics=[_failed(name, ErrorCode.INVALID_REQUEST) for name in sorted(asked)]
+                topics=[
+                    _Topic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name)
+                    for topic in request.topics
+                ]
             )
         names = self._cluster.image().topics_by_name if wants_all else asked
         limit = max(1, min(self._page_partitions_max, request.response_partition_limit))

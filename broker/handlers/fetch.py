@@ -7,12 +7,18 @@ itself would wait.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from broker.cluster import BrokerAddress
 from broker.handlers.errors_out import code_of
-from broker.handlers.fetch_codec import encode_answer, encode_in_slices
+from broker.handlers.fetch_codec import (
+    encode_answer,
+    encode_endpoints,
+    encode_in_slices,
+    has_leader_hint,
+)
 from broker.handlers.fetch_read import (
     FIRST_VERSION_WITH_ZSTD,
     SLICE_PARTITIONS,
@@ -45,6 +51,10 @@ _REMOTE_SLACK_MS: Final = 250
 """The tier answers by its deadline; this much later we go on without it."""
 
 _decode = request(ApiKey.FETCH).decode
+
+
+Addresses = Callable[[str], Iterable[BrokerAddress]]
+"""The brokers as clients of a listener reach them."""
 
 
 class RemoteReader(Protocol):
@@ -82,9 +92,10 @@ class FetchHandler:
         scheduler: Scheduler,
         dice: Dice,
         remote: RemoteReader | None,
+        addresses: Addresses,
     ) -> None:
         """Read the partitions of `replicas`; `remote` is None where there is no remote tier."""
-        self._replicas, self._limits = replicas, limits
+        self._replicas, self._limits, self._addresses = replicas, limits, addresses
         self._clock, self._scheduler, self._remote = clock, scheduler, remote
         self.sessions = FetchSessionCache(slots_max=limits.session_slots, dice=dice)
 
@@ -104,7 +115,7 @@ class FetchHandler:
             )
         except ApiError as error:
             return encode_answer(version, int(error.code), 0, ())
-        params = self._params(version, asked)
+        params = self._params(context, asked)
         if len(session.partitions) > SLICE_PARTITIONS:
             return self._fetch_in_slices(params, session)
         result = FetchPass()
@@ -118,7 +129,8 @@ class FetchHandler:
 
     # -- the request
 
-    def _params(self, version: int, asked: Any) -> FetchParams:
+    def _params(self, context: RequestContext, asked: Any) -> FetchParams:
+        version = context.api_version
         max_bytes = min(asked.max_bytes, self._limits.max_bytes)
         if version >= _FIRST_VERSION_WITH_REPLICA_STATE:
             replica_id = asked.replica_state.replica_id
@@ -131,6 +143,7 @@ class FetchHandler:
             min(asked.min_bytes, max_bytes),
             max_bytes,
             asked.isolation_level == READ_COMMITTED,
+            context.listener_name,
         )
 
     def _asked_partitions(self, asked: Any, *, with_ids: bool) -> list[FetchPartition]:
@@ -175,7 +188,23 @@ class FetchHandler:
         self, params: FetchParams, session: FetchContext, result: FetchPass
     ) -> list[object]:
         chosen = self._chosen(session, result)
-        return encode_answer(params.version, 0, session.session_id, chosen)
+        endpoints = self._endpoints(params, chosen)
+        return encode_answer(params.version, 0, session.session_id, chosen, endpoints)
+
+    def _endpoints(self, params: FetchParams, chosen: Sequence[PartitionRead]) -> bytes:
+        """Where the leaders are of which the answer tells; a replica knows it by itself."""
+        if params.replica_id >= 0:
+            return b""
+        leaders = {
+            read.partition.leader_id
+            for read in chosen
+            if read.error and has_leader_hint(params.version, read) and read.partition is not None
+        }
+        if not leaders:
+            return b""
+        return encode_endpoints(
+            one for one in self._addresses(params.listener) if one.id in leaders
+        )
 
     async def _fetch_in_slices(self, params: FetchParams, session: FetchContext) -> Any:
         """Serve very many partitions without holding the loop."""
@@ -189,7 +218,14 @@ class FetchHandler:
             return await self._park(params, session, result)
         chosen = self._chosen(session, result)
         parts: list[object] = []
-        for _ in encode_in_slices(params.version, 0, session.session_id, chosen, parts):
+        for _ in encode_in_slices(
+            params.version,
+            0,
+            session.session_id,
+            chosen,
+            parts,
+            self._endpoints(params, chosen),
+        ):
             await asyncio.sleep(0)
         return parts
 
@@ -319,6 +355,10 @@ async def _wait(
     return left
 
 
+def _nowhere(_listener: str) -> Iterable[BrokerAddress]:
+    return ()
+
+
 def _never(context: RequestContext, request: Any) -> Any:
     raise AssertionError("Fetch is served by its raw form")
 
@@ -331,9 +371,16 @@ def make(
     scheduler: Scheduler,
     dice: Dice,
     remote: RemoteReader | None = None,
+    addresses: Addresses = _nowhere,
 ) -> Handler:
     """Make the handler of Fetch 4-18."""
     handler = FetchHandler(
-        replicas, limits=limits, clock=clock, scheduler=scheduler, dice=dice, remote=remote
+        replicas,
+        limits=limits,
+        clock=clock,
+        scheduler=scheduler,
+        dice=dice,
+        remote=remote,
+        addresses=addresses,
     )
     return Handler(ApiKey.FETCH, 4, 18, _never, raw=handler.raw)

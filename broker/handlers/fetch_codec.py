@@ -4,11 +4,13 @@ Record data stays where it is: the parts between are bytes of ours, the data are
 partition's fixed fields are one `pack`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final
 
+from broker.cluster import BrokerAddress
 from broker.replica.fetch_types import PartitionRead
+from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.primitives import encode_uvarint
 
 SLICE_PARTITIONS: Final = 500
@@ -20,6 +22,12 @@ _FIRST_WITH_SESSIONS: Final = 7
 _FIRST_WITH_READ_REPLICA: Final = 11
 _FIRST_FLEXIBLE: Final = 12
 _FIRST_WITH_IDS: Final = 13
+FIRST_WITH_LEADERS: Final = 16
+
+_ASKED_THE_WRONG_LEADER: Final = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+)
 
 _pack_4 = Struct(">ihqq").pack
 _pack_5 = Struct(">ihqqq").pack
@@ -28,16 +36,48 @@ _pack_length = Struct(">h").pack
 _pack_aborted = Struct(">qq").pack
 _pack_session = Struct(">ihi").pack
 _pack_diverging = Struct(">iq").pack
+_pack_leader = Struct(">ii").pack
 
 
 def encode_answer(
-    version: int, error: int, session_id: int, reads: Sequence[PartitionRead]
+    version: int,
+    error: int,
+    session_id: int,
+    reads: Sequence[PartitionRead],
+    endpoints: bytes = b"",
 ) -> list[object]:
     """Encode the body of a Fetch response in one go."""
     parts: list[object] = []
-    for _ in encode_in_slices(version, error, session_id, reads, parts):
+    for _ in encode_in_slices(version, error, session_id, reads, parts, endpoints):
         pass
     return parts
+
+
+def has_leader_hint(version: int, read: PartitionRead) -> bool:
+    """Whether the answer tells who leads the partition: the client asked in vain (KIP-951)."""
+    return (
+        version >= FIRST_WITH_LEADERS
+        and read.error in _ASKED_THE_WRONG_LEADER
+        and read.partition is not None
+    )
+
+
+def encode_endpoints(brokers: Iterable[BrokerAddress]) -> bytes:
+    """Encode where brokers listen, for the tagged field of version 16 (KIP-951)."""
+    entries = [
+        _pack_count(one.id)
+        + _compact(one.host)
+        + _pack_count(one.port)
+        + (b"\0" if one.rack is None else _compact(one.rack))
+        + b"\0"
+        for one in brokers
+    ]
+    return encode_uvarint(len(entries) + 1) + b"".join(entries)
+
+
+def _compact(text: str) -> bytes:
+    data = text.encode()
+    return encode_uvarint(len(data) + 1) + data
 
 
 def encode_in_slices(
@@ -46,6 +86,7 @@ def encode_in_slices(
     session_id: int,
     reads: Sequence[PartitionRead],
     parts: list[object],
+    endpoints: bytes = b"",
 ) -> Iterator[None]:
     """Append the body of a Fetch response to `parts`; yields after each slice of partitions.
 
@@ -55,6 +96,7 @@ def encode_in_slices(
         session_id: 0 without a session.
         reads: partitions in answer order; neighbours of one topic share its entry.
         parts: bytes and file regions, in the order of the wire.
+        endpoints: what `encode_endpoints` made, sent where a partition names its leader.
     """
     flexible = version >= _FIRST_FLEXIBLE
     out = bytearray(
@@ -73,8 +115,14 @@ def encode_in_slices(
         if flexible:
             out += b"\0"
     if flexible:
-        out += b"\0"
+        out += _top_tags(endpoints)
     parts.append(bytes(out))
+
+
+def _top_tags(endpoints: bytes) -> bytes:
+    if not endpoints:
+        return b"\0"
+    return b"\x01\x00" + encode_uvarint(len(endpoints)) + endpoints
 
 
 def _by_topic(reads: Sequence[PartitionRead]) -> list[list[PartitionRead]]:
@@ -134,9 +182,14 @@ def _partition(version: int, read: PartitionRead, out: bytearray, parts: list[ob
         parts.extend(read.regions)
         out = bytearray()
     if version >= _FIRST_FLEXIBLE:
-        if read.diverging is None:
-            out += b"\0"
-        else:
+        if read.diverging is not None:
             # One tagged field, number 0, 13 bytes: epoch, end offset, no tags of its own.
             out += b"\x01\x00\x0d" + _pack_diverging(*read.diverging) + b"\0"
+        elif read.error and has_leader_hint(version, read):
+            assert read.partition is not None
+            # One tagged field, number 1, 9 bytes: leader, epoch, no tags of its own.
+            leader = _pack_leader(read.partition.leader_id, read.partition.leader_epoch)
+            out += b"\x01\x01\x09" + leader + b"\0"
+        else:
+            out += b"\0"
     return out

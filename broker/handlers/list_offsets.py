@@ -14,7 +14,7 @@ A time is looked up in the remote tier first, because its records are older, the
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from broker.handlers.errors_out import code_of
@@ -104,20 +104,20 @@ class ListOffsetsHandler:
             timeout_ms = min(timeout_ms, request.timeout_ms)
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         committed = request.isolation_level == _READ_COMMITTED
-        counts = Counter(
-            (topic.name, asked.partition_index)
-            for topic in request.topics
-            for asked in topic.partitions
-        )
-        topics = []
+        by_topic: dict[str, list[Any]] = {}
         for topic in request.topics:
+            if topic.partitions:
+                by_topic.setdefault(topic.name, []).extend(topic.partitions)
+        topics = []
+        for name, partitions in by_topic.items():
+            counts = Counter(asked.partition_index for asked in partitions)
             answers = await asyncio.gather(
                 *(
-                    self._answer(context, topic.name, asked, committed, deadline_ms, counts)
-                    for asked in topic.partitions
+                    self._answer(context, name, asked, committed, deadline_ms, counts)
+                    for asked in _first_of_each(partitions)
                 )
             )
-            topics.append(_Topic(name=topic.name, partitions=answers))
+            topics.append(_Topic(name=name, partitions=answers))
         return _Response(topics=topics)
 
     async def _answer(
@@ -127,11 +127,11 @@ class ListOffsetsHandler:
         asked: Any,
         committed: bool,
         deadline_ms: int,
-        counts: "Counter[tuple[str, int]]",
+        counts: "Counter[int]",
     ) -> Any:
         index = asked.partition_index
         try:
-            _check_timestamp(asked.timestamp, context.api_version, counts[topic, index])
+            _check_timestamp(asked.timestamp, context.api_version, counts[index])
             partition = self._replicas.require(topic, index)
             partition.check_leader(asked.current_leader_epoch)
             found = await self._find(partition, asked.timestamp, committed, deadline_ms)
@@ -193,6 +193,11 @@ class ListOffsetsHandler:
     def _epoch_of(partition: Partition, offset: int) -> int:
         epoch = partition.log.epochs.epoch_for(offset)
         return -1 if epoch is None else epoch
+
+
+def _first_of_each(partitions: Sequence[Any]) -> list[Any]:
+    """A partition that is named twice is answered once, and refused (`_check_timestamp`)."""
+    return list({asked.partition_index: asked for asked in reversed(partitions)}.values())[::-1]
 
 
 def _check_timestamp(timestamp: int, version: int, times_asked: int) -> None:

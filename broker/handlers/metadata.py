@@ -53,7 +53,9 @@ class MetadataHandler:
         version = context.api_version
         wants_all = request.topics is None or (version == 0 and not request.topics)
         if not wants_all and version < 12 and _has_ids_too_early(request.topics):
-            return self._answer(context, request, [_refused(t) for t in request.topics])
+            return _Response(  # as Kafka: without brokers
+                cluster_id=self._cluster.cluster_id, topics=[_refused(t) for t in request.topics]
+            )
         missing = [] if wants_all else self._missing(request, version)
         if missing and self._auto_create is not None:
             return self._create_and_answer(context, request, missing)

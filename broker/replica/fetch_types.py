@@ -99,6 +99,7 @@ class FetchParams:
         min_bytes: answer at once when there are so many; bounded by `max_bytes`.
         read_committed: show nothing of open or aborted transactions.
         replica_id: -1 for consumers.
+        listener: where it came in; leaders are named as that listener's clients reach them.
     """
 
     version: int
@@ -107,6 +108,7 @@ class FetchParams:
     min_bytes: int
     max_bytes: int
     read_committed: bool
+    listener: str = ""
 
 
 @dataclass(slots=True)

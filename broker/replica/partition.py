@@ -179,7 +179,7 @@ class Partition:
 
         Source: KIP-320.
         """
-        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+        if current_leader_epoch not in (-1, self.leader_epoch):
             if current_leader_epoch < self.leader_epoch:
                 raise FencedLeaderEpoch(
                     f"leader epoch {current_leader_epoch} is older than {self.leader_epoch}"

@@ -96,6 +96,8 @@ def build(cls: Any, fields: Mapping[str, Any]) -> Any:
         nested = getattr(cls, "".join(word.capitalize() for word in name.split("_")), None)
         if nested is not None and isinstance(value, list) and value and isinstance(value[0], dict):
             made[name] = [build(nested, item) for item in value]
+        elif nested is not None and isinstance(value, dict):
+            made[name] = build(nested, value)
         else:
             made[name] = value
     return cls(**made)

@@ -132,7 +132,7 @@ class Admin:
     def describe(self, kind: int, name: str, *keys: str) -> Any:
         cls = message("DescribeConfigsRequest").cls
         resource = cls.Resources(
-            resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
+            resource_type=kind, resource_name=name, configuration_keys=list(keys)
         )
         handler = describe_configs.make(self.cluster, self.live)
         request = cls(resources=[resource], include_synonyms=True, include_documentation=True)
@@ -250,6 +250,17 @@ def test_a_metadata_log_that_takes_nothing_is_told_per_topic(admin: Admin) -> No
     assert [t.error_code for t in admin.delete(("a", ZERO_UUID))] == [41]
     assert admin.alter(TOPIC, "a", ("retention.ms", SET, "1")).error_code == 41
     assert admin.metadata_of("a")[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_topic_named_more_than_once_is_refused_once_and_stays(admin: Admin) -> None:
+    (made,) = admin.create("a")
+    by_name, by_id = ("a", ZERO_UUID), (None, made.topic_id)
+    for asked in ((by_name, by_name), (by_id, by_id), (by_name, by_id)):
+        (answer,) = admin.delete(*asked)
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+    (answer,) = admin.delete(("none", ZERO_UUID), ("none", ZERO_UUID))
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert "a" in admin.node.image.topics_by_name
 
 
 def test_topics_are_deleted_by_name_and_by_id(admin: Admin) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from data_plane_harness import World, batch, call, context, finish, start, values_of
 
+from broker.cluster import BrokerAddress
 from broker.handlers import fetch
 from broker.handlers.fetch import FetchLimits
 from broker.handlers.registry import Handler
@@ -20,6 +21,13 @@ VERSIONS = range(4, 19)
 BIG = 2**31 - 1
 
 
+def addresses(listener: str) -> list[BrokerAddress]:
+    return [
+        BrokerAddress(1, f"{listener.lower()}.host", 9092, "r1", is_fenced=False),
+        BrokerAddress(2, "another.host", 9092, None, is_fenced=False),
+    ]
+
+
 def make(world: World, remote: Any = None, **limits: Any) -> Handler:
     return fetch.make(
         world.replicas,
@@ -28,6 +36,7 @@ def make(world: World, remote: Any = None, **limits: Any) -> Handler:
         scheduler=world.scheduler,
         dice=world.dice,
         remote=remote,
+        addresses=addresses,
     )
 
 
@@ -457,3 +466,23 @@ def test_zero_uuid_names_no_topic(world: World) -> None:
     fields = ask(world, 13, ("t", [{}]))
     fields["topics"][0]["topic_id"] = ZERO_UUID
     assert parts(call(make(world), 13, fields))[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_who_asks_with_an_old_epoch_is_told_the_leader(world: World, version: int) -> None:
+    world.add_topic("t")
+    world.append("t", b"1")
+    fields = ask(world, version, ("t", [{"current_leader_epoch": 2 if version >= 9 else -1}]))
+    answer = call(make(world), version, fields)
+    (part,) = parts(answer)
+    if version < 9:
+        assert part.error_code == 0
+        return
+    assert part.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    endpoints = [(e.node_id, e.host, e.port, e.rack) for e in answer.node_endpoints]
+    if version < 16:
+        assert endpoints == []
+    else:
+        assert (part.current_leader.leader_id, part.current_leader.leader_epoch) == (1, 3)
+        host = f"{context(1, version).listener_name.lower()}.host"
+        assert endpoints == [(1, host, 9092, "r1")]

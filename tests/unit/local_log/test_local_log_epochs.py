@@ -16,6 +16,7 @@ def test_end_of_an_epoch_is_where_the_next_begins():
     assert cache.end_offset_for(1, 40) == EpochEnd(1, 10)  # its data is gone
     assert cache.end_offset_for(7, 40) is None
     assert cache.end_offset_for(-1, 40) is None
+    assert cache.end_offset_for(-2, 40) == EpochEnd(-2, 10)  # as Kafka: only -1 says nothing
     assert _cache().end_offset_for(0, 40) is None
 
 
