@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_tier_service_reads import Pair
+from tier_pair import Pair
 
 from rlm.messages import Ack, Connect, Health, Metrics, Reconfigure
 from rlm.testing import PARTITION

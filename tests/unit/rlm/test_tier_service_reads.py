@@ -3,173 +3,26 @@ fail."""
 
 from array import array
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tier_pair import NAMES, Pair, bytes_of, error_of, tokens_of
 
 from kafka_protocol.errors import ErrorCode
-from rlm.config import TierConfig
-from rlm.link import Endpoint, FakeLink, Received, Reply
+from rlm.link import Received
 from rlm.messages import (
-    Ack,
-    Assign,
     AuxiliaryState,
     AuxiliaryStateAnswer,
-    Configure,
-    Health,
-    Metrics,
     OffsetForTimestamp,
-    PartitionSettings,
     Read,
     ReadAnswer,
     Released,
-    Stop,
     TimestampAnswer,
-    Unassign,
 )
-from rlm.plugins import Plugins
-from rlm.service import TierService
-from rlm.testing import PARTITION, InlineWorkers, SimulatedBroker, values_of
-from rlmm.memory import InMemoryRemoteLogMetadataManager
+from rlm.testing import PARTITION, SimulatedBroker, values_of
 from rsm_plugins.api import RemoteResourceNotFoundError, RetriableRemoteStorageError
-from rsm_plugins.local_fs import LocalFsRemoteStorageManager
-from rsm_plugins.testing import FaultyStorage, Operation
-from runtime.clock import ManualClock
-from runtime.dice import SeededDice
+from rsm_plugins.testing import Operation
 from runtime.disk import Disk, OpenFile
-from runtime.scheduler import ManualScheduler
-
-NAMES = (PARTITION.topic_id, PARTITION.partition)
-
-
-class Pair:
-    """Both ends: the broker's endpoint asks, the tier's service answers."""
-
-    def __init__(self, root: Path, **settings: int) -> None:
-        self.root, self.store = root, root / "store"
-        self.clock = ManualClock(wall_ms=10_000_000)
-        self.scheduler = ManualScheduler(self.clock)
-        self.workers = InlineWorkers()
-        self.log = SimulatedBroker()
-        inner = LocalFsRemoteStorageManager()
-        inner.configure({"dir": str(self.store)})
-        self.storage = FaultyStorage(inner)
-        self.metadata = InMemoryRemoteLogMetadataManager(self.clock, SeededDice(1))
-        self.told: list[Metrics | Health] = []
-        self.aborted: list[str] = []
-        self.ended = False
-        self.service = TierService(
-            broker=self.log,
-            tell=self.told.append,
-            configure_plugins=lambda config, calls: Plugins(self.storage, self.metadata),
-            make_workers=lambda threads: self.workers,
-            clock=self.clock,
-            scheduler=self.scheduler,
-            disk=Disk(),
-            dice=SeededDice(2),
-            abort=self.aborted.append,
-            ended=self._end,
-        )
-        self.config = replace(
-            TierConfig(
-                node_id=1,
-                cluster_id="c",
-                log_dir=str(root),
-                storage_class="x:Y",
-                chunk_bytes=400,
-                chunk_cache_bytes=1 << 20,
-            ),
-            **settings,
-        )
-        self.broker = Endpoint(lambda received, reply: None, lambda: None)
-        tier = Endpoint(self._take, lambda: None)
-        self.link = FakeLink(self.broker, tier)
-        assert self.ask(Configure(self.config)).message == Ack()
-
-    def _take(self, received: Received, reply: Reply) -> None:
-        self.service(received, reply)
-
-    def _end(self) -> None:
-        self.ended = True
-
-    def pump(self) -> None:
-        while self.link.pump() or self.workers.turn():
-            pass
-
-    def ask(self, message: object, wait_ms: int = 0) -> Received:
-        future = self.broker.ask(message)  # type: ignore[arg-type]
-        self.pump()
-        for _ in range(wait_ms // 5 if not future.done() else 0):
-            self.scheduler.advance(5)
-            self.pump()
-            if future.done():
-                break
-        return future.result(0)
-
-    def assign(self, **changes: object) -> None:
-        assign = Assign(
-            *NAMES,
-            self.log.leader_epoch,
-            topic="orders",
-            is_leader=True,
-            settings=PartitionSettings(),
-        )
-        from msgspec.structs import replace as with_changes
-
-        self.ask(with_changes(assign, **changes))
-
-    def read(
-        self, offset: int, max_bytes: int = 10_000, wait_ms: int = 500, **more: int
-    ) -> Received:
-        question = Read(
-            *NAMES,
-            self.log.leader_epoch,
-            offset=offset,
-            offset_epoch=more.get("epoch", 1),
-            epoch_end=more.get("epoch_end", self.log.end),
-            max_bytes=max_bytes,
-            min_one_batch=True,
-            read_committed=False,
-            wait_ms=wait_ms,
-            window_bytes=more.get("window_bytes", 0),
-        )
-        return self.ask(question, wait_ms + 50)
-
-    def calls(self, operation: Operation) -> int:
-        return sum(1 for call in self.storage.calls if call.operation is operation)
-
-
-def bytes_of(received: Received) -> bytes:
-    answer = received.message
-    assert isinstance(answer, ReadAnswer)
-    disk = Disk()
-    return b"".join(
-        disk.read_at(file, region.position, region.size_bytes)
-        for file, region in zip(received.files, answer.regions, strict=True)
-    )
-
-
-def error_of(received: Received) -> int:
-    answer = received.message
-    assert isinstance(answer, ReadAnswer)
-    return answer.error
-
-
-def tokens_of(received: Received) -> list[int]:
-    answer = received.message
-    assert isinstance(answer, ReadAnswer)
-    return [region.token for region in answer.regions]
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Pair:
-    made = Pair(tmp_path)
-    made.log.fill(3, records=20)
-    made.assign()
-    made.log.expire_local()
-    assert made.log.local_start == 60
-    return made
 
 
 def test_an_assigned_partition_is_copied_at_once_and_read_back_whole(pair: Pair) -> None:
@@ -483,78 +336,3 @@ def test_chain_and_producer_snapshot_are_given_to_a_follower(pair: Pair) -> None
     assert answer == AuxiliaryStateAnswer(
         *NAMES, 1, chain=[(1, 0)], producer_snapshot=b"\0\1snapshot", end_offset=40
     )
-
-
-def test_a_pass_comes_again_at_the_interval_and_copies_what_is_new(pair: Pair) -> None:
-    pair.log.fill(1)
-    pair.scheduler.advance(29_000)
-    pair.pump()
-    assert pair.log.copied == 59
-    pair.scheduler.advance(2_000)
-    pair.pump()
-    assert pair.log.copied == 62
-
-
-def test_a_failed_pass_comes_again_after_a_backoff_that_success_resets(pair: Pair) -> None:
-    pair.storage.down = True
-    pair.log.fill(1)
-    pair.scheduler.advance(31_000)
-    pair.pump()
-    failed = pair.calls(Operation.COPY)
-    pair.scheduler.advance(700)
-    pair.pump()
-    assert pair.calls(Operation.COPY) == failed + 1
-    pair.scheduler.advance(700)
-    pair.pump()
-    assert pair.calls(Operation.COPY) == failed + 1
-    pair.storage.down = False
-    pair.scheduler.advance(700)
-    pair.pump()
-    assert pair.log.copied == 62
-
-
-def test_after_unassign_no_further_plugin_call_starts(pair: Pair) -> None:
-    pair.log.fill(1)
-    pair.workers.held.add("rlm-copier")
-    pair.scheduler.advance(31_000)
-    pair.link.pump()
-    assert pair.ask(Unassign(*NAMES, 1)).message == Ack()
-    before = len(pair.storage.calls)
-    pair.workers.held.clear()
-    pair.scheduler.advance(100_000)
-    pair.pump()
-    assert len(pair.storage.calls) == before
-
-
-def test_a_stuck_copy_of_one_partition_does_not_hold_up_reads(pair: Pair) -> None:
-    pair.log.fill(1)
-    pair.workers.held |= {"rlm-copier", "rlm-expiration"}
-    pair.scheduler.advance(31_000)
-    assert bytes_of(pair.read(0))
-
-
-def test_a_new_leader_epoch_takes_over_and_reports_again(pair: Pair) -> None:
-    pair.log.new_epoch()
-    pair.assign()
-    assert pair.log.copied == 59
-    assert bytes_of(pair.read(0))
-
-
-def test_a_red_partition_is_told_and_metrics_have_kafkas_names(pair: Pair) -> None:
-    pair.storage.down = True
-    pair.log.fill(1)
-    pair.scheduler.advance(31_000)
-    pair.pump()
-    pair.scheduler.advance(1_000)
-    health = [each for each in pair.told if isinstance(each, Health)][-1]
-    assert health.red
-    assert (health.assigned, health.ready) == (1, 1)
-    metrics = [each for each in pair.told if isinstance(each, Metrics)][-1]
-    copied = {s.name: s.value for s in metrics.samples}
-    assert copied["kafka_server_BrokerTopicMetrics_RemoteCopyErrorsPerSec_total"] >= 1
-    assert copied["kafka_server_BrokerTopicMetrics_RemoteCopyLagSegments"] == 1
-
-
-def test_stop_cancels_and_ends(pair: Pair) -> None:
-    assert pair.ask(Stop()).message == Ack()
-    assert pair.ended

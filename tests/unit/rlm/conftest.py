@@ -1,0 +1,14 @@
+from pathlib import Path
+
+import pytest
+from tier_pair import Pair
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    made = Pair(tmp_path)
+    made.log.fill(3, records=20)
+    made.assign()
+    made.log.expire_local()
+    assert made.log.local_start == 60
+    return made

@@ -1,0 +1,148 @@
+"""A tier and a broker on a fake link, on one manual clock."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from rlm.config import TierConfig
+from rlm.link import Endpoint, FakeLink, Received, Reply
+from rlm.messages import (
+    Ack,
+    Assign,
+    Configure,
+    Health,
+    Metrics,
+    PartitionSettings,
+    Read,
+    ReadAnswer,
+)
+from rlm.plugins import Plugins
+from rlm.service import TierService
+from rlm.testing import PARTITION, InlineWorkers, SimulatedBroker
+from rlmm.memory import InMemoryRemoteLogMetadataManager
+from rsm_plugins.local_fs import LocalFsRemoteStorageManager
+from rsm_plugins.testing import FaultyStorage, Operation
+from runtime.clock import ManualClock
+from runtime.dice import SeededDice
+from runtime.disk import Disk
+from runtime.scheduler import ManualScheduler
+
+NAMES = (PARTITION.topic_id, PARTITION.partition)
+
+
+class Pair:
+    """Both ends: the broker's endpoint asks, the tier's service answers."""
+
+    def __init__(self, root: Path, **settings: int) -> None:
+        self.root, self.store = root, root / "store"
+        self.clock = ManualClock(wall_ms=10_000_000)
+        self.scheduler = ManualScheduler(self.clock)
+        self.workers = InlineWorkers()
+        self.log = SimulatedBroker()
+        inner = LocalFsRemoteStorageManager()
+        inner.configure({"dir": str(self.store)})
+        self.storage = FaultyStorage(inner)
+        self.metadata = InMemoryRemoteLogMetadataManager(self.clock, SeededDice(1))
+        self.told: list[Metrics | Health] = []
+        self.aborted: list[str] = []
+        self.ended = False
+        self.service = TierService(
+            broker=self.log,
+            tell=self.told.append,
+            configure_plugins=lambda config, calls: Plugins(self.storage, self.metadata),
+            make_workers=lambda threads: self.workers,
+            clock=self.clock,
+            scheduler=self.scheduler,
+            disk=Disk(),
+            dice=SeededDice(2),
+            abort=self.aborted.append,
+            ended=self._end,
+        )
+        self.config = replace(
+            TierConfig(
+                node_id=1,
+                cluster_id="c",
+                log_dir=str(root),
+                storage_class="x:Y",
+                chunk_bytes=400,
+                chunk_cache_bytes=1 << 20,
+            ),
+            **settings,
+        )
+        self.broker = Endpoint(lambda received, reply: None, lambda: None)
+        tier = Endpoint(self._take, lambda: None)
+        self.link = FakeLink(self.broker, tier)
+        assert self.ask(Configure(self.config)).message == Ack()
+
+    def _take(self, received: Received, reply: Reply) -> None:
+        self.service(received, reply)
+
+    def _end(self) -> None:
+        self.ended = True
+
+    def pump(self) -> None:
+        while self.link.pump() or self.workers.turn():
+            pass
+
+    def ask(self, message: object, wait_ms: int = 0) -> Received:
+        future = self.broker.ask(message)  # type: ignore[arg-type]
+        self.pump()
+        for _ in range(wait_ms // 5 if not future.done() else 0):
+            self.scheduler.advance(5)
+            self.pump()
+            if future.done():
+                break
+        return future.result(0)
+
+    def assign(self, **changes: object) -> None:
+        assign = Assign(
+            *NAMES,
+            self.log.leader_epoch,
+            topic="orders",
+            is_leader=True,
+            settings=PartitionSettings(),
+        )
+        from msgspec.structs import replace as with_changes
+
+        self.ask(with_changes(assign, **changes))
+
+    def read(
+        self, offset: int, max_bytes: int = 10_000, wait_ms: int = 500, **more: int
+    ) -> Received:
+        question = Read(
+            *NAMES,
+            self.log.leader_epoch,
+            offset=offset,
+            offset_epoch=more.get("epoch", 1),
+            epoch_end=more.get("epoch_end", self.log.end),
+            max_bytes=max_bytes,
+            min_one_batch=True,
+            read_committed=False,
+            wait_ms=wait_ms,
+            window_bytes=more.get("window_bytes", 0),
+        )
+        return self.ask(question, wait_ms + 50)
+
+    def calls(self, operation: Operation) -> int:
+        return sum(1 for call in self.storage.calls if call.operation is operation)
+
+
+def bytes_of(received: Received) -> bytes:
+    answer = received.message
+    assert isinstance(answer, ReadAnswer)
+    disk = Disk()
+    return b"".join(
+        disk.read_at(file, region.position, region.size_bytes)
+        for file, region in zip(received.files, answer.regions, strict=True)
+    )
+
+
+def error_of(received: Received) -> int:
+    answer = received.message
+    assert isinstance(answer, ReadAnswer)
+    return answer.error
+
+
+def tokens_of(received: Received) -> list[int]:
+    answer = received.message
+    assert isinstance(answer, ReadAnswer)
+    return [region.token for region in answer.regions]
