@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import ResourceType
 from harness_broker import BrokerProcess, until
 from harness_clients import end_offsets, produce, read_all
@@ -204,6 +205,16 @@ def test_the_tier_measures_under_kafkas_names(make_broker: MakeBroker) -> None:
         assert any(labels in line for line in lines), name
     idle = broker.metric("kafka_log_remote_RemoteStorageThreadPool_RemoteLogReaderAvgIdlePercent")
     assert 0 < idle <= 1
+
+
+def test_off_means_off(make_broker: MakeBroker) -> None:
+    broker = make_broker().start()
+    with pytest.raises(KafkaException, match=r"remote\.storage\.enable"):
+        create(broker, "tides", remote_storage_enable="true")
+    assert broker.tier_pid() is None
+    names = {path.name for path in broker.directory.rglob("*")}
+    assert not [name for name in names if name.startswith(("tier", "remote", "__remote"))]
+    assert "Remote" not in broker.http("/metrics")[1]
 
 
 REFUSED = {
