@@ -123,8 +123,8 @@ class LogManager:
             _log.info("recovering after an unclean stop: path=%s", directory.path)
         for name in self._disk.list_dir(directory.path):
             path = directory.path / name
-            if name in self._own_names:
-                continue
+            if name.removesuffix(".tmp") in self._own_names:
+                continue  # a kill may leave a temporary file; the next write takes its name
             if not self._disk.is_dir(path):
                 _log.info("unknown file is left alone: %s", path)
                 continue

@@ -166,3 +166,13 @@ def test_the_broker_writes_its_quorum_state_with_a_higher_epoch_at_each_start(
     broker.kill()
     broker.start()
     assert json.loads(file.read_text())["leaderEpoch"] > first
+
+
+def test_no_file_of_our_own_is_called_unknown(make_broker: MakeBroker) -> None:
+    broker = make_broker(tiered=True).start()
+    produce(broker, "kept", [(b"k", b"v")])
+    broker.terminate()
+    broker.start()
+    broker.kill()
+    broker.start()
+    assert "left alone" not in broker.log_text()

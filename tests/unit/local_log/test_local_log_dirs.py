@@ -389,3 +389,32 @@ def test_partition_twice_is_opened_once(tmp_path, caplog):
     Disk().make_dirs(broker.paths[1] / "orders-0")
     assert len(broker.start().all()) == 1
     assert "two log directories" in caplog.text
+
+
+@pytest.mark.parametrize("fully", [False, True])
+def test_log_start_and_end_survive_a_kill_after_truncation(broker, fully):
+    manager = broker.start()
+    log = _fill(manager.create(*ORDERS, TOPIC_ID))
+    manager.checkpoint_recovery_points()
+    if fully:
+        log.truncate_fully_and_start_at(500)
+    else:
+        log.truncate_to(20)
+    manager.close(clean=False)
+    log = broker.start().get(ORDERS)
+    expected = (500, 500) if fully else (0, 20)
+    assert (log.log_start_offset, log.log_end_offset) == expected
+
+
+def test_log_start_survives_a_kill_after_retention(broker):
+    broker.config = with_config(retention_ms=1000)
+    manager = broker.start()
+    log = _fill(manager.create(*ORDERS, TOPIC_ID))
+    log.set_config(with_config(retention_bytes=3000, retention_ms=-1))
+    assert manager.run_retention(NOW_MS)
+    start = log.log_start_offset
+    assert start > 0
+    manager.close(clean=False)
+    log = broker.start().get(ORDERS)
+    assert (log.log_start_offset, log.log_end_offset) == (start, 60)
+    assert not list(log.directory.glob("*.deleted"))
