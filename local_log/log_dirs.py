@@ -119,8 +119,7 @@ class LogManager:
         high_watermarks = directory.read_checkpoint(HIGH_WATERMARKS)
         cleaned = directory.read_checkpoint(CLEANER_OFFSETS)
         self._starts_listed[directory] = frozenset(log_starts)
-        if not directory.was_clean:
-            _log.info("recovering after an unclean stop: path=%s", directory.path)
+        announce = not directory.was_clean
         for name in self._disk.list_dir(directory.path):
             path = directory.path / name
             if name.removesuffix(".tmp") in self._own_names:
@@ -142,6 +141,9 @@ class LogManager:
             if tp in self._logs:
                 _log.error("partition is in two log directories, left alone: %s", path)
                 continue
+            if announce:
+                _log.info("recovering after an unclean stop: path=%s", directory.path)
+                announce = False
             log = PartitionLog.open(
                 path,
                 topic_partition=tp,

@@ -272,6 +272,9 @@ class RemoteTier:
         reasons = [f"tier process: {supervisor.reason}"] if supervisor.reason else []
         if health is not None:
             for red in health.red:
+                if red.partition < 0:  # of the whole tier, not of one partition
+                    reasons.append(red.reason)
+                    continue
                 name = self._replicas.topic_names.get(red.topic_id, red.topic_id.hex())
                 reasons.append(f"{name}-{red.partition}: {red.reason}")
             if health.abandoned_calls:
