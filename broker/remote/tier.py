@@ -255,7 +255,8 @@ class RemoteTier:
 
     def _on_down(self) -> None:
         self._health = None
-        self._reads.on_tier_down()
+        if self._answers is not None:  # else it ended before the broker was attached: none reads
+            self._reads.on_tier_down()
 
     # -- what the tier reports
 

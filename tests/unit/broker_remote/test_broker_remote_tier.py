@@ -1,0 +1,46 @@
+"""The broker's face of its tier, with a real tier process."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from broker.remote.supervisor import TierStartError
+from broker.remote.tier import RemoteTier
+from rlm.config import TierConfig
+from runtime.clock import SystemClock
+from runtime.executors import make_pool
+from runtime.metrics import Registry
+from runtime.scheduler import LoopScheduler
+
+
+def test_a_tier_that_ends_before_the_broker_is_attached_does_no_harm(tmp_path: Path) -> None:
+    errors: list[object] = []
+
+    async def scene() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: errors.append(context))
+        pool = make_pool("log-io", 1)
+        config = TierConfig(
+            node_id=1,
+            cluster_id="c",
+            log_dir=str(tmp_path),
+            storage_class="no.such.module:Plugin",
+            storage_settings={},
+            metadata_class="rlmm.memory:InMemoryRemoteLogMetadataManager",
+        )
+        tier = RemoteTier(
+            config=config,
+            clock=SystemClock(),
+            scheduler=LoopScheduler(loop),
+            pool=pool,
+            metrics=Registry(),
+            loop=loop,
+        )
+        with pytest.raises(TierStartError, match=r"remote\.log\.storage\.manager\.class\.name"):
+            await tier.start()
+        await tier.stop()
+        pool.shutdown()
+
+    asyncio.run(asyncio.wait_for(scene(), 60))
+    assert errors == []
