@@ -10,6 +10,7 @@ from typing import Final
 
 from kafka_protocol.errors import ErrorCode, KafkaError
 from metadata_topic.controller.topic_names import (
+    INTERNAL_TOPICS,
     METADATA_TOPIC,
     REMOTE_METADATA_TOPIC,
     validate_name,
@@ -19,11 +20,6 @@ from metadata_topic.image.model import NO_LEADER, BrokerImage, PartitionImage
 
 GUARDED_TOPICS: Final = frozenset({METADATA_TOPIC, REMOTE_METADATA_TOPIC})
 """Topics that clients may not create, delete or configure: POLICY_VIOLATION (44)."""
-
-INTERNAL_TOPICS: Final = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
-)
-"""Topics that Kafka marks as internal; `__remote_log_metadata` is not among them."""
 
 ALL_TOPIC_OPERATIONS: Final = 3576
 """Bits of the ACL operations of a topic, all allowed: there is no authorizer yet."""

@@ -16,17 +16,14 @@ from broker.config.keys import SERVER_FALLBACKS, TOPIC_KEYS
 from broker.config.resolve import effective_name, nearest
 from kafka_protocol.errors import ErrorCode, KafkaError
 from local_log.config import LogConfig
+from metadata_topic.controller.topic_names import (
+    INTERNAL_TOPICS,
+    METADATA_TOPIC,
+    REMOTE_METADATA_TOPIC,
+)
 from runtime.log_context import escape
 
-INTERNAL_TOPICS: Final = frozenset(
-    {
-        "__cluster_metadata",
-        "__consumer_offsets",
-        "__remote_log_metadata",
-        "__share_group_state",
-        "__transaction_state",
-    }
-)
+NEVER_TIERED_TOPICS: Final = INTERNAL_TOPICS | {METADATA_TOPIC, REMOTE_METADATA_TOPIC}
 _SHOWN_MAX: Final = 300
 _AS_TOTAL: Final = -2
 _UNLIMITED: Final = -1
@@ -191,7 +188,7 @@ def _integer(values: Mapping[str, Value], name: str) -> int:
 def _check_tiered(values: Mapping[str, Value], broker: BrokerConfig, topic: str | None) -> None:
     """Check what `remote.storage.enable=true` demands of the other settings."""
     switch = "remote.storage.enable"
-    if topic in INTERNAL_TOPICS:
+    if topic in NEVER_TIERED_TOPICS:
         raise InvalidConfig(
             f"{switch}=true: the internal topic {topic} is never tiered", key=switch
         )

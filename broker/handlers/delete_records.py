@@ -11,7 +11,7 @@ from broker.cluster import GUARDED_TOPICS
 from broker.handlers.errors_out import code_of
 from broker.handlers.registry import Handler, RequestContext
 from broker.replica.manager import ReplicaManager
-from broker.replica.partition import INTERNAL_TOPICS, Partition
+from broker.replica.partition import BROKER_OWNED_TOPICS, Partition
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
@@ -61,7 +61,7 @@ class DeleteRecordsHandler:
         # DIFFERS: refused as KIP-630 promises; Kafka 4.x does not know these names here.
         if topic in GUARDED_TOPICS:
             raise ApiError(ErrorCode.POLICY_VIOLATION, f"records of {topic} are not deleted")
-        if topic in INTERNAL_TOPICS:
+        if topic in BROKER_OWNED_TOPICS:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
         partition = self._replicas.require(topic, index)
         partition.check_leader(-1)

@@ -29,13 +29,12 @@ from kafka_protocol.errors import KafkaError
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
 from local_log.partition_log import AppendInfo, PartitionLog
+from metadata_topic.controller.topic_names import INTERNAL_TOPICS, REMOTE_METADATA_TOPIC
 from runtime.executors import Pool
 
 log = logging.getLogger(__name__)
 
-INTERNAL_TOPICS = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__remote_log_metadata"}
-)
+BROKER_OWNED_TOPICS = INTERNAL_TOPICS | {REMOTE_METADATA_TOPIC}
 """Topics of the broker's own: not everybody may write them, and they are never tiered."""
 
 
@@ -92,7 +91,7 @@ class Partition:
         self.topic_id = topic_id
         self.node_id = node_id
         self.durable = durable
-        self.is_internal = log.topic in INTERNAL_TOPICS
+        self.is_internal = log.topic in BROKER_OWNED_TOPICS
         self.is_leader = False
         self.leader_id = -1
         self.leader_epoch = -1

@@ -14,6 +14,10 @@ NAME_CHARS_MAX: Final = 249
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 REMOTE_METADATA_TOPIC: Final = "__remote_log_metadata"
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+)
+"""Topics that Kafka marks as internal; `__remote_log_metadata` is not among them."""
 
 _ALLOWED: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
 

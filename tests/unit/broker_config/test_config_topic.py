@@ -2,7 +2,7 @@ import pytest
 from config_samples import load, load_entries, tiered
 
 from broker.config.topic_config import (
-    INTERNAL_TOPICS,
+    NEVER_TIERED_TOPICS,
     InvalidConfig,
     log_config,
     normalise,
@@ -105,7 +105,7 @@ def test_k405_04_tiering_needs_the_system_switch_and_names_both_keys() -> None:
     assert "remote.log.storage.system.enable=false" in message
 
 
-@pytest.mark.parametrize("topic", sorted(INTERNAL_TOPICS))
+@pytest.mark.parametrize("topic", sorted(NEVER_TIERED_TOPICS))
 def test_k405_05_internal_topics_are_never_tiered(topic: str) -> None:
     assert topic in refusal(ON, topic=topic)
     validate({"remote.storage.enable": "false"}, broker=tiered(), topic=topic)
