@@ -61,6 +61,7 @@ class Side:
     def __init__(self, name: str, port: int) -> None:
         self.name, self.port = name, port
         self.topic_ids: dict[str, bytes] = {}
+        self._made_up_ids: set[bytes] = set()
         self.facts: dict[str, int] = {}
         self._chains: dict[str, RawClient] = {}
 
@@ -76,7 +77,11 @@ class Side:
 
     def topic_id(self, name: str) -> bytes:
         """The id of a topic here; made-up names get made-up ids, the same on both sides."""
-        return self.topic_ids.get(name) or name.encode().ljust(16, b"?")[:16]
+        if name in self.topic_ids:
+            return self.topic_ids[name]
+        made_up = name.encode().ljust(16, b"?")[:16]
+        self._made_up_ids.add(made_up)
+        return made_up
 
     def learn_topics(self) -> None:
         with self.connect() as client:
@@ -162,7 +167,7 @@ class Side:
         for name, known in self.topic_ids.items():
             if known == value:
                 return f"id of {name}"
-        return f"made-up id {value!r}" if b"?" in value else "another id"
+        return f"made-up id {value!r}" if value in self._made_up_ids else "another id"
 
     @staticmethod
     def _batches(records: Any) -> list[tuple[int, int, int, int]]:
