@@ -9,8 +9,9 @@ RemoteStorageManager.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import BinaryIO
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol, runtime_checkable
 
 from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 
@@ -111,3 +112,34 @@ class RemoteStorageManager(ABC):
     @abstractmethod
     def close(self) -> None:
         """Let go of connections and threads; called once, after the last stream was closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """One object as a listing shows it.
+
+    Attributes:
+        key: relative to the plugin's root or prefix, `/` between its parts.
+        size_bytes: its length.
+        modified_ms: when it was last written, by the store's clock, ms since 1970.
+    """
+
+    key: str
+    size_bytes: int
+    modified_ms: int
+
+
+@runtime_checkable
+class ObjectLister(Protocol):
+    """What a plugin may offer beside `RemoteStorageManager`, for tools alone.
+
+    No serving or deciding path lists a store; `tidemark remote audit` does.
+    """
+
+    def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
+        """All objects whose key begins with `prefix`, unfinished uploads left out.
+
+        Raises:
+            RemoteStorageError, RetriableRemoteStorageError: the store failed; the listing ends.
+        """
+        ...

@@ -1,0 +1,120 @@
+"""A plugin's setting as data: name, default, what is allowed and one line of help.
+
+One entry gives the parser, the error message and the page in `docs/configuration.md`. A plugin
+lists its settings in `SETTINGS` and calls `read_settings` in `configure`. Messages name keys as the
+user wrote them, `rsm.config.` included. A wrong value is an error; an unknown name is a warning
+with the nearest known one, so that settings made for another plugin do not stop a start.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+PREFIX = "rsm.config."
+FROM_BROKER = frozenset({"node.id", "broker.id", "cluster.id"})
+"""Settings that the broker adds for every plugin."""
+
+_SHOWN_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of a plugin.
+
+    Attributes:
+        name: without `rsm.config.`.
+        default: text, read as if the user had written it; None: no value (None to the plugin).
+        doc: one line of help.
+        allowed: what a value may be, for messages and the docs page.
+        parse: text to value; raises ValueError for a value that is not allowed.
+        required: it must be set.
+        secret: its value is never shown.
+    """
+
+    name: str
+    default: str | None
+    doc: str
+    allowed: str
+    parse: Callable[[str], Any]
+    required: bool = False
+    secret: bool = False
+
+
+def text(
+    name: str,
+    doc: str,
+    *,
+    default: str | None = None,
+    allowed: str = "text",
+    required: bool = False,
+    secret: bool = False,
+) -> Setting:
+    """A setting of any text that is not empty."""
+    return Setting(name, default, doc, allowed, str, required, secret)
+
+
+def integer(name: str, doc: str, *, default: int, low: int, high: int) -> Setting:
+    """A whole number in [low, high]."""
+
+    def parse(value: str) -> int:
+        number = int(value)
+        if not low <= number <= high:
+            raise ValueError(value)
+        return number
+
+    return Setting(name, str(default), doc, f"{low} to {high}", parse)
+
+
+def boolean(name: str, doc: str, *, default: bool) -> Setting:
+    """`true` or `false`."""
+
+    def parse(value: str) -> bool:
+        return {"true": True, "false": False}[value.lower()]
+
+    return Setting(name, str(default).lower(), doc, "true or false", parse)
+
+
+def choice(name: str, doc: str, words: Sequence[str], *, default: str | None = None) -> Setting:
+    """One of some words."""
+
+    def parse(value: str) -> str:
+        if value not in words:
+            raise ValueError(value)
+        return value
+
+    return Setting(name, default, doc, "one of " + ", ".join(words), parse)
+
+
+def read_settings(settings: Sequence[Setting], configs: Mapping[str, str]) -> dict[str, Any]:
+    """Values by name, of every setting in `settings`.
+
+    Args:
+        settings: what the plugin knows.
+        configs: what the user wrote, prefix removed, and what the broker added.
+
+    Raises:
+        ValueError: names key, value and what is allowed.
+    """
+    values = {setting.name: _value(setting, configs.get(setting.name)) for setting in settings}
+    for name in sorted(configs.keys() - values.keys() - FROM_BROKER):
+        near = get_close_matches(name, values, 1)
+        hint = f"; did you mean {PREFIX}{near[0]}?" if near else ""
+        log.warning("unknown setting is ignored: %s%s%s", PREFIX, name[:_SHOWN_MAX], hint)
+    return values
+
+
+def _value(setting: Setting, given: str | None) -> Any:
+    written = (given or "").strip() or setting.default
+    if written is None:
+        if setting.required:
+            raise ValueError(f"{PREFIX}{setting.name} is missing: allowed is {setting.allowed}")
+        return None
+    try:
+        return setting.parse(written)
+    except (ValueError, KeyError):
+        shown = "(hidden)" if setting.secret else written[:_SHOWN_MAX]
+        raise ValueError(f"{PREFIX}{setting.name}={shown}: allowed is {setting.allowed}") from None
