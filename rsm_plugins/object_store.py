@@ -62,5 +62,6 @@ class ObjectStore(ABC):
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
         """All objects whose key begins with `prefix`, in the order of their keys."""
 
+    @abstractmethod
     def close(self) -> None:
         """Let go of connections and threads."""
