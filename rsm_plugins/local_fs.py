@@ -1,11 +1,10 @@
 """The plugin whose store is a directory: a disk of its own, or a network file system.
 
-The shortest whole example of a plugin. A segment is three files in the layout of `object_layout`.
-Each is written into `<base>.copying/`, fsynced and renamed to its place, the manifest last, and
-the directories are fsynced: when a copy returns it survives a power cut, and a half copy is never
-readable. Reading asks for the manifest first.
+The shortest whole backend. An object is a file: written into `<key>.copying/`, fsynced, renamed to
+its place, the directory fsynced. So it survives a power cut when `put` returns, and is never seen
+half written.
 
-Must not know: what a record batch is; which segments should exist.
+Must not know: what a segment is.
 """
 
 import contextlib
@@ -13,42 +12,45 @@ import errno
 import io
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
 from crc32c import crc32c
 
-from rsm_plugins import object_layout
 from rsm_plugins.api import (
     RemoteObjectDamagedError,
     RemoteResourceNotFoundError,
     RemoteStorageError,
-    RemoteStorageManager,
     RetriableRemoteStorageError,
+    StoredObject,
 )
-from rsm_plugins.object_layout import Manifest, ObjectFacts, ObjectNames
-from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from rsm_plugins.layout_manager import LayoutStorageManager
+from rsm_plugins.object_layout import ObjectFacts, check_key
+from rsm_plugins.object_store import ObjectStore
+from rsm_plugins.settings import Setting, text
 
 _CHUNK_BYTES = 1 << 20
 _COPYING_SUFFIX = ".copying"
 _FATAL = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP}
 
 
-class LocalFsRemoteStorageManager(RemoteStorageManager):
-    """Keeps remote segments under one directory.
+class LocalFsRemoteStorageManager(LayoutStorageManager):
+    """Keeps remote segments under one directory."""
 
-    Settings: `dir` (Kafka's LocalTieredStorage has the same key), the root; made if it is missing.
-    """
+    SETTINGS: ClassVar[Sequence[Setting]] = (
+        text(
+            "dir",
+            "The root of the store, made if it is missing (Kafka's LocalTieredStorage has the same"
+            " key).",
+            allowed="the path of a directory",
+            required=True,
+        ),
+    )
 
-    def __init__(self) -> None:
-        self._root: Path | None = None
-
-    def configure(self, configs: Mapping[str, str]) -> None:
-        """See RemoteStorageManager."""
-        value = configs.get("dir", "").strip()
-        if not value:
-            raise ValueError("rsm.config.dir is missing: allowed is the path of a directory")
+    def open_store(self, values: Mapping[str, Any]) -> ObjectStore:
+        """See LayoutStorageManager."""
+        value = values["dir"]
         root = Path(value).absolute()
         try:
             _make_dirs(root)
@@ -58,127 +60,93 @@ class LocalFsRemoteStorageManager(RemoteStorageManager):
             raise RemoteStorageError(f"rsm.config.dir={value} cannot be used: {e}") from e
         if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
             raise RemoteStorageError(f"rsm.config.dir={value} cannot be written")
+        return DirectoryStore(root)
+
+
+class DirectoryStore(ObjectStore):
+    """Objects as files under a root."""
+
+    def __init__(self, root: Path) -> None:
         self._root = root
 
-    def copy_log_segment_data(
-        self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
-    ) -> bytes | None:
-        """See RemoteStorageManager."""
-        names = self._names(metadata)
+    def put(self, key: str, source: BinaryIO) -> ObjectFacts:
+        """See ObjectStore."""
+        target = self._path(key)
+        copying = _copying(target)
         with _as_storage_errors("copy"):
-            self._copy(metadata, data, names)
-        return None
+            _make_dirs(copying)
+            facts = _write(copying, target, source)
+            _remove_flat_dir(copying)
+            _fsync_dir(target.parent)
+        return facts
 
-    def fetch_log_segment(
-        self,
-        metadata: RemoteLogSegmentMetadata,
-        start_position: int,
-        end_position: int | None = None,
-    ) -> BinaryIO:
-        """See RemoteStorageManager."""
-        last_position = metadata.segment_size_bytes - 1 if end_position is None else end_position
-        if not 0 <= start_position < metadata.segment_size_bytes or start_position > last_position:
-            raise ValueError(
-                f"start_position={start_position} end_position={end_position}: allowed is"
-                f" 0 <= start <= end and start < {metadata.segment_size_bytes}"
-            )
-        names = self._names(metadata)
+    def get(self, key: str, first: int = 0, last: int | None = None) -> io.RawIOBase:
+        """See ObjectStore."""
         with _as_storage_errors("fetch"):
-            self._require_manifest(names)
-            fd = os.open(self._path(names.log), os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                end = min(last_position + 1, os.fstat(fd).st_size)
-            except OSError:
-                os.close(fd)
-                raise
-        return io.BufferedReader(_FileRange(fd, start_position, end), 1 << 16)
+            fd = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
+        size = os.fstat(fd).st_size
+        if first >= max(size, 1):
+            os.close(fd)
+            raise RemoteObjectDamagedError(f"{key} has {size} bytes, none at {first}")
+        return _FileRange(fd, first, size if last is None else min(last + 1, size))
 
-    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
-        """See RemoteStorageManager."""
-        names = self._names(metadata)
-        with _as_storage_errors("fetch index"):
-            self._require_manifest(names)
-            with self._path(names.indexes).open("rb") as container:
-                head = container.read(object_layout.INDEXES_HEADER_BYTES_MAX)
-                try:
-                    section = object_layout.read_indexes_header(head).get(index_type)
-                    if section is None:
-                        raise RemoteResourceNotFoundError(
-                            f"{names.indexes} has no index of kind {index_type.value}"
-                        )
-                    container.seek(section.position)
-                    return io.BytesIO(
-                        object_layout.checked_section(section, container.read(section.length))
-                    )
-                except object_layout.DamagedObjectError as e:
-                    raise RemoteObjectDamagedError(f"{names.indexes}: {e}") from e
-
-    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """See RemoteStorageManager."""
-        names = self._names(metadata)
-        folder = self._path(names.directory)
+    def delete(self, keys: Sequence[str]) -> None:
+        """See ObjectStore."""
+        folders = dict.fromkeys(self._path(key).parent for key in keys)
         with _as_storage_errors("delete"):
-            if not folder.exists():
-                return
-            _unlink(self._path(names.manifest))
-            _fsync_dir(folder)  # no reader may find a manifest again whose objects are gone
-            _unlink(self._path(names.log))
-            _unlink(self._path(names.indexes))
-            _remove_flat_dir(self._path(names.base + _COPYING_SUFFIX))
-            _fsync_dir(folder)
-            self._remove_empty(folder)
+            for key in keys:
+                _remove_flat_dir(_copying(self._path(key)))
+                _unlink(self._path(key))
+            for folder in folders:
+                if folder.is_dir():
+                    _fsync_dir(folder)
+                    self._remove_empty(folder)
+
+    def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
+        """See ObjectStore."""
+        start = self._root / prefix.rpartition("/")[0]
+        for path in _files(start):
+            key = path.relative_to(self._root).as_posix()
+            if not key.startswith(prefix):
+                continue
+            with contextlib.suppress(FileNotFoundError):  # deleted while listing
+                status = path.stat()
+                yield StoredObject(key, status.st_size, status.st_mtime_ns // 1_000_000)
 
     def close(self) -> None:
-        """See RemoteStorageManager."""
-
-    # ------------------------------------------------------------------ inside
-
-    def _names(self, metadata: RemoteLogSegmentMetadata) -> ObjectNames:
-        if metadata.custom_metadata is not None:
-            # we never write any, so it was not written by us; it must not lead us anywhere
-            raise RemoteStorageError(
-                f"custom metadata is not ours: {metadata.custom_metadata[:100]!r}"
-            )
-        try:
-            return object_layout.object_names(metadata)
-        except object_layout.UnsafeNameError as e:
-            raise RemoteStorageError(str(e)) from e
+        """See ObjectStore."""
 
     def _path(self, key: str) -> Path:
-        assert self._root is not None, "configure comes first"
-        return self._root / key
-
-    def _require_manifest(self, names: ObjectNames) -> None:
-        if not self._path(names.manifest).exists():
-            raise RemoteResourceNotFoundError(f"no such segment: {names.base}")
-
-    def _copy(
-        self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData, names: ObjectNames
-    ) -> None:
-        copying = self._path(names.base + _COPYING_SUFFIX)
-        _make_dirs(copying)
-        log = _write(copying, self._path(names.log), data.log)
-        if log.size_bytes != metadata.segment_size_bytes:
-            raise RemoteStorageError(
-                f"log of {log.size_bytes} bytes where {metadata.segment_size_bytes} were"
-                f" announced: {names.base}"
-            )
-        container = object_layout.pack_indexes(_read_indexes(data))
-        indexes = _write(copying, self._path(names.indexes), io.BytesIO(container))
-        _fsync_dir(
-            copying.parent
-        )  # the manifest must not outlive a power cut that its objects did not
-        manifest = object_layout.dump_manifest(Manifest(metadata, log, indexes))
-        _write(copying, self._path(names.manifest), io.BytesIO(manifest))
-        _remove_flat_dir(copying)
-        _fsync_dir(copying.parent)
+        return self._root / check_key(key)
 
     def _remove_empty(self, folder: Path) -> None:
-        for directory in (folder, folder.parent):
+        while folder != self._root:
             try:
-                directory.rmdir()
+                folder.rmdir()
             except OSError:  # not empty, or a copy has begun in it again
                 return
+            folder = folder.parent
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Files below a folder in the order of their keys, unfinished ones left out."""
+    with _as_storage_errors("list"):
+        try:
+            # A folder sorts as its children's keys do: with the slash at its end.
+            names = sorted(e.name + "/" * e.is_dir() for e in os.scandir(folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return
+    for name in names:
+        if name.endswith(_COPYING_SUFFIX + "/"):
+            continue
+        if name.endswith("/"):
+            yield from _files(folder / name)
+        else:
+            yield folder / name
+
+
+def _copying(target: Path) -> Path:
+    return target.with_name(target.name + _COPYING_SUFFIX)
 
 
 class _FileRange(io.RawIOBase):
@@ -207,23 +175,6 @@ class _FileRange(io.RawIOBase):
         if not self.closed:
             os.close(self._fd)
         super().close()
-
-
-def _read_indexes(data: LogSegmentData) -> dict[IndexType, bytes]:
-    indexes = {
-        IndexType.OFFSET: _whole(data.offset_index),
-        IndexType.TIMESTAMP: _whole(data.time_index),
-        IndexType.PRODUCER_SNAPSHOT: _whole(data.producer_snapshot),
-        IndexType.LEADER_EPOCH: bytes(data.leader_epoch_index),
-    }
-    if data.transaction_index is not None:
-        indexes[IndexType.TRANSACTION] = _whole(data.transaction_index)
-    return indexes
-
-
-def _whole(source: BinaryIO) -> bytes:
-    source.seek(0)
-    return source.read()
 
 
 def _write(copying: Path, target: Path, source: BinaryIO) -> ObjectFacts:

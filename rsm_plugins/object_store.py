@@ -7,6 +7,7 @@ plain parts with `/` between them (`object_layout.check_key`).
 Must not know: segments, indexes, topics.
 """
 
+import io
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
@@ -39,12 +40,12 @@ class ObjectStore(ABC):
         """
 
     @abstractmethod
-    def get(self, key: str, first: int = 0, last: int | None = None) -> BinaryIO:
+    def get(self, key: str, first: int = 0, last: int | None = None) -> io.RawIOBase:
         """Open bytes `[first, last]` of an object, both inclusive; None means to its end.
 
-        `last` beyond the end is clipped. The stream raises this module's errors, RetriableRemote-
-        StorageError also where the connection ends before all announced bytes have come, and has
-        `readinto`; it may be closed early.
+        `last` beyond the end is clipped. The stream (a subclass with `readable` and `readinto`) may
+        be closed early. It raises the errors of this interface: RetriableRemoteStorageError also
+        where the connection ends before all announced bytes have come.
 
         Raises:
             RemoteResourceNotFoundError: there is no such object.

@@ -71,7 +71,7 @@ def test_what_a_killed_copy_left_goes_with_the_segment(
     manager: LocalFsRemoteStorageManager, root: Path
 ) -> None:
     copy(manager, segment())
-    left = files(root)[".manifest"].with_suffix(".copying")
+    left = files(root)[".manifest"].with_suffix(".log.copying")
     left.mkdir()
     (left / "tmpabc").write_bytes(b"half")
     manager.delete_log_segment_data(segment())
@@ -113,13 +113,23 @@ def test_n112_a_missing_object_is_told_apart_from_a_failing_store(
         manager.fetch_log_segment(copied, 0)
 
 
-def test_a_cut_object_gives_fewer_bytes_and_no_error(
-    manager: LocalFsRemoteStorageManager, root: Path
-) -> None:
+def test_a_cut_object_gives_what_there_is(manager: LocalFsRemoteStorageManager, root: Path) -> None:
     copied = copy(manager, segment())
     files(root)[".log"].write_bytes(LOG_BYTES[:100])
     assert read(manager.fetch_log_segment(copied, 90, 200)) == LOG_BYTES[90:100]
-    assert read(manager.fetch_log_segment(copied, 150, 200)) == b""
+    with pytest.raises(RemoteObjectDamagedError):
+        manager.fetch_log_segment(copied, 150, 200)
+
+
+def test_a_flipped_bit_in_a_log_read_whole_is_noticed(
+    manager: LocalFsRemoteStorageManager, root: Path
+) -> None:
+    copied = copy(manager, segment())
+    damaged = bytearray(LOG_BYTES)
+    damaged[7] ^= 1
+    files(root)[".log"].write_bytes(damaged)
+    with pytest.raises(RemoteObjectDamagedError), manager.fetch_log_segment(copied, 0) as stream:
+        stream.read()
 
 
 def test_an_open_stream_outlives_the_deletion(manager: LocalFsRemoteStorageManager) -> None:
