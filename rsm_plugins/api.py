@@ -1,7 +1,8 @@
 """What a plugin author implements: one class that copies, reads and deletes remote log segments.
 
-Read this first, then `segment.py`; `local_fs.py` is the shortest whole example, and
-`rsm_plugins.testing.RemoteStorageManagerContract` is every promise below as a test to inherit.
+Read this first, then `segment.py`; docs/plugin-guide.md has a whole example, and
+`rsm_plugins.testing.RemoteStorageManagerContract` is every promise below as a test to inherit. A
+store of plain objects needs less: see `object_store.py`, and `local_fs.py` for the shortest one.
 
 All methods but `configure` and `close` are called from many threads at once. They may block, but
 must keep deadlines of their own: a call that hangs for ever costs its thread. Source: KIP-405,

@@ -9,6 +9,9 @@ from collections.abc import Iterable, Mapping
 from broker.config.aliases import BROKER_ALIASES, RETIRED, TOPIC_ALIASES, Alias
 from broker.config.key import Dynamic, Key
 from broker.config.keys import METADATA_MANAGER_KEYS, SECTIONS, TOPIC_KEYS
+from rsm_plugins.layout_manager import LayoutStorageManager
+from rsm_plugins.loader import SHIPPED, load_storage_manager
+from rsm_plugins.settings import PREFIX, Setting
 
 _INTRO = """\
 # Configuration
@@ -48,8 +51,12 @@ def render() -> str:
             ((*_common(key), key.doc) for key in METADATA_MANAGER_KEYS.values()),
         ),
         "\nWhat stands under `rlmm.config.remote.log.metadata.{common.client,producer,consumer,"
-        "admin}.` goes to the Kafka clients of the manager; what stands under `rsm.config.` goes "
-        "to the storage plugin.\n",
+        "admin}.` goes to the Kafka clients of the manager.\n",
+        f"\n## Storage plugins (under `{PREFIX}`)\n\nThe class goes into "
+        "`remote.log.storage.manager.class.name`. Credentials come from where the plugin's library "
+        "looks for them by itself. A name that a plugin does not know gives a warning with the "
+        "nearest that it does.\n",
+        *(_plugin(name) for name in SHIPPED),
         "\n## Topics\n",
         _table(
             ("key", "type", "default", "allowed", "broker key", "what it does"),
@@ -74,6 +81,25 @@ def render() -> str:
         ),
     ]
     return "\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def _plugin(class_name: str) -> str:
+    manager = load_storage_manager(class_name)
+    assert isinstance(manager, LayoutStorageManager)
+    table = _table(
+        ("key", "default", "allowed", "what it does"),
+        (
+            (f"`{PREFIX}{setting.name}`", _setting_default(setting), setting.allowed, setting.doc)
+            for setting in manager.SETTINGS
+        ),
+    )
+    return f"\n### `{class_name}`\n\n{table}"
+
+
+def _setting_default(setting: Setting) -> str:
+    if setting.default is not None:
+        return f"`{setting.default}`"
+    return "*required*" if setting.required else "-"
 
 
 def _broker_table(keys: Iterable[Key]) -> str:
