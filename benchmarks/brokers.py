@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +47,9 @@ def free_port() -> int:
             return port
 
 
-def server_properties(data: Path, port: int, *, tiered: bool) -> str:
+def server_properties(
+    data: Path, port: int, *, tiered: bool, settings: Mapping[str, str] | None = None
+) -> str:
     """The same settings that the Kafka peer runs with, for one combined node of ours."""
     lines = {
         "process.roles": "broker,controller",
@@ -74,6 +76,7 @@ def server_properties(data: Path, port: int, *, tiered: bool) -> str:
             "log.retention.check.interval.ms": "1000",
             "log.initial.task.delay.ms": "500",
         }
+    lines |= settings or {}
     return "".join(f"{key}={value}\n" for key, value in lines.items())
 
 
@@ -99,13 +102,15 @@ def wait_answering(
 
 
 @contextmanager
-def tidemark(data: Path, *, tiered: bool) -> Iterator[Running]:
-    """Run one Tidemark broker under `data` until the block ends."""
+def tidemark(
+    data: Path, *, tiered: bool, settings: Mapping[str, str] | None = None
+) -> Iterator[Running]:
+    """Run one Tidemark broker under `data` until the block ends; `settings` go over the usual."""
     shutil.rmtree(data, ignore_errors=True)
     data.mkdir(parents=True)
     port = free_port()
     config = data / "server.properties"
-    config.write_text(server_properties(data, port, tiered=tiered))
+    config.write_text(server_properties(data, port, tiered=tiered, settings=settings))
     command = [sys.executable, "-m", "tidemark.cli"]
     subprocess.run(
         [*command, "format", "--config", str(config)], check=True, stdout=subprocess.DEVNULL
