@@ -16,7 +16,9 @@ help:
 run: $(VENV)/.installed
 	@exec $(BIN)/tidemark dev
 
+# LocalStack's environment is made here, not inside the first test that wants S3.
 test: lint
+	$(BIN)/python localstack/start.py --prepare
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 check: lint

@@ -1,0 +1,101 @@
+"""LocalStack's S3 in this process; start.py runs it with the interpreter of its environment.
+
+Everything the outside can see is fixed here: listens on 127.0.0.1 alone, calls nobody over the
+network, writes below --data alone, ends with its parent. Two settings have no public knob in 4.13.1
+and are set in its modules; the exact pin makes that safe.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+from typing import TextIO
+
+HERE = Path(__file__).resolve().parent
+SHUTDOWN_S = 10.0
+
+
+def main() -> None:
+    """Set LocalStack up, then run it until a signal."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--parent", type=int, required=True, help="end when it is gone")
+    parser.add_argument("--temporary", action="store_true", help="remove the data at the end")
+    asked = parser.parse_args()
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # LocalStack's own lines are for people
+    os.chdir(asked.data)
+    os.environ |= settings(asked.port, asked.data)
+    ready_scripts = asked.data / "etc" / "localstack" / "init" / "ready.d"
+    shutil.rmtree(ready_scripts, ignore_errors=True)
+    shutil.copytree(HERE / "init" / "ready.d", ready_scripts)
+
+    import localstack.services.s3.provider as s3
+    from localstack.runtime import main as localstack
+    from localstack.utils.aws import aws_stack
+
+    s3.DEFAULT_S3_TMP_DIR = str(asked.data / "s3")  # else: one directory in /tmp for everybody
+    aws_stack.CACHE_S3_HOSTNAME_DNS_STATUS = False  # else: asks the name server at the start
+    url = f"http://127.0.0.1:{asked.port}"
+    threading.Thread(target=announce, args=(url, answers), daemon=True).start()
+    threading.Thread(target=follow, args=(asked.parent,), daemon=True).start()
+    try:
+        localstack.main()
+    finally:
+        if asked.temporary:
+            os.chdir("/")
+            shutil.rmtree(asked.data, ignore_errors=True)
+
+
+def settings(port: int, data: Path) -> dict[str, str]:
+    """LocalStack's environment: S3 alone, loaded at once, quiet, offline."""
+    return {
+        "SERVICES": "s3",
+        "EAGER_SERVICE_LOADING": "1",
+        "GATEWAY_LISTEN": f"127.0.0.1:{port}",
+        "FILESYSTEM_ROOT": str(data),
+        "OVERRIDE_IN_DOCKER": "0",  # in a container, too, its files belong below `data`
+        "DISABLE_EVENTS": "1",
+        "SKIP_SSL_CERT_DOWNLOAD": "1",
+        "DNS_ADDRESS": "0",
+        "LS_LOG": "warn",  # else: a line for every request
+    }
+
+
+def announce(url: str, answers: TextIO) -> None:
+    """Print the ready line once the init scripts are through; end the process if one failed."""
+    scripts: list[dict[str, str]] = []
+    while True:
+        try:
+            with urllib.request.urlopen(f"{url}/_localstack/init/ready", timeout=5) as answer:
+                state = json.load(answer)
+        except OSError:
+            state = {}
+        if state.get("completed"):
+            scripts = state["scripts"]
+            break
+        time.sleep(0.05)
+    if not scripts or any(one["state"] != "SUCCESSFUL" for one in scripts):
+        print(f"localstack: the buckets could not be made: {scripts}", file=sys.stderr, flush=True)
+        os._exit(1)
+    print(f"ready endpoint={url}", file=answers, flush=True)
+
+
+def follow(parent: int) -> None:
+    """End this process when its parent has gone, for good after a moment."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(SHUTDOWN_S)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()
