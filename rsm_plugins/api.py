@@ -112,7 +112,7 @@ class RemoteStorageManager(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of connections and threads; called once, after the last stream was closed."""
+        """Let go of connections and threads; usually all streams are closed. May be called again."""
 
 
 @dataclass(frozen=True, slots=True)

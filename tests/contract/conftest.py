@@ -1,3 +1,3 @@
 import pytest
 
-pytest.register_assert_rewrite("rsm_plugins.testing", "rlmm.testing")
+pytest.register_assert_rewrite("rlmm.testing")

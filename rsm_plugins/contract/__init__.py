@@ -1,0 +1,27 @@
+"""Every promise of `RemoteStorageManager`, as methods that need nothing but the standard library.
+
+`rsm_plugins.testing` makes tests of them, `tidemark rsm check` asks them of a live store.
+"""
+
+from rsm_plugins.contract.concurrency import ThreadPromises
+from rsm_plugins.contract.copying import CopyPromises
+from rsm_plugins.contract.deleting import DeletePromises
+from rsm_plugins.contract.failing import FailurePromises
+from rsm_plugins.contract.indexes import IndexPromises
+from rsm_plugins.contract.listing import ListingPromises
+from rsm_plugins.contract.naming import NamePromises
+from rsm_plugins.contract.reading import RangePromises, StreamPromises
+
+
+class AllPromises(
+    CopyPromises,
+    RangePromises,
+    StreamPromises,
+    IndexPromises,
+    DeletePromises,
+    NamePromises,
+    ThreadPromises,
+    FailurePromises,
+    ListingPromises,
+):
+    """What every storage plugin promises."""

@@ -1,0 +1,114 @@
+"""What every group of promises stands on: a scratch topic of its own; what an author may set."""
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from typing import ClassVar
+
+from rsm_plugins.api import (
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RemoteStorageManager,
+)
+from rsm_plugins.contract import expect, samples
+from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+
+_NO_SETTINGS: Mapping[str, str] = {}
+
+
+class Stopped(BaseException):
+    """The run was ended while this promise was asked; no plugin call may start any more."""
+
+
+class Promises:
+    """A promise is a method `test_...` whose docstring is the promise as a sentence.
+
+    It takes a configured plugin as `manager` (or as `unreachable_manager`, whose store does not
+    answer), raises AssertionError where the promise is broken, and `unittest.SkipTest` where it
+    cannot be asked. Each gets an instance of its own, and so a topic of its own: the store need not
+    be empty, and several runs may share it.
+
+    Attributes:
+        large_segment_bytes: size of the large segments; above the size from which the plugin
+            copies in parts, so that those paths are crossed.
+        deadline_s: no call and no promise takes longer.
+        wrong_settings: each is refused by `configure`. Empty: taken from `SETTINGS` of the plugin.
+        settings: with which the plugin was configured; helps where `wrong_settings` is empty.
+    """
+
+    large_segment_bytes: ClassVar[int] = 12 << 20
+    deadline_s: ClassVar[float] = 120.0
+    wrong_settings: ClassVar[Sequence[Mapping[str, str]]] = ()
+    settings: Mapping[str, str] = _NO_SETTINGS
+    stopped: bool = False
+
+    @cached_property
+    def topic_id(self) -> bytes:
+        """Id of the scratch topic: random, so that nothing else in the store is touched."""
+        return os.urandom(16)
+
+    @cached_property
+    def made(self) -> dict[object, RemoteLogSegmentMetadata]:
+        """Every segment that was or may have been copied, as last known."""
+        return {}
+
+    def segment(
+        self,
+        number: int = 1,
+        *,
+        topic: str = "rsm-contract",
+        topic_id: bytes = b"",
+        partition: int = 0,
+        start_offset: int = 0,
+        size_bytes: int = len(samples.LOG_BYTES),
+    ) -> RemoteLogSegmentMetadata:
+        """Metadata of a segment of the scratch topic; `number` makes its id."""
+        if self.stopped:
+            raise Stopped
+        metadata = samples.segment(
+            number,
+            topic=topic,
+            topic_id=topic_id or self.topic_id,
+            partition=partition,
+            start_offset=start_offset,
+            size_bytes=size_bytes,
+        )
+        self.made.setdefault(metadata.id, metadata)
+        return metadata
+
+    def copied(
+        self,
+        manager: RemoteStorageManager,
+        metadata: RemoteLogSegmentMetadata | None = None,
+        data: LogSegmentData | None = None,
+    ) -> RemoteLogSegmentMetadata:
+        """Copy a segment; returns its metadata as all later calls get it."""
+        copied = samples.copy(manager, metadata or self.segment(), data)
+        self.made[copied.id] = copied
+        return copied
+
+    def large(self, manager: RemoteStorageManager) -> tuple[RemoteLogSegmentMetadata, bytes]:
+        """Copy a large segment; returns its metadata and its bytes."""
+        log = samples.large_log(self.large_segment_bytes)
+        metadata = self.segment(size_bytes=len(log))
+        return self.copied(manager, metadata, samples.segment_data(log)), log
+
+    def is_gone(
+        self, manager: RemoteStorageManager, metadata: RemoteLogSegmentMetadata, what: str
+    ) -> None:
+        """Neither the log nor any index of the segment is found."""
+        gone = RemoteResourceNotFoundError
+        expect.fails(gone, lambda: manager.fetch_log_segment(metadata, 0), f"the log of {what}")
+        for kind in IndexType:
+            call = partial(manager.fetch_index, metadata, kind)
+            expect.fails(gone, call, f"index {kind.value} of {what}")
+
+    def clean_up(self, manager: RemoteStorageManager) -> list[str]:
+        """Delete everything that was made; returns what could not be deleted, and why."""
+        left = []
+        for metadata in list(self.made.values()):
+            try:
+                manager.delete_log_segment_data(metadata)
+            except RemoteStorageError as e:
+                left.append(f"{metadata.topic_id_partition.topic} {metadata.id.id.hex()}: {e}")
+        return left

@@ -1,0 +1,99 @@
+"""How a promise says that it was broken: an AssertionError whose message tells what to mend.
+
+The messages carry everything, so that they are the same under pytest and in `tidemark rsm check`,
+which runs without it.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import BinaryIO, TypeVar
+
+from rsm_plugins.contract.samples import read
+
+T = TypeVar("T")
+Errors = type[BaseException] | tuple[type[BaseException], ...]
+
+_SHOWN_BYTES = 12
+
+
+def that(fact: bool, message: str) -> None:
+    """Break the promise with `message` when `fact` does not hold."""
+    if not fact:
+        raise AssertionError(message)
+
+
+def same_bytes(got: bytes, expected: bytes, what: str) -> None:
+    """Both are the same; else say where they part."""
+    if got == expected:
+        return
+    pairs = zip(got, expected, strict=False)
+    at = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(got), len(expected)))
+    raise AssertionError(
+        f"{what}: got {len(got)} bytes, expected {len(expected)}; they part at byte {at}:"
+        f" {got[at : at + _SHOWN_BYTES]!r} instead of {expected[at : at + _SHOWN_BYTES]!r}"
+    )
+
+
+def reads(call: Callable[[], BinaryIO], expected: bytes, what: str) -> None:
+    """The stream that `call` opens holds `expected`, and nothing else."""
+    same_bytes(read(call()), expected, what)
+
+
+def fails(errors: Errors, call: Callable[[], object], what: str) -> None:
+    """`call` raises one of `errors`, and no other; a stream that it opened instead is closed."""
+    wanted = _names(errors)
+    try:
+        result = call()
+    except errors:
+        return
+    except Exception as e:  # whatever else a plugin raises is the finding
+        raise AssertionError(f"{what}: raised {described(e)}; promised is {wanted}") from e
+    if hasattr(result, "close"):
+        result.close()
+    raise AssertionError(f"{what}: raised nothing; promised is {wanted}")
+
+
+def together(
+    calls: Sequence[Callable[[], T]], *, deadline_s: float, what: str = "a call"
+) -> list[T]:
+    """Run all calls at once, each in a thread of its own; their answers in the order of `calls`.
+
+    The threads are daemons: a plugin that hangs breaks its promise and not the process.
+
+    Raises:
+        AssertionError: one did not return within `deadline_s`. Else what the first of them raised.
+    """
+    answers: dict[int, T] = {}
+    errors: dict[int, BaseException] = {}
+    start = threading.Barrier(len(calls))
+
+    def run(number: int) -> None:
+        try:
+            start.wait()
+            answers[number] = calls[number]()
+        except BaseException as e:  # noqa: BLE001 - raised again in the caller's thread
+            errors[number] = e
+
+    threads = [threading.Thread(target=run, args=(n,), daemon=True) for n in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + deadline_s
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    if errors:
+        raise errors[min(errors)]
+    if any(thread.is_alive() for thread in threads):
+        raise AssertionError(f"{what} did not return within {deadline_s:g} s")
+    return [answers[n] for n in range(len(calls))]
+
+
+def described(error: BaseException) -> str:
+    """Class and message of an error."""
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _names(errors: Errors) -> str:
+    kinds = errors if isinstance(errors, tuple) else (errors,)
+    return " or ".join(kind.__name__ for kind in kinds)

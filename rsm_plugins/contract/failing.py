@@ -1,0 +1,81 @@
+"""Promises about failures: which error says what, and that no call hangs."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from unittest import SkipTest
+
+from rsm_plugins.api import (
+    RemoteStorageError,
+    RemoteStorageManager,
+    RetriableRemoteStorageError,
+)
+from rsm_plugins.contract import expect
+from rsm_plugins.contract.base import Promises
+from rsm_plugins.contract.samples import segment_data
+from rsm_plugins.segment import IndexType
+from rsm_plugins.settings import PREFIX, Setting
+
+_NONSENSE = "\x01 no value of anything"
+
+
+class FailurePromises(Promises):
+    """What a plugin says when it cannot do what it should."""
+
+    def test_an_unreachable_store_is_retriable_and_never_hangs(
+        self, unreachable_manager: RemoteStorageManager
+    ) -> None:
+        """With a store that does not answer every call ends in time, with a retriable error."""
+        metadata, manager = self.segment(), unreachable_manager
+        calls = {
+            "copy": lambda: manager.copy_log_segment_data(metadata, segment_data()),
+            "fetch_log_segment": lambda: manager.fetch_log_segment(metadata, 0),
+            "fetch_index": lambda: manager.fetch_index(metadata, IndexType.OFFSET),
+            "delete": lambda: manager.delete_log_segment_data(metadata),
+        }
+        for name, call in calls.items():
+
+            def check(name: str = name, call: Any = call) -> None:
+                expect.fails(RetriableRemoteStorageError, call, f"{name} without a store")
+
+            expect.together([check], deadline_s=self.deadline_s, what=f"{name} without a store")
+
+    def test_wrong_settings_are_refused(self, manager: RemoteStorageManager) -> None:
+        """Wrong settings are refused by `configure`, with the name of the setting."""
+        cases = [(settings, "") for settings in self.wrong_settings]
+        cases = cases or list(self._cases(manager))
+        if not cases:
+            raise SkipTest(
+                "no wrong settings known: give wrong_settings, or SETTINGS in the plugin"
+            )
+        for settings, named in cases:
+            plugin = type(manager)()
+            what = f"configure with {dict(settings)!r}"
+            try:
+                plugin.configure(settings)
+            except (ValueError, RemoteStorageError) as e:
+                expect.that(bool(str(e)), f"{what}: {type(e).__name__} without a message")
+                expect.that(named in str(e), f"{what}: the message does not name {named}: {e}")
+                continue
+            except Exception as e:  # whatever else a plugin raises is the finding
+                raise AssertionError(f"{what}: raised {expect.described(e)}") from e
+            plugin.close()
+            raise AssertionError(f"{what}: was accepted")
+
+    def _cases(self, manager: RemoteStorageManager) -> Iterator[tuple[Mapping[str, str], str]]:
+        """Wrong settings, each with what the message must say, from the plugin's own list."""
+        known: list[Setting] = list(getattr(manager, "SETTINGS", ()))
+        valid = dict(self.settings)
+        for setting in known:
+            named = PREFIX + setting.name if valid else PREFIX
+            if setting.required:
+                yield {key: value for key, value in valid.items() if key != setting.name}, named
+            if _refuses_nonsense(setting):
+                yield {**valid, setting.name: _NONSENSE}, named
+
+
+def _refuses_nonsense(setting: Setting) -> bool:
+    try:
+        setting.parse(_NONSENSE)
+    except (ValueError, KeyError):
+        return True
+    return False
