@@ -50,6 +50,12 @@ _ENTRY = struct.Struct(">B3xIQQ")
 _CRC = struct.Struct(">I")
 _TOPIC_CHARS_MAX = 255 - 1 - 22
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_UUID = "[A-Za-z0-9_-]{22}"
+_KEY = re.compile(
+    rf"([A-Za-z0-9._-]{{1,{_TOPIC_CHARS_MAX}}})-({_UUID})/(0|[1-9][0-9]{{0,9}})/"
+    rf"([0-9]{{20}})-({_UUID})(\.log|\.indexes|\.manifest)",
+    re.ASCII,
+)
 _KINDS: dict[IndexType, int] = {
     IndexType.OFFSET: 0,
     IndexType.TIMESTAMP: 1,
@@ -152,6 +158,52 @@ def object_names(metadata: RemoteLogSegmentMetadata) -> ObjectNames:
         raise UnsafeNameError(f"start_offset={metadata.start_offset} or the segment id is not one")
     folder = partition_folder(metadata.topic_id_partition)
     return ObjectNames(f"{folder}/{metadata.start_offset:020d}-{uuid_to_text(metadata.id.id)}")
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedKey:
+    """What the name of an object says.
+
+    Attributes:
+        base: the key without its suffix, as in `ObjectNames`.
+        topic: perhaps cut, see the module's docstring.
+        suffix: `.log`, `.indexes` or `.manifest`.
+    """
+
+    base: str
+    topic: str
+    topic_id: bytes
+    partition: int
+    start_offset: int
+    segment_id: bytes
+    suffix: str
+
+
+def parse_key(key: str) -> ParsedKey | None:
+    """Read the name of an object; None where this layout would give no object such a name.
+
+    The inverse of `object_names`: what is read here is written there, character for character.
+    """
+    found = _KEY.fullmatch(key)
+    if found is None:
+        return None
+    topic, topic_id, partition, offset, segment_id, suffix = found.groups()
+    try:
+        parsed = ParsedKey(
+            key.removesuffix(suffix),
+            topic,
+            uuid_from_text(topic_id),
+            int(partition),
+            int(offset),
+            uuid_from_text(segment_id),
+            suffix,
+        )
+    except ValueError:
+        return None
+    canonical = uuid_to_text(parsed.topic_id), uuid_to_text(parsed.segment_id)
+    possible = parsed.partition < 1 << 31 and parsed.start_offset < 1 << 63
+    ours = canonical == (topic_id, segment_id) and possible and topic not in {".", ".."}
+    return parsed if ours else None
 
 
 def check_key(key: str) -> str:

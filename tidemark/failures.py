@@ -31,6 +31,7 @@ def _is_expected(error: Exception) -> bool:
         NotFormattedError,
     )
     from tidemark.formatting import FormatError
+    from tidemark.remote.wire_client import ClusterError
 
     expected = (ConfigError, DirectoryError, AlreadyFormattedError, NotFormattedError, FormatError)
-    return isinstance(error, (*expected, OSError))
+    return isinstance(error, (*expected, ClusterError, OSError))

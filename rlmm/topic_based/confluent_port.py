@@ -80,7 +80,7 @@ class ConfluentPort:
             "enable.metrics.push": False,
         }
         delivery_ms = max(1_000, settings.consume_wait_ms)
-        self._producer = _make(
+        self._producer = make_client(
             Producer,
             settings.producer,
             {
@@ -95,7 +95,7 @@ class ConfluentPort:
                 "partitioner": "murmur2_random",
             },
         )
-        self._consumer = _make(
+        self._consumer = make_client(
             Consumer,
             settings.consumer,
             {
@@ -233,7 +233,7 @@ class ConfluentPort:
         return Diverged(partition, f"read up to {position}: {reason}")
 
 
-def _make(client: type[Client], passed: Mapping[str, str], ours: dict[str, Any]) -> Client:
+def make_client(client: type[Client], passed: Mapping[str, str], ours: dict[str, Any]) -> Client:
     """Make a client; settings that only Kafka's Java client knows are left out with a warning."""
     passed = dict(passed)
     while True:

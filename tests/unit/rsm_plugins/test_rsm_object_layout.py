@@ -49,6 +49,58 @@ def test_n116_unsafe_keys_are_refused(key: str) -> None:
         object_layout.check_key(key)
 
 
+@given(
+    topic=st.text("abcXYZ019._-", min_size=1, max_size=249).filter(lambda t: t not in {".", ".."}),
+    topic_id=st.binary(min_size=16, max_size=16),
+    partition=st.integers(0, 2**31 - 1),
+    start_offset=st.integers(0, 2**63 - 1),
+    segment_id=st.binary(min_size=16, max_size=16),
+)
+def test_a_name_is_read_back(
+    topic: str, topic_id: bytes, partition: int, start_offset: int, segment_id: bytes
+) -> None:
+    owner = TopicIdPartition(topic_id, partition, topic)
+    meta = replace(segment(), id=RemoteLogSegmentId(owner, segment_id), start_offset=start_offset)
+    names = object_layout.object_names(meta)
+    for key in (names.log, names.indexes, names.manifest):
+        parsed = object_layout.parse_key(key)
+        assert parsed is not None
+        assert parsed.base + parsed.suffix == key
+        assert parsed.base == names.base
+        assert topic.startswith(parsed.topic)
+        said = parsed.topic_id, parsed.partition, parsed.start_offset, parsed.segment_id
+        assert said == (topic_id, partition, start_offset, segment_id)
+
+
+BASE = "orders-AQIDBAUGBwgJCgsMDQ4PEA/3/00000000000000000042-ERITFBUWFxgZGhscHR4fIA"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "readme.txt",
+        BASE,
+        BASE + ".log2",
+        BASE + ".log/x",
+        "/" + BASE + ".log",
+        "x/" + BASE + ".log",
+        BASE.replace("/3/", "/03/") + ".log",
+        BASE.replace("/3/", "/-1/") + ".log",
+        BASE.replace("0042", "42") + ".log",
+        BASE.replace("00000000000000000042", "9" * 20) + ".log",
+        BASE.replace("/3/", "/9999999999/") + ".log",
+        BASE.replace("42-", "٤٢-") + ".log",
+        BASE[:-1] + "B.log",  # the same id, written otherwise
+        BASE.replace("orders", ".") + ".log",
+        BASE + ".log\n",
+    ],
+)
+def test_other_names_are_not_ours(key: str) -> None:
+    assert object_layout.parse_key(BASE + ".log") is not None
+    assert object_layout.parse_key(key) is None
+
+
 def test_plain_keys_pass() -> None:
     assert object_layout.check_key("a/b-c_d.e") == "a/b-c_d.e"
 

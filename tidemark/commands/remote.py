@@ -1,0 +1,18 @@
+"""`tidemark remote`: look at the remote tier of a running cluster, from outside."""
+
+from types import MappingProxyType
+
+import click
+
+from tidemark.lazy_group import LazyGroup
+
+_COMMANDS = MappingProxyType(
+    {
+        "segments": "Show where a topic's offsets lie: tiers, segments, problems.",
+    }
+)
+
+
+@click.command("remote", cls=LazyGroup, module="tidemark.commands.remote_{}", names=_COMMANDS)
+def command() -> None:
+    """Look at the remote tier of a running cluster, from outside."""

@@ -1,0 +1,209 @@
+"""What a running cluster says of its topics and partitions, asked as any client may.
+
+Offsets: `log_start` and `local_log_start` are inclusive, `log_end` is exclusive (the high
+watermark), `highest_tiered` is inclusive.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.types import EpochEntry
+from kafka_protocol.wire import codec
+from kafka_protocol.wire.api_keys import ApiKey
+from tidemark.remote.wire_client import Address, ClusterError, WireClient
+
+_LATEST, _EARLIEST, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -4, -5
+_TOPIC_RESOURCE = 2
+_METADATA_VERSION = 12
+_LIST_OFFSETS_VERSION = 9
+_EPOCHS_VERSION = 4
+_CONFIGS_VERSION = 4
+
+
+class UnknownTopicError(ClusterError):
+    """There is no topic of that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic of the cluster.
+
+    Attributes:
+        topic_id: 16 raw bytes.
+        leaders: node by partition, -1 where there is none now.
+    """
+
+    name: str
+    topic_id: bytes
+    leaders: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """One look at a cluster.
+
+    Attributes:
+        brokers: address by node.
+        topics: by name.
+    """
+
+    cluster_id: str
+    brokers: Mapping[int, Address]
+    topics: Mapping[str, Topic]
+
+    def topic(self, name: str) -> Topic:
+        """The topic of that name.
+
+        Raises:
+            UnknownTopicError: there is none; names the nearest.
+        """
+        found = self.topics.get(name)
+        if found is None:
+            near = get_close_matches(name, self.topics, 1, 0.5)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise UnknownTopicError(f"there is no topic {name[:249]!r}{hint}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffsets:
+    """Where the tiers of a partition begin and end, as its leader says.
+
+    Attributes:
+        highest_tiered: -1 where nothing is in the remote tier.
+    """
+
+    log_start: int
+    local_log_start: int
+    highest_tiered: int
+    log_end: int
+
+
+def look(client: WireClient) -> Cluster:
+    """Ask for brokers and topics.
+
+    Raises:
+        ClusterError: nobody answers.
+    """
+    request = codec.request(ApiKey.METADATA).cls
+    body = request(topics=None, allow_auto_topic_creation=False)
+    answer = client.ask_any(ApiKey.METADATA, _METADATA_VERSION, body)
+    return Cluster(
+        answer.cluster_id or "",
+        {one.node_id: (one.host, one.port) for one in answer.brokers},
+        {
+            one.name: Topic(
+                one.name,
+                bytes(one.topic_id),
+                {part.partition_index: part.leader_id for part in one.partitions},
+            )
+            for one in answer.topics
+            if not one.error_code
+        },
+    )
+
+
+def is_tiered(client: WireClient, topic: str) -> bool:
+    """Whether the topic's `remote.storage.enable` is true.
+
+    Raises:
+        ClusterError: the cluster does not say.
+    """
+    request = codec.request(ApiKey.DESCRIBE_CONFIGS).cls
+    resource = request.Resources(
+        resource_type=_TOPIC_RESOURCE,
+        resource_name=topic,
+        configuration_keys=["remote.storage.enable"],
+    )
+    body = request(resources=[resource], include_synonyms=False)
+    (result,) = client.ask_any(ApiKey.DESCRIBE_CONFIGS, _CONFIGS_VERSION, body).results
+    if result.error_code:
+        raise ClusterError(f"settings of topic {topic}: {_name(result.error_code)}")
+    return any(one.value == "true" for one in result.configs)
+
+
+def offsets(
+    client: WireClient, cluster: Cluster, topic: Topic, partition: int
+) -> PartitionOffsets | None:
+    """Ask the leader where the tiers of a partition begin and end; None where it has no leader.
+
+    Raises:
+        ClusterError: the leader does not say.
+    """
+    address = cluster.brokers.get(topic.leaders[partition])
+    if address is None:
+        return None
+    wanted = (_EARLIEST, _EARLIEST_LOCAL, _LATEST_TIERED, _LATEST)
+    return PartitionOffsets(
+        *(_offset(client, address, topic.name, partition, timestamp) for timestamp in wanted)
+    )
+
+
+def epoch_chain(
+    client: WireClient, cluster: Cluster, topic: Topic, partition: int, epochs: Iterable[int]
+) -> list[EpochEntry] | None:
+    """The leader's epoch chain, as far as segments of these epochs need it.
+
+    A leader tells the end of an epoch, or of the largest one below. Asking for each epoch and the
+    one below it gives begin and end of each. None where the partition has no leader now.
+
+    Raises:
+        ClusterError: the leader does not say.
+    """
+    address = cluster.brokers.get(topic.leaders[partition])
+    if address is None:
+        return None
+    asked = sorted({near for epoch in epochs for near in (epoch - 1, epoch) if near >= 0})
+    request = codec.request(ApiKey.OFFSET_FOR_LEADER_EPOCH).cls
+    ends = {}
+    for epoch in asked:
+        wanted = request.Topics.Partitions(partition=partition, leader_epoch=epoch)
+        body = request(topics=[request.Topics(topic=topic.name, partitions=[wanted])])
+        answer = client.ask(address, ApiKey.OFFSET_FOR_LEADER_EPOCH, _EPOCHS_VERSION, body)
+        found = answer.topics[0].partitions[0]
+        if found.error_code:
+            raise ClusterError(
+                f"epochs of {topic.name}-{partition}: {_name(found.error_code)} from {address[0]}"
+            )
+        if found.end_offset >= 0:
+            ends[found.leader_epoch] = found.end_offset
+    return chain_from_ends(ends)
+
+
+def chain_from_ends(ends: Mapping[int, int]) -> list[EpochEntry]:
+    """A chain out of the ends (exclusive) of some epochs: each begins where the one before ends.
+
+    True for epochs whose neighbour below is among them, or that are the first of the chain.
+    """
+    chain, start = [], 0
+    for epoch, end in sorted(ends.items()):
+        chain.append(EpochEntry(epoch, start))
+        start = end
+    return chain
+
+
+def _offset(
+    client: WireClient, address: Address, topic: str, partition: int, timestamp: int
+) -> int:
+    request = codec.request(ApiKey.LIST_OFFSETS).cls
+    wanted = request.Topics.Partitions(partition_index=partition, timestamp=timestamp)
+    body = request(
+        replica_id=-1,
+        isolation_level=0,
+        topics=[request.Topics(name=topic, partitions=[wanted])],
+    )
+    answer: Any = client.ask(address, ApiKey.LIST_OFFSETS, _LIST_OFFSETS_VERSION, body)
+    found = answer.topics[0].partitions[0]
+    if found.error_code:
+        raise ClusterError(f"offsets of {topic}-{partition}: {_name(found.error_code)}")
+    return int(found.offset)
+
+
+def _name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"

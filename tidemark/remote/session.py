@@ -1,0 +1,95 @@
+"""What the tools need of a running cluster, opened together and closed together."""
+
+import logging
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.config.broker_config import read_properties
+from kafka_protocol.types import TopicIdPartition
+from rlmm.rocksdb_store import RocksdbStore
+from rlmm.topic_based.topic_port import METADATA_TOPIC, metadata_partition_for
+from runtime.clock import Clock, SystemClock
+from tidemark.remote.cluster import Cluster, Topic, look
+from tidemark.remote.metadata_reader import MetadataReader
+from tidemark.remote.wire_client import ClusterError, WireClient
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A cluster that was reached.
+
+    Attributes:
+        settings: of the clients, as the user gave them.
+    """
+
+    bootstrap: str
+    settings: Mapping[str, str]
+    client: WireClient
+    cluster: Cluster
+    clock: Clock
+
+    @contextmanager
+    def metadata(self, only: Topic | None = None) -> Iterator[MetadataReader]:
+        """A reader of the metadata topic, of all of it or of what one topic needs.
+
+        What it reads is kept in a directory that goes with it: millions of segments need no memory.
+
+        Raises:
+            ClusterError: there is no such topic.
+        """
+        topic = self.cluster.topics.get(METADATA_TOPIC)
+        if topic is None:
+            raise ClusterError(
+                f"there is no topic {METADATA_TOPIC}: no broker of this cluster has"
+                " remote.log.storage.system.enable=true"
+            )
+        count = len(topic.leaders)
+        numbers = None
+        if only is not None:
+            numbers = {
+                metadata_partition_for(TopicIdPartition(only.topic_id, n, only.name), count)
+                for n in only.leaders
+            }
+        with tempfile.TemporaryDirectory(prefix="tidemark-") as directory:
+            store = RocksdbStore(
+                Path(directory) / "metadata",
+                cluster_id=self.cluster.cluster_id,
+                partition_count=count,
+            )
+            try:
+                with MetadataReader(
+                    self.bootstrap,
+                    self.settings,
+                    store,
+                    self.clock,
+                    partition_count=count,
+                    only=numbers,
+                ) as reader:
+                    yield reader
+            finally:
+                store.close()
+
+
+@contextmanager
+def connected(bootstrap: str, command_config: Path | None) -> Iterator[Session]:
+    """Reach a cluster.
+
+    Args:
+        bootstrap: `host:port`, several with commas between.
+        command_config: properties of the client, like those of Kafka's tools.
+
+    Raises:
+        ConfigError: the file cannot be read.
+        ClusterError: nobody answers.
+    """
+    logging.getLogger("rlmm").setLevel(logging.ERROR)  # refused records are no news to an operator
+    settings = {} if command_config is None else read_properties(command_config)
+    protocol = settings.get("security.protocol", "PLAINTEXT").upper()
+    if protocol != "PLAINTEXT":
+        raise ClusterError(f"security.protocol={protocol}: only PLAINTEXT is known here")
+    client_id = settings.get("client.id", "tidemark-remote-tools")
+    with WireClient(bootstrap, client_id) as client:
+        yield Session(bootstrap, settings, client, look(client), SystemClock())

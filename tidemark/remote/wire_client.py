@@ -1,0 +1,118 @@
+"""A small client that asks brokers one question after the other.
+
+Only for what client libraries cannot ask yet: the offsets of the tiers (ListOffsets -4 and -5) and
+topic ids. Blocking, one connection a broker, plain TCP.
+"""
+
+import socket
+from typing import Any, Self
+
+from kafka_protocol.errors import KafkaError
+from kafka_protocol.wire import codec
+from kafka_protocol.wire.api_keys import header_versions
+
+_TIMEOUT_S = 30.0
+_FRAME_BYTES_MAX = 100 << 20
+
+Address = tuple[str, int]
+
+
+class ClusterError(Exception):
+    """The cluster cannot be reached, or refuses what a tool asks of it."""
+
+
+class WireClient:
+    """Connections to the brokers of one cluster; use it in a `with` block."""
+
+    def __init__(self, bootstrap: str, client_id: str = "tidemark") -> None:
+        """Take the addresses; nothing is opened yet.
+
+        Args:
+            bootstrap: `host:port`, several with commas between.
+            client_id: how the tool calls itself.
+        """
+        self._bootstrap = [_address(one) for one in bootstrap.split(",") if one.strip()]
+        if not self._bootstrap:
+            raise ClusterError(f"--bootstrap-server={bootstrap}: must be host:port")
+        self._client_id = client_id.encode()
+        self._sockets: dict[Address, socket.socket] = {}
+        self._correlation_id = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for one in self._sockets.values():
+            one.close()
+
+    def ask_any(self, api_key: int, version: int, body: object) -> Any:
+        """Ask the first bootstrap server that answers.
+
+        Raises:
+            ClusterError: none does.
+        """
+        errors = []
+        for address in self._bootstrap:
+            try:
+                return self.ask(address, api_key, version, body)
+            except ClusterError as error:
+                errors.append(str(error))
+        raise ClusterError("; ".join(errors))
+
+    def ask(self, address: Address, api_key: int, version: int, body: object) -> Any:
+        """Send one request and wait for its answer.
+
+        Raises:
+            ClusterError: the broker is not there, is silent, or ends the connection.
+        """
+        self._correlation_id += 1
+        request_header, response_header = header_versions(api_key, version)
+        frame = api_key.to_bytes(2, "big") + version.to_bytes(2, "big")
+        frame += self._correlation_id.to_bytes(4, "big")
+        frame += len(self._client_id).to_bytes(2, "big") + self._client_id
+        frame += b"\0" * (request_header == 2)
+        frame += codec.request(api_key).encode(body, version)
+        where = f"{address[0]}:{address[1]}"
+        try:
+            answer = self._exchange(address, frame)
+            value, _ = codec.response(api_key).decode(answer, version, 4 + response_header)
+        except KafkaError as error:
+            self._drop(address)
+            raise ClusterError(f"{where}: the answer cannot be read: {error}") from error
+        except OSError as error:
+            self._drop(address)
+            raise ClusterError(f"{where}: {error.strerror or error}") from error
+        return value
+
+    def _exchange(self, address: Address, frame: bytes) -> bytes:
+        connection = self._sockets.get(address)
+        if connection is None:
+            connection = socket.create_connection(address, _TIMEOUT_S)
+            self._sockets[address] = connection
+        connection.sendall(len(frame).to_bytes(4, "big") + frame)
+        size = int.from_bytes(_exactly(connection, 4), "big")
+        if size > _FRAME_BYTES_MAX:
+            raise ConnectionError(f"an answer of {size} bytes; is this a Kafka listener?")
+        return _exactly(connection, size)
+
+    def _drop(self, address: Address) -> None:
+        connection = self._sockets.pop(address, None)
+        if connection is not None:
+            connection.close()
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        piece = connection.recv(min(size - len(data), 1 << 20))
+        if not piece:
+            raise ConnectionError("the connection was closed; is this a Kafka listener?")
+        data += piece
+    return bytes(data)
+
+
+def _address(text: str) -> Address:
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ClusterError(f"--bootstrap-server={text.strip()}: must be host:port")
+    return host.strip("[]"), int(port)
