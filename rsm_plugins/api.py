@@ -112,7 +112,7 @@ class RemoteStorageManager(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of connections and threads; usually all streams are closed. May be called again."""
+        """Let go of connections and threads; all streams should be closed. May be called twice."""
 
 
 @dataclass(frozen=True, slots=True)
