@@ -53,11 +53,17 @@ class BrokerProcess:
         *,
         settings: Mapping[str, str] | None = None,
         tiered: bool = False,
+        store: Mapping[str, str] | None = None,
         node_id: int = 1,
     ) -> None:
+        """A broker that is not started yet.
+
+        `store` names a storage plugin with its settings; without it: a directory of this broker.
+        """
         self.directory = directory
         self.node_id = node_id
         self.tiered = tiered
+        self.store = store
         self.port, self.controller_port, self.http_port = free_ports(3)
         self.settings = dict(settings or {})
         self.process: subprocess.Popen[bytes] | None = None
@@ -98,8 +104,6 @@ class BrokerProcess:
         if self.tiered:
             base |= {
                 "remote.log.storage.system.enable": "true",
-                "remote.log.storage.manager.class.name": LOCAL_FS,
-                "rsm.config.dir": str(self.remote_directory),
                 "remote.log.metadata.manager.listener.name": "PLAINTEXT",
                 "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
                 "rlmm.config.remote.log.metadata.topic.num.partitions": "3",
@@ -109,6 +113,10 @@ class BrokerProcess:
                 "log.initial.task.delay.ms": "200",
                 "tidemark.remote.copy.max.ms": "5000",
                 "tidemark.remote.delete.grace.ms": "1000",
+            }
+            base |= self.store or {
+                "remote.log.storage.manager.class.name": LOCAL_FS,
+                "rsm.config.dir": str(self.remote_directory),
             }
         return base | self.settings
 

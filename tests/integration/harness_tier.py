@@ -1,8 +1,4 @@
-"""What must hold of store and metadata once nothing is under way: checked from outside.
-
-The store is listed by its file names, the metadata topic is read as any consumer reads it and
-folded by the state tables. Neither asks the broker what it believes.
-"""
+"""Tiered topics for tests: made, changed, cut, deleted, and waited for."""
 
 from collections.abc import Iterable
 
@@ -16,18 +12,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from harness_broker import BrokerProcess, until
-from harness_clients import read_all
 
-from kafka_protocol.wire.primitives import uuid_to_text
-from rlmm import records
-from rlmm.fold import Fold
-from rlmm.lifecycle import Verdict
-from rlmm.store import MemoryStore, Position
-from rsm_plugins.segment import SegmentState
-
-METADATA_TOPIC = "__remote_log_metadata"
-METADATA_PARTITIONS = 3
-KINDS = ("indexes", "log", "manifest")
 TIERED = {"remote.storage.enable": "true", "local.retention.bytes": "1"}
 QUICK = {"log.segment.bytes": "1048576", "tidemark.remote.copy.max.ms": "1500"}
 """Small segments, and deletions that are final after a moment."""
@@ -86,57 +71,3 @@ def tiered_away(broker: BrokerProcess, topic: str, partition: int = 0) -> None:
         ),
         f"all but the active segment of {topic}-{partition} are remote, and local no more",
     )
-
-
-def listed(broker: BrokerProcess) -> set[str]:
-    """Every file in the store."""
-    return {path.name for path in broker.remote_directory.rglob("*") if path.is_file()}
-
-
-def finished(broker: BrokerProcess) -> tuple[set[str], list[str]]:
-    """Names of the objects of all FINISHED segments, and the segments in another live state."""
-    store = MemoryStore()
-    for number in range(METADATA_PARTITIONS):
-        fold = Fold(store, number)
-        for offset, _, value in read_all(broker, METADATA_TOPIC, number):
-            verdict = fold.take(records.decode(value), order=offset, seen_ms=0)
-            assert isinstance(verdict, Verdict)
-        store.write(number, fold.changes, Position(0, 0))
-    names: set[str] = set()
-    under_way: list[str] = []
-    for number in range(METADATA_PARTITIONS):
-        for facts in store.all_facts(number):
-            key = facts.topic_id_partition.topic_id, facts.topic_id_partition.partition
-            for entry in store.entries(number, key):
-                metadata = entry.metadata
-                stem = f"{metadata.start_offset:020d}-{uuid_to_text(metadata.id.id)}"
-                if metadata.state is SegmentState.COPY_SEGMENT_FINISHED:
-                    names |= {f"{stem}.{kind}" for kind in KINDS}
-                else:
-                    under_way.append(f"{facts.topic_id_partition.topic} {stem} {metadata.state}")
-    return names, under_way
-
-
-def disagreements(broker: BrokerProcess) -> list[str]:
-    """What is in the store and in no FINISHED segment, the other way round, or still under way."""
-    in_store = listed(broker)
-    names, under_way = finished(broker)
-    return [
-        *(f"only in the store: {name}" for name in sorted(in_store - names)),
-        *(f"only in the metadata: {name}" for name in sorted(names - in_store)),
-        *under_way,
-    ]
-
-
-def agreed(broker: BrokerProcess) -> None:
-    """Wait until the store holds the objects of FINISHED segments, exactly."""
-    last: list[str] = []
-
-    def agree() -> bool:
-        last[:] = disagreements(broker)
-        return not last
-
-    try:
-        until(agree, "store and metadata agree")
-    except AssertionError as error:
-        raise AssertionError(f"{error}\n" + "\n".join(last)) from None

@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ResourceType
+from harness_audit import METADATA_PARTITIONS, METADATA_TOPIC, agreed
 from harness_broker import BrokerProcess, until
 from harness_clients import end_offsets, produce, read_all
 from harness_tier import (
-    METADATA_PARTITIONS,
-    METADATA_TOPIC,
     QUICK,
-    agreed,
     alter,
     as_read,
     create,

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import ResourceType
+from harness_audit import agreed
 from harness_broker import BrokerProcess, running, until
 from harness_clients import end_offsets, produce, read_all
 from harness_tier import (
     QUICK,
     TIERED,
-    agreed,
     alter,
     as_read,
     create,
