@@ -16,7 +16,7 @@ from rlm.testing import PARTITION, Killed, SimulatedBroker, SteppedTier, values_
 from rlmm import lineage
 from rlmm.api import Fence, MetadataWriteTimeoutError, SegmentUpdate
 from rlmm.memory import Fault, InMemoryRemoteLogMetadataManager
-from rsm_plugins.api import RetriableRemoteStorageError
+from rsm_plugins.api import RemoteStorageManager, RetriableRemoteStorageError
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.segment import SegmentState
 from rsm_plugins.testing import FaultyStorage, Operation
@@ -34,9 +34,7 @@ class Scene:
         self.clock = ManualClock(wall_ms=10_000_000)
         self.broker = SimulatedBroker()
         self.broker.now_ms = 10_000_000
-        inner = LocalFsRemoteStorageManager()
-        inner.configure({"dir": str(root)})
-        self.storage = FaultyStorage(inner)
+        self.storage = FaultyStorage(self.open_storage())
         self.dice = SeededDice(7)
         self.metadata = InMemoryRemoteLogMetadataManager(self.clock, self.dice)
         self.settings = settings or PartitionSettings()
@@ -44,6 +42,16 @@ class Scene:
         self.kill_at: int | None = None
         self.kill_before = False
         self.tier = self.start_tier()
+
+    def open_storage(self) -> RemoteStorageManager:
+        """The plugin."""
+        plugin = LocalFsRemoteStorageManager()
+        plugin.configure({"dir": str(self.root)})
+        return plugin
+
+    def objects(self) -> list[str]:
+        """Everything that is in the store, half-written things too."""
+        return [str(path) for path in self.root.rglob("*") if path.is_file()]
 
     def start_tier(self) -> SteppedTier:
         self.incarnation += 1
@@ -116,8 +124,7 @@ class Scene:
         """The store holds the objects of FINISHED segments, exactly."""
         listed = list(self.metadata.list_segments(PARTITION))
         assert {segment.state for segment in listed} <= {SegmentState.COPY_SEGMENT_FINISHED}
-        objects = [path for path in self.root.rglob("*") if path.is_file()]
-        assert len(objects) == 3 * len(listed), objects
+        assert len(self.objects()) == 3 * len(listed), self.objects()
 
 
 @pytest.fixture
@@ -302,7 +309,7 @@ def test_a_hole_between_remote_end_and_local_start_is_red_and_touches_nothing(
     scene.pass_all()
     scene.broker.expire_local()
     kept = next(iter(scene.metadata.list_segments(PARTITION)))
-    objects = sum(1 for path in scene.root.rglob("*") if path.is_file())
+    objects = scene.objects()
     # The metadata topic lost all but the first segment.
     scene.metadata = InMemoryRemoteLogMetadataManager(scene.clock, scene.dice)
     fence = scene.start_tier().ownership.fence
@@ -312,7 +319,7 @@ def test_a_hole_between_remote_end_and_local_start_is_red_and_touches_nothing(
     scene.metadata.update(finished, fence, 7).result(0)
     assert "hole" in scene.pass_all()
     assert scene.broker.log_start == 0
-    assert sum(1 for path in scene.root.rglob("*") if path.is_file()) == objects
+    assert scene.objects() == objects
 
 
 def test_a_lost_log_start_checkpoint_is_rebuilt_from_remote_metadata(scene: Scene) -> None:
