@@ -17,5 +17,5 @@ client = boto3.client(
     aws_access_key_id="test",
     aws_secret_access_key="test",
 )
-for bucket in os.environ.get("TIDEMARK_BUCKETS", "tidemark").split():
+for bucket in os.environ["TIDEMARK_BUCKETS"].split():
     client.create_bucket(Bucket=bucket)
