@@ -32,6 +32,7 @@ def _is_expected(error: Exception) -> bool:
     )
     from tidemark.formatting import FormatError
     from tidemark.remote.wire_client import ClusterError
+    from tidemark.rsm.plugin import PluginError
 
     expected = (ConfigError, DirectoryError, AlreadyFormattedError, NotFormattedError, FormatError)
-    return isinstance(error, (*expected, ClusterError, OSError))
+    return isinstance(error, (*expected, ClusterError, PluginError, OSError))

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 _LOG_FORMAT: Final = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
 
 
-def parse_overrides(pairs: Iterable[str]) -> dict[str, str]:
+def parse_overrides(pairs: Iterable[str], *, option: str = "--override") -> dict[str, str]:
     """Read `key=value` texts; the last value of a repeated key wins.
 
     Raises:
@@ -25,7 +25,7 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, str]:
     for pair in pairs:
         key, sign, value = pair.partition("=")
         if not sign or not key.strip():
-            raise ConfigError("--override", pair, "must be key=value")
+            raise ConfigError(option, pair, "must be key=value")
         found[key.strip()] = value.strip()
     return found
 

@@ -3,11 +3,10 @@
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
-from typing import ClassVar
 
+from kafka_protocol.wire.primitives import uuid_to_text
 from rsm_plugins.api import (
     RemoteResourceNotFoundError,
-    RemoteStorageError,
     RemoteStorageManager,
 )
 from rsm_plugins.contract import expect, samples
@@ -36,9 +35,9 @@ class Promises:
         settings: with which the plugin was configured; helps where `wrong_settings` is empty.
     """
 
-    large_segment_bytes: ClassVar[int] = 12 << 20
-    deadline_s: ClassVar[float] = 120.0
-    wrong_settings: ClassVar[Sequence[Mapping[str, str]]] = ()
+    large_segment_bytes: int = 12 << 20
+    deadline_s: float = 120.0
+    wrong_settings: Sequence[Mapping[str, str]] = ()
     settings: Mapping[str, str] = _NO_SETTINGS
     stopped: bool = False
 
@@ -107,8 +106,12 @@ class Promises:
         """Delete everything that was made; returns what could not be deleted, and why."""
         left = []
         for metadata in list(self.made.values()):
+            owner = metadata.topic_id_partition
             try:
                 manager.delete_log_segment_data(metadata)
-            except RemoteStorageError as e:
-                left.append(f"{metadata.topic_id_partition.topic} {metadata.id.id.hex()}: {e}")
+            except RemoteResourceNotFoundError:
+                continue  # a broken promise, and nothing is left
+            except Exception as e:  # noqa: BLE001 - the others are to go, whatever this one raises
+                name = f"{owner.topic}-{uuid_to_text(owner.topic_id)}/{owner.partition}"
+                left.append(f"segment {metadata.id.id.hex()} of {name}: {expect.described(e)}")
         return left

@@ -1,0 +1,147 @@
+"""Asks a plugin every promise, one after the other, on a live store, and leaves nothing there.
+
+Each promise gets a plugin of its own and runs in a thread of its own: one that hangs is broken, and
+the next is asked. Another plugin cleans up, so that a closed or hanging one does not prevent it.
+"""
+
+import inspect
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from unittest import SkipTest
+
+from rsm_plugins.api import RemoteStorageManager, RetriableRemoteStorageError
+from rsm_plugins.contract import AllPromises, expect
+
+_CLEAN_UP_S = 120.0
+_INTERRUPTED_S = 2.0
+Make = Callable[[], RemoteStorageManager]
+
+
+class Verdict(Enum):
+    """What became of a promise."""
+
+    KEPT = "kept"
+    BROKEN = "broken"
+    NOT_ASKED = "not asked"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One promise, and what became of it.
+
+    Attributes:
+        name: the test's name in `RemoteStorageManagerContract`.
+        sentence: the promise for people.
+        reason: why it is broken, or was not asked; empty where it is kept.
+    """
+
+    name: str
+    sentence: str
+    verdict: Verdict
+    reason: str
+    took_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A plugin to be asked.
+
+    Attributes:
+        make: makes a configured plugin.
+        make_unreachable: makes one whose store does not answer; None: that promise is not asked.
+        settings: what `make` configures it with.
+        large_segment_bytes: size of the large segments.
+    """
+
+    make: Make
+    make_unreachable: Make | None = None
+    settings: Mapping[str, str] | None = None
+    large_segment_bytes: int = AllPromises.large_segment_bytes
+
+    def new_promises(self) -> AllPromises:
+        """Promises with a scratch topic of their own."""
+        promises = AllPromises()
+        promises.settings = self.settings or {}
+        promises.large_segment_bytes = self.large_segment_bytes
+        return promises
+
+
+def promise_names() -> list[str]:
+    """Names of all promises, in the order in which they are written."""
+    groups = AllPromises.__bases__
+    return [name for group in groups for name in vars(group) if name.startswith("test_")]
+
+
+def ask_all(
+    candidate: Candidate, janitor: RemoteStorageManager, left: list[str]
+) -> Iterator[Outcome]:
+    """Ask every promise; an interruption (Ctrl-C) cleans up before it goes on its way.
+
+    Args:
+        candidate: whom.
+        janitor: a plugin on the same store, which cleans up.
+        left: gets what could not be deleted.
+    """
+    for name in promise_names():
+        yield ask(candidate, name, janitor, left)
+
+
+def ask(candidate: Candidate, name: str, janitor: RemoteStorageManager, left: list[str]) -> Outcome:
+    """Ask one promise by its name; arguments as of `ask_all`."""
+    promises = candidate.new_promises()
+    method = getattr(promises, name)
+    ended = threading.Event()
+
+    def run() -> None:
+        try:
+            _with_plugin(method, candidate)
+        finally:
+            ended.set()
+
+    began = time.monotonic()
+    verdict, reason = Verdict.KEPT, ""
+    try:
+        expect.together([run], deadline_s=promises.deadline_s, what="the promise")
+    except SkipTest as e:
+        verdict, reason = Verdict.NOT_ASKED, str(e)
+    except AssertionError as e:
+        verdict, reason = Verdict.BROKEN, str(e) or "an assertion failed"
+    except Exception as e:  # noqa: BLE001 - whatever a plugin raises breaks its promise
+        verdict, reason = Verdict.BROKEN, f"raised {expect.described(e)}"
+    finally:
+        promises.stopped = True
+        ended.wait(_INTERRUPTED_S)
+        left += clean_up(promises, janitor)
+    sentence = " ".join((inspect.getdoc(method) or name).split())
+    return Outcome(name, sentence, verdict, reason, round((time.monotonic() - began) * 1_000))
+
+
+def clean_up(promises: AllPromises, janitor: RemoteStorageManager) -> list[str]:
+    """Delete what was made for these promises; what is left, and why."""
+    try:
+        [left] = expect.together(
+            [lambda: promises.clean_up(janitor)], deadline_s=_CLEAN_UP_S, what="cleaning up"
+        )
+    except AssertionError as e:
+        return [str(e)]
+    return left
+
+
+def _with_plugin(method: Callable[..., None], candidate: Candidate) -> None:
+    [kind] = inspect.signature(method).parameters
+    if kind == "manager":
+        manager = candidate.make()
+    elif candidate.make_unreachable is None:
+        raise SkipTest("no settings of an unreachable store were given")
+    else:
+        try:
+            manager = candidate.make_unreachable()
+        except RetriableRemoteStorageError:
+            return  # it noticed in `configure`, and said the right thing
+    try:
+        method(manager)
+    finally:
+        manager.close()

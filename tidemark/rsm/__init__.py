@@ -1,0 +1,1 @@
+"""What `tidemark rsm` does with storage plugins, below the command line."""
