@@ -4,17 +4,22 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := kafka_protocol runtime local_log rsm_plugins rlmm metadata_topic rlm broker tidemark
 PYTEST_ARGS ?=
+RUN_S3_ARGS ?=
 
-.PHONY: run test check fast-tests lint docs clean help
+.PHONY: run run-s3 test check fast-tests lint docs clean help
 
 help:
 	@echo "make run    set up everything, start one broker on 127.0.0.1:9092, data under ./data"
+	@echo "make run-s3 the same, tiering to LocalStack's S3 on 127.0.0.1:4566, without Docker"
 	@echo "make test   set up everything, run all checks and tests"
 	@echo "make check  the fast part: linters, types, import contracts, unit tests"
 	@echo "make docs   write docs/configuration.md anew from the keys"
 
 run: $(VENV)/.installed
 	@exec $(BIN)/tidemark dev
+
+run-s3: $(VENV)/.installed-s3
+	@exec $(BIN)/python localstack/run_broker.py $(RUN_S3_ARGS)
 
 # LocalStack's environment is made here, not inside the first test that wants S3.
 test: lint
@@ -41,6 +46,10 @@ clean:
 # The stamps make repeated runs quick: pip is asked again only when the packaging changed.
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+$(VENV)/.installed-s3: $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[s3]'
 	@touch $@
 
 $(VENV)/.installed: pyproject.toml

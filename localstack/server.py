@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TextIO
 
 HERE = Path(__file__).resolve().parent
-SHUTDOWN_S = 10.0
 
 
 def main() -> None:
@@ -38,20 +37,28 @@ def main() -> None:
     shutil.copytree(HERE / "init" / "ready.d", ready_scripts)
 
     import localstack.services.s3.provider as s3
-    from localstack.runtime import main as localstack
+    from localstack.logging.setup import setup_logging_from_config
+    from localstack.runtime import current
     from localstack.utils.aws import aws_stack
 
     s3.DEFAULT_S3_TMP_DIR = str(asked.data / "s3")  # else: one directory in /tmp for everybody
     aws_stack.CACHE_S3_HOSTNAME_DNS_STATUS = False  # else: asks the name server at the start
     url = f"http://127.0.0.1:{asked.port}"
+    setup_logging_from_config()
+    runtime = current.initialize_runtime()
+
+    def end(*_: object) -> None:
+        """There is nothing to save, and LocalStack's own way out takes seconds."""
+        if asked.temporary:
+            shutil.rmtree(asked.data, ignore_errors=True)
+        os._exit(0)
+
+    signal.signal(signal.SIGINT, end)
+    signal.signal(signal.SIGTERM, end)
     threading.Thread(target=announce, args=(url, answers), daemon=True).start()
     threading.Thread(target=follow, args=(asked.parent,), daemon=True).start()
-    try:
-        localstack.main()
-    finally:
-        if asked.temporary:
-            os.chdir("/")
-            shutil.rmtree(asked.data, ignore_errors=True)
+    runtime.run()
+    sys.exit("localstack: ended by itself")
 
 
 def settings(port: int, data: Path) -> dict[str, str]:
@@ -89,12 +96,10 @@ def announce(url: str, answers: TextIO) -> None:
 
 
 def follow(parent: int) -> None:
-    """End this process when its parent has gone, for good after a moment."""
+    """End this process when its parent has gone."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(SHUTDOWN_S)
-    os._exit(1)
 
 
 if __name__ == "__main__":

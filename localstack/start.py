@@ -41,10 +41,11 @@ def main() -> None:
     python = prepared_python()
     if asked.prepare:
         return
+    port = usable_port(asked.port)
     data = (asked.data or Path(tempfile.mkdtemp(prefix="localstack-"))).absolute()
     data.mkdir(parents=True, exist_ok=True)
     server = [str(python), str(HERE / "server.py"), "--data", str(data), "--parent", str(parent)]
-    server += ["--port", str(asked.port or free_port())]
+    server += ["--port", str(port)]
     if asked.data is None:
         server.append("--temporary")
     os.environ["TIDEMARK_BUCKETS"] = " ".join(asked.bucket or [BUCKET])
@@ -85,10 +86,15 @@ def run(*command: str) -> None:
         sys.exit(ended.returncode)
 
 
-def free_port() -> int:
-    """A port of 127.0.0.1 that was free a moment ago."""
+def usable_port(asked: int) -> int:
+    """Return `asked`, or a free port for 0; end where somebody has it already."""
     with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            held.bind(("127.0.0.1", asked))
+        except OSError as error:
+            say(f"port {asked} cannot be used: {error.strerror}; --port takes another")
+            sys.exit(1)
         port: int = held.getsockname()[1]
         return port
 

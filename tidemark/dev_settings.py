@@ -1,22 +1,46 @@
-"""The configuration of `tidemark dev`: one node, a directory as remote tier, everything quick.
+"""The configuration of `tidemark dev`: one node, a remote tier to watch, everything quick.
 
 Intervals are short so that copying and local expiry can be watched; they are not for production.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 HOST: Final = "127.0.0.1"
 HTTP_PORT: Final = 9464
 _MEBIBYTE: Final = 1 << 20
 
 
-def dev_settings(data: Path, port: int) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class S3Bucket:
+    """A bucket of an S3-compatible store, as remote tier."""
+
+    endpoint_url: str
+    bucket: str
+
+    @classmethod
+    def parse(cls, text: str) -> "S3Bucket":
+        """Read `http://HOST:PORT/BUCKET`.
+
+        Raises:
+            ValueError: it is not such an address.
+        """
+        parts = urlsplit(text)
+        bucket = parts.path.strip("/")
+        if parts.scheme not in ("http", "https") or not parts.netloc or not bucket or "/" in bucket:
+            raise ValueError(f"{text!r} is not of the form http://HOST:PORT/BUCKET")
+        return cls(f"{parts.scheme}://{parts.netloc}", bucket)
+
+
+def dev_settings(data: Path, port: int, s3: S3Bucket | None = None) -> dict[str, str]:
     """Return the entries of a server.properties for development.
 
     Args:
-        data: directory for the log and the remote tier.
+        data: directory for the log, and for the remote tier where no bucket is given.
         port: of the listener for clients; the controller's is the next one.
+        s3: the remote tier; None for a directory beside the log.
     """
     return {
         "process.roles": "broker,controller",
@@ -36,12 +60,8 @@ def dev_settings(data: Path, port: int) -> dict[str, str]:
         "rlmm.config.remote.log.metadata.topic.min.isr": "1",
         "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
         "group.initial.rebalance.delay.ms": "0",
-        # the remote tier: a directory beside the log
         "remote.log.storage.system.enable": "true",
-        "remote.log.storage.manager.class.name": (
-            "rsm_plugins.local_fs:LocalFsRemoteStorageManager"
-        ),
-        "rsm.config.dir": str(data / "remote-tier"),
+        **(_bucket(s3) if s3 else _directory(data / "remote-tier")),
         "remote.log.metadata.manager.listener.name": "PLAINTEXT",
         # short intervals: what takes minutes in production takes seconds here
         "log.segment.bytes": str(_MEBIBYTE),
@@ -52,4 +72,22 @@ def dev_settings(data: Path, port: int) -> dict[str, str]:
         "remote.log.manager.task.retry.backoff.max.ms": "5000",
         "tidemark.remote.copy.max.ms": "30000",
         "tidemark.remote.delete.grace.ms": "5000",
+    }
+
+
+def _directory(place: Path) -> dict[str, str]:
+    return {
+        "remote.log.storage.manager.class.name": (
+            "rsm_plugins.local_fs:LocalFsRemoteStorageManager"
+        ),
+        "rsm.config.dir": str(place),
+    }
+
+
+def _bucket(s3: S3Bucket) -> dict[str, str]:
+    return {
+        "remote.log.storage.manager.class.name": "rsm_plugins.s3:S3RemoteStorageManager",
+        "rsm.config.endpoint.url": s3.endpoint_url,
+        "rsm.config.region": "us-east-1",
+        "rsm.config.bucket": s3.bucket,
     }

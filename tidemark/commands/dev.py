@@ -6,9 +6,16 @@ from pathlib import Path
 import click
 
 from broker.config.broker_config import BrokerConfig
-from tidemark.dev_settings import dev_settings
+from tidemark.dev_settings import S3Bucket, dev_settings
 from tidemark.formatting import format_node, is_formatted
 from tidemark.loading import load, log_to_stdout
+
+
+def _bucket(_: click.Context, __: click.Parameter, text: str | None) -> S3Bucket | None:
+    try:
+        return None if text is None else S3Bucket.parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.command("dev")
@@ -20,26 +27,35 @@ from tidemark.loading import load, log_to_stdout
     "--port", default=9092, show_default=True, type=click.IntRange(1, 65534),
     help="Port for clients; the controller takes the next one.",
 )  # fmt: skip
+@click.option(
+    "--s3", metavar="URL/BUCKET", callback=_bucket,
+    help="Tier to this bucket of an S3-compatible store, such as http://127.0.0.1:4566/tidemark,"
+    " instead of a directory. Credentials: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and so on.",
+)  # fmt: skip
 @click.option("--override", multiple=True, metavar="K=V", help="Replace one entry; repeatable.")
-def command(data: Path, port: int, override: tuple[str, ...]) -> None:
+def command(data: Path, port: int, s3: S3Bucket | None, override: tuple[str, ...]) -> None:
     """Run one broker with a local remote tier, ready in a second, nothing to set up."""
     log_to_stdout()
     directory = data.absolute()
-    config = load(dev_settings(directory, port), override, list_without_effect=False)
+    config = load(dev_settings(directory, port, s3), override, list_without_effect=False)
     if not is_formatted(config):
         format_node(config, standalone=not config.has_static_voters)
-    click.echo(welcome(config, directory))
+    click.echo(welcome(config, directory, s3))
     from broker.app import run  # a wrong configuration fails before this loads
 
     sys.exit(run(config))
 
 
-def welcome(config: BrokerConfig, data: Path) -> str:
+def welcome(config: BrokerConfig, data: Path, s3: S3Bucket | None = None) -> str:
     """Say what to do next: make a tiered topic, fill it, read it back from the remote tier."""
     listener = config.advertised_listeners[0]
     address = f"{listener.host}:{listener.port}"
     http = config.http_listener
     watch = f"  curl -s http://{http[0]}:{http[1]}/metrics | grep -i remote\n" if http else ""
+    places = f"  ls {data}/logs/tides-0" + ("" if s3 else f" {data}/remote-tier")
+    if s3:
+        listing = f"{s3.endpoint_url}/{s3.bucket}?list-type=2"
+        places += f"\n  curl -s '{listing}' | grep -o '<Key>[^<]*'  # where reading is public"
     return f"""
 Tidemark on {address}, data in {data}. Stop it with Ctrl-C.
 
@@ -54,5 +70,5 @@ Fill it, and read the first record back; after some seconds it comes from the re
   kcat -b {address} -t tides -C -o beginning -c 1
 
 Watch it happen:
-  ls {data}/logs/tides-0 {data}/remote-tier
+{places}
 {watch}"""

@@ -1,8 +1,10 @@
 from pathlib import Path
 
+import pytest
+
 from broker.config.broker_config import BrokerConfig
 from tidemark.commands.dev import welcome
-from tidemark.dev_settings import dev_settings
+from tidemark.dev_settings import S3Bucket, dev_settings
 
 
 def test_the_development_settings_are_valid_and_all_known(tmp_path: Path) -> None:
@@ -34,3 +36,24 @@ def test_what_to_do_next_names_the_address_and_the_places(tmp_path: Path) -> Non
     text = welcome(config, tmp_path)
     for words in ("127.0.0.1:12345", "kcat -b", "remote.storage.enable", "remote-tier", "/metrics"):
         assert words in text
+
+
+def test_a_bucket_takes_the_place_of_the_directory(tmp_path: Path) -> None:
+    bucket = S3Bucket.parse("http://127.0.0.1:4566/tidemark")
+    config, warnings = BrokerConfig.load(dev_settings(tmp_path, 9092, bucket))
+    assert warnings == []
+    assert config.rsm_settings["endpoint.url"] == "http://127.0.0.1:4566"
+    assert config.rsm_settings["bucket"] == "tidemark"
+    assert "dir" not in config.rsm_settings
+    text = welcome(config, tmp_path, bucket)
+    assert "http://127.0.0.1:4566/tidemark?list-type=2" in text
+    assert "remote-tier" not in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["tidemark", "http://127.0.0.1:4566", "http:///tidemark", "s3://tidemark/a", "http://h/a/b"],
+)
+def test_what_names_no_bucket_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="http://HOST:PORT/BUCKET"):
+        S3Bucket.parse(text)
