@@ -1,0 +1,178 @@
+"""What an error of some fsspec file system means: not found, fatal, or worth another try.
+
+Each library behind fsspec has errors of its own: OSError with and without a number, an HTTP status,
+an AWS error code, a Java class name inside a RuntimeError. One table for all, by what the error
+carries and by names, so that no library need be imported here. What nobody knows is retriable: a
+store that fails for good shows itself by failing on.
+
+Pure. Must not know: which operation failed.
+"""
+
+import errno
+import re
+from collections.abc import Iterable, Iterator
+from enum import Enum
+
+_CAUSES_MAX = 8
+_SHOWN_MAX = 400
+_SECRET_CHARS_MIN = 4
+_USER_INFO = re.compile(r"(\w+://)[^/\s@]+@")
+_JAVA_CLASS = re.compile(r"\b(?:java|javax|org)(?:\.\w+)*\.(\w+(?:Exception|Error|Token))\b")
+
+
+class Meaning(Enum):
+    """What a caller should make of an error."""
+
+    NOT_FOUND = "not found"
+    FATAL = "fatal"
+    RETRIABLE = "retriable"
+
+
+_F, _N, _R = Meaning.FATAL, Meaning.NOT_FOUND, Meaning.RETRIABLE
+
+_S3_CODES = {
+    # 404 both, but a bucket that is missing says nothing about an object.
+    "NoSuchBucket": _F,
+    "NoSuchKey": _N,
+    # 4xx that pass: the request was hurried, cut or late.
+    "SlowDown": _R,
+    "RequestTimeout": _R,
+    "RequestTimeTooSkewed": _R,
+    "IncompleteBody": _R,
+    "BadDigest": _R,
+    "OperationAborted": _R,
+    "ExpiredToken": _R,  # the library's chain of credentials fetches new ones
+    "TokenRefreshRequired": _R,
+}
+_STATUSES = {404: _N, 408: _R, 409: _R, 425: _R, 429: _R}
+_NAMES = {
+    "NoCredentialsError": _F,
+    "PartialCredentialsError": _F,
+    "ParamValidationError": _F,
+    "ProfileNotFound": _F,
+    "SSLCertVerificationError": _F,
+    "InvalidURL": _F,
+    "DefaultCredentialsError": _F,
+    "ClientAuthenticationError": _F,
+    "AuthenticationException": _F,
+}
+"""Classes of botocore, ssl, aiohttp, google, azure and paramiko that are fatal, by name."""
+_JAVA_NAMES = {
+    "FileNotFoundException": _N,
+    "AccessControlException": _F,
+    "AuthorizationException": _F,
+    "SecurityException": _F,
+    "SaslException": _F,
+    "InvalidToken": _F,
+    "InvalidPathException": _F,
+    "ParentNotDirectoryException": _F,
+    "UnsupportedOperationException": _F,
+    "IllegalArgumentException": _F,
+    "UnresolvedLinkException": _F,
+}
+"""Exceptions of Hadoop; all others pass: safe mode, standby, a lost lease, no live DataNode."""
+_HDFS_NATIVE_FATAL = ("InvalidPath(", "InvalidArgument(", "UrlParseError(", "XmlParseError(")
+_HDFS_NATIVE_LOGIN = ("SASLError(", "GSSAPIError(", "NoSASLMechanism")
+_ERRNOS = {
+    errno.EACCES: _F,
+    errno.EPERM: _F,
+    errno.EROFS: _F,
+    errno.ENAMETOOLONG: _F,
+    errno.ELOOP: _F,
+    errno.ENOTDIR: _F,
+    errno.EISDIR: _F,
+    errno.ENOSYS: _F,
+    errno.ENOENT: _N,
+}
+_TYPES: tuple[tuple[type[BaseException], Meaning], ...] = (
+    (FileNotFoundError, _N),
+    (PermissionError, _F),
+    (NotADirectoryError, _F),
+    (IsADirectoryError, _F),
+    (NotImplementedError, _F),
+    (ImportError, _F),
+    (AssertionError, _F),
+    (TypeError, _F),
+    (AttributeError, _F),
+    (ConnectionError, _R),
+    (TimeoutError, _R),
+    (UnicodeError, _F),
+)
+
+
+def meaning_of(error: BaseException) -> Meaning:
+    """Say what an error of a file system means."""
+    for each in _causes(error):
+        found = _by_what_it_carries(each)
+        if found is not None:
+            return found
+    for kind, meaning in _TYPES:
+        if isinstance(error, kind):
+            return meaning
+    if isinstance(error, OSError):
+        return _ERRNOS.get(error.errno or 0, _R)
+    return _F if isinstance(error, ValueError) else _R
+
+
+def shown(error: BaseException, secrets: Iterable[str] = ()) -> str:
+    """An error in words: its class and first line, without credentials."""
+    text = next(iter(str(error).splitlines()), "")
+    name = type(error).__name__
+    return hidden(f"{name}: {text}" if text else name, secrets)[:_SHOWN_MAX]
+
+
+def hidden(text: str, secrets: Iterable[str] = ()) -> str:
+    """A text without `user:password@` of URLs in it, and without the secrets given."""
+    text = _USER_INFO.sub(r"\1***@", text)
+    for secret in secrets:
+        if len(secret) >= _SECRET_CHARS_MIN:
+            text = text.replace(secret, "***")
+    return text
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what it was made of, outermost first."""
+    each: BaseException | None = error
+    for _ in range(_CAUSES_MAX):
+        if each is None:
+            return
+        yield each
+        each = each.__cause__
+
+
+def _by_what_it_carries(error: BaseException) -> Meaning | None:
+    name = type(error).__name__
+    if name in _NAMES:
+        return _NAMES[name]
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):  # botocore
+        code = str(response.get("Error", {}).get("Code", ""))
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        return _S3_CODES.get(code) or _by_status(status)
+    for status in (
+        getattr(response, "status_code", None),  # requests
+        getattr(error, "status_code", None),  # azure
+        getattr(error, "status", None),  # aiohttp
+        getattr(error, "code", None),  # gcsfs
+    ):
+        found = _by_status(status)
+        if found is not None:
+            return found
+    return _by_hdfs(str(error)) if isinstance(error, RuntimeError) else None
+
+
+def _by_status(status: object) -> Meaning | None:
+    try:
+        number = int(status)  # type: ignore[call-overload]  # whatever a library keeps there
+    except (TypeError, ValueError):
+        return None
+    if not 400 <= number <= 599:
+        return None
+    return _STATUSES.get(number, _R if number >= 500 else _F)
+
+
+def _by_hdfs(text: str) -> Meaning | None:
+    if text.startswith((*_HDFS_NATIVE_FATAL, *_HDFS_NATIVE_LOGIN)):
+        return _F
+    java = _JAVA_CLASS.search(text)
+    return _JAVA_NAMES.get(java[1], _R) if java else None

@@ -1,0 +1,463 @@
+"""Objects in any store that fsspec reaches: `s3://`, `gs://`, `az://`, `sftp://`, `file://` ...
+
+An object is one file below the URL. Where the store shows a written object only when it is whole
+(object stores), `put` writes it directly; where a file can be seen while it grows (disks, SFTP,
+HDFS), it is written to a random name in `<key>.copying/` and moved to its place. No cache of
+fsspec's is used: not of instances, not of listings, not of blocks.
+
+Must not know: what a segment is; any one library, but for the few lines of `s3` and `file`.
+"""
+
+import contextlib
+import logging
+import os
+import secrets
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from crc32c import crc32c
+
+from rsm_plugins.api import (
+    RemoteObjectDamagedError,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RetriableRemoteStorageError,
+    StoredObject,
+)
+from rsm_plugins.fsspec_calls import BoundedCalls
+from rsm_plugins.fsspec_errors import Meaning, hidden, meaning_of, shown
+from rsm_plugins.fsspec_stream import PieceStream
+from rsm_plugins.object_layout import ObjectFacts, check_key
+from rsm_plugins.object_store import ObjectStore
+
+log = logging.getLogger(__name__)
+
+_COPYING_SUFFIX = ".copying"
+_WRITE_BYTES = 1 << 20
+_PART_BYTES = 8 << 20
+_DIRECT_PIECE_BYTES = 8 << 20
+_FILE_PIECE_BYTES = 4 << 20
+_RACES_MAX = 3
+_LOCAL = frozenset({"file", "local"})
+_S3 = frozenset({"s3", "s3a"})
+SHOWN_WHOLE = frozenset(
+    {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "obs", "memory"}
+)
+"""Protocols whose stores show an object only when it is whole."""
+_RMDIR_KEEPS_FILES = _LOCAL | {"sftp", "ssh", "smb", "hdfs", "viewfs", "webhdfs"}
+"""Protocols whose `rmdir` refuses a directory that is not empty; pyarrow's removes all in it."""
+
+
+class FsspecStore(ObjectStore):
+    """Objects as files of one fsspec file system, below a root."""
+
+    def __init__(
+        self,
+        fs: Any,
+        root: str,
+        *,
+        rename: bool,
+        timeout_s: float,
+        secret_values: Sequence[str] = (),
+    ) -> None:
+        """Make it.
+
+        Args:
+            fs: the file system.
+            root: path of the root in it.
+            rename: write under a temporary name and move.
+            timeout_s: deadline of one call.
+            secret_values: what must never be in a message.
+        """
+        protocols = {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
+        self._fs = fs
+        self._root = root.rstrip("/")
+        self._rename = rename
+        self._secrets = secret_values
+        self._is_local = bool(protocols & _LOCAL)
+        self._is_s3 = bool(protocols & _S3)
+        self._in_memory = "memory" in protocols
+        self._removes_empty = rename and bool(protocols & _RMDIR_KEEPS_FILES)
+        self._calls = BoundedCalls(fs, timeout_s, threads=not (self._is_local or self._in_memory))
+
+    def check(self) -> None:
+        """Find the root, or make it.
+
+        A store that does not answer now may answer later: that is a warning.
+
+        Raises:
+            RemoteStorageError: the store cannot be used with these settings.
+        """
+        try:
+            if self._rename:
+                self._calls.method("makedirs", self._root, exist_ok=True)
+            elif not self._in_memory:
+                bucket = self._root.strip("/").partition("/")[0]
+                self._calls.method("info", bucket)
+        except Exception as e:  # noqa: BLE001 - libraries behind fsspec have no common error
+            error = self._storage_error(e, "open", self._root, RemoteStorageError)
+            if not isinstance(error, RetriableRemoteStorageError):
+                raise error from None
+            log.warning("the store does not answer yet: %s", error)
+
+    def put(self, key: str, source: BinaryIO) -> ObjectFacts:
+        """See ObjectStore."""
+        target = self._path(key)
+        source.seek(0)
+        head = _read_up_to(source, self._part_bytes())
+        try:
+            if self._rename:
+                facts = self._put_by_rename(target, head, source)
+            else:
+                facts = self._put_directly(target, head, source)
+            held = int(self._calls.method("info", target)["size"])
+        except _SourceError as e:
+            raise e.error from None
+        except Exception as e:  # noqa: BLE001 - as above
+            raise self._storage_error(e, "copy", key, RetriableRemoteStorageError) from None
+        if held != facts.size_bytes:
+            raise RetriableRemoteStorageError(
+                f"copy of {key}: the store holds {held} bytes of {facts.size_bytes}"
+            )
+        return facts
+
+    def get(self, key: str, first: int = 0, last: int | None = None) -> PieceStream:
+        """See ObjectStore."""
+        path = self._path(key)
+        if last is None:
+            last = self._size(key, path) - 1
+            if last < first == 0:
+                return PieceStream(key, lambda *_: b"", 0, 0, 1)
+        piece_bytes = _FILE_PIECE_BYTES if self._rename else _DIRECT_PIECE_BYTES
+
+        def fetch(begin: int, end: int) -> bytes:
+            return self._piece(key, path, begin, end)
+
+        stream = PieceStream(key, fetch, first, last + 1, piece_bytes)
+        error: RemoteStorageError | None = None
+        try:
+            stream.fill()
+            if not stream.cut:
+                return stream
+        except RemoteResourceNotFoundError:
+            raise
+        except RemoteStorageError as e:
+            error = e
+        # Stores differ in what they say of a range that touches the end: their words do not count.
+        size = self._size(key, path)
+        if first >= size:
+            raise RemoteObjectDamagedError(f"{key} has {size} bytes, none at {first}")
+        if error is not None:
+            raise error
+        if size > last:
+            raise RetriableRemoteStorageError(f"fetch of {key} ended early at {stream.position}")
+        return PieceStream(key, fetch, first, size, piece_bytes)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """See ObjectStore."""
+        for key in keys:
+            path = self._path(key)
+            try:
+                if self._rename:
+                    self._remove_copying(path)
+                elif self._is_s3:
+                    self._abort_uploads(path)
+                self._remove(path)
+            except Exception as e:  # noqa: BLE001 - as above
+                raise self._storage_error(e, "delete", key, RetriableRemoteStorageError) from None
+        if self._removes_empty:
+            for folder in dict.fromkeys(_parent(self._path(key)) for key in keys):
+                self._settle(folder)
+                self._remove_empty(folder)
+
+    def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
+        """See ObjectStore."""
+        start = prefix.rpartition("/")[0]
+        folder = f"{self._root}/{start}" if start else self._root
+        for key, info in self._files(folder):
+            if key.startswith(prefix):
+                yield StoredObject(key, int(info["size"]), modified_ms(info))
+
+    def close(self) -> None:
+        """See ObjectStore."""
+        self._calls.close()
+
+    # ------------------------------------------------------------------ for subclasses
+
+    def write(self, path: str, head: bytes, source: BinaryIO) -> ObjectFacts:
+        """Write `head` and what is left in `source` to a new file, durably.
+
+        Raises:
+            _SourceError: `source` broke.
+        """
+        options = {"block_size": _PART_BYTES} if self._fs.async_impl else self.write_options()
+        file = self._calls.call(self._fs.open, path, "wb", **options)
+        size = crc = 0
+        try:
+            for chunk in chunks(head, source):
+                crc = crc32c(chunk, crc)
+                size += len(chunk)
+                self._calls.call(_write_all, file, chunk)
+            if self._is_local:
+                file.flush()
+                os.fsync(file.fileno())
+            self._calls.call(file.close)
+        except BaseException:
+            self._abandon(file)
+            raise
+        return ObjectFacts(size, crc)
+
+    def write_options(self) -> Mapping[str, Any]:
+        """What `open` is told of a new file."""
+        return {}
+
+    def move(self, temporary: str, target: str) -> None:
+        """Give a file its name, in place of another."""
+        self._calls.method("mv", temporary, target)
+
+    def release(self, temporary: str) -> None:
+        """Take a temporary file, about to be deleted, from a writer that may be dead."""
+
+    # ------------------------------------------------------------------ inside: put
+
+    def _part_bytes(self) -> int:
+        if self._in_memory:
+            return sys.maxsize
+        return _WRITE_BYTES if self._rename else _PART_BYTES
+
+    def _put_directly(self, target: str, head: bytes, source: BinaryIO) -> ObjectFacts:
+        if len(head) < self._part_bytes():
+            self._calls.method("pipe_file", target, head)
+            return ObjectFacts(len(head), crc32c(head))
+        return self.write(target, head, source)
+
+    def _put_by_rename(self, target: str, head: bytes, source: BinaryIO) -> ObjectFacts:
+        copying = target + _COPYING_SUFFIX
+        temporary = f"{copying}/{secrets.token_hex(8)}"
+        try:
+            facts = self._write_temporary(copying, temporary, head, source)
+            self.move(temporary, target)
+        except BaseException as e:
+            if not isinstance(e, TimeoutError):  # a store that hangs would hang here, too
+                self._try_remove_temporary(temporary, copying)
+            raise
+        self._remove_folder(copying)
+        self._settle(_parent(target))
+        return facts
+
+    def _write_temporary(
+        self, copying: str, temporary: str, head: bytes, source: BinaryIO
+    ) -> ObjectFacts:
+        for _ in range(_RACES_MAX):
+            # Whoever deletes the last segment of a partition removes its empty directory.
+            with contextlib.suppress(FileNotFoundError):
+                self._calls.method("makedirs", copying, exist_ok=True)
+                return self.write(temporary, head, source)
+            source.seek(len(head))
+        raise RetriableRemoteStorageError(f"the directory of {temporary} went again and again")
+
+    def _try_remove_temporary(self, temporary: str, copying: str) -> None:
+        with contextlib.suppress(Exception):  # the error that led here is the one to tell
+            self.release(temporary)
+            self._remove(temporary)
+        self._remove_folder(copying)
+
+    def _abandon(self, file: Any) -> None:
+        """Let go of a half written file so that nothing of it becomes visible."""
+        discard = getattr(file, "discard", None)
+        try:
+            if hasattr(file, "_upload_chunk"):  # AbstractBufferedFile: its close would publish it
+                if discard is not None:
+                    self._calls.call(discard)
+            elif self._rename:
+                self._calls.call(file.close)
+        except Exception:  # noqa: BLE001 - the error that led here is the one to tell
+            pass
+        if hasattr(file, "_upload_chunk"):
+            file.closed = True  # its finalizer calls close
+
+    # ------------------------------------------------------------------ inside: get
+
+    def _piece(self, key: str, path: str, begin: int, end: int) -> bytes:
+        # The files of some file systems read ahead.
+        uncached = {} if self._fs.async_impl or self._in_memory else {"cache_type": "none"}
+        try:
+            piece = self._calls.method("cat_file", path, start=begin, end=end, **uncached)
+        except Exception as e:  # noqa: BLE001 - as above
+            raise self._storage_error(e, "fetch", key, RemoteResourceNotFoundError) from None
+        return bytes(piece or b"")[: end - begin]
+
+    def _size(self, key: str, path: str) -> int:
+        try:
+            info = self._calls.method("info", path)
+        except Exception as e:  # noqa: BLE001 - as above
+            raise self._storage_error(e, "fetch", key, RemoteResourceNotFoundError) from None
+        if info.get("type") == "directory":
+            raise RemoteResourceNotFoundError(f"fetch of {key}: it is a directory")
+        return int(info["size"])
+
+    # ------------------------------------------------------------------ inside: delete
+
+    def _remove(self, path: str) -> None:
+        try:
+            self._calls.method("rm_file", path)
+        except Exception as e:
+            if meaning_of(e) is not Meaning.NOT_FOUND:
+                raise
+
+    def _remove_copying(self, target: str) -> None:
+        copying = target + _COPYING_SUFFIX
+        try:
+            left = self._calls.method("ls", copying, detail=True)
+        except Exception as e:
+            if meaning_of(e) is Meaning.NOT_FOUND:
+                return
+            raise
+        for info in left:
+            self.release(info["name"])
+            self._remove(info["name"])
+        self._remove_folder(copying)
+
+    def _remove_folder(self, folder: str) -> bool:
+        """Remove a directory if it is empty; one in use by somebody else stays."""
+        if not self._removes_empty:
+            return False
+        try:
+            self._calls.method("rmdir", folder)
+        except Exception:  # noqa: BLE001 - not empty, gone already, or the store is down: all fine
+            return False
+        return True
+
+    def _remove_empty(self, folder: str) -> None:
+        while folder != self._root and self._remove_folder(folder):
+            folder = _parent(folder)
+
+    def _settle(self, folder: str) -> None:
+        """Make what changed in local directories survive a power cut, up to the root."""
+        while self._is_local and len(folder) >= len(self._root):
+            if Path(folder).is_dir():
+                fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    os.fsync(fd)
+                finally:
+                    os.close(fd)
+            folder = _parent(folder)
+
+    def _abort_uploads(self, path: str) -> None:
+        """End the open multipart uploads of a key, whose writers are dead."""
+        bucket, key, _ = self._fs.split_path(path)
+        answer = self._calls.method("call_s3", "list_multipart_uploads", Bucket=bucket, Prefix=key)
+        for upload in answer.get("Uploads", ()):
+            if upload["Key"] == key:
+                self._calls.method("abort_mpu", bucket, key, upload["UploadId"])
+
+    # ------------------------------------------------------------------ inside: list, names
+
+    def _files(self, folder: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Keys below a directory, in their order, unfinished ones left out."""
+        try:
+            infos = self._calls.method("ls", folder, detail=True)
+        except Exception as e:  # noqa: BLE001 - as above
+            if meaning_of(e) is Meaning.NOT_FOUND:
+                return
+            raise self._storage_error(e, "list", folder, RetriableRemoteStorageError) from None
+        # A folder sorts as its children's keys do: with the slash at its end.
+        entries = {
+            _last(info["name"]) + "/" * (info["type"] == "directory"): info
+            for info in infos
+            if info["name"].strip("/") != folder.strip("/")  # some list the folder itself, too
+        }
+        for name, info in sorted(entries.items()):
+            path = f"{folder}/{name}"
+            if name.endswith(_COPYING_SUFFIX + "/"):
+                continue
+            if name.endswith("/"):
+                yield from self._files(path[:-1])
+            else:
+                yield path[len(self._root) + 1 :], info
+
+    def _path(self, key: str) -> str:
+        return f"{self._root}/{check_key(key)}"
+
+    def _storage_error(
+        self, error: Exception, doing: str, what: str, if_not_found: type[RemoteStorageError]
+    ) -> RemoteStorageError:
+        if isinstance(error, RemoteStorageError):
+            return error
+        kinds: Mapping[Meaning, type[RemoteStorageError]] = {
+            Meaning.NOT_FOUND: if_not_found,
+            Meaning.FATAL: RemoteStorageError,
+            Meaning.RETRIABLE: RetriableRemoteStorageError,
+        }
+        message = f"{doing} of {hidden(what, self._secrets)}: {shown(error, self._secrets)}"
+        kind = kinds[meaning_of(error)]
+        return kind(message)
+
+
+class _SourceError(Exception):
+    """What was to be copied cannot be read; carries the error of the file."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def chunks(head: bytes, source: BinaryIO) -> Iterator[bytes]:
+    """What is to be written, in pieces of bounded size.
+
+    Raises:
+        _SourceError: `source` broke.
+    """
+    for at in range(0, len(head), _WRITE_BYTES):
+        yield head[at : at + _WRITE_BYTES]
+    while True:
+        try:
+            chunk = source.read(_WRITE_BYTES)
+        except OSError as e:
+            raise _SourceError(e) from e
+        if not chunk:
+            return
+        yield chunk
+
+
+def modified_ms(info: Mapping[str, Any]) -> int:
+    """When a file was last written, ms since 1970, whatever its file system calls that."""
+    names = ("mtime", "LastModified", "last_modified", "modification_time", "modificationTime")
+    for name in (*names, "updated", "created"):
+        value = info.get(name)
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        if isinstance(value, datetime):
+            aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+            return int(aware.timestamp() * 1_000)
+        if isinstance(value, (int, float)):
+            # HDFS counts milliseconds, a disk seconds.
+            return int(value if "odification" in name else value * 1_000)
+    return 0
+
+
+def _read_up_to(source: BinaryIO, size: int) -> bytes:
+    """The first `size` bytes, fewer only where the source ends."""
+    parts = []
+    while size > 0 and (part := source.read(min(size, _PART_BYTES))):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _write_all(file: Any, chunk: bytes) -> None:
+    written = file.write(chunk)
+    while written is not None and written < len(chunk):
+        chunk = chunk[written:]
+        written = file.write(chunk)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]

@@ -1,0 +1,77 @@
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rsm_plugins.api import RemoteStorageManager
+from rsm_plugins.fsspec_store import FsspecRemoteStorageManager
+from rsm_plugins.testing import RemoteStorageManagerContract
+
+if TYPE_CHECKING:
+    from harness_s3 import S3Endpoint
+
+SECRET = "do-not-show-this"
+
+
+def configured(url: str, **settings: str) -> FsspecRemoteStorageManager:
+    manager = FsspecRemoteStorageManager()
+    manager.configure({"url": url, "node.id": "1", "cluster.id": "c", **settings})
+    return manager
+
+
+def through_s3fs(endpoint: str, bucket: str, **settings: str) -> FsspecRemoteStorageManager:
+    return configured(
+        f"s3://{bucket}/some/prefix",
+        **{
+            "option.key": "test",
+            "option.secret": "test",
+            "option.endpoint_url": endpoint,
+            "option.client_kwargs": '{"region_name": "us-east-1"}',
+            **settings,
+        },
+    )
+
+
+class FsspecContract(RemoteStorageManagerContract):
+    wrong_settings = (
+        {},
+        {"url": "no-protocol"},
+        {"url": "nosuchprotocol://x"},
+        {"url": "memory://x", "atomic.put": "perhaps"},
+        {"url": "memory://x", "request.timeout.ms": "0"},
+    )
+
+
+class TestMemory(FsspecContract):
+    @pytest.fixture
+    def manager(self, tmp_path: Path) -> Iterator[RemoteStorageManager]:
+        manager = configured(f"memory:/{tmp_path}")
+        yield manager
+        manager.close()
+
+
+class TestFile(FsspecContract):
+    @pytest.fixture
+    def manager(self, tmp_path: Path) -> Iterator[RemoteStorageManager]:
+        manager = configured(f"file://{tmp_path}/remote")
+        yield manager
+        manager.close()
+
+
+class TestS3ThroughS3fs(FsspecContract):
+    @pytest.fixture
+    def manager(self, s3: "S3Endpoint") -> Iterator[RemoteStorageManager]:
+        manager = through_s3fs(s3.url, s3.new_bucket())
+        yield manager
+        manager.close()
+
+    @pytest.fixture
+    def unreachable_manager(self) -> Iterator[RemoteStorageManager]:
+        with socket.create_server(("127.0.0.1", 0)) as nobody_accepts:
+            port = nobody_accepts.getsockname()[1]
+            timeout = {"request.timeout.ms": "300"}
+            manager = through_s3fs(f"http://127.0.0.1:{port}", "bucket", **timeout)
+            yield manager
+            manager.close()
