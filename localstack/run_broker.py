@@ -22,7 +22,7 @@ Processes = list["subprocess.Popen[str]"]
 
 
 def main() -> None:
-    """Start both, wait, stop both; the exit code is the broker's."""
+    """Start both, wait, stop both; exit code 0 when both ran until they were told to stop."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--port", type=int, default=9092, help="the broker's, for clients")
     parser.add_argument("--s3-port", type=int, default=4566, help="LocalStack's; 0: a free one")
@@ -34,14 +34,15 @@ def main() -> None:
         signal.signal(number, interrupt)
     data = Path(tempfile.mkdtemp(prefix="tidemark-s3-"))
     running: Processes = []
+    told_to_stop = False
     try:
         run(asked, data, running)
     except KeyboardInterrupt:
-        pass
+        told_to_stop = True
     finally:
         codes = [stop(process) for process in reversed(running)]
         shutil.rmtree(data, ignore_errors=True)
-    sys.exit(codes[0] if len(codes) == 2 else 1)
+    sys.exit(0 if told_to_stop and codes == [0, 0] else 1)
 
 
 def interrupt(*_: object) -> None:
