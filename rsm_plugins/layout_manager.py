@@ -168,6 +168,18 @@ class LayoutStorageManager(RemoteStorageManager):
         """See ObjectLister."""
         return self._store.list_objects(prefix)
 
+    def manifest_sizes(self, metadata: RemoteLogSegmentMetadata) -> dict[str, int]:
+        """Bytes of the segment's log and indexes as its manifest says, by suffix. For tools.
+
+        Raises:
+            RemoteStorageError: as `fetch_index`.
+        """
+        known = self._known(metadata)
+        return {
+            object_layout.LOG_SUFFIX: known.log.size_bytes,
+            object_layout.INDEXES_SUFFIX: known.indexes.size_bytes,
+        }
+
     def close(self) -> None:
         """See RemoteStorageManager."""
         if self._opened is not None:

@@ -52,7 +52,8 @@ _TOPIC_CHARS_MAX = 255 - 1 - 22
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _UUID = "[A-Za-z0-9_-]{22}"
 _KEY = re.compile(
-    rf"([A-Za-z0-9._-]{{1,{_TOPIC_CHARS_MAX}}})-({_UUID})/(0|[1-9][0-9]{{0,9}})/"
+    rf"(?:[0-9a-f]{{1,8}}/)?([A-Za-z0-9._-]{{1,{_TOPIC_CHARS_MAX}}})-({_UUID})/"
+    r"(0|[1-9][0-9]{0,9})/"
     rf"([0-9]{{20}})-({_UUID})(\.log|\.indexes|\.manifest)",
     re.ASCII,
 )
@@ -182,7 +183,8 @@ class ParsedKey:
 def parse_key(key: str) -> ParsedKey | None:
     """Read the name of an object; None where this layout would give no object such a name.
 
-    The inverse of `object_names`: what is read here is written there, character for character.
+    The inverse of `object_names`: what is read here is written there, character for character. A
+    plugin may put a folder of up to 8 hex digits before it (S3's entropy).
     """
     found = _KEY.fullmatch(key)
     if found is None:

@@ -8,6 +8,7 @@ from tidemark.lazy_group import LazyGroup
 
 _COMMANDS = MappingProxyType(
     {
+        "audit": "Compare what the metadata says with what the store holds.",
         "segments": "Show where a topic's offsets lie: tiers, segments, problems.",
     }
 )

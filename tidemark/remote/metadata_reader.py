@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from kafka_protocol.types import TopicIdPartition
 from rlmm.lifecycle import PartitionFacts, SegmentEntry
@@ -81,6 +81,7 @@ class MetadataReader:
                     "auto.offset.reset": "earliest",
                     "enable.partition.eof": True,
                     "allow.auto.create.topics": False,
+                    "fetch.wait.max.ms": 50,  # other questions wait behind a fetch that waits
                     "logger": _log,
                 },
             )
@@ -136,6 +137,7 @@ class MetadataReader:
             on_progress(total - left, total)
             if self._clock.monotonic_ms() > quiet_until_ms:
                 raise ClusterError(f"nothing comes from {METADATA_TOPIC}-{min(behind)}")
+        self._consumer.unassign()
         return moved
 
     def partitions(self) -> Iterator[PartitionFacts]:
@@ -173,24 +175,35 @@ class MetadataReader:
     def _poll(self, behind: set[int]) -> dict[int, list[TopicRecord | ReachedEnd]]:
         """What has come, by metadata partition."""
         stretches: dict[int, list[TopicRecord | ReachedEnd]] = {}
-        for message in self._consumer.consume(_BATCH_MAX, _POLL_S):
-            error = message.error()
-            number, offset = message.partition(), message.offset()
-            if number is None or offset is None or number not in behind:
-                continue
-            if error is None:
-                epoch = message.leader_epoch()
-                event: TopicRecord | ReachedEnd = TopicRecord(
-                    number, offset, -1 if epoch is None else epoch, message.value()
-                )
-            elif error.code() == KafkaError._PARTITION_EOF:
-                event = ReachedEnd(number, offset)
-            elif error.retriable():
-                continue
-            else:
-                raise ClusterError(f"{METADATA_TOPIC}-{number}: {error.str()}")
-            stretches.setdefault(number, []).append(event)
+        message, count = self._consumer.poll(_POLL_S), 0
+        while message is not None:
+            self._take(message, behind, stretches)
+            count += 1
+            message = self._consumer.poll(0) if count < _BATCH_MAX else None
         return stretches
+
+    def _take(
+        self,
+        message: Message,
+        behind: set[int],
+        stretches: dict[int, list[TopicRecord | ReachedEnd]],
+    ) -> None:
+        error = message.error()
+        number, offset = message.partition(), message.offset()
+        if number is None or offset is None or number not in behind:
+            return
+        if error is None:
+            epoch = message.leader_epoch()
+            event: TopicRecord | ReachedEnd = TopicRecord(
+                number, offset, -1 if epoch is None else epoch, message.value()
+            )
+        elif error.code() == KafkaError._PARTITION_EOF:
+            event = ReachedEnd(number, offset)
+        elif error.retriable():
+            return
+        else:
+            raise ClusterError(f"{METADATA_TOPIC}-{number}: {error.str()}")
+        stretches.setdefault(number, []).append(event)
 
 
 def _moved(changes: Changes | None) -> Moved:

@@ -9,7 +9,9 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _WrongOptionError(click.UsageError):
+class WrongOptionError(click.UsageError):
+    """Options that do not go together, or one that does not exist."""
+
     exit_code = 1
 
 
@@ -21,7 +23,7 @@ class ToolCommand(click.Command):
         try:
             return super().make_context(*args, **kwargs)
         except click.UsageError as error:
-            raise _WrongOptionError(error.format_message(), error.ctx) from error
+            raise WrongOptionError(error.format_message(), error.ctx) from error
 
 
 def cluster_options(function: F) -> F:

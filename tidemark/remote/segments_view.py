@@ -101,9 +101,9 @@ def size_text(size_bytes: int) -> str:
     """A size as people say it: three digits and a unit."""
     value, units = float(size_bytes), iter(("B", "KiB", "MiB", "GiB", "TiB"))
     unit = next(units)
-    while value >= 1000 and unit != "TiB":
+    while value >= (1024 if unit == "B" else 1000) and unit != "TiB":
         value, unit = value / 1024, next(units)
-    return f"{size_bytes} B" if unit == "B" else f"{value:.3g} {unit}"
+    return f"{size_bytes:,} B" if unit == "B" else f"{value:.3g} {unit}"
 
 
 def age_text(age_ms: int) -> str:
@@ -119,13 +119,15 @@ def _partition(
     topic: str, found: PartitionReport, now_ms: int, width: int, ink: axis.Ink, everything: bool
 ) -> Iterator[RenderableType]:
     span = found.axis
-    yield Text(f"{topic}-{found.partition}  offsets {span.first:,} to {span.end:,}", style="bold")
+    is_empty = span.end == span.first
+    range_text = f"offsets {span.first:,} to {span.end - 1:,}"
     if found.offsets is None:
-        yield Text("nobody leads this partition now: only the remote tier is known", style="red")
-    if span.end > span.first:
+        range_text = "nobody leads it now: only the remote tier is known"
+    elif is_empty:
+        range_text = f"empty, log end {span.end:,}"
+    yield Text(f"{topic}-{found.partition}  {range_text}", style="bold")
+    if not is_empty:
         yield from _drawing(found, width, ink)
-    else:
-        yield Text("the log is empty")
     if found.segments:
         yield _table(found.segments, now_ms, everything)
     under_way = len(found.segments) - found.finished_count

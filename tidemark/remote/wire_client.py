@@ -7,7 +7,7 @@ topic ids. Blocking, one connection a broker, plain TCP.
 import socket
 from typing import Any, Self
 
-from kafka_protocol.errors import KafkaError
+from kafka_protocol.errors import MalformedMessageError
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import header_versions
 
@@ -76,7 +76,7 @@ class WireClient:
         try:
             answer = self._exchange(address, frame)
             value, _ = codec.response(api_key).decode(answer, version, 4 + response_header)
-        except KafkaError as error:
+        except MalformedMessageError as error:
             self._drop(address)
             raise ClusterError(f"{where}: the answer cannot be read: {error}") from error
         except OSError as error:

@@ -75,6 +75,12 @@ def test_a_name_is_read_back(
 BASE = "orders-AQIDBAUGBwgJCgsMDQ4PEA/3/00000000000000000042-ERITFBUWFxgZGhscHR4fIA"
 
 
+def test_a_folder_of_hex_digits_before_it_is_part_of_the_base_alone() -> None:
+    plain, spread = (object_layout.parse_key(key) for key in (BASE + ".log", f"0af3/{BASE}.log"))
+    assert plain is not None
+    assert spread == replace(plain, base=f"0af3/{BASE}")
+
+
 @pytest.mark.parametrize(
     "key",
     [
@@ -85,6 +91,8 @@ BASE = "orders-AQIDBAUGBwgJCgsMDQ4PEA/3/00000000000000000042-ERITFBUWFxgZGhscHR4
         BASE + ".log/x",
         "/" + BASE + ".log",
         "x/" + BASE + ".log",
+        "0123456789/" + BASE + ".log",
+        "ab/cd/" + BASE + ".log",
         BASE.replace("/3/", "/03/") + ".log",
         BASE.replace("/3/", "/-1/") + ".log",
         BASE.replace("0042", "42") + ".log",

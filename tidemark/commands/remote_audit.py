@@ -1,0 +1,133 @@
+"""`tidemark remote audit`: what the metadata says against what the store holds."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from runtime.executors import Pool, ThreadPool
+from tidemark.remote import audit_view
+from tidemark.remote.audit_run import Audit, Totals, Wanted
+from tidemark.remote.options import ToolCommand, WrongOptionError, cluster_options
+from tidemark.remote.progress import progress
+from tidemark.remote.repair_dialog import RepairResult, run_repair
+from tidemark.remote.segments_view import make_console
+from tidemark.remote.session import connected
+from tidemark.remote.storage import opened, storage_settings
+from tidemark.remote.store_view import StoreView
+
+CLEAN, FAILED, FINDINGS = 0, 1, 2
+_THREADS = 8
+
+
+@click.command("audit", cls=ToolCommand)
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@click.option(
+    "--config", "-c", "config_file", metavar="FILE", type=click.Path(path_type=Path),
+    help="A broker's server.properties: the storage plugin and its settings are taken from it.",
+)  # fmt: skip
+@click.option("--storage-class", metavar="MODULE:CLASS", help="The plugin, instead of the file's.")
+@click.option(
+    "--storage-config", multiple=True, metavar="K=V",
+    help="A setting of the plugin, without rsm.config.; repeatable.",
+)  # fmt: skip
+@click.option(
+    "--copy-max-ms", type=click.IntRange(min=1), metavar="MS",
+    help="The cluster's tidemark.remote.copy.max.ms, instead of the file's.",
+)  # fmt: skip
+@click.option("--deep", is_flag=True, help="Read everything back and check every batch.")
+@click.option("--repair", "wants_repair", is_flag=True, help="Delete orphans; nothing else, ever.")
+@click.option("--yes", is_flag=True, help="Do not ask before deleting.")
+@click.option("--all", "everything", is_flag=True, help="Leave no finding out.")
+@click.option("--json", "for_programs", is_flag=True, help="Print JSON.")
+@cluster_options
+def command(
+    topics: tuple[str, ...],
+    config_file: Path | None,
+    storage_class: str | None,
+    storage_config: tuple[str, ...],
+    copy_max_ms: int | None,
+    deep: bool,
+    wants_repair: bool,
+    yes: bool,
+    everything: bool,
+    for_programs: bool,
+    bootstrap: str,
+    command_config: Path | None,
+) -> None:
+    """Compare what the metadata says with what the store holds.
+
+    Exit code 0: nothing found. 1: it could not be done, wholly or in part. 2: something was found
+    and is still there.
+    """
+    if wants_repair and for_programs and not yes:
+        raise WrongOptionError("--repair with --json needs --yes")
+    found = storage_settings(config_file, storage_class, storage_config, copy_max_ms)
+    repaired = RepairResult()
+    console = make_console()
+    with (
+        connected(bootstrap, command_config) as session,
+        opened(found, session.cluster.cluster_id) as storage,
+        session.metadata() as metadata,
+        StoreView() as store,
+    ):
+        began_ms = session.clock.monotonic_ms()
+        wanted = Wanted(frozenset(topics), deep, found.copy_max_ms)
+        with progress() as bars, pool() as threads:
+            audit = Audit(
+                metadata, storage, store, wanted, pool=threads, clock=session.clock, bars=bars
+            )
+            audit.observe()
+        took_ms = session.clock.monotonic_ms() - began_ms
+
+        def mend(shown: Console | None) -> None:
+            nonlocal repaired
+            if wants_repair:
+                repaired = run_repair(
+                    storage,
+                    metadata,
+                    audit,
+                    copy_max_ms=found.copy_max_ms,
+                    ask=not yes,
+                    console=shown,
+                )
+
+        if for_programs:
+
+            def more() -> dict[str, Any]:
+                mend(None)
+                return {"repair": repaired.as_json()} if wants_repair else {}
+
+            audit_view.print_json(
+                lambda text: click.echo(text, nl=False),
+                audit.findings(),
+                audit.totals,
+                deep=deep,
+                more=more,
+            )
+        else:
+            audit_view.print_findings(console, audit.findings(), everything=everything)
+            audit_view.print_totals(console, audit.totals, deep=deep, took_ms=took_ms)
+            mend(console)
+    sys.exit(exit_code(audit.totals, repaired))
+
+
+def exit_code(totals: Totals, repaired: RepairResult) -> int:
+    """What the command ends with."""
+    if totals.unchecked_count or repaired.refused is not None:
+        return FAILED
+    return FINDINGS if totals.findings_count > len(repaired.deleted) else CLEAN
+
+
+@contextmanager
+def pool() -> Iterator[Pool]:
+    """Threads that read segments back."""
+    threads = ThreadPool("audit", _THREADS)
+    try:
+        yield threads
+    finally:
+        threads.shutdown(wait=False)

@@ -1,0 +1,159 @@
+"""An audit as text for people and as JSON for programs.
+
+Keys of the JSON are listed in docs/operations.md and stay; new ones may come. Findings are written
+one by one, for there may be as many as the store has objects.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from kafka_protocol.wire.primitives import uuid_to_text
+from tidemark.remote.audit import Finding, Kind
+from tidemark.remote.audit_run import Totals
+from tidemark.remote.segments_view import age_text, size_text
+
+FINDINGS_SHOWN = 50
+"""Findings of one kind that are shown without `--all`."""
+
+_STYLES = {
+    Kind.MISSING: "bold red",
+    Kind.SHORT: "bold red",
+    Kind.CORRUPT: "bold red",
+    Kind.DUPLICATE: "yellow",
+    Kind.DANGLING: "yellow",
+    Kind.ORPHAN: "yellow",
+    Kind.FOREIGN: "dim",
+}
+
+
+def print_findings(console: Console, found: Iterable[Finding], *, everything: bool) -> None:
+    """Print findings as they come."""
+    shown = dict.fromkeys(Kind, 0)
+    for one in found:
+        shown[one.kind] += 1
+        if everything or shown[one.kind] <= FINDINGS_SHOWN:
+            console.print(line(one), soft_wrap=True)
+    for kind, count in shown.items():
+        if not everything and count > FINDINGS_SHOWN:
+            left = count - FINDINGS_SHOWN
+            console.print(Text(f"... and {left:,} more {kind.value} (--all shows them)"))
+
+
+def line(one: Finding) -> Text:
+    """One finding in a line or two."""
+    text = Text(f"{one.kind.value:<10}", style=_STYLES[one.kind])
+    text.append(place(one), style="default")
+    text.append(f": {one.detail}", style="default")
+    for key in one.keys:
+        text.append(f"\n{'':<10}{key}", style="dim")
+    return text
+
+
+def place(one: Finding) -> str:
+    """Which segment it is about."""
+    if one.partition is None or one.segment_id is None:
+        return size_text(one.size_bytes)
+    last = "" if one.end_offset is None else f" to {one.end_offset:,}"
+    name = f"{one.partition.topic}-{one.partition.partition}"
+    return f"{name} offsets {one.start_offset:,}{last}, segment {uuid_to_text(one.segment_id)}"
+
+
+def print_totals(console: Console, totals: Totals, *, deep: bool, took_ms: int) -> None:
+    """Print what was looked at, what could not be, and the sum of it."""
+    console.print(
+        f"{totals.partitions:,} partitions, {totals.segments:,} segments in the metadata"
+        f" ({totals.finished:,} finished)"
+    )
+    if totals.listed:
+        console.print(f"{totals.objects:,} objects in the store, {size_text(totals.objects_bytes)}")
+    else:
+        console.print(
+            "the plugin cannot list its store, or keeps a layout of its own: orphan, short and"
+            " foreign were not looked for"
+        )
+    how = (
+        "logs and indexes were read back and every batch was checked"
+        if deep
+        else "sizes and manifests were checked, logs were not read (--deep reads them)"
+    )
+    console.print(f"{how}: {size_text(totals.read_bytes)} in {age_text(took_ms)}")
+    if totals.in_motion:
+        count = f"{totals.in_motion:,} segments"
+        console.print(f"{count} were copied or deleted meanwhile and not judged")
+    for reason in totals.unchecked:
+        console.print(Text(f"not read back: {reason}", style="red"), soft_wrap=True)
+    if totals.unchecked_count:
+        text = f"{totals.unchecked_count:,} segments could not be read back"
+        console.print(Text(text, style="bold red"))
+    counts = [f"{n:,} {kind.value}" for kind, n in totals.findings.items() if n]
+    if counts:
+        console.print(Text("findings: " + ", ".join(counts), style="bold"))
+    else:
+        console.print(Text("no findings", style="bold green"))
+
+
+def print_json(
+    echo: Callable[[str], object],
+    found: Iterable[Finding],
+    totals: Totals,
+    *,
+    deep: bool,
+    more: Callable[[], dict[str, Any]],
+) -> None:
+    """Print one JSON document, findings as they come.
+
+    Args:
+        echo: prints text without a line end of its own.
+        found: findings; `totals` are right when they have been asked for.
+        totals: of the same audit.
+        deep: how it was checked.
+        more: asked for after the findings; goes into the document, too.
+    """
+    echo('{\n "findings": [')
+    comma = ""
+    for one in found:
+        echo(f"{comma}\n  {json.dumps(as_json(one))}")
+        comma = ","
+    rest = {**_summary(totals, deep), **more()}
+    echo("\n ],\n" + json.dumps(rest, indent=1)[2:] + "\n")
+
+
+def as_json(one: Finding) -> dict[str, Any]:
+    """One finding for programs."""
+    place = one.partition
+    return {
+        "kind": one.kind.value,
+        "topic": None if place is None else place.topic,
+        "topic_id": None if place is None else uuid_to_text(place.topic_id),
+        "partition": None if place is None else place.partition,
+        "segment_id": None if one.segment_id is None else uuid_to_text(one.segment_id),
+        "start_offset": one.start_offset,
+        "end_offset": one.end_offset,
+        "keys": list(one.keys),
+        "size_bytes": one.size_bytes,
+        "modified_ms": one.modified_ms,
+        "detail": one.detail,
+    }
+
+
+def _summary(totals: Totals, deep: bool) -> dict[str, Any]:
+    return {
+        "summary": {
+            "partitions": totals.partitions,
+            "segments": totals.segments,
+            "finished_segments": totals.finished,
+            "objects": totals.objects if totals.listed else None,
+            "objects_bytes": totals.objects_bytes if totals.listed else None,
+            "store_listed": totals.listed,
+            "deep": deep,
+            "read_bytes": totals.read_bytes,
+            "in_motion": totals.in_motion,
+            "not_read_back": totals.unchecked_count,
+            "not_read_back_reasons": totals.unchecked,
+            "findings": {kind.value: count for kind, count in totals.findings.items()},
+        }
+    }

@@ -1,0 +1,71 @@
+"""Opens the storage plugin that a cluster's brokers use, in the tool's own process."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.config.key import ConfigError
+from broker.config.keys_tidemark import TIDEMARK_KEYS
+from rsm_plugins.api import RemoteStorageError, RemoteStorageManager
+from tidemark.loading import load, parse_overrides
+from tidemark.remote.wire_client import ClusterError
+from tidemark.rsm.plugin import make_first_plugin
+
+_COPY_MAX = "tidemark.remote.copy.max.ms"
+_CLASS = "remote.log.storage.manager.class.name"
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSettings:
+    """Which plugin, with which settings (prefix removed), and the cluster's longest copy."""
+
+    class_name: str
+    settings: Mapping[str, str]
+    copy_max_ms: int
+
+
+def storage_settings(
+    config_file: Path | None,
+    class_name: str | None,
+    pairs: Iterable[str],
+    copy_max_ms: int | None,
+) -> StorageSettings:
+    """Take them from a server.properties, from the command line, or from both.
+
+    Args:
+        config_file: a broker's configuration.
+        class_name: replaces the file's.
+        pairs: `key=value` each, without the prefix; replace the file's.
+        copy_max_ms: replaces the file's.
+
+    Raises:
+        ConfigError: the file is wrong, or nobody names a plugin.
+    """
+    settings: dict[str, str] = {}
+    longest = int(next(key for key in TIDEMARK_KEYS if key.name == _COPY_MAX).default or 0)
+    if config_file is not None:
+        config = load(config_file, (), list_without_effect=False)
+        settings.update(config.rsm_settings)
+        class_name = class_name or config.remote_log_storage_manager_class_name
+        longest = config.tidemark_remote_copy_max_ms
+    if not class_name:
+        raise ConfigError(_CLASS, None, "give it by --config or --storage-class")
+    settings.update(parse_overrides(pairs, option="--storage-config"))
+    return StorageSettings(class_name, settings, longest if copy_max_ms is None else copy_max_ms)
+
+
+@contextmanager
+def opened(found: StorageSettings, cluster_id: str) -> Iterator[RemoteStorageManager]:
+    """The plugin, configured.
+
+    Raises:
+        PluginError: class or settings are wrong, or the store cannot be used.
+        ClusterError: in place of a RemoteStorageError of the block.
+    """
+    settings = {**found.settings, "cluster.id": cluster_id}
+    with closing(make_first_plugin(found.class_name, settings)) as storage:
+        try:
+            yield storage
+        except RemoteStorageError as error:
+            raise ClusterError(f"the store failed: {error}") from error
