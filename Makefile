@@ -41,7 +41,7 @@ docs: $(VENV)/.installed
 	$(BIN)/python -m broker.config.docs > docs/configuration.md
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .localstack-venv .localstack-venv.lock .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 # The stamps make repeated runs quick: pip is asked again only when the packaging changed.
 $(VENV)/.installed-dev: $(VENV)/.installed
