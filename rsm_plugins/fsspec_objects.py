@@ -35,7 +35,7 @@ from rsm_plugins.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
 
-_COPYING_SUFFIX = ".copying"
+COPYING_SUFFIX = ".copying"
 _WRITE_BYTES = 1 << 20
 _PART_BYTES = 8 << 20
 _DIRECT_PIECE_BYTES = 8 << 20
@@ -62,6 +62,7 @@ class FsspecStore(ObjectStore):
         rename: bool,
         timeout_s: float,
         secret_values: Sequence[str] = (),
+        file_options: Mapping[str, Any] | None = None,
     ) -> None:
         """Make it.
 
@@ -71,17 +72,19 @@ class FsspecStore(ObjectStore):
             rename: write under a temporary name and move.
             timeout_s: deadline of one call.
             secret_values: what must never be in a message.
+            file_options: what `open` is told of each new file.
         """
         protocols = {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
-        self._fs = fs
+        self.fs = fs
         self._root = root.rstrip("/")
         self._rename = rename
         self._secrets = secret_values
+        self.file_options = dict(file_options or {})
         self._is_local = bool(protocols & _LOCAL)
         self._is_s3 = bool(protocols & _S3)
         self._in_memory = "memory" in protocols
         self._removes_empty = rename and bool(protocols & _RMDIR_KEEPS_FILES)
-        self._calls = BoundedCalls(fs, timeout_s, threads=not (self._is_local or self._in_memory))
+        self.calls = BoundedCalls(fs, timeout_s, threads=not (self._is_local or self._in_memory))
 
     def check(self) -> None:
         """Find the root, or make it.
@@ -93,10 +96,10 @@ class FsspecStore(ObjectStore):
         """
         try:
             if self._rename:
-                self._calls.method("makedirs", self._root, exist_ok=True)
+                self.calls.method("makedirs", self._root, exist_ok=True)
             elif not self._in_memory:
                 bucket = self._root.strip("/").partition("/")[0]
-                self._calls.method("info", bucket)
+                self.calls.method("info", bucket)
         except Exception as e:  # noqa: BLE001 - libraries behind fsspec have no common error
             error = self._storage_error(e, "open", self._root, RemoteStorageError)
             if not isinstance(error, RetriableRemoteStorageError):
@@ -113,7 +116,7 @@ class FsspecStore(ObjectStore):
                 facts = self._put_by_rename(target, head, source)
             else:
                 facts = self._put_directly(target, head, source)
-            held = int(self._calls.method("info", target)["size"])
+            held = int(self.calls.method("info", target)["size"])
         except _SourceError as e:
             raise e.error from None
         except Exception as e:  # noqa: BLE001 - as above
@@ -165,7 +168,7 @@ class FsspecStore(ObjectStore):
                     self._remove_copying(path)
                 elif self._is_s3:
                     self._abort_uploads(path)
-                self._remove(path)
+                self.remove(path)
             except Exception as e:  # noqa: BLE001 - as above
                 raise self._storage_error(e, "delete", key, RetriableRemoteStorageError) from None
         if self._removes_empty:
@@ -183,7 +186,7 @@ class FsspecStore(ObjectStore):
 
     def close(self) -> None:
         """See ObjectStore."""
-        self._calls.close()
+        self.calls.close()
 
     # ------------------------------------------------------------------ for subclasses
 
@@ -193,33 +196,47 @@ class FsspecStore(ObjectStore):
         Raises:
             _SourceError: `source` broke.
         """
-        options = {"block_size": _PART_BYTES} if self._fs.async_impl else self.write_options()
-        file = self._calls.call(self._fs.open, path, "wb", **options)
+        options = {"block_size": _PART_BYTES} if self.fs.async_impl else self.file_options
+        file = self.calls.call(self.fs.open, path, "wb", **options)
         size = crc = 0
         try:
             for chunk in chunks(head, source):
                 crc = crc32c(chunk, crc)
                 size += len(chunk)
-                self._calls.call(_write_all, file, chunk)
+                self.calls.call(_write_all, file, chunk)
             if self._is_local:
                 file.flush()
                 os.fsync(file.fileno())
-            self._calls.call(file.close)
-        except BaseException:
-            self._abandon(file)
+            self.calls.call(file.close)
+        except BaseException as e:
+            self._abandon(file, hangs=isinstance(e, TimeoutError))
             raise
         return ObjectFacts(size, crc)
 
-    def write_options(self) -> Mapping[str, Any]:
-        """What `open` is told of a new file."""
-        return {}
-
     def move(self, temporary: str, target: str) -> None:
         """Give a file its name, in place of another."""
-        self._calls.method("mv", temporary, target)
+        self.calls.method("mv", temporary, target)
 
     def release(self, temporary: str) -> None:
         """Take a temporary file, about to be deleted, from a writer that may be dead."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file; one that is not there is fine."""
+        try:
+            self.calls.method("rm_file", path)
+        except Exception as e:
+            if meaning_of(e) is not Meaning.NOT_FOUND:
+                raise
+
+    def remove_folder(self, folder: str) -> bool:
+        """Remove a directory if it is empty; one in use by somebody else stays."""
+        if not self._removes_empty:
+            return False
+        try:
+            self.calls.method("rmdir", folder)
+        except Exception:  # noqa: BLE001 - not empty, gone already, or the store is down: all fine
+            return False
+        return True
 
     # ------------------------------------------------------------------ inside: put
 
@@ -230,12 +247,12 @@ class FsspecStore(ObjectStore):
 
     def _put_directly(self, target: str, head: bytes, source: BinaryIO) -> ObjectFacts:
         if len(head) < self._part_bytes():
-            self._calls.method("pipe_file", target, head)
+            self.calls.method("pipe_file", target, head)
             return ObjectFacts(len(head), crc32c(head))
         return self.write(target, head, source)
 
     def _put_by_rename(self, target: str, head: bytes, source: BinaryIO) -> ObjectFacts:
-        copying = target + _COPYING_SUFFIX
+        copying = target + COPYING_SUFFIX
         temporary = f"{copying}/{secrets.token_hex(8)}"
         try:
             facts = self._write_temporary(copying, temporary, head, source)
@@ -244,7 +261,7 @@ class FsspecStore(ObjectStore):
             if not isinstance(e, TimeoutError):  # a store that hangs would hang here, too
                 self._try_remove_temporary(temporary, copying)
             raise
-        self._remove_folder(copying)
+        self.remove_folder(copying)
         self._settle(_parent(target))
         return facts
 
@@ -254,7 +271,7 @@ class FsspecStore(ObjectStore):
         for _ in range(_RACES_MAX):
             # Whoever deletes the last segment of a partition removes its empty directory.
             with contextlib.suppress(FileNotFoundError):
-                self._calls.method("makedirs", copying, exist_ok=True)
+                self.calls.method("makedirs", copying, exist_ok=True)
                 return self.write(temporary, head, source)
             source.seek(len(head))
         raise RetriableRemoteStorageError(f"the directory of {temporary} went again and again")
@@ -262,37 +279,33 @@ class FsspecStore(ObjectStore):
     def _try_remove_temporary(self, temporary: str, copying: str) -> None:
         with contextlib.suppress(Exception):  # the error that led here is the one to tell
             self.release(temporary)
-            self._remove(temporary)
-        self._remove_folder(copying)
+            self.remove(temporary)
+        self.remove_folder(copying)
 
-    def _abandon(self, file: Any) -> None:
+    def _abandon(self, file: Any, *, hangs: bool) -> None:
         """Let go of a half written file so that nothing of it becomes visible."""
-        discard = getattr(file, "discard", None)
-        try:
-            if hasattr(file, "_upload_chunk"):  # AbstractBufferedFile: its close would publish it
-                if discard is not None:
-                    self._calls.call(discard)
-            elif self._rename:
-                self._calls.call(file.close)
-        except Exception:  # noqa: BLE001 - the error that led here is the one to tell
-            pass
-        if hasattr(file, "_upload_chunk"):
-            file.closed = True  # its finalizer calls close
+        # An AbstractBufferedFile publishes what it has when it is closed, also by its finalizer.
+        publishes = hasattr(file, "_upload_chunk")
+        if not hangs:  # else this would hang, too
+            with contextlib.suppress(Exception):  # the error that led here is the one to tell
+                self.calls.call(file.discard if publishes else file.close)
+        if publishes:
+            file.closed = True
 
     # ------------------------------------------------------------------ inside: get
 
     def _piece(self, key: str, path: str, begin: int, end: int) -> bytes:
         # The files of some file systems read ahead.
-        uncached = {} if self._fs.async_impl or self._in_memory else {"cache_type": "none"}
+        uncached = {} if self.fs.async_impl or self._in_memory else {"cache_type": "none"}
         try:
-            piece = self._calls.method("cat_file", path, start=begin, end=end, **uncached)
+            piece = self.calls.method("cat_file", path, start=begin, end=end, **uncached)
         except Exception as e:  # noqa: BLE001 - as above
             raise self._storage_error(e, "fetch", key, RemoteResourceNotFoundError) from None
         return bytes(piece or b"")[: end - begin]
 
     def _size(self, key: str, path: str) -> int:
         try:
-            info = self._calls.method("info", path)
+            info = self.calls.method("info", path)
         except Exception as e:  # noqa: BLE001 - as above
             raise self._storage_error(e, "fetch", key, RemoteResourceNotFoundError) from None
         if info.get("type") == "directory":
@@ -301,38 +314,21 @@ class FsspecStore(ObjectStore):
 
     # ------------------------------------------------------------------ inside: delete
 
-    def _remove(self, path: str) -> None:
-        try:
-            self._calls.method("rm_file", path)
-        except Exception as e:
-            if meaning_of(e) is not Meaning.NOT_FOUND:
-                raise
-
     def _remove_copying(self, target: str) -> None:
-        copying = target + _COPYING_SUFFIX
+        copying = target + COPYING_SUFFIX
         try:
-            left = self._calls.method("ls", copying, detail=True)
+            left = self.calls.method("ls", copying, detail=True)
         except Exception as e:
             if meaning_of(e) is Meaning.NOT_FOUND:
                 return
             raise
         for info in left:
             self.release(info["name"])
-            self._remove(info["name"])
-        self._remove_folder(copying)
-
-    def _remove_folder(self, folder: str) -> bool:
-        """Remove a directory if it is empty; one in use by somebody else stays."""
-        if not self._removes_empty:
-            return False
-        try:
-            self._calls.method("rmdir", folder)
-        except Exception:  # noqa: BLE001 - not empty, gone already, or the store is down: all fine
-            return False
-        return True
+            self.remove(info["name"])
+        self.remove_folder(copying)
 
     def _remove_empty(self, folder: str) -> None:
-        while folder != self._root and self._remove_folder(folder):
+        while folder != self._root and self.remove_folder(folder):
             folder = _parent(folder)
 
     def _settle(self, folder: str) -> None:
@@ -348,18 +344,18 @@ class FsspecStore(ObjectStore):
 
     def _abort_uploads(self, path: str) -> None:
         """End the open multipart uploads of a key, whose writers are dead."""
-        bucket, key, _ = self._fs.split_path(path)
-        answer = self._calls.method("call_s3", "list_multipart_uploads", Bucket=bucket, Prefix=key)
+        bucket, key, _ = self.fs.split_path(path)
+        answer = self.calls.method("call_s3", "list_multipart_uploads", Bucket=bucket, Prefix=key)
         for upload in answer.get("Uploads", ()):
             if upload["Key"] == key:
-                self._calls.method("abort_mpu", bucket, key, upload["UploadId"])
+                self.calls.method("abort_mpu", bucket, key, upload["UploadId"])
 
     # ------------------------------------------------------------------ inside: list, names
 
     def _files(self, folder: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Keys below a directory, in their order, unfinished ones left out."""
         try:
-            infos = self._calls.method("ls", folder, detail=True)
+            infos = self.calls.method("ls", folder, detail=True)
         except Exception as e:  # noqa: BLE001 - as above
             if meaning_of(e) is Meaning.NOT_FOUND:
                 return
@@ -372,7 +368,7 @@ class FsspecStore(ObjectStore):
         }
         for name, info in sorted(entries.items()):
             path = f"{folder}/{name}"
-            if name.endswith(_COPYING_SUFFIX + "/"):
+            if name.endswith(COPYING_SUFFIX + "/"):
                 continue
             if name.endswith("/"):
                 yield from self._files(path[:-1])

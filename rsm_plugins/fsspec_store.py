@@ -40,6 +40,8 @@ OPTIONS = text(
     secret=True,
 )
 
+_HDFS = frozenset({"hdfs", "viewfs", "webhdfs", "swebhdfs", "arrow_hdfs"})
+
 
 class FsspecRemoteStorageManager(LayoutStorageManager):
     """Keeps remote segments in whatever `url` names."""
@@ -81,9 +83,14 @@ class FsspecRemoteStorageManager(LayoutStorageManager):
         """See LayoutStorageManager."""
         url = values["url"]
         secret_values = tuple(secrets_of(url, self.options))
-        fs, root = connect(url, self.options, secret_values)
         protocol = url.partition("://")[0]
+        if protocol in _HDFS:
+            raise ValueError(
+                f"rsm.config.url: {protocol}:// wants the class"
+                " rsm_plugins.hdfs:HdfsRemoteStorageManager"
+            )
         how = values["atomic.put"]
+        fs, root = connect(url, self.options, secret_values)
         store = FsspecStore(
             fs,
             root,
