@@ -65,7 +65,9 @@ def as_json(report: Report) -> dict[str, Any]:
 
 def as_text(report: Report) -> Group:
     """The report, ready to print."""
-    promises = Table("", "", box=None, pad_edge=False, show_header=False)
+    promises = Table(box=None, pad_edge=False, show_header=False)
+    promises.add_column(min_width=max(len(mark) for mark in _MARKS.values()))
+    promises.add_column()
     for outcome in report.outcomes:
         sentence = Text(outcome.sentence)
         if outcome.verdict is Verdict.BROKEN:
