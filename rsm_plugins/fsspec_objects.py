@@ -29,9 +29,9 @@ from rsm_plugins.api import (
 )
 from rsm_plugins.fsspec_calls import BoundedCalls
 from rsm_plugins.fsspec_errors import Meaning, hidden, meaning_of, shown
-from rsm_plugins.fsspec_stream import PieceStream
 from rsm_plugins.object_layout import ObjectFacts, check_key
 from rsm_plugins.object_store import ObjectStore
+from rsm_plugins.piece_stream import PieceStream
 
 log = logging.getLogger(__name__)
 
