@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
@@ -66,7 +67,8 @@ class Hdfs:
 
     def files_being_written(self) -> int:
         """Leases that the NameNode knows of: files that were not closed."""
-        url = f"{self.web.replace('webhdfs', 'http', 1)}/jmx?qry=Hadoop:service=NameNode,name=FSNamesystem"
+        bean = "Hadoop:service=NameNode,name=FSNamesystem"
+        url = f"{self.web.replace('webhdfs', 'http', 1)}/jmx?qry={bean}"
         with urllib.request.urlopen(url, timeout=20) as answer:
             beans = json.load(answer)["beans"]
         return int(beans[0]["NumFilesUnderConstruction"])
