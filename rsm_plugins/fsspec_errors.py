@@ -16,7 +16,8 @@ from enum import Enum
 _CAUSES_MAX = 8
 _SHOWN_MAX = 400
 _SECRET_CHARS_MIN = 4
-_USER_INFO = re.compile(r"(\w+://)[^/\s@]+@")
+_USER_INFO = re.compile(r"(\w+://)(?:[^/\s@]+|\S*:\S*)@")
+"""Also of a password with a slash in it that should have been written as %2F."""
 _JAVA_CLASS = re.compile(r"\b(?:java|javax|org)(?:\.\w+)*\.(\w+(?:Exception|Error|Token))\b")
 
 

@@ -132,8 +132,8 @@ class FsspecStore(ObjectStore):
         path = self._path(key)
         if last is None:
             last = self._size(key, path) - 1
-            if last < first == 0:
-                return PieceStream(key, lambda *_: b"", 0, 0, 1)
+            if first > max(last, 0):
+                raise RemoteObjectDamagedError(f"{key} has {last + 1} bytes, none at {first}")
         piece_bytes = _FILE_PIECE_BYTES if self._rename else _DIRECT_PIECE_BYTES
 
         def fetch(begin: int, end: int) -> bytes:

@@ -10,9 +10,10 @@ Must not know: what a segment is; how an object is written.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
 from rsm_plugins.fsspec_errors import Meaning, hidden, meaning_of, shown
@@ -40,6 +41,7 @@ OPTIONS = text(
     secret=True,
 )
 
+_PASSWORD = re.compile(r"\w+://[^:/@]*:(.+)@")
 _HDFS = frozenset({"hdfs", "viewfs", "webhdfs", "swebhdfs", "arrow_hdfs"})
 
 
@@ -138,9 +140,9 @@ def connect(url: str, options: Mapping[str, Any], secret_values: Sequence[str]) 
 
 def secrets_of(url: str, options: Mapping[str, Any]) -> Iterator[str]:
     """What must never be in a message: passwords and keys in the URL and the options."""
-    password = urlsplit(url).password
-    if password:
-        yield from {password, unquote(password)}
+    found = _PASSWORD.match(url)
+    if found:
+        yield from {found[1], unquote(found[1])}
     yield from _secret_values(options, is_secret=False)
 
 
