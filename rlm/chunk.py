@@ -58,23 +58,42 @@ class Selection:
     end_batch: int
 
 
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What one ranged GET took."""
+
+    first_byte_ms: int
+    transfer_ms: int
+    size_bytes: int
+
+
 @dataclass(slots=True)
 class Chunk:
     """A cached chunk. The bytes behind `file` do not change while the chunk exists.
 
     Attributes:
+        first, end: the bytes of the segment that it holds, [first, end).
         token: names this chunk to the broker; no two chunks ever have the same.
         capacity_bytes: memory that the file takes, at least `size_bytes`.
+        fetched: of the last chunk that a GET brought: what it took.
         handed_out: descriptors that the broker holds.
+        is_ahead: loaded ahead, and no reader has come to it so far.
     """
 
-    token: int
+    first: int
+    end: int
     file: OpenFile
-    size_bytes: int
     capacity_bytes: int
     table: BatchTable
+    fetched: Fetched | None = None
+    token: int = 0
     handed_out: int = 0
-    evicted: bool = False
+    is_ahead: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the segment in it."""
+        return self.end - self.first
 
     @property
     def last_offset(self) -> int:
@@ -83,18 +102,18 @@ class Chunk:
 
 
 def check_chunk(
-    view: memoryview, metadata: RemoteLogSegmentMetadata, index: SegmentIndex, number: int
+    view: memoryview, metadata: RemoteLogSegmentMetadata, index: SegmentIndex, first: int
 ) -> BatchTable:
-    """Check the bytes of chunk `number` of a segment and list its batches.
+    """Check the bytes of a segment that begin at position `first`, and list their batches.
 
     Raises:
         DamagedChunkError: what is wrong; nothing of it may be served.
     """
     table = _walk(view, metadata)
-    first = index.borders[number]
-    if number == 0 and metadata.start_offset > _first_offset(view):
+    if first == 0 and metadata.start_offset > _first_offset(view):
         raise DamagedChunkError("begins before the segment")
-    if number == index.chunk_count - 1 and table.last_offsets[-1] > metadata.end_offset:
+    is_end = first + len(view) == metadata.segment_size_bytes
+    if is_end and table.last_offsets[-1] > metadata.end_offset:
         raise DamagedChunkError("ends after the segment")
     found = set(zip(table.positions, table.last_offsets, strict=False))
     wanted = index.offset_entries(first, first + len(view))

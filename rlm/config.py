@@ -25,8 +25,11 @@ class TierConfig:
         copy_max_ms: longest time from before COPY_SEGMENT_STARTED is sent to the last PUT.
         delete_grace_ms: from PARTITION_MARKED to PARTITION_STARTED.
         call_max_ms: a read or delete call of the plugin that runs longer counts as abandoned.
-        chunk_bytes: about how much one ranged GET asks for.
-        chunk_cache_bytes: bound of cached chunks, handed-out ones included.
+        chunk_bytes: about how much is cached as one; a GET asks for one or several.
+        slice_bytes: about how much is fetched for somebody who has just come.
+        chunk_cache_bytes: bound of chunks in memory, handed-out ones included.
+        chunk_cache_policy: see `rlm.eviction_policy`.
+        chunk_cache_disk_bytes: bound of chunks on disk, in `chunk_cache_dir`; 0: none there.
     """
 
     node_id: int
@@ -57,6 +60,10 @@ class TierConfig:
     delete_grace_ms: int = 60_000
     call_max_ms: int = 120_000
     chunk_bytes: int = 2 << 20
-    chunk_cache_bytes: int = 64 << 20
+    slice_bytes: int = 128 << 10
+    chunk_cache_bytes: int = 128 << 20
+    chunk_cache_policy: str = "scan-resistant"
+    chunk_cache_disk_bytes: int = 0
+    chunk_cache_dir: str = ""
     metadata_partitions: int = 50
     log_level: str = "INFO"

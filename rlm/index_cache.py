@@ -21,6 +21,7 @@ from rlm.segment_index import DamagedIndexError, SegmentIndex
 from rlm.telemetry import Telemetry
 from rsm_plugins.api import RemoteStorageError, RemoteStorageManager
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
+from runtime.clock import Clock
 from runtime.disk import Disk
 
 log = logging.getLogger(__name__)
@@ -115,8 +116,11 @@ class IndexCache:
         calls: PluginCalls,
         telemetry: Telemetry,
         chunk_bytes: int,
+        slice_bytes: int,
         call_max_ms: int,
+        clock: Clock,
     ) -> None:
+        self._slice_bytes, self._clock = slice_bytes, clock
         self._files, self._storage, self._loads = files, storage, loads
         self._calls, self._telemetry = calls, telemetry
         self._chunk_bytes, self._call_max_ms = chunk_bytes, call_max_ms
@@ -164,7 +168,7 @@ class IndexCache:
     def _parse(self, metadata: RemoteLogSegmentMetadata, *, past_cache: bool) -> SegmentIndex:
         offsets = self.raw(metadata, IndexType.OFFSET, past_cache=past_cache)
         times = self.raw(metadata, IndexType.TIMESTAMP, past_cache=past_cache)
-        return SegmentIndex(metadata, offsets, times, self._chunk_bytes)
+        return SegmentIndex(metadata, offsets, times, self._chunk_bytes, self._slice_bytes)
 
     def raw(
         self, metadata: RemoteLogSegmentMetadata, kind: IndexType, *, past_cache: bool = False
@@ -176,15 +180,24 @@ class IndexCache:
 
     def raw_uncached(self, metadata: RemoteLogSegmentMetadata, kind: IndexType) -> bytes:
         """The bytes of one index from the store; blocks, for pool threads."""
+        topic, began_ms = metadata.id.topic_id_partition.topic, self._clock.monotonic_ms()
+        data: bytes | None = None
         try:
             with (
                 self._calls.call(READER_POOL, "fetch index", self._call_max_ms),
                 self._storage.fetch_index(metadata, kind) as stream,
             ):
-                return stream.read()
+                data = stream.read()
         except RemoteStorageError as error:
             self._telemetry.store_read_failed(error)
             raise
+        finally:
+            took_ms = self._clock.monotonic_ms() - began_ms
+            size_bytes = 0 if data is None else len(data)
+            self._telemetry.store_called(
+                "fetch_index", topic, size_bytes, took_ms, failed=data is None
+            )
+        return data
 
     def transactions(self, metadata: RemoteLogSegmentMetadata, waiter: Waiter) -> bytes | Wait:
         """The transaction index, or why it is not here yet."""

@@ -236,20 +236,23 @@ class Performer:
         left_ms = world.copy_max_ms - spent_ms
         if left_ms <= 0:
             raise RetriableRemoteStorageError(f"the copy maximum has passed: spent_ms={spent_ms}")
-        began_ms = world.clock.monotonic_ms()
+        began_ms, size_bytes = world.clock.monotonic_ms(), effect.metadata.segment_size_bytes
         try:
             with world.calls.call(self._pool, "copy", left_ms, self._own.cancellation):
                 custom = world.storage.copy_log_segment_data(effect.metadata, effect.data)
         except RemoteStorageError as error:
+            took_ms = world.clock.monotonic_ms() - began_ms
+            world.telemetry.store_called("copy", topic, 0, took_ms, failed=True)
             world.telemetry.copy_failed(topic, error)
             raise
         took_ms = world.clock.monotonic_ms() - began_ms
-        world.telemetry.copied(topic, effect.metadata.segment_size_bytes)
+        world.telemetry.store_called("copy", topic, size_bytes, took_ms)
+        world.telemetry.copied(topic, size_bytes)
         log.info(
             "copied segment: partition=%s base_offset=%d size_bytes=%d took_ms=%d id=%s",
             self._own.partition.topic_partition,
             effect.metadata.start_offset,
-            effect.metadata.segment_size_bytes,
+            size_bytes,
             took_ms,
             effect.metadata.id.id.hex(),
         )
@@ -257,15 +260,20 @@ class Performer:
 
     def _delete(self, effect: DeleteObjects) -> None:
         world, topic = self._world, self._own.partition.topic
+        began_ms, failed = world.clock.monotonic_ms(), True
         try:
             limit_ms = world.call_max_ms
             with world.calls.call(
                 self._pool, "delete", limit_ms, self._own.cancellation, self._abandon
             ):
                 world.storage.delete_log_segment_data(effect.metadata)
+                failed = False
         except RemoteStorageError as error:
             world.telemetry.delete_failed(topic, error)
             raise
+        finally:
+            took_ms = world.clock.monotonic_ms() - began_ms
+            world.telemetry.store_called("delete", topic, 0, took_ms, failed=failed)
         if effect.metadata.id.id not in self._own.deleted_once:
             world.telemetry.deleted(topic)
             self._own.deleted_once.add(effect.metadata.id.id)

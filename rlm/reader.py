@@ -9,7 +9,6 @@ when time is up depends on what it was waiting for (docs/tiering.md, "Remote rea
 import logging
 from array import array
 from bisect import bisect_left
-from collections import OrderedDict
 from dataclasses import dataclass
 from enum import Enum
 
@@ -23,6 +22,7 @@ from rlm.link import Reply
 from rlm.loads import Loads, Wait
 from rlm.messages import Read, ReadAnswer, Region
 from rlm.quota import RateQuota
+from rlm.read_ahead import Answered, ReadAhead
 from rlm.segment_index import SegmentIndex
 from rlm.telemetry import Telemetry
 from rlmm.api import MetadataNotReadyError, RemoteLogMetadataManager
@@ -35,13 +35,7 @@ log = logging.getLogger(__name__)
 
 NOT_READY_RETRY_MS = 25
 REGIONS_MAX = 16
-SEQUENCES_MAX = 4_096
-SEQUENCE_MS = 5_000
-"""A reader that has not come back for so long does not count as one."""
-
 WINDOW_BATCHES_MAX = 2_000
-DEPTHS = (0, 1, 2, 3)
-"""Chunks to load ahead after so many answers in a row."""
 
 
 class NotReady(Enum):
@@ -65,7 +59,6 @@ class Found:
 
     metadata: RemoteLogSegmentMetadata
     index: SegmentIndex
-    number: int
     chunk: Chunk
     offset: int
 
@@ -80,66 +73,20 @@ class RemoteReader:
         indexes: IndexCache,
         chunks: ChunkCache,
         loads: Loads,
+        ahead: ReadAhead,
         quota: RateQuota,
         clock: Clock,
         scheduler: Scheduler,
         telemetry: Telemetry,
     ) -> None:
         self.metadata, self.indexes, self.chunks = metadata, indexes, chunks
-        self.loads, self.quota = loads, quota
+        self.loads, self.ahead, self.quota = loads, ahead, quota
         self.clock, self.scheduler, self.telemetry = clock, scheduler, telemetry
-        # Where a reader that goes on would ask next: how many answers in a row it got, and when.
-        self._sequences: OrderedDict[tuple[bytes, int, int], tuple[int, int]] = OrderedDict()
 
     def read(self, partition: TopicIdPartition, question: Read, reply: Reply) -> None:
         """Answer now, or when what is missing has come, or at the deadline."""
         self.telemetry.read_asked(partition.topic)
         _OneRead(self, partition, question, reply).attempt()
-
-    # -- read-ahead
-
-    def streak(self, question: Read) -> int:
-        """How many answers in a row led to this question; forgets it."""
-        key = (question.topic_id, question.partition, question.offset)
-        return self._sequences.pop(key, (0, 0))[0]
-
-    def remember(self, question: Read, next_offset: int, streak: int) -> None:
-        """A reader that goes on will ask for `next_offset`."""
-        sequences, now_ms = self._sequences, self.clock.monotonic_ms()
-        sequences.pop((question.topic_id, question.partition, next_offset), None)
-        sequences[question.topic_id, question.partition, next_offset] = (streak, now_ms)
-        while (
-            len(sequences) > SEQUENCES_MAX
-            or next(iter(sequences.values()))[1] < now_ms - SEQUENCE_MS
-        ):
-            sequences.popitem(last=False)
-
-    def depth(self, streak: int, chunk_bytes: int) -> int:
-        """How many chunks to load ahead; many readers must not drive out each other's."""
-        share = self.chunks.share(len(self._sequences)) // max(1, chunk_bytes)
-        return min(DEPTHS[min(streak, len(DEPTHS) - 1)], max(1, share))
-
-    def read_ahead(
-        self,
-        partition: TopicIdPartition,
-        metadata: RemoteLogSegmentMetadata,
-        index: SegmentIndex,
-        number: int,
-        depth: int,
-    ) -> None:
-        """Load up to `depth` chunks after `number`, across the segment's end."""
-        for ahead in range(number + 1, number + 1 + depth):
-            if ahead < index.chunk_count:
-                self.chunks.prefetch(metadata, index, ahead)
-                continue
-            following = self.metadata.segment_for(
-                partition, metadata.leader_epochs[-1].epoch, metadata.end_offset + 1
-            )
-            if following is not None and self.loads.has_room():
-                next_index = self.indexes.get(following, _nobody)
-                if isinstance(next_index, SegmentIndex):
-                    self.chunks.prefetch(following, next_index, 0)
-            return
 
 
 class _OneRead:
@@ -151,7 +98,8 @@ class _OneRead:
         self._reader, self._partition = reader, partition
         self._question, self._reply = question, reply
         self._ends_at_ms = reader.clock.monotonic_ms() + question.wait_ms
-        self._streak = reader.streak(question)
+        self._sequence = reader.ahead.take(question)
+        self._misses_since_ms: int | None = None
         self._waits_for: Wait | NotReady | None = None
         self._key: tuple[object, ...] | None = None
         self._done = False
@@ -213,13 +161,20 @@ class _OneRead:
         index = reader.indexes.get(metadata, self.attempt)
         if isinstance(index, Wait):
             return index
-        for number in range(index.chunk_for(offset), index.chunk_count):
-            self._key = ("chunk", metadata.id.id, number)
-            chunk = reader.chunks.get(metadata, index, number, self.attempt)
+        start = position = index.position_for(offset)
+        while position < metadata.segment_size_bytes:
+            # Somebody who has just come may want one record: a little must do.
+            small = not self._sequence.pace.streak and position == start
+            key = reader.chunks.key_at(metadata, index, position, small=small)
+            self._key = ("chunk", *key)
+            chunk = reader.chunks.get(metadata, index, key, self.attempt)
             if isinstance(chunk, Wait):
+                if self._misses_since_ms is None:
+                    self._misses_since_ms = reader.clock.monotonic_ms()
                 return chunk
             if chunk.last_offset >= offset:
-                return Found(metadata, index, number, chunk, offset)
+                return Found(metadata, index, chunk, offset)
+            position = chunk.end
         return None
 
     def _answer_from(self, found: Found) -> Wait | None:
@@ -251,7 +206,7 @@ class _OneRead:
 
     def _window_bytes(self) -> int:
         """How far the answer may go beyond what was asked for: a reader that goes on wants it."""
-        if not self._streak or not self._question.window_bytes:
+        if not self._sequence.pace.streak or not self._question.window_bytes:
             return 0
         room = self._reader.chunks.room_for_windows() - self._question.max_bytes
         return max(0, min(self._question.window_bytes, room))
@@ -259,7 +214,7 @@ class _OneRead:
     def _pieces(self, found: Found, window: int) -> list[Piece]:
         """Batches of the first chunk and of those after it that are here, within the bound."""
         question, pieces, batches = self._question, list[Piece](), 0
-        number, chunk = found.number, found.chunk
+        chunk = found.chunk
         left = question.max_bytes + window
         while len(pieces) < REGIONS_MAX:
             picked = select(
@@ -278,28 +233,39 @@ class _OneRead:
                 return self._pieces(found, 0)
             if picked.position + picked.size_bytes < chunk.size_bytes:
                 break
-            number += 1
-            following = (
-                self._reader.chunks.peek(found.metadata, number)
-                if number < found.index.chunk_count
-                else None
-            )
+            if chunk.end == found.metadata.segment_size_bytes:
+                break
+            following = self._reader.chunks.peek(found.metadata, found.index, chunk.end)
             if following is None:
                 break
             chunk = following
         return pieces
 
     def _look_ahead(self, found: Found, pieces: list[Piece]) -> None:
-        reader, question, index = self._reader, self._question, found.index
-        if pieces:
-            reader.remember(question, pieces[-1].selection.next_offset, self._streak + 1)
-        number = found.number + max(0, len(pieces) - 1)
-        chunk_bytes = max(1, index.borders[number + 1] - index.borders[number])
-        depth = reader.depth(self._streak, chunk_bytes)
-        if number + 1 < index.chunk_count:
-            depth = max(depth if self._streak else 0, min(4, question.max_bytes // chunk_bytes))
-        if depth:
-            reader.read_ahead(self._partition, found.metadata, index, number, depth)
+        reader, sequence = self._reader, self._sequence
+        if not pieces:
+            return
+        for piece in pieces:
+            if piece.chunk.token != sequence.token:
+                waited = self._misses_since_ms is not None and piece is pieces[0]
+                reader.chunks.enter(found.metadata, piece.chunk, waited=waited)
+                sequence.token = piece.chunk.token
+        waited_ms = 0
+        if self._misses_since_ms is not None:
+            waited_ms = reader.clock.monotonic_ms() - self._misses_since_ms
+        reader.ahead.answered(
+            Answered(
+                self._partition,
+                self._question,
+                pieces[-1].selection.next_offset,
+                sum(piece.selection.size_bytes for piece in pieces),
+                waited_ms,
+            ),
+            sequence,
+            found.metadata,
+            found.index,
+            pieces[-1].chunk.end,
+        )
 
     def _aborted(
         self, metadata: RemoteLogSegmentMetadata, end: int
@@ -415,7 +381,3 @@ def _batch_table(pieces: list[Piece]) -> tuple[bytes, bytes]:
         last_offsets += table.last_offsets[first:end]
         base += picked.size_bytes
     return ends.tobytes(), last_offsets.tobytes()
-
-
-def _nobody() -> None:
-    """Nobody waits for what is loaded ahead."""

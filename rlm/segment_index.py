@@ -38,6 +38,7 @@ class SegmentIndex:
     __slots__ = (
         "_offsets",
         "_positions",
+        "_slice_bytes",
         "_time_offsets",
         "_times",
         "base_offset",
@@ -51,8 +52,9 @@ class SegmentIndex:
         offset_index_bytes: bytes,
         time_index_bytes: bytes,
         chunk_bytes: int,
+        slice_bytes: int,
     ) -> None:
-        """Read and check the indexes.
+        """Read and check the indexes; chunks and slices will have about the given sizes.
 
         Raises:
             DamagedIndexError: they cannot be those of this segment.
@@ -61,7 +63,7 @@ class SegmentIndex:
             raise DamagedIndexError("offset index: no whole number of entries")
         if len(time_index_bytes) % time_index.ENTRY_SIZE:
             raise DamagedIndexError("time index: no whole number of entries")
-        self.base_offset = metadata.start_offset
+        self.base_offset, self._slice_bytes = metadata.start_offset, slice_bytes
         numbers = _big_endian_ints(offset_index_bytes)
         self._offsets, self._positions = numbers[0::2], numbers[1::2]
         self._times = time_index_bytes
@@ -91,11 +93,29 @@ class SegmentIndex:
         """Chunks of the segment."""
         return len(self.borders) - 1
 
-    def chunk_for(self, offset: int) -> int:
-        """The chunk in which to begin to look for `offset`; it may be the one after."""
+    def position_for(self, offset: int) -> int:
+        """Where to begin to look for `offset`: the first byte of a batch that it is not before."""
         slot = bisect_right(self._offsets, offset - self.base_offset) - 1
-        position = self._positions[slot] if slot >= 0 else 0
+        return self._positions[slot] if slot >= 0 else 0
+
+    def chunk_at(self, position: int) -> int:
+        """The number of the chunk that holds the byte at `position`."""
         return bisect_right(self.borders, position, 0, self.chunk_count) - 1
+
+    def slice_at(self, position: int) -> tuple[int, int]:
+        """The small part [first, end) of a chunk that holds the byte at `position`.
+
+        Slices are cut like chunks, at index entries, from the chunk's beginning on; so all readers
+        share them too. `end` is exclusive.
+        """
+        number = self.chunk_at(position)
+        first, chunk_end = self.borders[number], self.borders[number + 1]
+        while True:
+            slot = bisect_left(self._positions, first + self._slice_bytes)
+            end = self._positions[slot] if slot < len(self._positions) else chunk_end
+            if end > position or end >= chunk_end:
+                return first, min(end, chunk_end)
+            first = end
 
     def offset_for_timestamp(self, timestamp_ms: int) -> int:
         """An offset such that no record before it has a timestamp >= `timestamp_ms`."""

@@ -9,9 +9,13 @@ from pathlib import Path
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.files import epoch_checkpoint
+from rlm import disk_chunk_cache
 from rlm.broker_port import BrokerPort
 from rlm.chunk_cache import ChunkCache
+from rlm.chunk_loader import ChunkLoader
 from rlm.config import TierConfig
+from rlm.disk_chunk_cache import DiskChunkCache
+from rlm.eviction_policy import make_policy
 from rlm.incarnation import Incarnations
 from rlm.index_cache import DiskIndexCache, IndexCache
 from rlm.link import Received, Reply
@@ -43,6 +47,7 @@ from rlm.performer import COPIER_POOL, EXPIRATION_POOL, READER_POOL, World
 from rlm.plugin_calls import PluginCalls
 from rlm.plugins import Plugins
 from rlm.quota import RateQuota
+from rlm.read_ahead import ReadAhead
 from rlm.reader import RemoteReader
 from rlm.telemetry import Telemetry
 from rlm.timestamp_search import TimestampSearches
@@ -62,6 +67,10 @@ WATCH_MS = 250
 
 ConfigurePlugins = Callable[[TierConfig, PluginCalls], Plugins]
 MakeWorkers = Callable[[Mapping[str, int]], Workers]
+
+
+def _nothing(_: object, __: BaseException | None) -> None:
+    """It says itself what went wrong."""
 
 
 def pool_sizes(config: TierConfig) -> dict[str, int]:
@@ -153,7 +162,7 @@ class _Parts:
         self._config, self._plugins, self._workers = config, plugins, workers
         self._scheduler, self._tell = scheduler, service._tell
         self._abort, self._ended = service._abort, service._ended
-        self._telemetry = Telemetry()
+        self._telemetry = Telemetry(store=config.storage_class.rpartition(":")[2])
         self._world = service.make_world(config, plugins, self._telemetry)
         incarnations = Incarnations(disk, Path(config.log_dir))
         self._manager = RemoteLogManager(
@@ -172,18 +181,39 @@ class _Parts:
             calls=self._world.calls,
             telemetry=self._telemetry,
             chunk_bytes=config.chunk_bytes,
+            slice_bytes=config.slice_bytes,
             call_max_ms=config.call_max_ms,
+            clock=clock,
         )
+        directory = Path(config.chunk_cache_dir or config.log_dir) / disk_chunk_cache.DIRECTORY
+        self._on_disk = DiskChunkCache(
+            disk, directory, config.chunk_cache_disk_bytes, config.chunk_cache_policy
+        )
+        workers.run(EXPIRATION_POOL, self._on_disk.open, _nothing)
         self._chunks = ChunkCache(
             disk=disk,
-            storage=plugins.storage,
+            loader=ChunkLoader(
+                disk=disk,
+                storage=plugins.storage,
+                on_disk=self._on_disk,
+                calls=self._world.calls,
+                telemetry=self._telemetry,
+                clock=clock,
+                call_max_ms=config.call_max_ms,
+            ),
             loads=self._loads,
-            calls=self._world.calls,
+            policy=make_policy(config.chunk_cache_policy, config.chunk_cache_bytes),
             telemetry=self._telemetry,
-            scheduler=scheduler,
             size_bytes_max=config.chunk_cache_bytes,
-            call_max_ms=config.call_max_ms,
             distrust_index=self._indexes.distrust,
+        )
+        self._ahead = ReadAhead(
+            metadata=plugins.metadata,
+            indexes=self._indexes,
+            chunks=self._chunks,
+            loads=self._loads,
+            clock=clock,
+            chunk_bytes=config.chunk_bytes,
         )
         self._fetch_quota = RateQuota(
             config.fetch_bytes_per_second,
@@ -196,6 +226,7 @@ class _Parts:
             indexes=self._indexes,
             chunks=self._chunks,
             loads=self._loads,
+            ahead=self._ahead,
             quota=self._fetch_quota,
             clock=clock,
             scheduler=scheduler,
@@ -383,8 +414,23 @@ class _Parts:
         self._watch_quota("Fetch", self._fetch_quota)
         gauge(
             "tidemark_remote_chunk_cache_bytes",
-            "Chunks in memory, handed-out ones included",
+            "Bytes of chunks in memory, handed-out ones included",
             lambda: float(self._chunks.total_bytes),
+        )
+        gauge(
+            "tidemark_remote_chunk_cache_disk_bytes",
+            "Bytes of chunks on disk",
+            lambda: float(self._on_disk.total_bytes),
+        )
+        gauge(
+            "tidemark_remote_read_ahead_depth",
+            "Chunks that are loaded ahead of the reader with the most",
+            lambda: float(self._ahead.readers.deepest()),
+        )
+        gauge(
+            "tidemark_remote_read_ahead_readers",
+            "Readers of the remote tier that go on",
+            lambda: float(self._ahead.readers.active),
         )
         gauge(
             "tidemark_remote_abandoned_calls",
@@ -413,6 +459,9 @@ class _Parts:
 
     def _report(self) -> None:
         red = self._manager.red()
+        if self._on_disk.failure:
+            off = f"the chunk cache on disk is off: {self._on_disk.failure}"
+            red.append(PartitionHealth(b"", -1, off))
         failure = self._plugins.failure()
         if failure:
             red.append(PartitionHealth(b"", -1, f"metadata manager: {failure}"))
@@ -426,6 +475,7 @@ class _Parts:
 
     def _watch(self) -> None:
         self._loads.give_up_hanging(self._config.call_max_ms)
+        self._ahead.forget_silent()
         for overdue in self._world.calls.newly_overdue():
             log.error(
                 "plugin call hangs: pool=%s kind=%s running_ms=%d",

@@ -52,7 +52,9 @@ class Outage:
 class Telemetry:
     """Counters and gauges of one tier process."""
 
-    def __init__(self, registry: Registry | None = None) -> None:
+    def __init__(self, registry: Registry | None = None, store: str = "") -> None:
+        """Count into a registry; `store` names the storage plugin's class."""
+        self._store = store
         self.registry = registry or Registry()
         self._lock = threading.Lock()
         self.copy_outage = Outage("copying to the remote store")
@@ -79,8 +81,39 @@ class Telemetry:
             "Passes of copying and expiring that ended, also those that failed",
             ("topic", "kind"),
         )
+        labels = ("store", "operation", "topic")
+        self._store_requests = self.registry.counter(
+            "tidemark_remote_store_requests_total",
+            "Calls of the storage plugin: copy, fetch (a range of a log), fetch_index, delete",
+            labels,
+        )
+        self._store_errors = self.registry.counter(
+            "tidemark_remote_store_errors_total", "Calls of the storage plugin that failed", labels
+        )
         self._store_bytes = self.registry.counter(
-            "tidemark_remote_store_read_bytes_total", "Bytes that ranged reads of the store gave"
+            "tidemark_remote_store_bytes_total",
+            "Bytes that calls of the storage plugin brought to the store or from it",
+            labels,
+        )
+        self._store_times = self.registry.histogram(
+            "tidemark_remote_store_request_ms",
+            "Milliseconds that calls of the storage plugin took, their bytes included",
+            labels,
+        )
+        self._cache = self.registry.counter(
+            "tidemark_remote_chunk_cache_requests_total",
+            "Chunks that a reader came to, by level of the cache; a hit was there already",
+            ("level", "result"),
+        )
+        self._evictions = self.registry.counter(
+            "tidemark_remote_chunk_cache_evictions_total",
+            "Chunks that made room for others",
+            ("level",),
+        )
+        self._ahead = self.registry.counter(
+            "tidemark_remote_read_ahead_bytes_total",
+            "Bytes loaded ahead of readers: asked for, then used, or evicted before (wasted)",
+            ("outcome",),
         )
         self._read_times = self.registry.histogram(
             "kafka_log_remote_RemoteLogManager_RemoteLogReaderFetchRateAndTimeMs",
@@ -150,10 +183,34 @@ class Telemetry:
         """A client's read was answered, in whatever way; called on the owner's thread."""
         self._read_times.observe(took_ms)
 
-    def store_read(self, size_bytes: int) -> None:
-        """A ranged read of the store worked."""
+    def store_called(
+        self, operation: str, topic: str, size_bytes: int, took_ms: int, *, failed: bool = False
+    ) -> None:
+        """A call of the storage plugin is over; `size_bytes` were moved."""
+        labels = (self._store, operation, topic)
         with self._lock:
-            self._store_bytes.inc(size_bytes)
+            self._store_requests.inc(1, *labels)
+            self._store_bytes.inc(size_bytes, *labels)
+            self._store_times.observe(took_ms, *labels)
+            if failed:
+                self._store_errors.inc(1, *labels)
+
+    def cache_asked(self, level: str, *, is_hit: bool) -> None:
+        """A reader came to a chunk, which was there (in memory, on disk) or not."""
+        with self._lock:
+            self._cache.inc(1, level, "hit" if is_hit else "miss")
+
+    def cache_evicted(self, level: str) -> None:
+        """A chunk made room for another."""
+        with self._lock:
+            self._evictions.inc(1, level)
+
+    def ahead(self, outcome: str, size_bytes: int) -> None:
+        """Bytes loaded ahead were asked for, used or wasted; called on the owner's thread."""
+        self._ahead.inc(size_bytes, outcome)
+
+    def store_worked(self) -> None:
+        """A ranged read of the store worked."""
         self.fetch_outage.worked()
 
     def store_read_failed(self, error: Exception) -> None:

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from kafka_protocol.files import epoch_checkpoint, offset_index, time_index
@@ -282,7 +283,7 @@ class SteppedTier:
 
 
 class InlineWorkers:
-    """Runs jobs when `turn` is called, oldest first; `done` is called right after each."""
+    """Runs jobs when `turn` is called, oldest first; `done` is called after what a job posted."""
 
     def __init__(self) -> None:
         self.queue: list[tuple[str, Callable[[], None]]] = []
@@ -295,9 +296,9 @@ class InlineWorkers:
             try:
                 result = job()
             except Exception as error:  # noqa: BLE001 - handed to `done`
-                done(None, error)
+                self.post(partial(done, None, error))
             else:
-                done(result, None)
+                self.post(partial(done, result, None))
 
         self.queue.append((pool, work))
 

@@ -126,18 +126,20 @@ class _OneSearch:
         if isinstance(index, Wait):
             return index
         start = max(self._from, part.first, index.offset_for_timestamp(question.timestamp_ms))
-        number = index.chunk_for(start)
-        while number < index.chunk_count:
-            chunk = owner.chunks.get(metadata, index, number, self.attempt)
+        begin = position = index.position_for(start)
+        while position < metadata.segment_size_bytes:
+            key = owner.chunks.key_at(metadata, index, position, small=position == begin)
+            chunk = owner.chunks.get(metadata, index, key, self.attempt)
             if isinstance(chunk, Wait):
                 return chunk
+            owner.chunks.enter(metadata, chunk)
             slot = self._slot(chunk, start)
             if slot is not None:
                 if chunk.table.last_offsets[slot] > part.last:
                     break
                 self._decode(chunk, slot, part)
                 return None
-            number += 1
+            position = chunk.end
         self._from = part.last + 1
         return None
 

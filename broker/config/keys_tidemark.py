@@ -43,11 +43,41 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         low=1,
     ),
     Key(
+        "tidemark.remote.call.max.ms",
+        LONG,
+        "120000",
+        "Longest time a read or delete call of the storage plugin may take; then its thread is "
+        "given up and replaced.",
+        low=1,
+    ),
+    Key(
         "tidemark.remote.chunk.cache.bytes",
         LONG,
-        "67108864",
-        "Memory for bytes fetched from the remote store.",
+        "134217728",
+        "Memory for bytes fetched from the remote store. Eight readers at a time want about "
+        "16 MiB each.",
         low=1 << 20,
+    ),
+    Key(
+        "tidemark.remote.chunk.cache.dir",
+        STRING,
+        "",
+        "Where the directory `remote-log-chunk-cache` is made; empty: in the first log directory.",
+    ),
+    Key(
+        "tidemark.remote.chunk.cache.disk.bytes",
+        LONG,
+        "0",
+        "Disk space for fetched bytes that memory has no room for; emptied at each start; 0: off.",
+        low=0,
+    ),
+    Key(
+        "tidemark.remote.chunk.cache.policy",
+        STRING,
+        "scan-resistant",
+        "What leaves the chunk cache first: what one reader alone has read, or (`lru`) what was "
+        "not read for the longest time.",
+        choices=("scan-resistant", "lru"),
     ),
     Key(
         "tidemark.remote.copy.max.ms",

@@ -1,0 +1,164 @@
+"""Which cached chunk goes first when room is needed. Pure: keys and sizes only.
+
+A chunk is *entered* when a reader comes to it, once however many fetches it takes to read it.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from itertools import islice
+from typing import Generic, Protocol, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+PROTECTED_SHARE = 0.5
+UNREAD_SHARE = 0.375
+
+
+class EvictionPolicy(Protocol[K]):
+    """Keeps the order of what is cached; whoever evicts says so by `remove`."""
+
+    def add(self, key: K, size_bytes: int) -> None:
+        """It is cached now; it was not before."""
+        ...
+
+    def enter(self, key: K) -> None:
+        """A reader came to it."""
+        ...
+
+    def remove(self, key: K, *, evicted: bool = True) -> None:
+        """It is not cached any more; with `evicted` it went to make room."""
+        ...
+
+    def victims(self) -> Iterator[K]:
+        """All keys, the one to go first first; not to be changed meanwhile."""
+        ...
+
+
+class LruPolicy(Generic[K]):
+    """Least recently used goes first. One reader of everything empties it."""
+
+    def __init__(self) -> None:
+        self._order: OrderedDict[K, int] = OrderedDict()
+
+    def add(self, key: K, size_bytes: int) -> None:
+        """See EvictionPolicy."""
+        self._order[key] = size_bytes
+
+    def enter(self, key: K) -> None:
+        """See EvictionPolicy."""
+        self._order.move_to_end(key)
+
+    def remove(self, key: K, *, evicted: bool = True) -> None:
+        """See EvictionPolicy."""
+        del self._order[key]
+
+    def victims(self) -> Iterator[K]:
+        """See EvictionPolicy."""
+        return iter(self._order)
+
+
+class ScanResistantPolicy(Generic[K]):
+    """What a second reader came to is kept from those that read everything once.
+
+    A new key is *unread* until a reader comes to it, then it is *on probation*, and with the
+    second reader *protected*. Probation goes first, first in first out: what a single reader
+    leaves behind. Then protected keys, the least recently entered first; they have at most half of
+    the capacity, what is too much goes back on probation. Unread keys, which somebody is to come
+    to soon, go last, but the oldest of them first of all once they fill more than their share:
+    nobody came.
+
+    Keys that went from probation are remembered, as many as would fill the cache once more: one
+    that is loaded again so soon is read by several, and is protected with its first reader.
+
+    Source: segmented LRU (Karedla and others, 1994) with the ghost queue of 2Q (Johnson and
+    Shasha, 1994); keeping what is unread apart is ours.
+    """
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self._capacity = capacity_bytes
+        self._unread, self._probation = _Queue[K](), _Queue[K]()
+        self._protected, self._ghosts = _Queue[K](), _Queue[K]()
+        self._returned: set[K] = set()  # unread keys that were ghosts
+
+    def add(self, key: K, size_bytes: int) -> None:
+        """See EvictionPolicy."""
+        self._unread.push(key, size_bytes)
+        if key in self._ghosts.sizes:
+            self._ghosts.pop(key)
+            self._returned.add(key)
+
+    def enter(self, key: K) -> None:
+        """See EvictionPolicy."""
+        if key in self._protected.sizes:
+            self._protected.sizes.move_to_end(key)
+        elif key in self._probation.sizes:
+            self._protected.push(key, self._probation.pop(key))
+        elif key in self._returned:
+            self._returned.discard(key)
+            self._protected.push(key, self._unread.pop(key))
+        else:
+            self._probation.push(key, self._unread.pop(key))
+        while self._protected.total > self._capacity * PROTECTED_SHARE:
+            if len(self._protected.sizes) == 1:
+                break
+            self._probation.push(*self._protected.pop_first())
+
+    def remove(self, key: K, *, evicted: bool = True) -> None:
+        """See EvictionPolicy."""
+        self._returned.discard(key)
+        for queue in (self._unread, self._protected):
+            if key in queue.sizes:
+                queue.pop(key)
+                return
+        size_bytes = self._probation.pop(key)
+        if evicted:
+            self._ghosts.push(key, size_bytes)
+            while self._ghosts.total > self._capacity:
+                self._ghosts.pop_first()
+
+    def victims(self) -> Iterator[K]:
+        """See EvictionPolicy."""
+        excess, forgotten = self._unread.total - int(self._capacity * UNREAD_SHARE), 0
+        for size_bytes in self._unread.sizes.values():
+            if excess <= 0:
+                break
+            excess -= size_bytes
+            forgotten += 1
+        unread = self._unread.sizes
+        yield from islice(unread, forgotten)
+        yield from self._probation.sizes
+        yield from self._protected.sizes
+        yield from islice(unread, forgotten, None)
+
+
+class _Queue(Generic[K]):
+    """Keys in order, with their sizes and the sum of these."""
+
+    __slots__ = ("sizes", "total")
+
+    def __init__(self) -> None:
+        self.sizes: OrderedDict[K, int] = OrderedDict()
+        self.total = 0
+
+    def push(self, key: K, size_bytes: int) -> None:
+        self.sizes[key] = size_bytes
+        self.total += size_bytes
+
+    def pop(self, key: K) -> int:
+        size_bytes = self.sizes.pop(key)
+        self.total -= size_bytes
+        return size_bytes
+
+    def pop_first(self) -> tuple[K, int]:
+        key, size_bytes = self.sizes.popitem(last=False)
+        self.total -= size_bytes
+        return key, size_bytes
+
+
+POLICIES = ("scan-resistant", "lru")
+
+
+def make_policy(name: str, capacity_bytes: int) -> EvictionPolicy[K]:
+    """The policy of a name in `POLICIES`."""
+    assert name in POLICIES, name
+    return LruPolicy() if name == "lru" else ScanResistantPolicy(capacity_bytes)
