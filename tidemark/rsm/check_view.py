@@ -47,19 +47,19 @@ def as_json(report: Report) -> dict[str, Any]:
         "plugin": report.plugin,
         "kept": report.count(Verdict.KEPT),
         "broken": report.count(Verdict.BROKEN),
-        "notAsked": report.count(Verdict.NOT_ASKED),
+        "not_asked": report.count(Verdict.NOT_ASKED),
         "promises": [
             {
                 "name": outcome.name,
                 "promise": outcome.sentence,
                 "verdict": outcome.verdict.value,
                 "reason": outcome.reason,
-                "tookMs": outcome.took_ms,
+                "took_ms": outcome.took_ms,
             }
             for outcome in report.outcomes
         ],
         "speed": None if report.speed is None else asdict(report.speed),
-        "leftBehind": list(report.left),
+        "left_behind": list(report.left),
     }
 
 

@@ -78,7 +78,7 @@ def test_json_has_every_promise_and_the_speed(tmp_path: Path) -> None:
     assert {one["verdict"] for one in report["promises"]} == {"kept", "not asked"}
     assert report["speed"]["copy_mb_s"] > 0
     assert report["speed"]["range_1mib"]["p95_ms"] > 0
-    assert report["leftBehind"] == []
+    assert report["left_behind"] == []
 
 
 def test_settings_come_from_a_server_properties_and_the_command_line_wins(tmp_path: Path) -> None:
