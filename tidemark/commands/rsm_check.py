@@ -1,6 +1,7 @@
 """`tidemark rsm check`: does a storage plugin keep its promises here, and how fast is its store?"""
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -50,6 +51,7 @@ def command(
     Everything is done under a scratch topic of a random id, and deleted at the end. Ends with 0
     when all promises are kept, 2 when one is broken, 1 when nothing could be asked.
     """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleans up, as Ctrl-C does
     settings = settings_of(config_file, config)
     nowhere = settings | settings_of(None, unreachable)
     candidate = Candidate(

@@ -127,7 +127,8 @@ def test_what_cannot_be_asked_is_1_with_one_message(
     assert done.stdout == ""
 
 
-def test_ctrl_c_cleans_up(plugins: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_cleans_up(plugins: Path, how: signal.Signals) -> None:
     store = plugins / "store"
     with subprocess.Popen(
         command("plugins_of_mine:NeverReads", "--config", f"dir={store}"),
@@ -139,7 +140,7 @@ def test_ctrl_c_cleans_up(plugins: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "reading\n"
         assert len(files(store)) > 0
-        process.send_signal(signal.SIGINT)
+        process.send_signal(how)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "Traceback" not in errors
