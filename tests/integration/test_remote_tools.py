@@ -63,7 +63,13 @@ def leaked(like: Path, segment_id: str) -> Path:
 def test_a_normal_client_may_read_the_metadata_topic(tiered_broker: BrokerProcess) -> None:
     broker = tiered_broker
     fill(broker)
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "anybody"})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "anybody",
+            "enable.auto.commit": False,
+        }
+    )
     try:
         consumer.assign([TopicPartition("__remote_log_metadata", n, 0) for n in range(3)])
         message = until(lambda: consumer.poll(1), "a record of the metadata topic")

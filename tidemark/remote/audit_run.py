@@ -66,6 +66,7 @@ class Totals:
         unchecked_count: all of them.
         in_motion: segments that changed while the audit looked: not judged.
         listed: whether the store could be listed.
+        metadata_is_whole: every record ever written was read and understood.
     """
 
     partitions: int = 0
@@ -78,6 +79,7 @@ class Totals:
     in_motion: int = 0
     unchecked_count: int = 0
     listed: bool = False
+    metadata_is_whole: bool = False
     unchecked: list[str] = field(default_factory=list)
     findings: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
 
@@ -161,6 +163,7 @@ class Audit:
         self._check_contents()  # C
         for key, segment_id in self._metadata.read_to_end(self._bars.phase("reading it again")):
             self._moved.setdefault(key, set()).add(segment_id)  # M2
+        self.totals.metadata_is_whole = self._metadata.is_whole
 
     def findings(self) -> Iterator[Finding]:
         """Compare partition by partition; sets `totals` on the way."""
@@ -305,5 +308,6 @@ class Audit:
     ) -> bool:
         """Whether the store holds anything of a segment."""
         if held is None:
-            return metadata.id.id not in self._broken
+            kind, _ = self._broken.get(metadata.id.id, (None, ""))
+            return kind is not Kind.MISSING
         return any(base in held for base in self._bases(metadata))

@@ -14,7 +14,7 @@ from rich.text import Text
 from kafka_protocol.wire.primitives import uuid_to_text
 from tidemark.remote.audit import Finding, Kind
 from tidemark.remote.audit_run import Totals
-from tidemark.remote.segments_view import age_text, size_text
+from tidemark.remote.segments_view import age_text, count_text, size_text
 
 FINDINGS_SHOWN = 50
 """Findings of one kind that are shown without `--all`."""
@@ -57,19 +57,29 @@ def place(one: Finding) -> str:
     """Which segment it is about."""
     if one.partition is None or one.segment_id is None:
         return size_text(one.size_bytes)
-    last = "" if one.end_offset is None else f" to {one.end_offset:,}"
+    where = f"from offset {one.start_offset:,}"
+    if one.end_offset is not None:
+        where = f"offsets {one.start_offset:,} to {one.end_offset:,}"
     name = f"{one.partition.topic}-{one.partition.partition}"
-    return f"{name} offsets {one.start_offset:,}{last}, segment {uuid_to_text(one.segment_id)}"
+    return f"{name} {where}, segment {uuid_to_text(one.segment_id)}"
 
 
 def print_totals(console: Console, totals: Totals, *, deep: bool, took_ms: int) -> None:
     """Print what was looked at, what could not be, and the sum of it."""
     console.print(
-        f"{totals.partitions:,} partitions, {totals.segments:,} segments in the metadata"
+        f"{count_text(totals.partitions, 'partition')}, {count_text(totals.segments, 'segment')}"
+        " in the metadata"
         f" ({totals.finished:,} finished)"
     )
+    if not totals.metadata_is_whole:
+        text = (
+            "the metadata topic was not read whole: it has lost its first records, or holds some"
+            " that cannot be understood; what is called an orphan may be none"
+        )
+        console.print(Text(text, style="bold red"))
     if totals.listed:
-        console.print(f"{totals.objects:,} objects in the store, {size_text(totals.objects_bytes)}")
+        size = size_text(totals.objects_bytes)
+        console.print(f"{count_text(totals.objects, 'object')} in the store, {size}")
     else:
         console.print(
             "the plugin cannot list its store, or keeps a layout of its own: orphan, short and"
@@ -82,12 +92,12 @@ def print_totals(console: Console, totals: Totals, *, deep: bool, took_ms: int) 
     )
     console.print(f"{how}: {size_text(totals.read_bytes)} in {age_text(took_ms)}")
     if totals.in_motion:
-        count = f"{totals.in_motion:,} segments"
-        console.print(f"{count} were copied or deleted meanwhile and not judged")
+        count = count_text(totals.in_motion, "segment")
+        console.print(f"copied or deleted meanwhile, and not judged: {count}")
     for reason in totals.unchecked:
         console.print(Text(f"not read back: {reason}", style="red"), soft_wrap=True)
     if totals.unchecked_count:
-        text = f"{totals.unchecked_count:,} segments could not be read back"
+        text = f"could not be read back: {count_text(totals.unchecked_count, 'segment')}"
         console.print(Text(text, style="bold red"))
     counts = [f"{n:,} {kind.value}" for kind, n in totals.findings.items() if n]
     if counts:
@@ -149,6 +159,7 @@ def _summary(totals: Totals, deep: bool) -> dict[str, Any]:
             "objects": totals.objects if totals.listed else None,
             "objects_bytes": totals.objects_bytes if totals.listed else None,
             "store_listed": totals.listed,
+            "metadata_whole": totals.metadata_is_whole,
             "deep": deep,
             "read_bytes": totals.read_bytes,
             "in_motion": totals.in_motion,

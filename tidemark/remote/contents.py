@@ -146,10 +146,14 @@ def _check_log(stream: BinaryIO, metadata: RemoteLogSegmentMetadata) -> int:
         where = f"batch at position {position}"
         if header.magic != batch.MAGIC or not batch.has_valid_crc(data, 0, header):
             raise _DamagedError(f"{where}: its checksum is wrong")
-        if header.base_offset <= previous or header.last_offset > metadata.end_offset:
+        if header.base_offset <= previous:
             raise _DamagedError(
-                f"{where}: offsets {header.base_offset} to {header.last_offset} do not lie"
-                f" between {previous + 1} and {metadata.end_offset}"
+                f"{where}: it begins with offset {header.base_offset}, {previous + 1} is due"
+            )
+        if header.last_offset > metadata.end_offset:
+            raise _DamagedError(
+                f"{where}: it ends with offset {header.last_offset}, the segment with"
+                f" {metadata.end_offset}"
             )
         previous = header.last_offset
         position += len(data)

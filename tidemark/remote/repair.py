@@ -44,7 +44,7 @@ class Sorted:
     kept: list[tuple[Finding, str]]
 
 
-def check_trust(metadata: MetadataReader, totals: Totals) -> None:
+def check_trust(totals: Totals) -> None:
     """See whether metadata and store may be believed at all.
 
     Raises:
@@ -52,7 +52,7 @@ def check_trust(metadata: MetadataReader, totals: Totals) -> None:
     """
     if not totals.listed:
         raise RepairRefusedError("the store was not listed")
-    if not metadata.is_whole:
+    if not totals.metadata_is_whole:
         raise RepairRefusedError(
             "the metadata topic was not read whole: it has lost its first records, or holds some"
             " that cannot be understood"

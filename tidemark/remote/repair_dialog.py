@@ -13,7 +13,7 @@ from tidemark.remote.audit import Finding, Kind
 from tidemark.remote.audit_run import Audit, lister_of
 from tidemark.remote.audit_view import as_json, line
 from tidemark.remote.metadata_reader import MetadataReader
-from tidemark.remote.segments_view import size_text
+from tidemark.remote.segments_view import count_text, size_text
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ def run_repair(
     if not audit.totals.findings[Kind.ORPHAN]:
         return result
     try:
-        repair.check_trust(metadata, audit.totals)
+        repair.check_trust(audit.totals)
     except repair.RepairRefusedError as error:
         result.refused = str(error)
         _say(console, Text(f"nothing is deleted: {error}", style="bold red"))
@@ -88,14 +88,16 @@ def run_repair(
             result.kept.append((one, obstacle))
             _say(console, line(one).append(f"\n          stays: {obstacle}", style="red"))
     size = size_text(sum(one.size_bytes for one in result.deleted))
-    _say(console, Text(f"deleted {len(result.deleted):,} orphans, {size}", style="bold"))
+    _say(
+        console, Text(f"deleted {count_text(len(result.deleted), 'orphan')}, {size}", style="bold")
+    )
     return result
 
 
 def _agreed(removable: list[Finding]) -> bool:
-    objects = sum(len(one.keys) for one in removable)
+    objects = count_text(sum(len(one.keys) for one in removable), "object")
     size = size_text(sum(one.size_bytes for one in removable))
-    what = f"Delete these {objects:,} objects of {len(removable):,} segments, {size}?"
+    what = f"Delete {objects} of {count_text(len(removable), 'segment')}, {size}?"
     return click.confirm(what, default=False, err=True)
 
 

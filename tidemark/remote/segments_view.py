@@ -81,8 +81,8 @@ def as_text(
         count = sum(one.finished_count for one in found.partitions)
         size = sum(one.finished_bytes for one in found.partitions)
         problems = sum(len(one.problems) for one in found.partitions)
-        total = f"all partitions: {count:,} segments finished, {size_text(size)}"
-        parts += [Text(""), Text(f"{total}, {_count(problems, 'problem')}", style="bold")]
+        total = f"all partitions: {count_text(count, 'segment')} finished, {size_text(size)}"
+        parts += [Text(""), Text(f"{total}, {count_text(problems, 'problem')}", style="bold")]
     return Group(*parts)
 
 
@@ -132,14 +132,15 @@ def _partition(
         yield _table(found.segments, now_ms, everything)
     under_way = len(found.segments) - found.finished_count
     more = f", {under_way:,} being copied or deleted" if under_way else ""
-    total = f"{found.finished_count:,} segments finished, {size_text(found.finished_bytes)}{more}"
+    count, size = count_text(found.finished_count, "segment"), size_text(found.finished_bytes)
+    total = f"{count} finished, {size}{more}"
     yield Text(total if found.segments else "nothing in the remote tier")
     shown = found.problems if everything else found.problems[:LINES_SHOWN]
     for problem in shown:
         yield Text(f"! {problem.text}", style="red")
     if len(shown) < len(found.problems):
         left = len(found.problems) - len(shown)
-        yield Text(f"! and {_count(left, 'problem')} more (--all shows them)", style="red")
+        yield Text(f"! and {count_text(left, 'problem')} more (--all shows them)", style="red")
 
 
 def _drawing(found: PartitionReport, width: int, ink: axis.Ink) -> Iterator[Text]:
@@ -257,5 +258,6 @@ def _partition_json(found: PartitionReport, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _count(number: int, what: str) -> str:
+def count_text(number: int, what: str) -> str:
+    """A number of things: one segment, two segments."""
     return f"{number:,} {what}" + "s" * (number != 1)
