@@ -108,7 +108,7 @@ class LayoutStorageManager(RemoteStorageManager):
             )
         indexes = self._store.put(names.indexes, io.BytesIO(container))
         manifest = object_layout.dump_manifest(Manifest(metadata, log, indexes))
-        self._store.put(names.manifest, io.BytesIO(manifest))
+        self._store.put_once(names.manifest, io.BytesIO(manifest))
         return self.custom_metadata()
 
     def fetch_log_segment(

@@ -18,7 +18,10 @@ JAVA_COUNTERPARTS: Mapping[str, str] = {
         "rsm_plugins.local_fs:LocalFsRemoteStorageManager"
     ),
 }
-SHIPPED: tuple[str, ...] = ("rsm_plugins.local_fs:LocalFsRemoteStorageManager",)
+SHIPPED: tuple[str, ...] = (
+    "rsm_plugins.local_fs:LocalFsRemoteStorageManager",
+    "rsm_plugins.s3:S3RemoteStorageManager",
+)
 """The plugins of this project, for pages and tools that show them all."""
 _PYTHON_NAME = re.compile(r"[A-Za-z_][\w]*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _JAVA_NAME = re.compile(r"([a-z_]\w*\.)+[A-Z][\w$]*")

@@ -39,6 +39,14 @@ class ObjectStore(ABC):
             it holds the same where it can.
         """
 
+    def put_once(self, key: str, source: BinaryIO) -> ObjectFacts:
+        """As `put`, for a small object that is never written with other bytes.
+
+        A store that can lets no other object of that key be replaced: RemoteStorageError. The same
+        bytes again are fine.
+        """
+        return self.put(key, source)
+
     @abstractmethod
     def get(self, key: str, first: int = 0, last: int | None = None) -> io.RawIOBase:
         """Open bytes `[first, last]` of an object, both inclusive; None means to its end.

@@ -1,0 +1,249 @@
+"""Writing objects to S3: in one request up to a part's size, above it in parts, several at a time.
+
+Every byte is read once from its source and its CRC32C computed on the way, of each part and of the
+whole. The store compares what arrived with the first, and what it keeps is compared with the
+second. An upload that fails is aborted before the failure goes on; one whose process died is
+aborted by the deletion of its key.
+
+Memory: at most `concurrency` buffers of a part's size, over all uploads of a store.
+"""
+
+import base64
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, BinaryIO
+
+from crc32c import crc32c
+
+from rsm_plugins.api import (
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RetriableRemoteStorageError,
+)
+from rsm_plugins.object_layout import ObjectFacts
+from rsm_plugins.s3_body import whole_object_crc32c
+from rsm_plugins.s3_client import S3Calls
+from rsm_plugins.s3_errors import RefusedError
+
+log = logging.getLogger(__name__)
+
+_BLOCK_BYTES = 256 << 10
+
+
+class S3Uploader:
+    """Uploads objects. Safe for threads."""
+
+    def __init__(
+        self,
+        calls: S3Calls,
+        *,
+        part_bytes: int,
+        concurrency: int,
+        write_params: Mapping[str, str],
+        has_checksums: bool,
+    ) -> None:
+        self.calls, self.part_bytes = calls, part_bytes
+        self.slots = threading.Semaphore(concurrency)
+        self.pool = ThreadPoolExecutor(concurrency, thread_name_prefix="s3-upload")
+        self._write_params, self._has_checksums = write_params, has_checksums
+
+    def put(self, key: str, source: BinaryIO, **params: Any) -> ObjectFacts:
+        """Write an object; `params` are for objects that fit one request.
+
+        Raises:
+            RemoteStorageError, RetriableRemoteStorageError, RefusedError: as `S3Calls`.
+        """
+        size_bytes = source.seek(0, os.SEEK_END)
+        source.seek(0)
+        if size_bytes > self.part_bytes:
+            return self._put_in_parts(key, source)
+        with self.slots:
+            body = _filled(memoryview(bytearray(size_bytes)), source)
+            facts = ObjectFacts(len(body), crc32c(body))
+            answer = self.calls(
+                "put_object",
+                key,
+                Body=_Body(body, self.calls),
+                **self.checksum(facts.crc32c),
+                **self._write_params,
+                **params,
+            )
+        kept = whole_object_crc32c(answer)
+        if kept is not None and kept != facts.crc32c:
+            raise self._not_kept("put_object", key)
+        return facts
+
+    def checksum(self, value: int) -> dict[str, str]:
+        """A CRC32C as a parameter of a call; none where the store refuses them."""
+        if not self._has_checksums:
+            return {}
+        return {"ChecksumCRC32C": base64.b64encode(value.to_bytes(4, "big")).decode()}
+
+    def close(self) -> None:
+        """End the threads; parts that are under way end first."""
+        self.pool.shutdown()
+
+    def _put_in_parts(self, key: str, source: BinaryIO) -> ObjectFacts:
+        params: dict[str, Any] = dict(self._write_params)
+        if self._has_checksums:
+            params |= {"ChecksumAlgorithm": "CRC32C", "ChecksumType": "FULL_OBJECT"}
+        upload_id = self.calls("create_multipart_upload", key, **params)["UploadId"]
+        upload = _PartsUpload(self, key, upload_id, source)
+        try:
+            parts = upload.send_parts()
+            self._complete(key, upload_id, parts, upload.facts)
+        except BaseException:
+            self._abort(key, upload_id)
+            raise
+        return upload.facts
+
+    def _complete(
+        self, key: str, upload_id: str, parts: list[dict[str, Any]], facts: ObjectFacts
+    ) -> None:
+        params: dict[str, Any] = self.checksum(facts.crc32c)
+        if self._has_checksums:
+            params["ChecksumType"] = "FULL_OBJECT"
+        is_answered = True
+        try:
+            answer = self.calls(
+                "complete_multipart_upload",
+                key,
+                hear={"NoSuchUpload"},
+                UploadId=upload_id,
+                MultipartUpload={"Parts": parts},
+                **params,
+            )
+        except RefusedError:
+            # An attempt before completed it and its answer was lost; or somebody aborted it.
+            answer, is_answered = {}, False
+        if whole_object_crc32c(answer) == facts.crc32c:
+            return
+        try:
+            head = self.calls("head_object", key, ChecksumMode="ENABLED")
+        except RemoteResourceNotFoundError:
+            raise self._not_kept("complete_multipart_upload", key) from None
+        kept = whole_object_crc32c(head)
+        is_same = is_answered if kept is None else kept == facts.crc32c
+        if not is_same or head["ContentLength"] != facts.size_bytes:
+            raise self._not_kept("complete_multipart_upload", key)
+
+    def _not_kept(self, operation: str, key: str) -> RetriableRemoteStorageError:
+        doing = self.calls.doing(operation, key)
+        return RetriableRemoteStorageError(f"{doing}: the store does not keep what was sent")
+
+    def _abort(self, key: str, upload_id: str) -> None:
+        try:
+            self.calls("abort_multipart_upload", key, hear={"NoSuchUpload"}, UploadId=upload_id)
+        except RefusedError:
+            return
+        except RemoteStorageError as e:
+            log.warning("an unfinished upload is left to the deletion of its key: %s", e)
+
+
+class _PartsUpload:
+    """One object on its way in parts; the caller's thread reads them, the pool's send them.
+
+    Attributes:
+        facts: size and CRC32C of what was read so far.
+    """
+
+    def __init__(self, uploader: S3Uploader, key: str, upload_id: str, source: BinaryIO) -> None:
+        self._uploader, self._key, self._upload_id = uploader, key, upload_id
+        self._source = source
+        self._free: list[bytearray] = []
+        self._failed = threading.Event()
+        self.facts = ObjectFacts(0, 0)
+
+    def send_parts(self) -> list[dict[str, Any]]:
+        """Send every part; when this returns or raises none is under way any more."""
+        sent: list[Future[dict[str, Any]]] = []
+        try:
+            while (taken := self._take()) is not None:
+                sent.append(self._uploader.pool.submit(self._send, len(sent) + 1, *taken))
+        finally:
+            wait(sent)
+        return [future.result() for future in sent]
+
+    def _take(self) -> tuple[bytearray, memoryview] | None:
+        """A slot, a buffer and the next part in it; None where there is no more to send."""
+        slots = self._uploader.slots
+        slots.acquire()
+        try:
+            buffer = self._free.pop() if self._free else bytearray(self._uploader.part_bytes)
+            part = memoryview(b"")
+            if not self._failed.is_set():
+                part = _filled(memoryview(buffer), self._source)
+        except BaseException:
+            slots.release()
+            raise
+        if not part:
+            slots.release()
+            return None
+        self.facts = ObjectFacts(self.facts.size_bytes + len(part), crc32c(part, self.facts.crc32c))
+        return buffer, part
+
+    def _send(self, number: int, buffer: bytearray, part: memoryview) -> dict[str, Any]:
+        calls = self._uploader.calls
+        try:
+            checksum = self._uploader.checksum(crc32c(part))
+            answer = calls(
+                "upload_part",
+                self._key,
+                UploadId=self._upload_id,
+                PartNumber=number,
+                Body=_Body(part, calls),
+                **checksum,
+            )
+        except BaseException:
+            self._failed.set()
+            raise
+        finally:
+            self._free.append(buffer)
+            self._uploader.slots.release()
+        return {"PartNumber": number, "ETag": answer["ETag"], **checksum}
+
+
+def _filled(view: memoryview, source: BinaryIO) -> memoryview:
+    """Read until `view` is full or the source ends; returns what is filled of it."""
+    count = 0
+    readinto = getattr(source, "readinto", None)
+    while count < len(view):
+        if readinto is not None:
+            got = readinto(view[count:])
+        else:
+            data = source.read(len(view) - count)
+            got = len(data)
+            view[count : count + got] = data
+        if not got:
+            break
+        count += got
+    return view[:count]
+
+
+class _Body:
+    """Bytes to be sent, as a file: in blocks, so that the deadline is seen between them.
+
+    Sent at once, all of a part would have to leave within one time-out of the socket.
+    """
+
+    def __init__(self, data: memoryview, calls: S3Calls) -> None:
+        self._data, self._calls, self._position = data, calls, 0
+
+    def read(self, size: int = -1) -> memoryview:
+        """The next block; the library asks for 16 KiB, which would cost a call each."""
+        self._calls.check_deadline()
+        block = self._data[self._position : self._position + max(size, _BLOCK_BYTES)]
+        self._position += len(block)
+        return block
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """As files do."""
+        self._position = offset + (0, self._position, len(self._data))[whence]
+        return self._position
+
+    def tell(self) -> int:
+        """As files do."""
+        return self._position
