@@ -198,6 +198,7 @@ class Audit:
                 self._store.add(one)
                 if self._store.listed.objects % _TELL_EVERY == 0:
                     tell(self._store.listed.objects, None)
+        tell(self._store.listed.objects, self._store.listed.objects)
         self._store.complete()
         self.totals.listed = True
         self.totals.objects, self.totals.objects_bytes = self._store.listed

@@ -45,9 +45,9 @@ def print_findings(console: Console, found: Iterable[Finding], *, everything: bo
 
 def line(one: Finding) -> Text:
     """One finding in a line or two."""
-    text = Text(f"{one.kind.value:<10}", style=_STYLES[one.kind])
-    text.append(place(one), style="default")
-    text.append(f": {one.detail}", style="default")
+    text = Text.assemble(
+        (f"{one.kind.value:<10}", _STYLES[one.kind]), f"{place(one)}: {one.detail}"
+    )
     for key in one.keys:
         text.append(f"\n{'':<10}{key}", style="dim")
     return text

@@ -138,6 +138,7 @@ class MetadataReader:
             if self._clock.monotonic_ms() > quiet_until_ms:
                 raise ClusterError(f"nothing comes from {METADATA_TOPIC}-{min(behind)}")
         self._consumer.unassign()
+        on_progress(total, total)
         return moved
 
     def partitions(self) -> Iterator[PartitionFacts]:
