@@ -98,7 +98,7 @@ class DirectoryStore(ObjectStore):
                 _remove_flat_dir(_copying(self._path(key)))
                 _unlink(self._path(key))
             for folder in folders:
-                if folder.is_dir():
+                with contextlib.suppress(FileNotFoundError):  # others may have emptied it, too
                     _fsync_dir(folder)
                     self._remove_empty(folder)
 
@@ -214,14 +214,17 @@ def _pump(source: BinaryIO, out: io.FileIO) -> ObjectFacts:
 
 def _make_dirs(path: Path) -> None:
     """Make a directory and its parents, each made durable in the one above."""
-    if path.is_dir():
-        return
-    _make_dirs(path.parent)
-    with contextlib.suppress(FileExistsError):
-        path.mkdir()
-    if not path.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
-    _fsync_dir(path.parent)
+    while not path.is_dir():
+        _make_dirs(path.parent)
+        try:
+            path.mkdir()
+            _fsync_dir(path.parent)
+        except FileNotFoundError:
+            continue  # a deletion took the parent away: it was empty again
+        except FileExistsError:
+            if os.path.lexists(path) and not path.is_dir():
+                error = errno.ENOTDIR
+                raise NotADirectoryError(error, os.strerror(error), str(path)) from None
 
 
 def _fsync_dir(path: Path) -> None:
