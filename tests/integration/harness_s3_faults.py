@@ -171,10 +171,15 @@ class FaultPlan:
         dice = Random(f"{self.seed}/{rule.fault.name}/{kind.value}/{self.requests[kind]}")
         return dice.random() < rule.probability
 
+    def injected_so_far(self) -> Counter[tuple[Fault, Kind]]:
+        """A copy of `injected`."""
+        with self._lock:
+            return self.injected.copy()
+
     def struck(self, fault: Fault) -> int:
         """How often a fault struck, whatever it met."""
-        with self._lock:
-            return sum(count for (each, _), count in self.injected.items() if each is fault)
+        injected = self.injected_so_far()
+        return sum(count for (each, _), count in injected.items() if each is fault)
 
     def __str__(self) -> str:
         with self._lock:

@@ -35,6 +35,8 @@ class S3Proxy:
         url: what a client takes for the store.
         plan: rules and counts.
         connections: how many clients have opened.
+        on_request, on_applied: called on the proxy's thread with kind and key of each request, when
+            it has come and when the store has answered it but the client does not know; quick.
         pause_s: how long SLOW_FIRST_BYTE pauses, and LATE waits after its client has gone.
     """
 
@@ -42,6 +44,7 @@ class S3Proxy:
         upstream = urlsplit(upstream_url)
         self._upstream = (upstream.hostname or "127.0.0.1", upstream.port or 80)
         self.plan, self.pause_s, self.connections = FaultPlan(seed), pause_s, 0
+        self.on_request = self.on_applied = _ignore
         self._loop = asyncio.new_event_loop()
         self._released = asyncio.Event()
         self._open: set[asyncio.Task[None]] = set()
@@ -109,6 +112,7 @@ class S3Proxy:
         method, target, _ = request.first_line.split(" ")
         kind, key = what_is_asked(method, target)
         fault = self.plan.next_fault(kind, key)
+        self.on_request(kind, key)
         if request.header("expect").lower() == "100-continue":
             await client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         length = int(request.header("content-length") or 0)
@@ -119,6 +123,7 @@ class S3Proxy:
             raise _Gone
         request.body = await client.body(request)
         answer = await self._answer(fault, kind, request, client, store)
+        self.on_applied(kind, key)
         await self._hand_over(fault, method, answer, client)
 
     async def _answer(
@@ -192,6 +197,10 @@ class S3Proxy:
             case _:
                 pass
         await client.send(answer.whole())
+
+
+def _ignore(kind: Kind, key: str) -> None:
+    """Nobody wants to know."""
 
 
 def _made_up(status: str, body: bytes) -> Message:

@@ -1,0 +1,45 @@
+"""SIGKILL while copying to S3 and deleting there: nothing is lost, nothing is left behind."""
+
+import os
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from harness_broker import BrokerProcess
+from harness_kills import KillRounds, replay_line
+from harness_s3 import CREDENTIALS, S3Endpoint
+from harness_s3_faults import DELETES, WRITES, Fault, Rule
+from harness_s3_proxy import S3Proxy
+from harness_s3_tier import S3Tier
+from harness_tier import QUICK
+
+ROUNDS = int(os.environ.get("TIDEMARK_KILL_ROUNDS", "10"))
+SEED = int(os.environ.get("TIDEMARK_KILL_SEED", "0")) or Random().randrange(1, 1_000_000)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60 + 60 * ROUNDS)
+def test_killed_at_random_while_copying_and_deleting_on_s3(
+    make_broker: Callable[..., BrokerProcess], s3: S3Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    print(replay_line(SEED, ROUNDS))
+    with S3Proxy(s3.url, seed=SEED, pause_s=0.2) as proxy:
+        # What was under way when its sender was killed reaches the store a moment later.
+        proxy.inject(Rule(Fault.SLOW_FIRST_BYTE, kinds=WRITES | DELETES, probability=0.2))
+        tier = S3Tier(s3, proxy.url)
+        store = tier.settings(
+            upload_part_size_bytes=str(5 << 20), read_timeout_ms="2000", api_call_timeout_ms="4000"
+        )
+        settings = QUICK | {
+            "remote.log.manager.task.interval.ms": "200",
+            "tidemark.remote.copy.max.ms": "3000",
+        }
+        broker = make_broker(tiered=True, store=store, settings=settings).start()
+        rounds = KillRounds(broker, tier.listing, proxy, SEED)
+        rounds.prepare()
+        for number in range(ROUNDS):
+            rounds.round(number)
+            print(f"round {number} of seed {SEED}: {dict(rounds.victims)}", flush=True)
+        assert sum(rounds.victims.values()) >= ROUNDS
