@@ -90,6 +90,7 @@ class ReadAhead:
             size_bytes=answer.size_bytes,
             chunk_bytes=self._chunk_bytes,
             load_ms=self._chunks.store.load_ms(self._chunk_bytes),
+            first_byte_ms=self._chunks.store.first_byte_ms,
         )
         place = (question.topic_id, question.partition, answer.next_offset)
         self.readers.remember(place, sequence, now_ms)

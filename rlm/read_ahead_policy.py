@@ -2,9 +2,10 @@
 
 A reader that goes on is served without waiting if so much is on its way as it will want within the
 time that one load takes: its rate times that time. What a reader wants is not known while it has to
-wait. So whoever waits gets twice the product, which lets its rate, and with it the product, grow;
-whoever does not gets slowly less again, but not less than the product. Where it is not the store's
-latency that holds a reader up, the product stays small, and so does what lies in memory unread.
+wait. So whoever waits gets a multiple of the product, which lets its rate, and with it the product,
+grow; whoever does not gets slowly less again, but not less than the product. Where it is not the
+store's latency that holds a reader up, the product stays small, and so does what lies in memory
+unread.
 
 Never is more loaded ahead than the reader has read in a row: one that ends early wastes at most as
 much again. Far ahead, several chunks are asked for in one request: a request costs the processor
@@ -43,14 +44,19 @@ class StoreEstimate:
     Attributes:
         first_byte_ms: from asking to the first byte.
         bytes_per_ms: of one request, after that.
+        is_known: a load was made; before, both are guesses.
     """
 
     first_byte_ms: float = 20.0
-    bytes_per_ms: float = 10_000.0
+    bytes_per_ms: float = 100_000.0
+    is_known: bool = False
 
     def observe(self, first_byte_ms: float, transfer_ms: float, size_bytes: int) -> None:
         """A request of `size_bytes` was served."""
         rate = size_bytes / max(transfer_ms, 0.5)
+        if not self.is_known:
+            self.first_byte_ms, self.bytes_per_ms, self.is_known = first_byte_ms, rate, True
+            return
         is_faster = first_byte_ms < self.first_byte_ms
         self.first_byte_ms += (BELIEF_IN_GOOD if is_faster else BELIEF_IN_BAD) * (
             first_byte_ms - self.first_byte_ms
@@ -95,6 +101,7 @@ def after_answer(
     size_bytes: int,
     chunk_bytes: int,
     load_ms: float,
+    first_byte_ms: float,
 ) -> Pace:
     """What is known of a reader that gets an answer of `size_bytes` now.
 
@@ -105,6 +112,7 @@ def after_answer(
         size_bytes: of the answer.
         chunk_bytes: about the size of the chunks here.
         load_ms: how long the load of a chunk takes.
+        first_byte_ms: the part of it in which nothing comes.
     """
     read_bytes = pace.read_bytes + size_bytes
     if pace.streak == 0:
@@ -116,7 +124,9 @@ def after_answer(
     needed = ceil(answer_bytes / max(answer_ms, 0.5) * load_ms / chunk_bytes) + 1
     depth, calm_bytes = max(pace.depth, needed), pace.calm_bytes + size_bytes
     if waited_ms > STALL_SHARE * interval_ms:
-        depth, calm_bytes = max(min(2 * pace.depth, 2 * needed), needed), 0
+        # Requests that wait for their first byte at the same time leave the line idle.
+        headroom = 2 + 2 * first_byte_ms / load_ms
+        depth, calm_bytes = max(min(2 * pace.depth, ceil(headroom * needed)), needed), 0
     elif calm_bytes > CALM_CHUNKS * chunk_bytes:
         depth, calm_bytes = max(depth - max(1, depth // 4), needed), 0
     depth = min(depth, read_bytes // chunk_bytes + FIRST_DEPTH)
