@@ -90,7 +90,6 @@ _TYPES: tuple[tuple[type[BaseException], Meaning], ...] = (
     (PermissionError, _F),
     (NotADirectoryError, _F),
     (IsADirectoryError, _F),
-    (NotImplementedError, _F),
     (ImportError, _F),
     (AssertionError, _F),
     (TypeError, _F),
@@ -110,6 +109,9 @@ def meaning_of(error: BaseException) -> Meaning:
     for kind, meaning in _TYPES:
         if isinstance(error, kind):
             return meaning
+    if isinstance(error, RuntimeError) and type(error).__module__ == "builtins":
+        # Python's own kinds of it: an operation that the file system does not offer, or a bug.
+        return _R if type(error) is RuntimeError else _F
     if isinstance(error, OSError):
         return _ERRNOS.get(error.errno or 0, _R)
     return _F if isinstance(error, ValueError) else _R

@@ -21,6 +21,8 @@ JAVA_COUNTERPARTS: Mapping[str, str] = {
 SHIPPED: tuple[str, ...] = (
     "rsm_plugins.local_fs:LocalFsRemoteStorageManager",
     "rsm_plugins.s3:S3RemoteStorageManager",
+    "rsm_plugins.hdfs:HdfsRemoteStorageManager",
+    "rsm_plugins.fsspec_store:FsspecRemoteStorageManager",
 )
 """The plugins of this project, for pages and tools that show them all."""
 _PYTHON_NAME = re.compile(r"[A-Za-z_][\w]*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")

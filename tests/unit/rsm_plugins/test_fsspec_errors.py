@@ -4,6 +4,7 @@ import aiohttp
 import pytest
 import requests
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
+from fsspec import AbstractFileSystem
 
 from rsm_plugins.fsspec_errors import Meaning, hidden, meaning_of, shown
 
@@ -47,7 +48,7 @@ def test_not_found(error: Exception) -> None:
         ValueError("x"),
         TypeError("x"),
         ImportError("x"),
-        NotImplementedError("x"),
+        RecursionError("x"),
         NoCredentialsError(),
         s3("NoSuchBucket", 404),
         s3("AccessDenied", 403),
@@ -89,6 +90,15 @@ def test_fatal(error: Exception) -> None:
 )
 def test_retriable(error: Exception) -> None:
     assert meaning_of(error) is Meaning.RETRIABLE
+
+
+def test_an_operation_that_a_file_system_does_not_offer_is_fatal() -> None:
+    try:
+        AbstractFileSystem().cp_file("a", "b")
+    except Exception as e:
+        assert meaning_of(e) is Meaning.FATAL
+    else:
+        pytest.fail("it is offered")
 
 
 def test_credentials_are_never_shown() -> None:
