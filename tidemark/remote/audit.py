@@ -21,6 +21,10 @@ from rsm_plugins.object_layout import (
 )
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 
+DANGLING_SLACK_MS = 300_000
+"""What a tier may take after the longest copy, until it notices, restarts and takes STARTED back;
+clocks of this machine and the brokers may differ, too."""
+
 SUFFIXES = (LOG_SUFFIX, INDEXES_SUFFIX, MANIFEST_SUFFIX)
 
 
@@ -36,7 +40,7 @@ class Kind(Enum):
     DUPLICATE = "duplicate"
     """All it holds lies in segments that were finished earlier; the next pass deletes it."""
     DANGLING = "dangling"
-    """STARTED for longer than any copy may take, and nobody took it through deletion."""
+    """STARTED for longer than any copy may take, and nobody takes it through deletion."""
     ORPHAN = "orphan"
     """Objects of a segment that the metadata does not know, or not any more."""
     FOREIGN = "foreign"
@@ -112,6 +116,7 @@ class Observed:
         held: what the store holds, by base name; None: it was not listed.
         bases: where the objects of a segment may lie; readers look at the first place.
         broken: what was wrong with a segment when it was read back, by its id.
+        is_closing: its topic was deleted, and the remover of deleted topics is at work.
     """
 
     partition: TopicIdPartition
@@ -121,6 +126,7 @@ class Observed:
     held: Mapping[str, Held] | None = None
     bases: Callable[[RemoteLogSegmentMetadata], Sequence[str]] = layout_bases
     broken: Mapping[bytes, tuple[Kind, str]] = field(default_factory=dict)
+    is_closing: bool = False
 
 
 def judge(seen: Observed, *, now_ms: int, copy_max_ms: int) -> Iterator[Finding]:
@@ -135,7 +141,7 @@ def judge(seen: Observed, *, now_ms: int, copy_max_ms: int) -> Iterator[Finding]
     for entry in still:
         if entry.metadata.state is SegmentState.COPY_SEGMENT_FINISHED:
             yield from _finished(entry.metadata, seen)
-        elif entry.metadata.state is SegmentState.COPY_SEGMENT_STARTED:
+        elif entry.metadata.state is SegmentState.COPY_SEGMENT_STARTED and not seen.is_closing:
             yield from _started(entry.metadata, now_ms, copy_max_ms)
     yield from _duplicates(still)
     yield from _orphans(seen)
@@ -163,7 +169,7 @@ def _started(
     metadata: RemoteLogSegmentMetadata, now_ms: int, copy_max_ms: int
 ) -> Iterator[Finding]:
     age_ms = now_ms - metadata.event_timestamp_ms
-    if age_ms > copy_max_ms:
+    if age_ms > copy_max_ms + DANGLING_SLACK_MS:
         detail = f"STARTED {age_ms // 1_000} s ago, the longest copy is {copy_max_ms // 1_000} s"
         yield _of(metadata, Kind.DANGLING, detail)
 

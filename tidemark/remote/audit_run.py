@@ -35,6 +35,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from kafka_protocol.types import TopicIdPartition
+from rlmm.lifecycle import PartitionFacts
 from rlmm.store import PartitionKey, partition_key
 from rsm_plugins.api import ObjectLister, RemoteStorageError, RemoteStorageManager
 from rsm_plugins.layout_manager import LayoutStorageManager
@@ -267,22 +268,25 @@ class Audit:
     def _observed(self) -> Iterator[Observed]:
         totals = self.totals
         totals.partitions = totals.segments = totals.finished = totals.matched = 0
-        known = {}
-        for facts in self._metadata.partitions():
-            partition = facts.topic_id_partition
-            if not self._wanted.includes(partition):
-                continue
-            known[partition_key(partition)] = partition
+        known = {
+            partition_key(facts.topic_id_partition): facts
+            for facts in self._metadata.partitions()
+            if self._wanted.includes(facts.topic_id_partition)
+        }
         only_in_store = [
             partition
             for partition in (self._store.partitions() if self._lister is not None else ())
             if partition_key(partition) not in known and self._wanted.includes(partition)
         ]
-        for partition in [*known.values(), *only_in_store]:
-            yield self._observe_partition(partition, partition_key(partition) in known)
+        for facts in known.values():
+            yield self._observe_partition(facts.topic_id_partition, facts)
+        for partition in only_in_store:
+            yield self._observe_partition(partition, None)
 
-    def _observe_partition(self, partition: TopicIdPartition, is_known: bool) -> Observed:
-        entries = self._metadata.entries(partition) if is_known else []
+    def _observe_partition(
+        self, partition: TopicIdPartition, facts: PartitionFacts | None
+    ) -> Observed:
+        entries = self._metadata.entries(partition) if facts is not None else []
         held = self._store.held(partition) if self._lister is not None else None
         finished = [
             one.metadata
@@ -296,12 +300,13 @@ class Audit:
         totals.matched += sum(self._is_there(one, held) for one in finished)
         return Observed(
             partition,
-            is_known,
+            facts is not None,
             entries,
             self._moved.get(partition_key(partition), set()),
             held,
             self._bases,
             self._broken,
+            facts is not None and facts.delete_state is not None,
         )
 
     def _is_there(

@@ -20,7 +20,16 @@ from remote_samples import (
 from kafka_protocol.types import TopicIdPartition
 from rlmm.lifecycle import SegmentEntry
 from rsm_plugins.segment import SegmentState
-from tidemark.remote.audit import SUFFIXES, Finding, Held, Kind, Observed, judge, layout_bases
+from tidemark.remote.audit import (
+    DANGLING_SLACK_MS,
+    SUFFIXES,
+    Finding,
+    Held,
+    Kind,
+    Observed,
+    judge,
+    layout_bases,
+)
 
 ONE = metadata(0, 9)
 (BASE,) = layout_bases(ONE)
@@ -84,9 +93,11 @@ def test_copies_and_deletions_under_way_may_have_any_objects(state: SegmentState
 
 
 def test_a_copy_that_began_longer_ago_than_any_may_take_is_dangling() -> None:
-    for age_ms, expected in ((COPY_MAX_MS, []), (COPY_MAX_MS + 1, [Kind.DANGLING])):
+    edge = COPY_MAX_MS + DANGLING_SLACK_MS
+    for age_ms, expected in ((edge, []), (edge + 1, [Kind.DANGLING])):
         one = metadata(0, 9, state=STARTED, age_ms=age_ms)
         assert kinds(seen(entry(one), held={})) == expected
+        assert kinds(seen(entry(one), held={}, is_closing=True)) == []
 
 
 def test_objects_that_the_metadata_does_not_know_are_orphans() -> None:
