@@ -15,7 +15,6 @@ import secrets
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from crc32c import crc32c
@@ -334,7 +333,7 @@ class FsspecStore(ObjectStore):
     def _settle(self, folder: str) -> None:
         """Make what changed in local directories survive a power cut, up to the root."""
         while self._is_local and len(folder) >= len(self._root):
-            if Path(folder).is_dir():
+            with contextlib.suppress(FileNotFoundError):  # others may have emptied and removed it
                 fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 try:
                     os.fsync(fd)
