@@ -36,7 +36,8 @@ def length_of_range(answer: Mapping[str, Any], first: int, last: int | None) -> 
         last: last byte asked for, inclusive; None: to the end.
 
     Raises:
-        RemoteStorageError: the body is something else.
+        RemoteStorageError: the store does not serve ranges.
+        RetriableRemoteStorageError: the body is something else.
     """
     content_range, length = answer.get("ContentRange"), answer.get("ContentLength")
     if content_range is None:
@@ -60,7 +61,7 @@ def length_of_range(answer: Mapping[str, Any], first: int, last: int | None) -> 
         or (wanted_last is not None and got_last != wanted_last)
         or (length is not None and int(length) != count)
     ):
-        raise RemoteStorageError(
+        raise RetriableRemoteStorageError(
             f"the store answered a request for bytes {first}-{'' if last is None else last} with"
             f" {content_range} length={length}"
         )
