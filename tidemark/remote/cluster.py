@@ -23,6 +23,20 @@ _EPOCHS_VERSION = 4
 _CONFIGS_VERSION = 4
 
 
+_NOT_NOW = {
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+}
+"""A leader is being elected, or is still learning its log start."""
+
+
+class NotNowError(ClusterError):
+    """Nobody can answer for the partition at the moment."""
+
+
 class UnknownTopicError(ClusterError):
     """There is no topic of that name."""
 
@@ -128,18 +142,23 @@ def is_tiered(client: WireClient, topic: str) -> bool:
 def offsets(
     client: WireClient, cluster: Cluster, topic: Topic, partition: int
 ) -> PartitionOffsets | None:
-    """Ask the leader where the tiers of a partition begin and end; None where it has no leader.
+    """Ask the leader where the tiers of a partition begin and end.
+
+    None where it has no leader, or one that cannot say yet.
 
     Raises:
-        ClusterError: the leader does not say.
+        ClusterError: the leader does not answer.
     """
     address = cluster.brokers.get(topic.leaders[partition])
     if address is None:
         return None
     wanted = (_EARLIEST, _EARLIEST_LOCAL, _LATEST_TIERED, _LATEST)
-    return PartitionOffsets(
-        *(_offset(client, address, topic.name, partition, timestamp) for timestamp in wanted)
-    )
+    try:
+        return PartitionOffsets(
+            *(_offset(client, address, topic.name, partition, timestamp) for timestamp in wanted)
+        )
+    except NotNowError:
+        return None
 
 
 def epoch_chain(
@@ -148,7 +167,8 @@ def epoch_chain(
     """The leader's epoch chain, as far as segments of these epochs need it.
 
     A leader tells the end of an epoch, or of the largest one below. Asking for each epoch and the
-    one below it gives begin and end of each. None where the partition has no leader now.
+    one below it gives begin and end of each. None where the partition has no leader now, or one
+    that cannot say yet.
 
     Raises:
         ClusterError: the leader does not say.
@@ -164,10 +184,10 @@ def epoch_chain(
         body = request(topics=[request.Topics(topic=topic.name, partitions=[wanted])])
         answer = client.ask(address, ApiKey.OFFSET_FOR_LEADER_EPOCH, _EPOCHS_VERSION, body)
         found = answer.topics[0].partitions[0]
+        if found.error_code in _NOT_NOW:
+            return None
         if found.error_code:
-            raise ClusterError(
-                f"epochs of {topic.name}-{partition}: {_name(found.error_code)} from {address[0]}"
-            )
+            raise ClusterError(f"epochs of {topic.name}-{partition}: {_name(found.error_code)}")
         if found.end_offset >= 0:
             ends[found.leader_epoch] = found.end_offset
     return chain_from_ends(ends)
@@ -197,6 +217,8 @@ def _offset(
     )
     answer: Any = client.ask(address, ApiKey.LIST_OFFSETS, _LIST_OFFSETS_VERSION, body)
     found = answer.topics[0].partitions[0]
+    if found.error_code in _NOT_NOW:
+        raise NotNowError(f"{topic}-{partition}: {_name(found.error_code)}")
     if found.error_code:
         raise ClusterError(f"offsets of {topic}-{partition}: {_name(found.error_code)}")
     return int(found.offset)

@@ -122,7 +122,7 @@ def _partition(
     is_empty = span.end == span.first
     range_text = f"offsets {span.first:,} to {span.end - 1:,}"
     if found.offsets is None:
-        range_text = "nobody leads it now: only the remote tier is known"
+        range_text = "no leader answers for it now: only the remote tier is known"
     elif is_empty:
         range_text = f"empty, log end {span.end:,}"
     yield Text(f"{topic}-{found.partition}  {range_text}", style="bold")
