@@ -7,17 +7,19 @@ outlived its remote segments would miss them.
 
 import argparse
 import os
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import time
+import threading
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 BUCKET = "tidemark"
 STOP_S = 30.0
+POLL_S = 0.2
 Processes = list["subprocess.Popen[str]"]
 
 
@@ -30,49 +32,47 @@ def main() -> None:
         "--override", action="append", default=[], metavar="K=V", help="one broker setting"
     )
     asked = parser.parse_args()
+    told = threading.Event()  # polled: an exception could strike between a start and its record
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
+        signal.signal(number, lambda *_: told.set())
     data = Path(tempfile.mkdtemp(prefix="tidemark-s3-"))
     running: Processes = []
-    told_to_stop = False
     try:
-        run(asked, data, running)
-    except KeyboardInterrupt:
-        told_to_stop = True
+        run(asked, data, running, told)
     finally:
         codes = [stop(process) for process in reversed(running)]
         shutil.rmtree(data, ignore_errors=True)
-    sys.exit(0 if told_to_stop and codes == [0, 0] else 1)
+    sys.exit(0 if told.is_set() and codes == [0, 0] else 1)
 
 
-def interrupt(*_: object) -> None:
-    """End the run; from here on stopping has its own deadlines and is not interrupted again."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
-def run(asked: argparse.Namespace, data: Path, running: Processes) -> None:
-    """Start LocalStack, then the broker; return when one of them has ended."""
+def run(asked: argparse.Namespace, data: Path, running: Processes, told: threading.Event) -> None:
+    """Start LocalStack, then the broker; return when one has ended, or when told to stop."""
     say("starting LocalStack's S3")
     place = ["--port", str(asked.s3_port), "--data", str(data / "s3"), "--bucket", BUCKET]
+    place += ["--parent", str(os.getpid())]
     store = start(running, [str(HERE / "start.py"), *place], stdout=subprocess.PIPE)
-    assert store.stdout is not None
-    ready = store.stdout.readline().strip()
-    if not ready:
-        return  # it has said why
-    url = ready.removeprefix("ready endpoint=")
+    url = url_of(store, told)
+    if url is None:
+        return
     say(f"LocalStack's S3 is ready: {url}/{BUCKET}")
     os.environ.setdefault("AWS_ACCESS_KEY_ID", "test")
     os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "test")
     command = ["dev", "--data", str(data), "--port", str(asked.port), "--s3", f"{url}/{BUCKET}"]
     overrides = [f"--override={one}" for one in asked.override]
     broker = start(running, ["-m", "tidemark.cli", *command, *overrides])
-    while broker.poll() is None:
+    while broker.poll() is None and not told.wait(POLL_S):
         if store.poll() is not None:
             say("LocalStack has ended, so the broker stops")
             return
-        time.sleep(0.2)
+
+
+def url_of(store: "subprocess.Popen[str]", told: threading.Event) -> str | None:
+    """Wait for its ready line; None when it ended, having said why, or when told to stop."""
+    assert store.stdout is not None
+    while not told.is_set():
+        if select.select([store.stdout], [], [], POLL_S)[0]:
+            return store.stdout.readline().strip().removeprefix("ready endpoint=") or None
+    return None
 
 
 def start(

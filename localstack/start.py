@@ -29,12 +29,17 @@ BUCKET = "tidemark"
 
 def main() -> None:
     """Make the environment if need be, then become the server."""
-    parent = os.getppid()  # before anything slow: it may go away meanwhile
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--port", type=int, default=4566, help="0 takes a free one")
     parser.add_argument("--data", type=Path, help="scratch directory, default: a temporary one")
     parser.add_argument(
         "--bucket", action="append", help=f"made at the start; repeatable; default: {BUCKET}"
+    )
+    parser.add_argument(
+        "--parent",
+        type=int,
+        default=os.getppid(),
+        help="end when this process, the parent, is gone",
     )
     parser.add_argument("--prepare", action="store_true", help="make the environment, no more")
     asked = parser.parse_args()
@@ -44,7 +49,14 @@ def main() -> None:
     port = usable_port(asked.port)
     data = (asked.data or Path(tempfile.mkdtemp(prefix="localstack-"))).absolute()
     data.mkdir(parents=True, exist_ok=True)
-    server = [str(python), str(HERE / "server.py"), "--data", str(data), "--parent", str(parent)]
+    server = [
+        str(python),
+        str(HERE / "server.py"),
+        "--data",
+        str(data),
+        "--parent",
+        str(asked.parent),
+    ]
     server += ["--port", str(port)]
     if asked.data is None:
         server.append("--temporary")

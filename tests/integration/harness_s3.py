@@ -4,6 +4,7 @@
 endpoint keeps no state but its buckets: every test takes one of its own.
 """
 
+import os
 import subprocess
 import sys
 import uuid
@@ -58,6 +59,7 @@ def running_s3(data: Path) -> Iterator[S3Endpoint]:
     data.mkdir(parents=True, exist_ok=True)
     log = data / "localstack.log"
     command = [sys.executable, str(START), "--port", "0", "--data", str(data / "files")]
+    command += ["--parent", str(os.getpid())]
     with (
         log.open("wb") as errors,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,

@@ -73,6 +73,11 @@ def test_it_ends_when_its_parent_was_killed(tmp_path: Path) -> None:
     until(lambda: not alive(int(pid)), "LocalStack ends by itself")
 
 
+def test_it_ends_when_its_parent_was_gone_before_it_began(tmp_path: Path) -> None:
+    with start("--data", str(tmp_path), "--parent", "4194304") as process:  # above any real pid
+        assert process.wait(60) == 0
+
+
 def test_a_bucket_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     with start("--data", str(tmp_path), "--bucket", "A", stderr=subprocess.PIPE) as process:
         output, errors = process.communicate()

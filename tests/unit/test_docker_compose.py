@@ -3,13 +3,9 @@
 `compose-spec.json` is the published schema of the Compose Specification (Apache-2.0).
 """
 
+import importlib
 import json
 import runpy
-import shutil
-import subprocess
-import sys
-import tomllib
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +14,7 @@ import pytest
 import yaml
 
 from broker.config.broker_config import BrokerConfig
+from rsm_plugins.settings import read_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "tests/golden/compose/compose-spec.json").read_text())
@@ -56,22 +53,6 @@ def published(service: str) -> dict[int, int]:
     return found
 
 
-def sent_to_docker(target: Path) -> Path:
-    """Copy what Dockerfile.dockerignore lets into the build."""
-    lines = (ROOT / "localstack/broker/Dockerfile.dockerignore").read_text().splitlines()
-    assert "*" in lines, "an allow list"
-    target.mkdir()
-    for name in [line[1:] for line in lines if line.startswith("!")]:
-        source = ROOT / name
-        assert source.exists(), name
-        if source.is_dir():
-            ignore = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(source, target / name, ignore=ignore)
-        else:
-            shutil.copy(source, target / name)
-    return target
-
-
 def test_the_file_fits_the_compose_specification() -> None:
     jsonschema.Draft7Validator(SCHEMA).validate(compose())
 
@@ -103,6 +84,19 @@ def test_nothing_waits_for_a_service_that_is_not_started_with_it() -> None:
                 assert "healthcheck" in SERVICES[other], (name, other)
 
 
+@pytest.mark.parametrize(
+    ("name", "needs"), [("broker", {"localstack"}), ("broker-hdfs", {"datanode", "namenode"})]
+)
+def test_a_broker_brings_all_of_its_store_along(name: str, needs: set[str]) -> None:
+    found: set[str] = set()
+    following = [name]
+    while following:
+        more = set(SERVICES[following.pop()].get("depends_on", ()))
+        following += more - found
+        found |= more
+    assert found == needs
+
+
 def test_the_image_is_the_version_that_runs_without_docker() -> None:
     pins = (ROOT / "localstack/requirements.txt").read_text().split()
     (core,) = [one for one in pins if one.startswith("localstack-core[")]
@@ -113,6 +107,17 @@ def test_the_broker_and_the_start_without_docker_use_the_bucket_that_is_made() -
     bucket = SERVICES["localstack"]["environment"]["TIDEMARK_BUCKETS"]
     assert overrides("broker")["rsm.config.bucket"] == bucket
     assert runpy.run_path(str(ROOT / "localstack/start.py"))["BUCKET"] == bucket
+
+
+@pytest.mark.parametrize("name", BROKERS)
+def test_every_setting_of_the_store_is_known_to_its_plugin(name: str) -> None:
+    config = config_of(name)
+    value = config.remote_log_storage_manager_class_name
+    assert value is not None
+    module, class_name = value.split(":")
+    settings = getattr(importlib.import_module(module), class_name).SETTINGS
+    assert set(config.rsm_settings) <= {one.name for one in settings}
+    read_settings(settings, config.rsm_settings)
 
 
 @pytest.mark.parametrize("name", BROKERS)
@@ -145,24 +150,3 @@ def test_stores_are_asked_for_under_the_names_of_their_services() -> None:
 def test_no_port_is_published_twice() -> None:
     ports = [port for name in SERVICES for port in published(name).values()]
     assert len(ports) == len(set(ports))
-
-
-def test_what_is_sent_to_docker_is_enough_to_install_everything(tmp_path: Path) -> None:
-    tree = sent_to_docker(tmp_path / "context")
-    ended = subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--no-deps", "-q", "-w", str(tmp_path), str(tree)],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 0, ended.stderr
-    (wheel,) = tmp_path.glob("*.whl")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    with zipfile.ZipFile(wheel) as archive:
-        tops = {name.split("/")[0] for name in archive.namelist()}
-    assert set(packages) <= tops
-    dockerfile = (tree / "localstack/broker/Dockerfile").read_text()
-    for word in dockerfile.replace("\\", " ").split():
-        if word.startswith("localstack/"):
-            assert (tree / word).is_file(), word
