@@ -1,0 +1,134 @@
+"""One Fetch over partitions in both tiers: byte limits, at least one batch, waits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+from harness_broker import BrokerProcess
+from harness_clients import produce
+from harness_raw_client import RawClient
+from harness_tier import TIERED, create, tiered_away
+
+from kafka_protocol.records.batch import iter_batches
+from kafka_protocol.wire.api_keys import ApiKey
+
+VERSION = 12
+SMALL, LARGE = "small-batches", "large-batches"
+LARGE_BATCH_BYTES_MIN = 200_000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One partition of a Fetch; the even ones lie in the remote tier, the odd ones here."""
+
+    topic: str
+    partition: int
+    offset: int = 0
+    max_bytes: int = 1 << 20
+
+
+def fetch(
+    broker: BrokerProcess,
+    asked: Sequence[Asked],
+    max_bytes: int,
+    *,
+    max_wait_ms: int = 5_000,
+    min_bytes: int = 1,
+) -> list[bytes]:
+    """Records of each asked partition, in their order."""
+    topics = [
+        {
+            "topic": one.topic,
+            "partitions": [
+                {
+                    "partition": one.partition,
+                    "fetch_offset": one.offset,
+                    "partition_max_bytes": one.max_bytes,
+                }
+            ],
+        }
+        for one in asked
+    ]
+    fields = {
+        "max_wait_ms": max_wait_ms,
+        "min_bytes": min_bytes,
+        "max_bytes": max_bytes,
+        "topics": topics,
+    }
+    with RawClient(broker) as client:
+        answer = client.ask(ApiKey.FETCH, VERSION, fields)
+    found = [partition for topic in answer.responses for partition in topic.partitions]
+    assert [each.error_code for each in found] == [0] * len(asked)
+    assert [each.partition_index for each in found] == [one.partition for one in asked]
+    return [bytes(each.records or b"") for each in found]
+
+
+def offsets(records: bytes) -> list[int]:
+    return [header.base_offset for _, header in iter_batches(records)]
+
+
+def fill(broker: BrokerProcess, topic: str) -> None:
+    """Four partitions: even ones end up in the remote tier, odd ones are too short to leave."""
+    create(broker, topic, 4, **TIERED)
+    size, batch_bytes = (4_500, 20_000) if topic == SMALL else (LARGE_BATCH_BYTES_MIN, 1)
+    for partition in range(4):
+        count = (3_000_000 if partition % 2 == 0 else 800_000) // size
+        records = [(b"%d" % n, (b"%09d/" % n) * (size // 10)) for n in range(count)]
+        produce(broker, topic, records, partition, **{"batch.size": batch_bytes})
+    for partition in (0, 2):
+        tiered_away(broker, topic, partition)
+
+
+@pytest.fixture
+def mixed(tiered_broker: BrokerProcess) -> BrokerProcess:
+    for topic in (SMALL, LARGE):
+        fill(tiered_broker, topic)
+    return tiered_broker
+
+
+def test_limits_hold_over_both_tiers(mixed: BrokerProcess) -> None:
+    everything = [Asked(SMALL, partition) for partition in range(4)]
+    for max_bytes in (30_000, 100_000, 700_000, 10_000_000):
+        for order in (everything, everything[::-1], [everything[at] for at in (1, 2, 0, 3)]):
+            for _ in range(2):  # cold, and from the cache
+                found = fetch(mixed, order, max_bytes)
+                assert 0 < sum(map(len, found)) <= max_bytes
+                assert found[0], "the first partition is never passed over"
+    limited = [Asked(SMALL, partition, max_bytes=50_000) for partition in range(4)]
+    found = fetch(mixed, limited, 10_000_000)
+    assert all(0 < len(each) <= 50_000 for each in found)
+    assert sum(map(len, fetch(mixed, limited, 60_000))) <= 60_000
+
+    # Whoever asks on, each time beginning with another partition, gets everything of all.
+    at, rounds = [0] * 4, 0
+    ends = [
+        3_000_000 // 4_500 if partition % 2 == 0 else 800_000 // 4_500 for partition in range(4)
+    ]
+    while any(at[partition] < ends[partition] for partition in range(4)):
+        order = [(rounds + partition) % 4 for partition in range(4)]
+        wanted = [Asked(SMALL, p, at[p]) for p in order if at[p] < ends[p]]
+        for one, records in zip(wanted, fetch(mixed, wanted, 150_000), strict=True):
+            for _, header in iter_batches(records):
+                assert header.base_offset <= at[one.partition] < header.next_offset
+                at[one.partition] = header.next_offset
+        rounds += 1
+        assert rounds < 1_000
+
+
+def test_one_batch_larger_than_all_limits_comes_once_in_an_answer(mixed: BrokerProcess) -> None:
+    everything = [Asked(LARGE, partition, max_bytes=1_000) for partition in range(4)]
+    for order in (everything, everything[::-1]):
+        found = fetch(mixed, order, 1_000)
+        assert offsets(found[0]) == [0]
+        assert len(found[0]) > LARGE_BATCH_BYTES_MIN
+        assert found[1:] == [b""] * 3
+    # A partition in either tier whose records fit after that one is not owed a batch.
+    found = fetch(mixed, everything, 10_000_000)
+    assert [len(offsets(each)) for each in found] == [1, 0, 0, 0]
+
+
+def test_an_answer_with_remote_bytes_does_not_wait_for_more(mixed: BrokerProcess) -> None:
+    # Longer than the raw client's patience, were it waited for.
+    patient = {"max_wait_ms": 60_000, "min_bytes": 50_000_000}
+    found = fetch(mixed, [Asked(SMALL, 0), Asked(SMALL, 1)], 40_000_000, **patient)
+    assert all(found)
