@@ -14,7 +14,6 @@ import os
 import secrets
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, BinaryIO
 
 from crc32c import crc32c
@@ -28,6 +27,8 @@ from rsm_plugins.api import (
 )
 from rsm_plugins.fsspec_calls import BoundedCalls
 from rsm_plugins.fsspec_errors import Meaning, hidden, meaning_of, shown
+from rsm_plugins.fsspec_listing import files_below, modified_ms
+from rsm_plugins.fsspec_source import WRITE_BYTES, SourceError, chunks, read_up_to, write_all
 from rsm_plugins.object_layout import ObjectFacts, check_key
 from rsm_plugins.object_store import ObjectStore
 from rsm_plugins.piece_stream import PieceStream
@@ -35,7 +36,6 @@ from rsm_plugins.piece_stream import PieceStream
 log = logging.getLogger(__name__)
 
 COPYING_SUFFIX = ".copying"
-_WRITE_BYTES = 1 << 20
 _PART_BYTES = 8 << 20
 _DIRECT_PIECE_BYTES = 8 << 20
 _FILE_PIECE_BYTES = 4 << 20
@@ -109,14 +109,14 @@ class FsspecStore(ObjectStore):
         """See ObjectStore."""
         target = self._path(key)
         source.seek(0)
-        head = _read_up_to(source, self._part_bytes())
+        head = read_up_to(source, self._part_bytes())
         try:
             if self._rename:
                 facts = self._put_by_rename(target, head, source)
             else:
                 facts = self._put_directly(target, head, source)
             held = int(self.calls.method("info", target)["size"])
-        except _SourceError as e:
+        except SourceError as e:
             raise e.error from None
         except Exception as e:  # noqa: BLE001 - as above
             raise self._storage_error(e, "copy", key, RetriableRemoteStorageError) from None
@@ -179,9 +179,13 @@ class FsspecStore(ObjectStore):
         """See ObjectStore."""
         start = prefix.rpartition("/")[0]
         folder = f"{self._root}/{start}" if start else self._root
-        for key, info in self._files(folder):
-            if key.startswith(prefix):
-                yield StoredObject(key, int(info["size"]), modified_ms(info))
+        try:
+            for path, info in files_below(self.calls, folder, COPYING_SUFFIX):
+                key = path[len(self._root) + 1 :]
+                if key.startswith(prefix):
+                    yield StoredObject(key, int(info["size"]), modified_ms(info))
+        except Exception as e:  # noqa: BLE001 - as above
+            raise self._storage_error(e, "list", folder, RetriableRemoteStorageError) from None
 
     def close(self) -> None:
         """See ObjectStore."""
@@ -193,7 +197,7 @@ class FsspecStore(ObjectStore):
         """Write `head` and what is left in `source` to a new file, durably.
 
         Raises:
-            _SourceError: `source` broke.
+            SourceError: `source` broke.
         """
         options = {"block_size": _PART_BYTES} if self.fs.async_impl else self.file_options
         file = self.calls.call(self.fs.open, path, "wb", **options)
@@ -202,7 +206,7 @@ class FsspecStore(ObjectStore):
             for chunk in chunks(head, source):
                 crc = crc32c(chunk, crc)
                 size += len(chunk)
-                self.calls.call(_write_all, file, chunk)
+                self.calls.call(write_all, file, chunk)
             if self._is_local:
                 file.flush()
                 os.fsync(file.fileno())
@@ -242,7 +246,7 @@ class FsspecStore(ObjectStore):
     def _part_bytes(self) -> int:
         if self._in_memory:
             return sys.maxsize
-        return _WRITE_BYTES if self._rename else _PART_BYTES
+        return WRITE_BYTES if self._rename else _PART_BYTES
 
     def _put_directly(self, target: str, head: bytes, source: BinaryIO) -> ObjectFacts:
         if len(head) < self._part_bytes():
@@ -351,29 +355,6 @@ class FsspecStore(ObjectStore):
 
     # ------------------------------------------------------------------ inside: list, names
 
-    def _files(self, folder: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Keys below a directory, in their order, unfinished ones left out."""
-        try:
-            infos = self.calls.method("ls", folder, detail=True)
-        except Exception as e:  # noqa: BLE001 - as above
-            if meaning_of(e) is Meaning.NOT_FOUND:
-                return
-            raise self._storage_error(e, "list", folder, RetriableRemoteStorageError) from None
-        # A folder sorts as its children's keys do: with the slash at its end.
-        entries = {
-            _last(info["name"]) + "/" * (info["type"] == "directory"): info
-            for info in infos
-            if info["name"].strip("/") != folder.strip("/")  # some list the folder itself, too
-        }
-        for name, info in sorted(entries.items()):
-            path = f"{folder}/{name}"
-            if name.endswith(COPYING_SUFFIX + "/"):
-                continue
-            if name.endswith("/"):
-                yield from self._files(path[:-1])
-            else:
-                yield path[len(self._root) + 1 :], info
-
     def _path(self, key: str) -> str:
         return f"{self._root}/{check_key(key)}"
 
@@ -392,67 +373,5 @@ class FsspecStore(ObjectStore):
         return kind(message)
 
 
-class _SourceError(Exception):
-    """What was to be copied cannot be read; carries the error of the file."""
-
-    def __init__(self, error: OSError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-def chunks(head: bytes, source: BinaryIO) -> Iterator[bytes]:
-    """What is to be written, in pieces of bounded size.
-
-    Raises:
-        _SourceError: `source` broke.
-    """
-    for at in range(0, len(head), _WRITE_BYTES):
-        yield head[at : at + _WRITE_BYTES]
-    while True:
-        try:
-            chunk = source.read(_WRITE_BYTES)
-        except OSError as e:
-            raise _SourceError(e) from e
-        if not chunk:
-            return
-        yield chunk
-
-
-def modified_ms(info: Mapping[str, Any]) -> int:
-    """When a file was last written, ms since 1970, whatever its file system calls that."""
-    names = ("mtime", "LastModified", "last_modified", "modification_time", "modificationTime")
-    for name in (*names, "updated", "created"):
-        value = info.get(name)
-        if isinstance(value, str):
-            value = datetime.fromisoformat(value)
-        if isinstance(value, datetime):
-            aware = value if value.tzinfo else value.replace(tzinfo=UTC)
-            return int(aware.timestamp() * 1_000)
-        if isinstance(value, (int, float)):
-            # HDFS counts milliseconds, a disk seconds.
-            return int(value if "odification" in name else value * 1_000)
-    return 0
-
-
-def _read_up_to(source: BinaryIO, size: int) -> bytes:
-    """The first `size` bytes, fewer only where the source ends."""
-    parts = []
-    while size > 0 and (part := source.read(min(size, _PART_BYTES))):
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
-
-
-def _write_all(file: Any, chunk: bytes) -> None:
-    written = file.write(chunk)
-    while written is not None and written < len(chunk):
-        chunk = chunk[written:]
-        written = file.write(chunk)
-
-
 def _parent(path: str) -> str:
     return path.rpartition("/")[0]
-
-
-def _last(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2]

@@ -9,6 +9,9 @@ older one (atomically; libhdfs deletes the older one first). A writer that died 
 its temporary file, of no other: whoever deletes the segment recovers that lease and removes the
 file. Names are random, so nobody ever waits for another's lease.
 
+A closed file lies with all its replicas' DataNodes, in their page caches: to survive a power cut of
+all of them at once, they need `dfs.datanode.synconclose=true` (no driver can ask for it).
+
 With one replica `close` takes half a second where it should take milliseconds: the NameNode has
 not yet heard of the last block from the DataNode when it is asked to complete the file, and
 hdfs-native asks again after a fixed 500 ms. It costs the copying thread patience but no CPU, and a

@@ -1,6 +1,6 @@
 """WebHDFS through fsspec, with what its own class lacks.
 
-That is: time-outs, a file written in one request instead of one append a piece, a range read
+That is: time-outs, a file written in one append instead of one a piece, a range read
 without buffering, a rename onto an existing file, `rmdir`, and the name of the Java exception in
 each error, which says whether trying again helps.
 
@@ -16,7 +16,7 @@ from crc32c import crc32c
 from fsspec.implementations.webhdfs import WebHDFS
 from requests.adapters import HTTPAdapter
 
-from rsm_plugins.fsspec_objects import chunks
+from rsm_plugins.fsspec_source import chunks
 from rsm_plugins.object_layout import ObjectFacts
 
 _CONNECTIONS_MAX = 64
@@ -36,7 +36,11 @@ class WebHdfsFileSystem(WebHDFS):  # type: ignore[misc]  # fsspec has no types
     def upload(
         self, path: str, head: bytes, source: BinaryIO, options: Mapping[str, Any]
     ) -> ObjectFacts:
-        """Write a whole file: `head` and what is left in `source`; closed when this returns."""
+        """Write a whole file: `head` and what is left in `source`; closed when this returns.
+
+        It is made empty first and then appended to: a DataNode may read a request long after its
+        sender gave up, and must find nothing to append to once the file was deleted.
+        """
         size = crc = 0
 
         def body() -> Iterator[bytes]:
@@ -47,12 +51,12 @@ class WebHdfsFileSystem(WebHDFS):  # type: ignore[misc]  # fsspec has no types
                 yield chunk
 
         wanted = {_OPTION_NAMES[name]: value for name, value in options.items()}
-        place = self._place("CREATE", "put", path, overwrite="true", **wanted)
         headers = {"content-type": "application/octet-stream"}
+        made = self._place("CREATE", "put", path, overwrite="true", **wanted)
+        _checked(self.session.put(made, headers=headers))
         if head:
-            _checked(self.session.put(place, data=body(), headers=headers))
-        else:
-            _checked(self.session.put(place, headers=headers))
+            place = self._place("APPEND", "post", path)
+            _checked(self.session.post(place, data=body(), headers=headers))
         return ObjectFacts(size, crc)
 
     def cat_file(self, path: str, start: int = 0, end: int | None = None, **_: Any) -> bytes:

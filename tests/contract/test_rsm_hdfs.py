@@ -1,3 +1,4 @@
+import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from rsm_plugins.testing import RemoteStorageManagerContract
 if TYPE_CHECKING:
     from harness_hdfs import Hdfs
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.slow]  # half a second a file, see rsm_plugins/hdfs.py
 
 
 def configured(url: str, **settings: str) -> HdfsRemoteStorageManager:
@@ -20,6 +21,7 @@ def configured(url: str, **settings: str) -> HdfsRemoteStorageManager:
 
 
 class HdfsContract(RemoteStorageManagerContract):
+    scheme = ""
     wrong_settings = (
         {},
         {"url": "hdfs:///no-host"},
@@ -29,8 +31,18 @@ class HdfsContract(RemoteStorageManagerContract):
         {"url": "hdfs://h:1/x", "replication": "-1"},
     )
 
+    @pytest.fixture
+    def unreachable_manager(self) -> Iterator[RemoteStorageManager]:
+        with socket.create_server(("127.0.0.1", 0)) as nobody_accepts:
+            url = f"{self.scheme}://127.0.0.1:{nobody_accepts.getsockname()[1]}/x"
+            manager = configured(url, **{"request.timeout.ms": "300"})
+            yield manager
+            manager.close()
+
 
 class TestHdfsNative(HdfsContract):
+    scheme = "hdfs"
+
     @pytest.fixture
     def manager(self, hdfs: "Hdfs") -> Iterator[RemoteStorageManager]:
         manager = configured(hdfs.rpc + hdfs.new_root())
@@ -39,6 +51,8 @@ class TestHdfsNative(HdfsContract):
 
 
 class TestWebHdfs(HdfsContract):
+    scheme = "webhdfs"
+
     @pytest.fixture
     def manager(self, hdfs: "Hdfs") -> Iterator[RemoteStorageManager]:
         manager = configured(hdfs.web + hdfs.new_root(), user="tester")
