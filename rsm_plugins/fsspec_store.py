@@ -134,6 +134,8 @@ def connect(url: str, options: Mapping[str, Any], secret_values: Sequence[str]) 
         retriable = meaning_of(e) is Meaning.RETRIABLE
         error = RetriableRemoteStorageError if retriable else RemoteStorageError
         raise error(f"{wrong}: {shown(e, secret_values)}") from None
+    if not root.strip("/"):
+        raise ValueError(f"{wrong}: allowed is protocol://path with a bucket or a directory")
     fs.dircache = DirCache(use_listings_cache=False)
     return fs, root
 

@@ -96,8 +96,10 @@ class HdfsRemoteStorageManager(FsspecRemoteStorageManager):
         url = urlsplit(values["url"])
         secret_values = tuple(secrets_of(values["url"], self.options))
         wrong = f"rsm.config.url={hidden(values['url'], secret_values)}"
-        if url.scheme not in {"hdfs", *_WEB_SCHEMES} or not url.hostname:
-            raise ValueError(f"{wrong}: allowed is {self.SETTINGS[0].allowed} with a host")
+        if url.scheme not in {"hdfs", *_WEB_SCHEMES} or not (url.hostname and url.path.strip("/")):
+            raise ValueError(
+                f"{wrong}: allowed is {self.SETTINGS[0].allowed} with a host and a directory"
+            )
         driver = _driver(values["driver"], url.scheme)
         if (driver == "webhdfs") != (url.scheme in _WEB_SCHEMES):
             raise ValueError(
@@ -115,7 +117,7 @@ class HdfsRemoteStorageManager(FsspecRemoteStorageManager):
             raise RemoteStorageError(f"{wrong} with driver {driver}: {text_}") from None
         store = kind(
             fs,
-            url.path or "/",
+            url.path,
             rename=True,
             timeout_s=values["request.timeout.ms"] / 1_000,
             secret_values=secret_values,

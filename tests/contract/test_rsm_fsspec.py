@@ -38,6 +38,8 @@ class FsspecContract(RemoteStorageManagerContract):
     wrong_settings = (
         {},
         {"url": "no-protocol"},
+        {"url": "s3://"},
+        {"url": "file:///"},
         {"url": "nosuchprotocol://x"},
         {"url": "memory://x", "atomic.put": "perhaps"},
         {"url": "memory://x", "request.timeout.ms": "0"},

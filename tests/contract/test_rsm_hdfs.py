@@ -25,6 +25,7 @@ class HdfsContract(RemoteStorageManagerContract):
     wrong_settings = (
         {},
         {"url": "hdfs:///no-host"},
+        {"url": "hdfs://no-directory:1/"},
         {"url": "s3://bucket"},
         {"url": "hdfs://h:1/x", "driver": "webhdfs"},
         {"url": "webhdfs://h:1/x", "driver": "hdfs-native"},
