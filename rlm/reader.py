@@ -102,6 +102,9 @@ class _OneRead:
         self._misses_since_ms: int | None = None
         self._waits_for: Wait | NotReady | None = None
         self._key: tuple[object, ...] | None = None
+        # Bytes of a segment that were found to end before the offset: not needed again, and in a
+        # small cache they may have made room for those that follow.
+        self._passed: tuple[bytes, int] = (b"", 0)
         self._done = False
         self._timed = False
 
@@ -162,6 +165,8 @@ class _OneRead:
         if isinstance(index, Wait):
             return index
         start = position = index.position_for(offset)
+        if self._passed[0] == metadata.id.id:
+            position = max(position, self._passed[1])
         while position < metadata.segment_size_bytes:
             # Somebody who has just come may want one record: a little must do.
             small = not self._sequence.pace.streak and position == start
@@ -175,6 +180,7 @@ class _OneRead:
             if chunk.last_offset >= offset:
                 return Found(metadata, index, chunk, offset)
             position = chunk.end
+            self._passed = (metadata.id.id, position)
         return None
 
     def _answer_from(self, found: Found) -> Wait | None:

@@ -69,6 +69,8 @@ class _OneSearch:
         self._chain = [EpochEntry(epoch, start) for epoch, start in question.chain]
         self._from = question.log_start_offset
         self._waits_for: Wait | None = None
+        # Bytes of a segment that hold nothing that is sought: not needed again.
+        self._passed: tuple[bytes, int] = (b"", 0)
         self._done = False
         self._decoding = False
 
@@ -127,6 +129,8 @@ class _OneSearch:
             return index
         start = max(self._from, part.first, index.offset_for_timestamp(question.timestamp_ms))
         begin = position = index.position_for(start)
+        if self._passed[0] == metadata.id.id:
+            position = max(position, self._passed[1])
         while position < metadata.segment_size_bytes:
             key = owner.chunks.key_at(metadata, index, position, small=position == begin)
             chunk = owner.chunks.get(metadata, index, key, self.attempt)
@@ -140,6 +144,7 @@ class _OneSearch:
                 self._decode(chunk, slot, part)
                 return None
             position = chunk.end
+            self._passed = (metadata.id.id, position)
         self._from = part.last + 1
         return None
 
