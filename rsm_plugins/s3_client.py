@@ -7,6 +7,7 @@ that is sent. A call ends at most one silence (`read.timeout.ms`) after its dead
 boto3 is imported with this module (0.2 s): `s3.py` does that when it is configured, not before.
 """
 
+import io
 import logging
 import threading
 import time
@@ -15,7 +16,7 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ProfileNotFound
 
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
 from rsm_plugins.s3_errors import (
@@ -72,6 +73,10 @@ def make_client(options: S3Options, *, timeout_s_max: float, attempts: int) -> A
         return session.client(
             "s3", endpoint_url=options.endpoint_url, verify=options.verify, config=config
         )
+    except ProfileNotFound as e:
+        raise ValueError(
+            f"{PREFIX}profile={options.profile}: allowed is a profile of the shared AWS files"
+        ) from e
     except (BotoCoreError, ValueError, OSError) as e:
         raise ValueError(
             f"{PREFIX}bucket={options.bucket}: no client can be made of the settings: {e}"
@@ -85,6 +90,7 @@ class S3Calls:
         self._client, self._bucket, self._timeout_s = client, bucket, timeout_s
         self._call = threading.local()
         client.meta.events.register("before-send.s3", lambda **_: self.check_deadline())
+        client.meta.events.register_last("before-call.s3", _send_small_bodies_at_once)
 
     def __call__(
         self, operation: str, key: str = "", *, hear: Container[str] = (), **params: Any
@@ -138,6 +144,12 @@ class S3Calls:
     def close(self) -> None:
         """Close idle connections."""
         self._client.close()
+
+
+def _send_small_bodies_at_once(params: dict[str, Any], **_: Any) -> None:
+    """Do not ask the store first whether it wants a body that is plain bytes: a round trip each."""
+    if isinstance(params.get("body"), io.BytesIO):
+        params["headers"].pop("Expect", None)
 
 
 def probe(options: S3Options) -> None:

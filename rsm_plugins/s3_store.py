@@ -42,6 +42,8 @@ _NO_BATCHES = UNSUPPORTED | {
 }
 _NO_CONDITIONS = UNSUPPORTED | {"InvalidArgument", "InvalidRequest"}
 _NO_UPLOAD_LISTINGS = UNSUPPORTED | {"AccessDenied"}
+_NO_UPLOADS = "NoSuchUpload"
+"""What one store (rclone) says where there is none of a key."""
 
 
 class S3Store(ObjectStore):
@@ -189,9 +191,14 @@ class S3Store(ObjectStore):
         while True:
             try:
                 page = self._calls(
-                    "list_multipart_uploads", hear=_NO_UPLOAD_LISTINGS, Prefix=key, **params
+                    "list_multipart_uploads",
+                    hear=_NO_UPLOAD_LISTINGS | {_NO_UPLOADS},
+                    Prefix=key,
+                    **params,
                 )
             except RefusedError as e:
+                if e.code == _NO_UPLOADS:
+                    return
                 log.warning(
                     "unfinished uploads cannot be listed: give the bucket a lifecycle rule that"
                     " aborts them: %s",

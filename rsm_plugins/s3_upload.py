@@ -27,10 +27,13 @@ from rsm_plugins.object_layout import ObjectFacts
 from rsm_plugins.s3_body import whole_object_crc32c
 from rsm_plugins.s3_client import S3Calls
 from rsm_plugins.s3_errors import RefusedError
+from rsm_plugins.settings import PREFIX
 
 log = logging.getLogger(__name__)
 
 _BLOCK_BYTES = 256 << 10
+_SMALL_BYTES = 64 << 10
+"""Up to here a body is plain bytes, which `S3Calls` sends at once."""
 
 
 class S3Uploader:
@@ -66,7 +69,7 @@ class S3Uploader:
             answer = self.calls(
                 "put_object",
                 key,
-                Body=_Body(body, self.calls),
+                Body=_sendable(body, self.calls),
                 **self.checksum(facts.crc32c),
                 **self._write_params,
                 **params,
@@ -132,7 +135,10 @@ class S3Uploader:
 
     def _not_kept(self, operation: str, key: str) -> RetriableRemoteStorageError:
         doing = self.calls.doing(operation, key)
-        return RetriableRemoteStorageError(f"{doing}: the store does not keep what was sent")
+        return RetriableRemoteStorageError(
+            f"{doing}: the store does not keep what was sent, or says so: if it always does, set"
+            f" {PREFIX}checksum=none"
+        )
 
     def _abort(self, key: str, upload_id: str) -> None:
         try:
@@ -194,7 +200,7 @@ class _PartsUpload:
                 self._key,
                 UploadId=self._upload_id,
                 PartNumber=number,
-                Body=_Body(part, calls),
+                Body=_sendable(part, calls),
                 **checksum,
             )
         except BaseException:
@@ -221,6 +227,10 @@ def _filled(view: memoryview, source: BinaryIO) -> memoryview:
             break
         count += got
     return view[:count]
+
+
+def _sendable(data: memoryview, calls: S3Calls) -> "bytes | _Body":
+    return bytes(data) if len(data) <= _SMALL_BYTES else _Body(data, calls)
 
 
 class _Body:

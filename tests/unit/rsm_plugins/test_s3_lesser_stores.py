@@ -164,6 +164,16 @@ def test_where_uploads_cannot_be_listed_an_operator_is_told_once(
     assert caplog.text.count("lifecycle rule") == 1
 
 
+def test_a_store_that_says_there_is_no_upload_is_asked_again(
+    store: S3Store, lesser: LesserStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    lesser.answer = lambda one: error(404, "NoSuchUpload") if one.method == "GET" else Answer(204)
+    store.delete(["one"])
+    store.delete(["two"])
+    assert [line.partition(" ")[0] for line in lesser.asked()] == ["GET", "DELETE"] * 2
+    assert "lifecycle" not in caplog.text
+
+
 def test_only_uploads_of_that_very_key_are_aborted_page_by_page(
     store: S3Store, lesser: LesserStore
 ) -> None:
@@ -204,6 +214,7 @@ def test_checksums_go_as_headers_and_bodies_are_not_chunked(
     headers = lesser.requests[0].headers
     assert headers["x-amz-checksum-crc32c"] == "4waSgw=="
     assert headers["Content-Length"] == "9"
+    assert "Expect" not in headers  # a small body is sent at once
     assert "x-amz-trailer" not in headers
     assert "x-amz-sdk-checksum-algorithm" not in headers
 

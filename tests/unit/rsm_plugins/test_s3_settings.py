@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from rsm_plugins.s3_settings import SETTINGS, S3Options, s3_options
+from rsm_plugins.s3_store import S3Store
 from rsm_plugins.settings import read_settings
 
 
@@ -76,6 +77,11 @@ def test_a_password_in_the_endpoint_is_refused_and_not_shown() -> None:
     with pytest.raises(ValueError, match="do not belong here") as refused:
         options(endpoint_url="https://me:hunter2@store")
     assert "hunter2" not in str(refused.value)
+
+
+def test_a_profile_that_is_not_there_is_named() -> None:
+    with pytest.raises(ValueError, match=r"rsm\.config\.profile=nobody"):
+        S3Store(options(profile="nobody"))
 
 
 def test_a_bucket_must_be_named() -> None:
