@@ -40,13 +40,13 @@ _PART_BYTES = 8 << 20
 _DIRECT_PIECE_BYTES = 8 << 20
 _FILE_PIECE_BYTES = 4 << 20
 _RACES_MAX = 3
-_LOCAL = frozenset({"file", "local"})
+LOCAL = frozenset({"file", "local"})
 _S3 = frozenset({"s3", "s3a"})
 SHOWN_WHOLE = frozenset(
     {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "obs", "memory"}
 )
 """Protocols whose stores show an object only when it is whole."""
-_RMDIR_KEEPS_FILES = _LOCAL | {"sftp", "ssh", "smb", "hdfs", "viewfs", "webhdfs"}
+_RMDIR_KEEPS_FILES = LOCAL | {"sftp", "ssh", "smb", "hdfs", "viewfs", "webhdfs"}
 """Protocols whose `rmdir` refuses a directory that is not empty; pyarrow's removes all in it."""
 
 
@@ -79,7 +79,7 @@ class FsspecStore(ObjectStore):
         self._rename = rename
         self._secrets = secret_values
         self.file_options = dict(file_options or {})
-        self._is_local = bool(protocols & _LOCAL)
+        self._is_local = bool(protocols & LOCAL)
         self._is_s3 = bool(protocols & _S3)
         self._in_memory = "memory" in protocols
         self._removes_empty = rename and bool(protocols & _RMDIR_KEEPS_FILES)
@@ -96,6 +96,7 @@ class FsspecStore(ObjectStore):
         try:
             if self._rename:
                 self.calls.method("makedirs", self._root, exist_ok=True)
+                self._settle(self._root, top="/")
             elif not self._in_memory:
                 bucket = self._root.strip("/").partition("/")[0]
                 self.calls.method("info", bucket)
@@ -334,10 +335,12 @@ class FsspecStore(ObjectStore):
         while folder != self._root and self.remove_folder(folder):
             folder = _parent(folder)
 
-    def _settle(self, folder: str) -> None:
-        """Make what changed in local directories survive a power cut, up to the root."""
-        while self._is_local and len(folder) >= len(self._root):
-            with contextlib.suppress(FileNotFoundError):  # others may have emptied and removed it
+    def _settle(self, folder: str, top: str = "") -> None:
+        """Make what changed in local directories survive a power cut, up to `top` or the root."""
+        top = top or self._root
+        while self._is_local and len(folder) >= len(top):
+            # Others may have emptied and removed it; what is above the root may be closed to us.
+            with contextlib.suppress(FileNotFoundError, PermissionError):
                 fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 try:
                     os.fsync(fd)

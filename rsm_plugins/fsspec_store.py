@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
 from rsm_plugins.fsspec_errors import Meaning, hidden, meaning_of, shown
-from rsm_plugins.fsspec_objects import SHOWN_WHOLE, FsspecStore
+from rsm_plugins.fsspec_objects import LOCAL, SHOWN_WHOLE, FsspecStore
 from rsm_plugins.layout_manager import LayoutStorageManager
 from rsm_plugins.object_store import ObjectStore
 from rsm_plugins.settings import Setting, choice, integer, text
@@ -92,6 +92,8 @@ class FsspecRemoteStorageManager(LayoutStorageManager):
                 " rsm_plugins.hdfs:HdfsRemoteStorageManager"
             )
         how = values["atomic.put"]
+        if how == "direct" and protocol in LOCAL:
+            raise ValueError(f"rsm.config.atomic.put=direct: allowed with {protocol}:// is rename")
         fs, root = connect(url, self.options, secret_values)
         store = FsspecStore(
             fs,

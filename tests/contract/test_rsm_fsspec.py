@@ -42,6 +42,7 @@ class FsspecContract(RemoteStorageManagerContract):
         {"url": "file:///"},
         {"url": "nosuchprotocol://x"},
         {"url": "memory://x", "atomic.put": "perhaps"},
+        {"url": "file:///x/y", "atomic.put": "direct"},
         {"url": "memory://x", "request.timeout.ms": "0"},
     )
 
