@@ -115,8 +115,8 @@ class Bench:
                 "local.retention.bytes": "1",
             },
         )
-        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 50})
-        each = (total // partitions + SEGMENT_BYTES) // len(VALUE)
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 50, "log_level": 2})
+        each = (total // partitions + 2 * SEGMENT_BYTES) // len(VALUE)
         for index in range(each * partitions):
             while True:
                 try:
@@ -130,37 +130,34 @@ class Bench:
         return name
 
     def consume(self, topic: str, partitions: int, total: int) -> int:
-        """Read the remote part of all partitions from their begin."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.bootstrap,
-                "group.id": "bench",
-                "enable.auto.commit": False,
-                "queued.max.messages.kbytes": 65_536,
-            }
-        )
+        """Read all partitions from their begin until each gave its share; counts all it got."""
+        consumer = self.consumer("queued.max.messages.kbytes", 16_384)
         consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
         want, got = total // partitions // len(VALUE), [0] * partitions
         began = time.monotonic()
-        while any(count < want for count in got):
+        while min(got) < want:
             for message in consumer.consume(5_000, 1.0):
                 if message.error():
                     raise RuntimeError(str(message.error()))
                 partition, offset = message.partition(), message.offset()
                 assert offset == got[partition], (partition, offset, got[partition])
                 got[partition] += 1
-                if got[partition] == want:
-                    consumer.incremental_unassign([TopicPartition(topic, partition)])
             if time.monotonic() - began > 300:
                 raise RuntimeError(f"{got} of {want} records each after 300 s")
         consumer.close()
         return sum(got) * len(VALUE)
 
+    def consumer(self, *more: Any) -> Consumer:
+        """A new consumer; `more` are further settings and their values in turn."""
+        usual = {"group.id": "bench", "enable.auto.commit": False, "log_level": 2}
+        given = dict(zip(more[::2], more[1::2], strict=True))
+        return Consumer({"bootstrap.servers": self.bootstrap, **usual, **given})
+
     def first_record_ms(self, topic: str, offsets: list[int]) -> float:
         """Median time from assigning a new consumer in the remote range to its first record."""
         times = []
         for offset in offsets:
-            consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "first"})
+            consumer = self.consumer()
             consumer.assign([TopicPartition(topic, 0, 0)])  # connects, learns the leader
             consumer.consume(1, 30)
             consumer.assign([TopicPartition(topic, 0, offset)])
