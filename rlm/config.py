@@ -50,6 +50,7 @@ class TierConfig:
     retry_jitter: float = 0.2
     custom_metadata_bytes_max: int = 128
     index_cache_bytes: int = 1 << 30
+    index_cache_ttl_ms: int = 900_000
     copy_bytes_per_second: int = NO_LIMIT
     copy_quota_window_count: int = 11
     copy_quota_window_seconds: int = 1

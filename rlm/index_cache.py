@@ -38,10 +38,18 @@ _SUFFIXES = {
 class DiskIndexCache:
     """The files; called from pool threads, one loader per file at a time (see `Loads`)."""
 
-    def __init__(self, disk: Disk, log_dir: Path, size_bytes_max: int) -> None:
+    def __init__(
+        self, disk: Disk, log_dir: Path, size_bytes_max: int, clock: Clock, ttl_ms: int = -1
+    ) -> None:
+        """Keep at most `size_bytes_max`, and each as long as it is used within `ttl_ms` (-1: ever).
+
+        What an earlier process left counts as used now.
+        """
         self._disk, self._directory, self._max = disk, log_dir / DIRECTORY, size_bytes_max
+        self._clock, self._ttl_ms = clock, ttl_ms
         self._lock = Lock()
         self._sizes: OrderedDict[str, int] = OrderedDict()
+        self._used_ms: dict[str, int] = {}
         self._total = 0
         self._opened = False
 
@@ -57,6 +65,7 @@ class DiskIndexCache:
                 continue
             self._sizes[name] = self._disk.size(path)
             self._total += self._sizes[name]
+            self._used_ms[name] = self._clock.monotonic_ms()
         self._opened = True
 
     def get(
@@ -74,6 +83,7 @@ class DiskIndexCache:
             self._open()
             if name in self._sizes and not past_cache:
                 self._sizes.move_to_end(name)
+                self._used_ms[name] = self._clock.monotonic_ms()
                 try:
                     return self._disk.read_file(path)
                 except OSError as error:
@@ -87,16 +97,34 @@ class DiskIndexCache:
         with self._lock:
             self._total += len(data) - self._sizes.pop(name, 0)
             self._sizes[name] = len(data)
+            self._used_ms[name] = self._clock.monotonic_ms()
             self._evict(name)
         return data
 
+    def set_bound(self, size_bytes_max: int) -> None:
+        """Keep at most so much from now on."""
+        with self._lock:
+            self._max = size_bytes_max
+            self._evict("")
+
+    def expire(self) -> None:
+        """Remove what was not used for long."""
+        if self._ttl_ms < 0:
+            return
+        limit_ms = self._clock.monotonic_ms() - self._ttl_ms
+        with self._lock:
+            while self._sizes and self._used_ms[next(iter(self._sizes))] < limit_ms:
+                self._remove_first()
+
     def _evict(self, keep: str) -> None:
-        while self._total > self._max and len(self._sizes) > 1:
-            name = next(iter(self._sizes))
-            if name == keep:
-                break
-            self._total -= self._sizes.pop(name)
-            self._disk.unlink(self._directory / name)
+        while self._total > self._max and self._sizes and next(iter(self._sizes)) != keep:
+            self._remove_first()
+
+    def _remove_first(self) -> None:
+        name, size_bytes = self._sizes.popitem(last=False)
+        del self._used_ms[name]
+        self._total -= size_bytes
+        self._disk.unlink(self._directory / name)
 
     @property
     def total_bytes(self) -> int:

@@ -64,13 +64,16 @@ log = logging.getLogger(__name__)
 
 REPORT_MS = 1_000
 WATCH_MS = 250
+INDEX_EXPIRY_MS = 30_000
 
 ConfigurePlugins = Callable[[TierConfig, PluginCalls], Plugins]
 MakeWorkers = Callable[[Mapping[str, int]], Workers]
 
 
-def _nothing(_: object, __: BaseException | None) -> None:
-    """It says itself what went wrong."""
+def _logged(_: object, error: BaseException | None) -> None:
+    """Take the end of a job whose failure harms nobody."""
+    if error is not None:
+        log.warning("tidying a cache failed: %s", error)
 
 
 def pool_sizes(config: TierConfig) -> dict[str, int]:
@@ -174,8 +177,15 @@ class _Parts:
         )
         in_flight_max = config.reader_threads + config.reader_pending_max
         self._loads = Loads(workers, clock, scheduler, in_flight_max)
+        self._index_files = DiskIndexCache(
+            disk,
+            Path(config.log_dir),
+            config.index_cache_bytes,
+            clock,
+            config.index_cache_ttl_ms,
+        )
         self._indexes = IndexCache(
-            files=DiskIndexCache(disk, Path(config.log_dir), config.index_cache_bytes),
+            files=self._index_files,
             storage=plugins.storage,
             loads=self._loads,
             calls=self._world.calls,
@@ -189,7 +199,7 @@ class _Parts:
         self._on_disk = DiskChunkCache(
             disk, directory, config.chunk_cache_disk_bytes, config.chunk_cache_policy
         )
-        workers.run(EXPIRATION_POOL, self._on_disk.open, _nothing)
+        workers.run(EXPIRATION_POOL, self._on_disk.open, _logged)
         self._chunks = ChunkCache(
             disk=disk,
             loader=ChunkLoader(
@@ -249,6 +259,7 @@ class _Parts:
         scheduler.every(REPORT_MS, self._report, "tier-report")
         scheduler.every(WATCH_MS, self._watch, "tier-watch")
         scheduler.every(config.task_interval_ms, self._remove, "tier-remover")
+        scheduler.every(INDEX_EXPIRY_MS, self._expire_indexes, "tier-index-expiry")
 
     # -- messages
 
@@ -296,6 +307,8 @@ class _Parts:
             self._workers.resize(pool, threads)
         self._loads.set_bound(config.reader_threads + config.reader_pending_max)
         self._fetch_quota.set_limit(config.fetch_bytes_per_second)
+        bound = config.index_cache_bytes
+        self._workers.run(EXPIRATION_POOL, lambda: self._index_files.set_bound(bound), _logged)
         self._manager.reconfigure(config)
 
     def _read(self, question: Read, reply: Reply) -> None:
@@ -472,6 +485,9 @@ class _Parts:
         self._tell(Metrics(self._telemetry.samples()))
         if failure:
             self._abort(f"the metadata manager has failed: {failure}")
+
+    def _expire_indexes(self) -> None:
+        self._workers.run(EXPIRATION_POOL, self._index_files.expire, _logged)
 
     def _watch(self) -> None:
         self._loads.give_up_hanging(self._config.call_max_ms)

@@ -80,6 +80,7 @@ def tier_config(
         retry_jitter=_float(settings, "remote.log.manager.task.retry.jitter"),
         custom_metadata_bytes_max=_int(settings, "remote.log.metadata.custom.metadata.max.bytes"),
         index_cache_bytes=_int(settings, "remote.log.index.file.cache.total.size.bytes"),
+        index_cache_ttl_ms=_int(settings, "remote.log.index.file.cache.ttl.ms"),
         copy_bytes_per_second=_int(settings, "remote.log.manager.copy.max.bytes.per.second"),
         copy_quota_window_count=_int(settings, "remote.log.manager.copy.quota.window.num"),
         copy_quota_window_seconds=_int(

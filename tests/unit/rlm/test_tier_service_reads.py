@@ -3,6 +3,7 @@ fail."""
 
 from array import array
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from rlm.messages import (
     OffsetForTimestamp,
     Read,
     ReadAnswer,
+    Reconfigure,
     Released,
     TimestampAnswer,
 )
@@ -195,10 +197,37 @@ def test_cached_indexes_are_used_again_after_a_restart(tmp_path: Path) -> None:
     pair.service._parts._indexes._parsed.clear()  # type: ignore[union-attr]
     from rlm.index_cache import DiskIndexCache
 
-    files = DiskIndexCache(Disk(), tmp_path, 1 << 20)
+    files = DiskIndexCache(Disk(), tmp_path, 1 << 20, pair.clock)
     pair.service._parts._indexes._files = files  # type: ignore[union-attr]
     bytes_of(pair.read(19))
     assert pair.calls(Operation.FETCH_INDEX) == fetched
+
+
+def index_files(root: Path) -> list[Path]:
+    return sorted((root / "remote-log-index-cache").iterdir())
+
+
+def test_the_bound_of_the_index_cache_changes_while_it_runs(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    pair.log.fill(3, records=20)
+    pair.assign()
+    for offset in (0, 20, 40):
+        bytes_of(pair.read(offset))
+    assert len(index_files(tmp_path)) == 6
+    pair.ask(Reconfigure(replace(pair.config, index_cache_bytes=400)))
+    assert 0 < sum(path.stat().st_size for path in index_files(tmp_path)) <= 400
+
+
+def test_an_index_that_nobody_uses_goes_after_its_time(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, index_cache_ttl_ms=100_000)
+    pair.log.fill(3, records=20)
+    pair.assign()
+    bytes_of(pair.read(0))
+    pair.scheduler.advance(60_000)
+    bytes_of(pair.read(40))
+    pair.scheduler.advance(60_000)
+    pair.pump()
+    assert {path.name.split("_")[0] for path in index_files(tmp_path)} == {"40"}
 
 
 def test_what_the_broker_holds_counts_until_it_is_released(tmp_path: Path) -> None:
