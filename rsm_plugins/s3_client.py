@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Container
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -41,6 +42,8 @@ def make_client(options: S3Options, *, timeout_s_max: float, attempts: int) -> A
     Raises:
         ValueError: a setting does not fit what the library knows.
     """
+    if isinstance(options.verify, str) and not Path(options.verify).is_file():
+        raise ValueError(f"{PREFIX}tls.ca.file={options.verify}: allowed is the path of a PEM file")
     # Below INFO these log signatures and the headers that carry them; urllib3 also warns whenever
     # more connections were in use than are kept, which is no trouble.
     for name, least in (

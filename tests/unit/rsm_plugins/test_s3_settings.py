@@ -79,6 +79,11 @@ def test_a_password_in_the_endpoint_is_refused_and_not_shown() -> None:
     assert "hunter2" not in str(refused.value)
 
 
+def test_a_file_of_authorities_that_is_not_there_is_named() -> None:
+    with pytest.raises(ValueError, match=r"rsm\.config\.tls\.ca\.file=/no/such\.pem"):
+        S3Store(options(tls_ca_file="/no/such.pem"))
+
+
 def test_a_profile_that_is_not_there_is_named() -> None:
     with pytest.raises(ValueError, match=r"rsm\.config\.profile=nobody"):
         S3Store(options(profile="nobody"))
