@@ -85,7 +85,6 @@ class RemoteReader:
 
     def read(self, partition: TopicIdPartition, question: Read, reply: Reply) -> None:
         """Answer now, or when what is missing has come, or at the deadline."""
-        self.telemetry.read_asked(partition.topic)
         _OneRead(self, partition, question, reply).attempt()
 
 
@@ -321,7 +320,6 @@ class _OneRead:
         size_bytes = sum(region.size_bytes for region in regions)
         if size_bytes:
             self._reader.quota.record(size_bytes, self._reader.clock.monotonic_ms())
-            self._reader.telemetry.read_answered(self._partition.topic, size_bytes)
         self._reply(
             ReadAnswer(
                 question.topic_id,
@@ -340,7 +338,6 @@ class _OneRead:
         if self._done:
             return
         self._done = True
-        self._reader.telemetry.read_failed(self._partition.topic)
         question = self._question
         self._reply(
             ReadAnswer(

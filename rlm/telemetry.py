@@ -68,11 +68,6 @@ class Telemetry:
         self._copy_errors = counter("RemoteCopyErrorsPerSec", "Copies that failed")
         self._delete_requests = counter("RemoteDeleteRequestsPerSec", "Remote segments deleted")
         self._delete_errors = counter("RemoteDeleteErrorsPerSec", "Deletions that failed")
-        self._fetch_bytes = counter("RemoteFetchBytesPerSec", "Bytes read from the remote tier")
-        self._fetch_requests = counter("RemoteFetchRequestsPerSec", "Reads of the remote tier")
-        self._fetch_errors = counter(
-            "RemoteFetchErrorsPerSec", "Reads of the remote tier that failed"
-        )
         self._corrupt = self.registry.counter(
             "tidemark_remote_corrupt_chunks_total", "Chunks whose bytes were wrong", _TOPIC
         )
@@ -162,18 +157,6 @@ class Telemetry:
         self._add(self._delete_requests, topic)
         self._add(self._delete_errors, topic)
         self.delete_outage.failed(error)
-
-    def read_asked(self, topic: str) -> None:
-        """A client's read came."""
-        self._add(self._fetch_requests, topic)
-
-    def read_answered(self, topic: str, size_bytes: int) -> None:
-        """A client's read was answered with bytes."""
-        self._add(self._fetch_bytes, topic, size_bytes)
-
-    def read_failed(self, topic: str) -> None:
-        """A client's read was answered with an error."""
-        self._add(self._fetch_errors, topic)
 
     def passed(self, topic: str, kind: str) -> None:
         """A pass over one partition has ended; called on the owner's thread."""

@@ -9,6 +9,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from broker.remote.answers import BrokerAnswers
@@ -100,6 +101,17 @@ class RemoteTier:
         )
         self._topics_seen: frozenset[bytes] = frozenset()
         self._led_told: list[int] = []
+        prefix, topic = "kafka_server_BrokerTopicMetrics_", ("topic",)
+        # Counted here and not in the tier: many fetches are served from what it lent before.
+        self._read_requests = metrics.counter(
+            f"{prefix}RemoteFetchRequestsPerSec_total", "Reads of the remote tier", topic
+        )
+        self._read_bytes = metrics.counter(
+            f"{prefix}RemoteFetchBytesPerSec_total", "Bytes that clients got of it", topic
+        )
+        self._read_errors = metrics.counter(
+            f"{prefix}RemoteFetchErrorsPerSec_total", "Reads of it that failed", topic
+        )
         self._expired_reads = metrics.counter(
             "kafka_server_DelayedRemoteFetchMetrics_ExpiresPerSec_total",
             "Remote reads that nothing came for in time",
@@ -191,8 +203,9 @@ class RemoteTier:
 
     def read(self, read: RemoteRead) -> "asyncio.Future[RemoteFetched]":
         """Read from the remote tier; ends by the deadline, or fails with a KafkaError."""
+        self._read_requests.inc(1, read.topic)
         future = self._reads.read(read)
-        future.add_done_callback(self._read_ended)
+        future.add_done_callback(partial(self._read_ended, read.topic))
         return future
 
     def offset_for_timestamp(
@@ -203,10 +216,15 @@ class RemoteTier:
         future.add_done_callback(lambda done: self._look_up_ended(topic_partition, done))
         return future
 
-    def _read_ended(self, done: "asyncio.Future[RemoteFetched]") -> None:
-        if done.cancelled() or done.exception() is not None or done.result().regions:
+    def _read_ended(self, topic: str, done: "asyncio.Future[RemoteFetched]") -> None:
+        if done.cancelled():
             return
-        self._expired_reads.inc()
+        if done.exception() is not None:
+            self._read_errors.inc(1, topic)
+        elif done.result().regions:
+            self._read_bytes.inc(done.result().size_bytes, topic)
+        else:
+            self._expired_reads.inc()
 
     def _look_up_ended(self, where: TopicPartition, done: "asyncio.Future[Any]") -> None:
         error = None if done.cancelled() else done.exception()

@@ -132,3 +132,32 @@ def test_an_answer_with_remote_bytes_does_not_wait_for_more(mixed: BrokerProcess
     patient = {"max_wait_ms": 60_000, "min_bytes": 50_000_000}
     found = fetch(mixed, [Asked(SMALL, 0), Asked(SMALL, 1)], 40_000_000, **patient)
     assert all(found)
+
+
+def test_requests_and_bytes_count_what_clients_got_also_from_what_was_lent(
+    mixed: BrokerProcess,
+) -> None:
+    prefix = "kafka_server_BrokerTopicMetrics_RemoteFetch"
+
+    def counted() -> tuple[float, float]:
+        return (
+            mixed.metric(f"{prefix}RequestsPerSec_total", topic=SMALL),
+            mixed.metric(f"{prefix}BytesPerSec_total", topic=SMALL),
+        )
+
+    fetch(mixed, [Asked(SMALL, 0, max_bytes=50_000)], 50_000)
+    requests_before, bytes_before = counted()
+    at = requests = size_bytes = 0
+    while size_bytes < 1_500_000:
+        (records,) = fetch(mixed, [Asked(SMALL, 0, at, 50_000)], 50_000)
+        requests, size_bytes = requests + 1, size_bytes + len(records)
+        *_, (_, last) = iter_batches(records)
+        at = last.next_offset
+    assert counted() == (requests_before + requests, bytes_before + size_bytes)
+    fetched = mixed.metric(
+        "tidemark_remote_store_requests_total",
+        store="LocalFsRemoteStorageManager",
+        operation="fetch",
+        topic=SMALL,
+    )
+    assert fetched < requests, "most fetches are served from what is here"
