@@ -28,8 +28,8 @@ FIRST_DEPTH = 2
 CALM_CHUNKS = 32
 """After so many chunks without a wait the depth shrinks by a quarter."""
 
-PARALLEL_REQUESTS = 8
-"""So many requests at a time are enough for one store; what is left goes into their length."""
+PARALLEL_REQUESTS = 4
+"""With so many requests at a time, what is ahead grows by longer ones, until those are longest."""
 
 RUN_CHUNKS_MAX = 4
 

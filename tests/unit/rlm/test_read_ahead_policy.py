@@ -71,8 +71,8 @@ def test_depth_stays_within_the_share_and_is_at_least_one() -> None:
 
 def test_requests_grow_with_what_is_ahead_of_all_readers_and_always_leave_two_of_one() -> None:
     assert run_chunks(1, 1) == 1
-    assert run_chunks(4, 1) == 1
-    assert run_chunks(16, 1) == 2
+    assert run_chunks(8, 1) == 2
+    assert run_chunks(16, 1) == 4
     assert run_chunks(3, 8) == 2
     assert run_chunks(100, 8) == RUN_CHUNKS_MAX
 
