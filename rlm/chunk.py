@@ -137,6 +137,9 @@ def _walk(view: memoryview, metadata: RemoteLogSegmentMetadata) -> BatchTable:
     max_timestamps = table.max_timestamps
     epochs = metadata.leader_epochs
     only_epoch = epochs[0].epoch if len(epochs) == 1 else None
+    # What is before lay below the log start when the segment was copied: the metadata does not name
+    # its epochs, and nobody is served of it.
+    first_known = epochs[0].start_offset
     before = metadata.start_offset - 1
     while position < end:
         if end - position < HEADER_SIZE:
@@ -152,7 +155,8 @@ def _walk(view: memoryview, metadata: RemoteLogSegmentMetadata) -> BatchTable:
         last = base + delta
         if base <= before or delta < 0 or last > metadata.end_offset:
             raise DamagedChunkError(f"batch of offsets {base} to {last} is out of place")
-        if epoch != (epoch_at(epochs, base) if only_epoch is None else only_epoch):
+        named = epoch_at(epochs, max(base, first_known)) if only_epoch is None else only_epoch
+        if epoch != named and last >= first_known:
             raise DamagedChunkError(f"batch at offset {base} is of leader epoch {epoch}")
         positions.append(position)
         last_offsets.append(last)
