@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 PROTECTED_SHARE = 0.5
-UNREAD_SHARE = 0.375
+UNREAD_SHARE = 0.5
 
 
 class EvictionPolicy(Protocol[K]):

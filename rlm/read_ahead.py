@@ -67,7 +67,13 @@ class ReadAhead:
 
     def take(self, question: Read) -> Sequence:
         """Who asks this."""
-        return self.readers.take((question.topic_id, question.partition, question.offset))
+        place = (question.topic_id, question.partition, question.offset)
+        return self.readers.take(place, self._clock.monotonic_ms())
+
+    def in_vain(self, question: Read, sequence: Sequence) -> None:
+        """A reader was given nothing in time, and will ask the same again."""
+        place = (question.topic_id, question.partition, question.offset)
+        self.readers.remember(place, sequence, self._clock.monotonic_ms())
 
     def forget_silent(self) -> None:
         """Let go of what is loaded for readers that are gone."""
@@ -95,9 +101,9 @@ class ReadAhead:
         place = (question.topic_id, question.partition, answer.next_offset)
         self.readers.remember(place, sequence, now_ms)
         if sequence.pace.streak > 1:
-            self._load(answer.partition, sequence, metadata, index, position)
+            self.load(answer.partition, sequence, metadata, index, position)
 
-    def _load(
+    def load(
         self,
         partition: TopicIdPartition,
         sequence: Sequence,
@@ -105,23 +111,28 @@ class ReadAhead:
         index: SegmentIndex,
         position: int,
     ) -> None:
+        """Have on its way what a reader will want of a segment from `position` on, and after it."""
         readers = max(1, self.readers.active)
         depth = bounded_depth(sequence.pace, self._chunks.share(readers), self._chunk_bytes)
-        run, budget = run_chunks(depth, readers), depth * self._chunk_bytes
+        budget = depth * self._chunk_bytes
+        # Also where batches make chunks larger, two requests of a reader must fit.
+        run_bytes = min(run_chunks(depth, readers) * self._chunk_bytes, budget // 2)
         wanted = list[_Stretch]()
+        is_start = True
         is_first = True  # nothing is here or on its way before what is wanted
         for each in self._following(partition, metadata, index, position):
-            if wanted and (len(wanted) == run or wanted[-1].metadata is not each.metadata):
+            asked_bytes = sum(one.size_bytes for one in wanted)
+            if wanted and (asked_bytes >= run_bytes or wanted[-1].metadata is not each.metadata):
                 is_first = False
                 if not self._ask(sequence, wanted):
                     return
                 wanted = []
-            if budget <= 0:
+            if budget <= 0 or (budget < each.size_bytes and not is_start):
                 # A request that is not as long as it may be waits until the reader has moved on.
                 if is_first and wanted:
                     self._ask(sequence, wanted)
                 return
-            budget -= each.size_bytes
+            budget, is_start = budget - each.size_bytes, False
             if each.index is None:
                 continue
             first, end = each.index.borders[each.number], each.index.borders[each.number + 1]

@@ -175,6 +175,9 @@ class _OneRead:
             if isinstance(chunk, Wait):
                 if self._misses_since_ms is None:
                     self._misses_since_ms = reader.clock.monotonic_ms()
+                    if self._sequence.pace.streak:
+                        ahead = reader.ahead.load
+                        ahead(self._partition, self._sequence, metadata, index, key[2])
                 return chunk
             if chunk.last_offset >= offset:
                 return Found(metadata, index, chunk, offset)
@@ -371,6 +374,7 @@ class _OneRead:
                 self._fail(ErrorCode.KAFKA_STORAGE_ERROR, f"the remote store fails: {cause}")
             case _:
                 self._answer([], -1, [])
+                self._reader.ahead.in_vain(self._question, self._sequence)
 
 
 def _batch_table(pieces: list[Piece]) -> tuple[bytes, bytes]:

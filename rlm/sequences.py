@@ -41,25 +41,33 @@ class Sequences:
         """`gone` is called with the number of a reader that is forgotten."""
         self._gone = gone
         self._readers: OrderedDict[Place, Sequence] = OrderedDict()
-        self._next = 0
-        self.active = 0
+        self._asking: OrderedDict[int, int] = OrderedDict()  # number and since when
+        self._next = self._resting = 0
 
     def __len__(self) -> int:
         """Remembered places, of those too who asked just once."""
         return len(self._readers)
 
-    def take(self, place: Place) -> Sequence:
+    @property
+    def active(self) -> int:
+        """Readers that go on: who waits for an answer, and who is expected back."""
+        return self._resting + len(self._asking)
+
+    def take(self, place: Place, now_ms: int) -> Sequence:
         """The reader who would ask there next, or a new one."""
         found = self._readers.pop(place, None)
         if found is None:
             self._next += 1
             return Sequence(self._next, Pace())
-        self._uncount(found)
+        if found.pace.streak > 1:
+            self._resting -= 1
+            self._asking[found.number] = now_ms
         return found
 
     def remember(self, place: Place, sequence: Sequence, now_ms: int) -> None:
         """A reader will ask there next."""
         self.forget_silent(now_ms)
+        self._asking.pop(sequence.number, None)
         before = self._readers.pop(place, None)
         if before is not None:  # side by side: one stands for both
             self._uncount(before)
@@ -68,14 +76,17 @@ class Sequences:
         sequence.seen_ms = now_ms
         self._readers[place] = sequence
         if sequence.pace.streak > 1:
-            self.active += 1
+            self._resting += 1
         if len(self._readers) > READERS_MAX:
             self._forget_first()
 
     def forget_silent(self, now_ms: int) -> None:
         """Forget who has not come back."""
-        while self._readers and next(iter(self._readers.values())).seen_ms < now_ms - IDLE_MS:
+        limit_ms = now_ms - IDLE_MS
+        while self._readers and next(iter(self._readers.values())).seen_ms < limit_ms:
             self._forget_first()
+        while self._asking and next(iter(self._asking.values())) < limit_ms:
+            self._gone(self._asking.popitem(last=False)[0])
 
     def _forget_first(self) -> None:
         _, sequence = self._readers.popitem(last=False)
@@ -84,7 +95,7 @@ class Sequences:
 
     def _uncount(self, sequence: Sequence) -> None:
         if sequence.pace.streak > 1:
-            self.active -= 1
+            self._resting -= 1
 
     def deepest(self) -> int:
         """The largest depth of any reader."""
