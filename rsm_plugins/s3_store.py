@@ -66,6 +66,7 @@ class S3Store(ObjectStore):
             concurrency=options.concurrency,
             write_params=options.write_params,
             has_checksums=options.has_checksums,
+            abort_uploads=self._abort_uploads,
         )
         self._has_batches = self._has_conditions = self._has_upload_listings = True
 

@@ -12,7 +12,7 @@ import base64
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, BinaryIO
 
@@ -47,11 +47,14 @@ class S3Uploader:
         concurrency: int,
         write_params: Mapping[str, str],
         has_checksums: bool,
+        abort_uploads: Callable[[str], None],
     ) -> None:
+        """`abort_uploads` aborts every unfinished upload of a key."""
         self.calls, self.part_bytes = calls, part_bytes
         self.slots = threading.Semaphore(concurrency)
         self.pool = ThreadPoolExecutor(concurrency, thread_name_prefix="s3-upload")
         self._write_params, self._has_checksums = write_params, has_checksums
+        self._abort_uploads = abort_uploads
 
     def put(self, key: str, source: BinaryIO, **params: Any) -> ObjectFacts:
         """Write an object; `params` are for objects that fit one request.
@@ -93,7 +96,8 @@ class S3Uploader:
         params: dict[str, Any] = dict(self._write_params)
         if self._has_checksums:
             params |= {"ChecksumAlgorithm": "CRC32C", "ChecksumType": "FULL_OBJECT"}
-        upload_id = self.calls("create_multipart_upload", key, **params)["UploadId"]
+        begun = self.calls("create_multipart_upload", key, **params)
+        upload_id = begun["UploadId"]
         upload = _PartsUpload(self, key, upload_id, source)
         try:
             parts = upload.send_parts()
@@ -101,6 +105,10 @@ class S3Uploader:
         except BaseException:
             self._abort(key, upload_id)
             raise
+        if begun["ResponseMetadata"].get("RetryAttempts"):
+            # An attempt before may have begun one more, its answer lost. If it cannot be aborted
+            # now, this copy has failed: the deletion of a failed copy aborts all.
+            self._abort_uploads(key)
         return upload.facts
 
     def _complete(
