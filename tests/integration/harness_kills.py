@@ -9,7 +9,6 @@ and every record must read back.
 import os
 import signal
 import threading
-from collections import Counter
 from random import Random
 
 from confluent_kafka import TopicPartition
@@ -38,11 +37,7 @@ STRIKE_WAIT_S = 3.0
 
 
 class KillRounds:
-    """One broker that lives, and dies, through many rounds.
-
-    Attributes:
-        victims: what was killed how often, and where.
-    """
+    """One broker that lives, and dies, through many rounds."""
 
     def __init__(
         self, broker: BrokerProcess, listing: Listing, proxy: S3Proxy | None, seed: int
@@ -50,7 +45,6 @@ class KillRounds:
         self._broker, self._proxy, self._seed = broker, proxy, seed
         self._audit = Auditor(broker, listing)
         self._next: dict[Lane, int] = dict.fromkeys(SIZES, 0)
-        self.victims: Counter[str] = Counter()
 
     def prepare(self) -> None:
         """Make the topics."""
@@ -60,8 +54,12 @@ class KillRounds:
         large = {"segment_bytes": str(11 << 20), "retention_bytes": str(24 << 20)}
         create(self._broker, LARGE[0], **large, **tiered)
 
-    def round(self, number: int) -> None:
-        """One round; anything that is lost, wrong, left behind or stuck fails it."""
+    def round(self, number: int) -> list[str]:
+        """One round; anything that is lost, wrong, left behind or stuck fails it.
+
+        Returns:
+            What was killed where, in order.
+        """
         dice = Random(f"{self._seed}/{number}")
         broker, own = self._broker, (f"round-{number}", 0)
         create(broker, own[0], remote_storage_enable="true", local_retention_bytes="1")
@@ -73,8 +71,7 @@ class KillRounds:
             sender = threading.Thread(target=self._send, args=(writing, sizes))
             sender.start()
             try:
-                for _ in range(dice.randint(1, 3)):
-                    self._strike(dice)
+                kills = [self._strike(dice) for _ in range(dice.randint(1, 3))]
             finally:
                 sender.join()
             writing.flush()
@@ -86,6 +83,7 @@ class KillRounds:
         self._audit.agreed()
         for lane, end in (self._next | {own: 700}).items():
             assert read_back(broker, lane)[1] == end, lane
+        return kills
 
     def _send(self, writing: Writing, sizes: dict[Lane, int]) -> None:
         left = dict(sizes)
@@ -103,7 +101,7 @@ class KillRounds:
 
     # ------------------------------------------------------------------ killing
 
-    def _strike(self, dice: Random) -> None:
+    def _strike(self, dice: Random) -> str:
         victim = dice.choice(("tier", "broker", "both"))
         until(self._broker.tier_pid, "a tier runs")
         hit = threading.Event()
@@ -113,7 +111,7 @@ class KillRounds:
         else:
             applied = dice.random() < 0.5
             kind, suffix = dice.choice(POINTS)
-            where = f"{kind.value}{suffix} {'done' if applied else 'comes'}"
+            where = f"{kind.value}{suffix} {'done' if applied else 'coming'}"
 
             def look(seen: Kind, key: str) -> None:
                 if seen is kind and key.endswith(suffix) and not hit.is_set():
@@ -126,8 +124,8 @@ class KillRounds:
             where = "any instant"
             hit.set()
             self._signal(victim)
-        self.victims[f"{victim}: {where}"] += 1
         self._recover(victim)
+        return f"{victim} at {where}"
 
     def _signal(self, victim: str) -> None:
         tier = self._broker.tier_pid()
