@@ -121,8 +121,8 @@ class ReadAhead:
         is_start = True
         is_first = True  # nothing is here or on its way before what is wanted
         for each in self._following(partition, metadata, index, position):
-            asked_bytes = sum(one.size_bytes for one in wanted)
-            if wanted and (asked_bytes >= run_bytes or wanted[-1].metadata is not each.metadata):
+            is_full = sum(one.size_bytes for one in [*wanted, each]) > run_bytes
+            if wanted and (is_full or wanted[-1].metadata is not each.metadata):
                 is_first = False
                 if not self._ask(sequence, wanted):
                     return

@@ -21,7 +21,7 @@ SMOOTHING = 0.25
 BELIEF_IN_GOOD, BELIEF_IN_BAD = 0.5, 0.02
 """Weight of the newest load in what is known of the store, if it is a better or a worse one."""
 
-STALL_SHARE = 0.125
+STALL_SHARE = 0.05
 """A reader that spent a larger part of its time waiting for us than this is held up by us."""
 
 FIRST_DEPTH = 2
