@@ -4,6 +4,10 @@ The shortest whole backend. An object is a file: written into `<key>.copying/`, 
 its place, the directory fsynced. So it survives a power cut when `put` returns, and is never seen
 half written.
 
+The root is made when the plugin is configured and never again: where it is missing later, the disk
+or network file system that it lies on is gone. Then nothing is "not found" and nothing is "deleted
+already", and nothing is written to what lies below the mount point.
+
 Must not know: what a segment is.
 """
 
@@ -73,8 +77,9 @@ class DirectoryStore(ObjectStore):
         """See ObjectStore."""
         target = self._path(key)
         copying = _copying(target)
+        self._check_root()
         with _as_storage_errors("copy"):
-            _make_dirs(copying)
+            _make_dirs(copying, self._root)
             facts = _write(copying, target, source)
             _remove_flat_dir(copying)
             _fsync_dir(target.parent)
@@ -82,8 +87,12 @@ class DirectoryStore(ObjectStore):
 
     def get(self, key: str, first: int = 0, last: int | None = None) -> io.RawIOBase:
         """See ObjectStore."""
-        with _as_storage_errors("fetch"):
-            fd = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with _as_storage_errors("fetch"):
+                fd = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
+        except RemoteResourceNotFoundError:
+            self._check_root()
+            raise
         size = os.fstat(fd).st_size
         if first >= max(size, 1):
             os.close(fd)
@@ -93,6 +102,7 @@ class DirectoryStore(ObjectStore):
     def delete(self, keys: Sequence[str]) -> None:
         """See ObjectStore."""
         folders = dict.fromkeys(self._path(key).parent for key in keys)
+        self._check_root()
         with _as_storage_errors("delete"):
             for key in keys:
                 _remove_flat_dir(_copying(self._path(key)))
@@ -105,6 +115,7 @@ class DirectoryStore(ObjectStore):
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
         """See ObjectStore."""
         start = self._root / prefix.rpartition("/")[0]
+        self._check_root()
         for path in _files(start):
             key = path.relative_to(self._root).as_posix()
             if not key.startswith(prefix):
@@ -115,6 +126,10 @@ class DirectoryStore(ObjectStore):
 
     def close(self) -> None:
         """See ObjectStore."""
+
+    def _check_root(self) -> None:
+        if not self._root.is_dir():
+            raise RetriableRemoteStorageError(f"the root of the store is not there: {self._root}")
 
     def _path(self, key: str) -> Path:
         return self._root / check_key(key)
@@ -212,10 +227,12 @@ def _pump(source: BinaryIO, out: io.FileIO) -> ObjectFacts:
             chunk = chunk[out.write(chunk) :]
 
 
-def _make_dirs(path: Path) -> None:
-    """Make a directory and its parents, each made durable in the one above."""
+def _make_dirs(path: Path, root: Path | None = None) -> None:
+    """Make a directory and its parents, each made durable in the one above; never `root`."""
     while not path.is_dir():
-        _make_dirs(path.parent)
+        if path == root:
+            raise FileNotFoundError(errno.ENOENT, "the root of the store is not there", str(root))
+        _make_dirs(path.parent, root)
         try:
             path.mkdir()
             _fsync_dir(path.parent)

@@ -188,3 +188,21 @@ def test_reading_source_files_works_with_real_files(
         unbuffered.detach()
     assert read(manager.fetch_log_segment(copied, 0)) == LOG_BYTES
     assert read(manager.fetch_log_segment(copied_raw, 0)) == LOG_BYTES
+
+
+def test_a_root_that_went_is_a_failing_store_and_is_not_made_again(
+    manager: LocalFsRemoteStorageManager, root: Path
+) -> None:
+    copied = copy(manager, segment())
+    elsewhere = root.rename(root.with_name("unmounted"))
+    with pytest.raises(RetriableRemoteStorageError):
+        manager.fetch_index(copied, IndexType.OFFSET)
+    with pytest.raises(RetriableRemoteStorageError):
+        manager.delete_log_segment_data(copied)
+    with pytest.raises(RetriableRemoteStorageError):
+        list(manager.list_objects())
+    with pytest.raises(RetriableRemoteStorageError):
+        manager.copy_log_segment_data(segment(2), segment_data())
+    assert not root.exists()
+    elsewhere.rename(root)
+    assert read(manager.fetch_log_segment(copied, 0)) == LOG_BYTES
