@@ -4,28 +4,19 @@ Everything here runs on one thread, the one that reads the link; whatever blocks
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kafka_protocol.errors import ErrorCode
-from kafka_protocol.files import epoch_checkpoint
-from rlm import disk_chunk_cache
 from rlm.broker_port import BrokerPort
-from rlm.chunk_cache import ChunkCache
-from rlm.chunk_loader import ChunkLoader
 from rlm.config import TierConfig
-from rlm.disk_chunk_cache import DiskChunkCache
-from rlm.eviction_policy import make_policy
 from rlm.incarnation import Incarnations
-from rlm.index_cache import DiskIndexCache, IndexCache
 from rlm.link import Received, Reply
-from rlm.loads import Loads
 from rlm.manager import RemoteLogManager
 from rlm.messages import (
     Ack,
     Assign,
     AuxiliaryState,
-    AuxiliaryStateAnswer,
     Configure,
     Connect,
     Failure,
@@ -36,28 +27,21 @@ from rlm.messages import (
     OffsetForTimestamp,
     PartitionHealth,
     Read,
-    ReadAnswer,
     Reconfigure,
     Released,
     Stop,
-    TimestampAnswer,
     Unassign,
 )
 from rlm.performer import COPIER_POOL, EXPIRATION_POOL, READER_POOL, World
 from rlm.plugin_calls import PluginCalls
 from rlm.plugins import Plugins
 from rlm.quota import RateQuota
-from rlm.read_ahead import ReadAhead
-from rlm.reader import RemoteReader
+from rlm.read_path import ReadPath
 from rlm.telemetry import Telemetry
-from rlm.timestamp_search import TimestampSearches
 from rlm.workers import Workers
-from rlmm.api import MetadataNotReadyError
-from rsm_plugins.api import RemoteStorageError
-from rsm_plugins.segment import IndexType
 from runtime.clock import Clock
 from runtime.dice import Dice
-from runtime.disk import Disk, OpenFile
+from runtime.disk import Disk
 from runtime.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
@@ -68,12 +52,6 @@ INDEX_EXPIRY_MS = 30_000
 
 ConfigurePlugins = Callable[[TierConfig, PluginCalls], Plugins]
 MakeWorkers = Callable[[Mapping[str, int]], Workers]
-
-
-def _logged(_: object, error: BaseException | None) -> None:
-    """Take the end of a job whose failure harms nobody."""
-    if error is not None:
-        log.warning("tidying a cache failed: %s", error)
 
 
 def pool_sizes(config: TierConfig) -> dict[str, int]:
@@ -175,83 +153,15 @@ class _Parts:
             scheduler=scheduler,
             next_incarnation=incarnations.take,
         )
-        in_flight_max = config.reader_threads + config.reader_pending_max
-        self._loads = Loads(workers, clock, scheduler, in_flight_max)
-        self._index_files = DiskIndexCache(
-            disk,
-            Path(config.log_dir),
-            config.index_cache_bytes,
-            clock,
-            config.index_cache_ttl_ms,
-        )
-        self._indexes = IndexCache(
-            files=self._index_files,
-            storage=plugins.storage,
-            loads=self._loads,
-            calls=self._world.calls,
-            telemetry=self._telemetry,
-            chunk_bytes=config.chunk_bytes,
-            slice_bytes=config.slice_bytes,
-            call_max_ms=config.call_max_ms,
-            clock=clock,
-        )
-        directory = Path(config.chunk_cache_dir or config.log_dir) / disk_chunk_cache.DIRECTORY
-        self._on_disk = DiskChunkCache(
-            disk, directory, config.chunk_cache_disk_bytes, config.chunk_cache_policy
-        )
-        workers.run(EXPIRATION_POOL, self._on_disk.open, _logged)
-        self._chunks = ChunkCache(
+        self._reads = ReadPath(
+            config=config,
+            world=self._world,
+            workers=workers,
+            scheduler=scheduler,
             disk=disk,
-            loader=ChunkLoader(
-                disk=disk,
-                storage=plugins.storage,
-                on_disk=self._on_disk,
-                calls=self._world.calls,
-                telemetry=self._telemetry,
-                clock=clock,
-                call_max_ms=config.call_max_ms,
-            ),
-            loads=self._loads,
-            policy=make_policy(config.chunk_cache_policy, config.chunk_cache_bytes),
-            telemetry=self._telemetry,
-            size_bytes_max=config.chunk_cache_bytes,
-            distrust_index=self._indexes.distrust,
-        )
-        self._ahead = ReadAhead(
-            metadata=plugins.metadata,
-            indexes=self._indexes,
-            chunks=self._chunks,
-            loads=self._loads,
-            clock=clock,
-            chunk_bytes=config.chunk_bytes,
-        )
-        self._fetch_quota = RateQuota(
-            config.fetch_bytes_per_second,
-            config.fetch_quota_window_count,
-            config.fetch_quota_window_seconds,
+            tip_of=self._manager.tip_of,
         )
         self._clock = clock
-        self._reader = RemoteReader(
-            metadata=plugins.metadata,
-            indexes=self._indexes,
-            chunks=self._chunks,
-            loads=self._loads,
-            ahead=self._ahead,
-            quota=self._fetch_quota,
-            clock=clock,
-            scheduler=scheduler,
-            telemetry=self._telemetry,
-        )
-        self._searches = TimestampSearches(
-            metadata=plugins.metadata,
-            indexes=self._indexes,
-            chunks=self._chunks,
-            loads=self._loads,
-            workers=workers,
-            disk=disk,
-            clock=clock,
-            scheduler=scheduler,
-        )
         self._remover_runs = False
         self._remover_again = False
         self._stopping = False
@@ -259,7 +169,7 @@ class _Parts:
         scheduler.every(REPORT_MS, self._report, "tier-report")
         scheduler.every(WATCH_MS, self._watch, "tier-watch")
         scheduler.every(config.task_interval_ms, self._remove, "tier-remover")
-        scheduler.every(INDEX_EXPIRY_MS, self._expire_indexes, "tier-index-expiry")
+        scheduler.every(INDEX_EXPIRY_MS, self._reads.expire_indexes, "tier-index-expiry")
 
     # -- messages
 
@@ -267,11 +177,11 @@ class _Parts:
         """Take one message of the broker."""
         match received.message:
             case Read() as question:
-                self._read(question, reply)
+                self._reads.read(question, reply)
             case Released(tokens):
-                self._chunks.released(tokens)
+                self._reads.released(tokens)
             case OffsetForTimestamp() as question:
-                self._search(question, reply)
+                self._reads.search(question, reply)
             case Assign() as assign:
                 self._manager.assign(assign)
                 reply(Ack())
@@ -283,7 +193,7 @@ class _Parts:
                     self._plugins.lead(led)
                 self._remove()
             case AuxiliaryState() as question:
-                self._auxiliary(question, reply)
+                self._reads.auxiliary(question, reply)
             case Connect():
                 self._connect(reply)
             case Reconfigure(config):
@@ -305,77 +215,8 @@ class _Parts:
         self._config = config
         for pool, threads in pool_sizes(config).items():
             self._workers.resize(pool, threads)
-        self._loads.set_bound(config.reader_threads + config.reader_pending_max)
-        self._fetch_quota.set_limit(config.fetch_bytes_per_second)
-        bound = config.index_cache_bytes
-        self._workers.run(EXPIRATION_POOL, lambda: self._index_files.set_bound(bound), _logged)
+        self._reads.reconfigure(config)
         self._manager.reconfigure(config)
-
-    def _read(self, question: Read, reply: Reply) -> None:
-        began_ms = self._clock.monotonic_ms()
-
-        def timed(answer: ReadAnswer, files: Sequence[OpenFile] = ()) -> None:
-            self._telemetry.read_took(self._clock.monotonic_ms() - began_ms)
-            reply(answer, files)
-
-        tip = self._manager.tip_of(question.topic_id, question.partition)
-        if tip is None:
-            reply(
-                ReadAnswer(
-                    question.topic_id,
-                    question.partition,
-                    question.leader_epoch,
-                    error=int(ErrorCode.REPLICA_NOT_AVAILABLE),
-                    message="not assigned to the tier",
-                )
-            )
-            return
-        self._reader.read(tip, question, timed)
-
-    def _search(self, question: OffsetForTimestamp, reply: Reply) -> None:
-        tip = self._manager.tip_of(question.topic_id, question.partition)
-        if tip is None:
-            code = int(ErrorCode.REPLICA_NOT_AVAILABLE)
-            names = (question.topic_id, question.partition, question.leader_epoch)
-            reply(TimestampAnswer(*names, error=code, message="not assigned to the tier"))
-            return
-        self._searches.search(tip, question, reply)
-
-    def _auxiliary(self, question: AuxiliaryState, reply: Reply) -> None:
-        tip = self._manager.tip_of(question.topic_id, question.partition)
-
-        def job() -> AuxiliaryStateAnswer | Failure:
-            not_ready = Failure(int(ErrorCode.REPLICA_NOT_AVAILABLE), "not caught up so far")
-            if tip is None:
-                return not_ready
-            try:
-                metadata = self._plugins.metadata.segment_for(tip, question.epoch, question.offset)
-            except MetadataNotReadyError:
-                return not_ready
-            if metadata is None:
-                return not_ready
-            try:
-                epochs = self._indexes.raw_uncached(metadata, IndexType.LEADER_EPOCH)
-                snapshot = self._indexes.raw_uncached(metadata, IndexType.PRODUCER_SNAPSHOT)
-            except RemoteStorageError as error:
-                return Failure(int(ErrorCode.KAFKA_STORAGE_ERROR), str(error))
-            return AuxiliaryStateAnswer(
-                question.topic_id,
-                question.partition,
-                question.leader_epoch,
-                chain=[
-                    (entry.epoch, entry.start_offset) for entry in epoch_checkpoint.parse(epochs)
-                ],
-                producer_snapshot=snapshot,
-                end_offset=metadata.end_offset + 1,
-            )
-
-        def done(
-            answer: AuxiliaryStateAnswer | Failure | None, error: BaseException | None
-        ) -> None:
-            reply(answer if answer is not None else Failure(-1, str(error)))
-
-        self._workers.run(READER_POOL, job, done)
 
     # -- the remover of deleted topics
 
@@ -409,42 +250,12 @@ class _Parts:
         )
         workers = self._workers
         gauge(
-            "kafka_log_remote_RemoteStorageThreadPool_RemoteLogReaderTaskQueueSize",
-            "Reads of the remote store that wait for a thread",
-            lambda: float(workers.queued(READER_POOL)),
-        )
-        gauge(
-            "kafka_log_remote_RemoteStorageThreadPool_RemoteLogReaderAvgIdlePercent",
-            "Idle part of the reader threads in the last minute, 0 to 1",
-            lambda: workers.idle_share(READER_POOL),
-        )
-        gauge(
             "kafka_log_remote_RemoteLogManager_RemoteLogManagerTasksAvgIdlePercent",
             "Idle part of the copier and expiration threads in the last minute, 0 to 1",
             lambda: (workers.idle_share(COPIER_POOL) + workers.idle_share(EXPIRATION_POOL)) / 2,
         )
         self._watch_quota("Copy", self._manager.copy_quota)
-        self._watch_quota("Fetch", self._fetch_quota)
-        gauge(
-            "tidemark_remote_chunk_cache_bytes",
-            "Bytes of chunks in memory, handed-out ones included",
-            lambda: float(self._chunks.total_bytes),
-        )
-        gauge(
-            "tidemark_remote_chunk_cache_disk_bytes",
-            "Bytes of chunks on disk",
-            lambda: float(self._on_disk.total_bytes),
-        )
-        gauge(
-            "tidemark_remote_read_ahead_depth",
-            "Chunks that are loaded ahead of the reader with the most",
-            lambda: float(self._ahead.readers.deepest()),
-        )
-        gauge(
-            "tidemark_remote_read_ahead_readers",
-            "Readers of the remote tier that go on",
-            lambda: float(self._ahead.readers.active),
-        )
+        self._watch_quota("Fetch", self._reads.quota)
         gauge(
             "tidemark_remote_abandoned_calls",
             "Plugin calls past their limit that still run",
@@ -472,8 +283,8 @@ class _Parts:
 
     def _report(self) -> None:
         red = self._manager.red()
-        if self._on_disk.failure:
-            off = f"the chunk cache on disk is off: {self._on_disk.failure}"
+        if self._reads.on_disk.failure:
+            off = f"the chunk cache on disk is off: {self._reads.on_disk.failure}"
             red.append(PartitionHealth(b"", -1, off))
         failure = self._plugins.failure()
         if failure:
@@ -486,12 +297,8 @@ class _Parts:
         if failure:
             self._abort(f"the metadata manager has failed: {failure}")
 
-    def _expire_indexes(self) -> None:
-        self._workers.run(EXPIRATION_POOL, self._index_files.expire, _logged)
-
     def _watch(self) -> None:
-        self._loads.give_up_hanging(self._config.call_max_ms)
-        self._ahead.forget_silent()
+        self._reads.watch(self._config.call_max_ms)
         for overdue in self._world.calls.newly_overdue():
             log.error(
                 "plugin call hangs: pool=%s kind=%s running_ms=%d",

@@ -172,7 +172,7 @@ def test_the_disk_level_stays_within_its_bound(tmp_path: Path) -> None:
     read_all(pair)
     sizes = [path.stat().st_size for path in chunk_files(tmp_path)]
     assert 0 < sum(sizes) <= 9_000
-    assert sum(sizes) == pair.service._parts._on_disk.total_bytes  # type: ignore[union-attr]
+    assert sum(sizes) == pair.reads.on_disk.total_bytes
 
 
 def test_damage_on_disk_is_noticed_and_the_store_is_asked(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ class FullDisk(Disk):
 
 def test_a_full_disk_switches_the_level_off_and_costs_no_read(tmp_path: Path) -> None:
     pair = on_disk(tmp_path)
-    pair.service._parts._on_disk._disk = FullDisk()  # type: ignore[union-attr]
+    pair.reads.on_disk._disk = FullDisk()
     assert read_all(pair) == pair.log.truth
     assert chunk_files(tmp_path) == []
     pair.scheduler.advance(1_500)

@@ -16,6 +16,7 @@ from rlm.messages import (
     ReadAnswer,
 )
 from rlm.plugins import Plugins
+from rlm.read_path import ReadPath
 from rlm.service import TierService
 from rlm.testing import PARTITION, InlineWorkers, SimulatedBroker
 from rlmm.memory import InMemoryRemoteLogMetadataManager
@@ -72,6 +73,11 @@ class Pair:
         tier = Endpoint(self._take, lambda: None)
         self.link = FakeLink(self.broker, tier)
         assert self.ask(Configure(self.config)).message == Ack()
+
+    @property
+    def reads(self) -> ReadPath:
+        assert self.service._parts is not None
+        return self.service._parts._reads
 
     def _take(self, received: Received, reply: Reply) -> None:
         self.service(received, reply)

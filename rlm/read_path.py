@@ -1,0 +1,282 @@
+"""Everything of a tier that reads the store: caches, loads, read-ahead, quota, and who uses them.
+
+Belongs to the owner's thread. Knows nothing of copying and of retention; which partitions are
+assigned it is told by the manager.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.files import epoch_checkpoint
+from kafka_protocol.types import TopicIdPartition
+from rlm import disk_chunk_cache
+from rlm.chunk_cache import ChunkCache
+from rlm.chunk_loader import ChunkLoader
+from rlm.config import TierConfig
+from rlm.disk_chunk_cache import DiskChunkCache
+from rlm.eviction_policy import make_policy
+from rlm.index_cache import DiskIndexCache, IndexCache
+from rlm.link import Reply
+from rlm.loads import Loads
+from rlm.messages import (
+    AuxiliaryState,
+    AuxiliaryStateAnswer,
+    Failure,
+    OffsetForTimestamp,
+    Read,
+    ReadAnswer,
+    TimestampAnswer,
+)
+from rlm.performer import EXPIRATION_POOL, READER_POOL, World
+from rlm.quota import RateQuota
+from rlm.read_ahead import ReadAhead
+from rlm.reader import RemoteReader
+from rlm.timestamp_search import TimestampSearches
+from rlm.workers import Workers
+from rlmm.api import MetadataNotReadyError
+from rsm_plugins.api import RemoteStorageError
+from rsm_plugins.segment import IndexType
+from runtime.disk import Disk, OpenFile
+from runtime.scheduler import Scheduler
+
+log = logging.getLogger(__name__)
+
+TipOf = Callable[[bytes, int], TopicIdPartition | None]
+
+
+def _logged(_: object, error: BaseException | None) -> None:
+    """Take the end of a job whose failure harms nobody."""
+    if error is not None:
+        log.warning("tidying a cache failed: %s", error)
+
+
+class ReadPath:
+    """Answers the broker's questions for what lies in the store.
+
+    Attributes:
+        quota: bytes per second that clients read.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: TierConfig,
+        world: World,
+        workers: Workers,
+        scheduler: Scheduler,
+        disk: Disk,
+        tip_of: TipOf,
+    ) -> None:
+        """Make all caches, empty but for the index files of an earlier process.
+
+        `tip_of` names an assigned partition by its id and number, None if it is not assigned.
+        """
+        clock, telemetry = world.clock, world.telemetry
+        self._world, self._workers, self._tip_of = world, workers, tip_of
+        self.loads = Loads(
+            workers, clock, scheduler, config.reader_threads + config.reader_pending_max
+        )
+        self._index_files = DiskIndexCache(
+            disk,
+            Path(config.log_dir),
+            config.index_cache_bytes,
+            clock,
+            config.index_cache_ttl_ms,
+        )
+        self.indexes = IndexCache(
+            files=self._index_files,
+            storage=world.storage,
+            loads=self.loads,
+            calls=world.calls,
+            telemetry=telemetry,
+            chunk_bytes=config.chunk_bytes,
+            slice_bytes=config.slice_bytes,
+            call_max_ms=config.call_max_ms,
+            clock=clock,
+        )
+        directory = Path(config.chunk_cache_dir or config.log_dir) / disk_chunk_cache.DIRECTORY
+        self.on_disk = DiskChunkCache(
+            disk, directory, config.chunk_cache_disk_bytes, config.chunk_cache_policy
+        )
+        workers.run(EXPIRATION_POOL, self.on_disk.open, _logged)
+        self.chunks = ChunkCache(
+            disk=disk,
+            loader=ChunkLoader(
+                disk=disk,
+                storage=world.storage,
+                on_disk=self.on_disk,
+                calls=world.calls,
+                telemetry=telemetry,
+                clock=clock,
+                call_max_ms=config.call_max_ms,
+            ),
+            loads=self.loads,
+            policy=make_policy(config.chunk_cache_policy, config.chunk_cache_bytes),
+            telemetry=telemetry,
+            size_bytes_max=config.chunk_cache_bytes,
+            distrust_index=self.indexes.distrust,
+        )
+        self._ahead = ReadAhead(
+            metadata=world.metadata,
+            indexes=self.indexes,
+            chunks=self.chunks,
+            loads=self.loads,
+            clock=clock,
+            chunk_bytes=config.chunk_bytes,
+        )
+        self.quota = RateQuota(
+            config.fetch_bytes_per_second,
+            config.fetch_quota_window_count,
+            config.fetch_quota_window_seconds,
+        )
+        self._reader = RemoteReader(
+            metadata=world.metadata,
+            indexes=self.indexes,
+            chunks=self.chunks,
+            loads=self.loads,
+            ahead=self._ahead,
+            quota=self.quota,
+            clock=clock,
+            scheduler=scheduler,
+            telemetry=telemetry,
+        )
+        self._searches = TimestampSearches(
+            metadata=world.metadata,
+            indexes=self.indexes,
+            chunks=self.chunks,
+            loads=self.loads,
+            workers=workers,
+            disk=disk,
+            clock=clock,
+            scheduler=scheduler,
+        )
+        self._watch_metrics()
+
+    # -- questions
+
+    def read(self, question: Read, reply: Reply) -> None:
+        """Answer with batches from an offset on."""
+        clock = self._world.clock
+        began_ms = clock.monotonic_ms()
+
+        def timed(answer: ReadAnswer, files: Sequence[OpenFile] = ()) -> None:
+            self._world.telemetry.read_took(clock.monotonic_ms() - began_ms)
+            reply(answer, files)
+
+        tip = self._tip_of(question.topic_id, question.partition)
+        if tip is None:
+            reply(
+                ReadAnswer(
+                    question.topic_id,
+                    question.partition,
+                    question.leader_epoch,
+                    error=int(ErrorCode.REPLICA_NOT_AVAILABLE),
+                    message="not assigned to the tier",
+                )
+            )
+            return
+        self._reader.read(tip, question, timed)
+
+    def released(self, tokens: list[int]) -> None:
+        """The broker has closed these descriptors."""
+        self.chunks.released(tokens)
+
+    def search(self, question: OffsetForTimestamp, reply: Reply) -> None:
+        """Answer with the first record at or after a time."""
+        tip = self._tip_of(question.topic_id, question.partition)
+        if tip is None:
+            code = int(ErrorCode.REPLICA_NOT_AVAILABLE)
+            names = (question.topic_id, question.partition, question.leader_epoch)
+            reply(TimestampAnswer(*names, error=code, message="not assigned to the tier"))
+            return
+        self._searches.search(tip, question, reply)
+
+    def auxiliary(self, question: AuxiliaryState, reply: Reply) -> None:
+        """Answer with the epoch chain and the producer snapshot that a follower needs."""
+        tip = self._tip_of(question.topic_id, question.partition)
+
+        def job() -> AuxiliaryStateAnswer | Failure:
+            not_ready = Failure(int(ErrorCode.REPLICA_NOT_AVAILABLE), "not caught up so far")
+            if tip is None:
+                return not_ready
+            try:
+                metadata = self._world.metadata.segment_for(tip, question.epoch, question.offset)
+            except MetadataNotReadyError:
+                return not_ready
+            if metadata is None:
+                return not_ready
+            try:
+                epochs = self.indexes.raw_uncached(metadata, IndexType.LEADER_EPOCH)
+                snapshot = self.indexes.raw_uncached(metadata, IndexType.PRODUCER_SNAPSHOT)
+            except RemoteStorageError as error:
+                return Failure(int(ErrorCode.KAFKA_STORAGE_ERROR), str(error))
+            return AuxiliaryStateAnswer(
+                question.topic_id,
+                question.partition,
+                question.leader_epoch,
+                chain=[
+                    (entry.epoch, entry.start_offset) for entry in epoch_checkpoint.parse(epochs)
+                ],
+                producer_snapshot=snapshot,
+                end_offset=metadata.end_offset + 1,
+            )
+
+        def done(
+            answer: AuxiliaryStateAnswer | Failure | None, error: BaseException | None
+        ) -> None:
+            reply(answer if answer is not None else Failure(-1, str(error)))
+
+        self._workers.run(READER_POOL, job, done)
+
+    # -- from time to time
+
+    def reconfigure(self, config: TierConfig) -> None:
+        """Go by other limits from now on."""
+        self.loads.set_bound(config.reader_threads + config.reader_pending_max)
+        self.quota.set_limit(config.fetch_bytes_per_second)
+        bound = config.index_cache_bytes
+        self._workers.run(EXPIRATION_POOL, lambda: self._index_files.set_bound(bound), _logged)
+
+    def watch(self, call_max_ms: int) -> None:
+        """Let go of loads that hang and of readers that went silent."""
+        self.loads.give_up_hanging(call_max_ms)
+        self._ahead.forget_silent()
+
+    def expire_indexes(self) -> None:
+        """Drop index files that nobody has used for their time."""
+        self._workers.run(EXPIRATION_POOL, self._index_files.expire, _logged)
+
+    def _watch_metrics(self) -> None:
+        gauge, workers = self._world.telemetry.gauge, self._workers
+        gauge(
+            "kafka_log_remote_RemoteStorageThreadPool_RemoteLogReaderTaskQueueSize",
+            "Reads of the remote store that wait for a thread",
+            lambda: float(workers.queued(READER_POOL)),
+        )
+        gauge(
+            "kafka_log_remote_RemoteStorageThreadPool_RemoteLogReaderAvgIdlePercent",
+            "Idle part of the reader threads in the last minute, 0 to 1",
+            lambda: workers.idle_share(READER_POOL),
+        )
+        gauge(
+            "tidemark_remote_chunk_cache_bytes",
+            "Bytes of chunks in memory, handed-out ones included",
+            lambda: float(self.chunks.total_bytes),
+        )
+        gauge(
+            "tidemark_remote_chunk_cache_disk_bytes",
+            "Bytes of chunks on disk",
+            lambda: float(self.on_disk.total_bytes),
+        )
+        gauge(
+            "tidemark_remote_read_ahead_depth",
+            "Chunks that are loaded ahead of the reader with the most",
+            lambda: float(self._ahead.readers.deepest()),
+        )
+        gauge(
+            "tidemark_remote_read_ahead_readers",
+            "Readers of the remote tier that go on",
+            lambda: float(self._ahead.readers.active),
+        )
