@@ -11,6 +11,7 @@ from array import array
 from bisect import bisect_left
 from dataclasses import dataclass
 from enum import Enum
+from weakref import WeakSet
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.files import txn_index
@@ -82,10 +83,22 @@ class RemoteReader:
         self.metadata, self.indexes, self.chunks = metadata, indexes, chunks
         self.loads, self.ahead, self.quota = loads, ahead, quota
         self.clock, self.scheduler, self.telemetry = clock, scheduler, telemetry
+        self._told = WeakSet[BaseException]()
 
     def read(self, partition: TopicIdPartition, question: Read, reply: Reply) -> None:
         """Answer now, or when what is missing has come, or at the deadline."""
         _OneRead(self, partition, question, reply).attempt()
+
+    def is_news(self, cause: BaseException | None) -> bool:
+        """Whether a failure has not been logged yet; from now on it has.
+
+        One failure ends every read of its object until the object is fetched again. Remembered
+        as long as `Loads` remembers it.
+        """
+        if cause is None or cause in self._told:
+            return False
+        self._told.add(cause)
+        return True
 
 
 class _OneRead:
@@ -354,12 +367,13 @@ class _OneRead:
 
     def _corrupt(self) -> None:
         cause = self._reader.loads.failure(self._key)
-        log.error(
-            "remote bytes are damaged and are not served: partition=%s offset=%d cause=%s",
-            self._partition.topic_partition,
-            self._question.offset,
-            cause,
-        )
+        if self._reader.is_news(cause):
+            log.error(
+                "remote bytes are damaged and are not served: partition=%s offset=%d cause=%s",
+                self._partition.topic_partition,
+                self._question.offset,
+                cause,
+            )
         self._reader.telemetry.corrupt(self._partition.topic)
         self._fail(ErrorCode.CORRUPT_MESSAGE, f"remote bytes are damaged: {cause}")
 

@@ -155,6 +155,21 @@ def test_one_flipped_bit_gives_2_after_one_refetch_and_never_the_bytes(pair: Pai
     assert bytes_of(pair.read(0))
 
 
+def test_a_damaged_object_is_told_once_however_often_it_is_read(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = logs_of(pair)[0]
+    path.write_bytes(bytes(len(path.read_bytes())))
+    for _ in range(10):
+        assert error_of(pair.read(0)) == ErrorCode.CORRUPT_MESSAGE
+    told = [each for each in caplog.records if "are damaged" in each.getMessage()]
+    assert len(told) == 1
+    pair.scheduler.advance(10_000)
+    assert error_of(pair.read(0)) == ErrorCode.CORRUPT_MESSAGE, "fetched anew, and still damaged"
+    told = [each for each in caplog.records if "are damaged" in each.getMessage()]
+    assert len(told) == 2
+
+
 def test_a_short_object_gives_2(pair: Pair) -> None:
     path = logs_of(pair)[0]
     path.write_bytes(path.read_bytes()[:-10])
@@ -182,9 +197,9 @@ def test_a_damaged_cached_index_is_fetched_anew(
     bytes_of(pair.read(0))
     for path in (tmp_path / "remote-log-index-cache").iterdir():
         path.write_bytes(spoil(path.read_bytes()))
-    indexes = pair.service._parts._indexes  # type: ignore[union-attr]
+    indexes = pair.reads.indexes
     indexes._parsed.clear()
-    pair.service._parts._chunks._chunks.clear()  # type: ignore[union-attr]
+    pair.reads.chunks._chunks.clear()
     assert values_of(bytes_of(pair.read(15))).keys() >= {(1, 15)}
 
 
@@ -194,11 +209,11 @@ def test_cached_indexes_are_used_again_after_a_restart(tmp_path: Path) -> None:
     pair.assign()
     bytes_of(pair.read(0))
     fetched = pair.calls(Operation.FETCH_INDEX)
-    pair.service._parts._indexes._parsed.clear()  # type: ignore[union-attr]
+    pair.reads.indexes._parsed.clear()
     from rlm.index_cache import DiskIndexCache
 
     files = DiskIndexCache(Disk(), tmp_path, 1 << 20, pair.clock)
-    pair.service._parts._indexes._files = files  # type: ignore[union-attr]
+    pair.reads.indexes._files = files
     bytes_of(pair.read(19))
     assert pair.calls(Operation.FETCH_INDEX) == fetched
 
@@ -234,7 +249,7 @@ def test_what_the_broker_holds_counts_until_it_is_released(tmp_path: Path) -> No
     pair = Pair(tmp_path, chunk_cache_bytes=900)
     pair.log.fill(1, records=60)
     pair.assign()
-    chunks = pair.service._parts._chunks  # type: ignore[union-attr]
+    chunks = pair.reads.chunks
     held = [pair.read(0, max_bytes=100), pair.read(10, max_bytes=100)]
     before = bytes_of(held[1])
     assert pair.read(40, max_bytes=100, wait_ms=60).files == ()
@@ -261,7 +276,7 @@ def test_the_memory_of_an_evicted_chunk_is_used_again_but_never_while_it_is_held
 ) -> None:
     pair = Pair(tmp_path, chunk_cache_bytes=1_300)
     disk = CountingDisk()
-    chunks = pair.service._parts._chunks  # type: ignore[union-attr]
+    chunks = pair.reads.chunks
     chunks._disk = disk
     pair.log.fill(1, records=60)
     pair.assign()
@@ -280,7 +295,7 @@ def test_the_memory_of_an_evicted_chunk_is_used_again_but_never_while_it_is_held
 
 
 def test_a_damaged_chunk_gives_its_memory_back(pair: Pair) -> None:
-    chunks = pair.service._parts._chunks  # type: ignore[union-attr]
+    chunks = pair.reads.chunks
     for path in logs_of(pair):
         path.write_bytes(bytes(len(path.read_bytes())))
     assert error_of(pair.read(0)) == ErrorCode.CORRUPT_MESSAGE
@@ -317,7 +332,7 @@ def test_windows_take_no_more_than_half_of_the_cache(tmp_path: Path) -> None:
         pair.broker.tell(Released(tokens_of(answers[-1])))
         offset = answer.next_offset
     assert any(len(bytes_of(each)) > 100 for each in answers)
-    chunks = pair.service._parts._chunks  # type: ignore[union-attr]
+    chunks = pair.reads.chunks
     pair.pump()
     held = [pair.read(0, max_bytes=100), pair.read(20, max_bytes=100)]
     assert chunks.room_for_windows() < 100
