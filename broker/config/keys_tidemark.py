@@ -46,8 +46,7 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         "tidemark.remote.call.max.ms",
         LONG,
         "120000",
-        "Longest time a read or delete call of the storage plugin may take; then its thread is "
-        "given up and replaced.",
+        "Longest time a read or delete call of the plugin may take; then its thread is replaced.",
         low=1,
     ),
     Key(
@@ -75,8 +74,8 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         "tidemark.remote.chunk.cache.policy",
         STRING,
         "scan-resistant",
-        "What leaves the chunk cache first: what one reader alone has read, or (`lru`) what was "
-        "not read for the longest time.",
+        "What leaves the chunk cache first: what one reader has read, or (`lru`) what was read "
+        "longest ago.",
         choices=("scan-resistant", "lru"),
     ),
     Key(
