@@ -126,14 +126,16 @@ def _checked(answer: requests.Response) -> requests.Response:
 
     Raises:
         FileNotFoundError: there is no such file. RuntimeError: names the Java exception.
-        requests.HTTPError: a failure that is not Hadoop's.
+        requests.HTTPError, ValueError: a failure that is not Hadoop's.
     """
     if answer.status_code < 400:
         return answer
     try:
         remote = answer.json()["RemoteException"]
         java_class, message = remote["javaClassName"], remote["message"]
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, TypeError):
+        if answer.status_code == 404:  # of a proxy, or a wrong port: it tells of no file
+            raise ValueError(f"a 404 that is not Hadoop's: {answer.url[:200]}") from None
         answer.raise_for_status()
         raise AssertionError("unreachable: the status is an error") from None
     first_line = str(message).partition("\n")[0]

@@ -166,6 +166,12 @@ def storage_error(error: Exception, doing: str) -> RemoteStorageError:
 
 def _of_answer(error: ClientError, doing: str) -> RemoteStorageError:
     code, status = code_and_status(error)
+    if status == 404 and not _is_of_s3(error, code):
+        # A proxy that does not know the way says so, too: no object is missing by that, and none
+        # is deleted.
+        return RemoteStorageError(
+            f"{doing} failed: a 404 that is not S3's; look at {PREFIX}endpoint.url"
+        )
     words = str(error.response.get("Error", {}).get("Message", ""))[:_WORDS_MAX]
     message = f"{doing} failed: {code} ({status})"
     if words and code not in _ABOUT_SECRETS:
@@ -173,3 +179,12 @@ def _of_answer(error: ClientError, doing: str) -> RemoteStorageError:
     if code in _WAYS_OUT:
         message += f"; {_WAYS_OUT[code]}"
     return error_class(code, status)(message)
+
+
+def _is_of_s3(error: ClientError, code: str) -> bool:
+    """Whether an error answer shows that it comes from a store, and not from what is before it."""
+    if code and not code.isdecimal():
+        return True
+    answer = error.response.get("ResponseMetadata", {})
+    is_head = error.operation_name.startswith("Head")  # its answers have no body
+    return is_head or "x-amz-request-id" in answer.get("HTTPHeaders", {})

@@ -140,12 +140,26 @@ def test_a_key_that_could_not_be_deleted_is_told(store: S3Store, lesser: LesserS
     assert not isinstance(failed.value, RetriableRemoteStorageError)
 
 
-@pytest.mark.parametrize("code", ["NoSuchKey", "404"])
+_BARE = Answer(404, headers={"x-amz-request-id": "1"})
+
+
+@pytest.mark.parametrize("absent", [error(404, "NoSuchKey"), _BARE])
 def test_deleting_what_is_absent_is_fine_also_where_the_store_says_so(
-    store: S3Store, lesser: LesserStore, code: str
+    store: S3Store, lesser: LesserStore, absent: Answer
 ) -> None:
-    lesser.answer = lambda one: NO_UPLOADS if one.method == "GET" else error(404, code)
+    lesser.answer = lambda one: NO_UPLOADS if one.method == "GET" else absent
     store.delete(["one"])
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>none<br></html>", b"<html/>", b"default backend"])
+def test_a_404_of_a_proxy_is_no_missing_object(
+    store: S3Store, lesser: LesserStore, body: bytes
+) -> None:
+    lesser.answer = lambda one: NO_UPLOADS if "uploads" in one.target else Answer(404, body)
+    with pytest.raises(RemoteStorageError, match="not S3's"):
+        store.get("one")
+    with pytest.raises(RemoteStorageError, match="not S3's"):
+        store.delete(["one"])
 
 
 @pytest.mark.parametrize(("status", "code"), [(501, "NotImplemented"), (403, "AccessDenied")])
