@@ -36,7 +36,6 @@ from runtime.scheduler import LoopScheduler
 log = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
-_STOP_LIMIT_MS = 4_000
 EXIT_ABORTED = 3
 
 
@@ -122,9 +121,16 @@ def abort(reason: str) -> None:
     os._exit(EXIT_ABORTED)
 
 
+def _stop_rather_than_lie(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """A callback raised: whoever waited for it would wait for ever."""
+    log.error("a callback failed: %s", context.get("message"), exc_info=context.get("exception"))
+    abort("a callback failed")
+
+
 def run(link_fd: int) -> None:
     """Serve the link until it ends."""
     loop = asyncio.new_event_loop()
+    loop.set_exception_handler(_stop_rather_than_lie)
     asyncio.set_event_loop(loop)
     scheduler = LoopScheduler(loop)
 

@@ -12,9 +12,10 @@ import pytest
 from broker.remote.process import TierProcess, take_tier_lock
 from broker.remote.supervisor import HEARTBEAT_LIMIT_MS, Supervisor, TierStartError
 from rlm.config import TierConfig
-from rlm.link import Endpoint, Received, Reply
-from rlm.messages import Ack, Configure, Heartbeat
+from rlm.link import Endpoint, LinkEndedError, Received, Reply
+from rlm.messages import Ack, Assign, Configure, Heartbeat, PartitionSettings, Read
 from rlm.socket_transport import SocketTransport
+from rlm.tier_process import EXIT_ABORTED
 from runtime.clock import ManualClock, SystemClock
 from runtime.disk import Disk, OpenFile
 from runtime.scheduler import LoopScheduler, ManualScheduler
@@ -184,6 +185,55 @@ def test_a_tier_ends_when_its_link_ends(tmp_path: Path) -> None:
         assert process.exit_code() == 0
 
     run(scene)
+
+
+RAISING_MANAGER = """
+from rlmm.memory import InMemoryRemoteLogMetadataManager
+
+
+class Raising(InMemoryRemoteLogMetadataManager):
+    def is_ready(self, partition):
+        raise RuntimeError("a mistake")
+"""
+
+
+def test_a_tier_whose_callback_raises_ends_itself_and_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "raising_manager.py").write_text(RAISING_MANAGER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    async def scene() -> None:
+        made = config(tmp_path / "log", metadata_class="raising_manager:Raising")
+        watched = Watched(made)
+        await watched.up_and_running()
+        process = watched.supervisor._process
+        assert process is not None
+        names = (b"T" * 16, 0, 1)
+        watched.supervisor.ask(
+            Assign(*names, topic="orders", is_leader=False, settings=PartitionSettings())
+        )
+        answer = watched.supervisor.ask(
+            Read(
+                *names,
+                offset=0,
+                offset_epoch=1,
+                epoch_end=10,
+                max_bytes=100,
+                min_one_batch=True,
+                read_committed=False,
+                wait_ms=60_000,
+            )
+        )
+        with pytest.raises(LinkEndedError):
+            await asyncio.wrap_future(answer)
+        await until(lambda: process.exit_code() is not None)
+        assert process.exit_code() == EXIT_ABORTED
+        await until(lambda: watched.ups == 2)
+        await watched.supervisor.stop()
+
+    run(scene)
+    assert "RuntimeError: a mistake" in capfd.readouterr().err
 
 
 class FakeTier:
