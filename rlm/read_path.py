@@ -152,6 +152,7 @@ class ReadPath:
             clock=clock,
             scheduler=scheduler,
         )
+        self._stopped, self._auxiliary_jobs = False, 0
         self._watch_metrics()
 
     # -- questions
@@ -196,11 +197,12 @@ class ReadPath:
     def auxiliary(self, question: AuxiliaryState, reply: Reply) -> None:
         """Answer with the epoch chain and the producer snapshot that a follower needs."""
         tip = self._tip_of(question.topic_id, question.partition)
+        not_ready = Failure(int(ErrorCode.REPLICA_NOT_AVAILABLE), "not caught up so far")
+        if tip is None or self._stopped:
+            reply(not_ready)
+            return
 
         def job() -> AuxiliaryStateAnswer | Failure:
-            not_ready = Failure(int(ErrorCode.REPLICA_NOT_AVAILABLE), "not caught up so far")
-            if tip is None:
-                return not_ready
             try:
                 metadata = self._world.metadata.segment_for(tip, question.epoch, question.offset)
             except MetadataNotReadyError:
@@ -226,8 +228,10 @@ class ReadPath:
         def done(
             answer: AuxiliaryStateAnswer | Failure | None, error: BaseException | None
         ) -> None:
+            self._auxiliary_jobs -= 1
             reply(answer if answer is not None else Failure(-1, str(error)))
 
+        self._auxiliary_jobs += 1
         self._workers.run(READER_POOL, job, done)
 
     # -- from time to time
@@ -238,6 +242,16 @@ class ReadPath:
         self.quota.set_limit(config.fetch_bytes_per_second)
         bound = config.index_cache_bytes
         self._workers.run(EXPIRATION_POOL, lambda: self._index_files.set_bound(bound), _logged)
+
+    def stop(self) -> None:
+        """Begin no further load; those that are on their way come to their ends."""
+        self._stopped = True
+        self.loads.set_bound(0)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody reads the store now, but for calls that hang."""
+        return not self.loads.in_flight and not self._auxiliary_jobs
 
     def watch(self, call_max_ms: int) -> None:
         """Let go of loads that hang and of readers that went silent."""

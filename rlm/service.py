@@ -49,6 +49,7 @@ log = logging.getLogger(__name__)
 REPORT_MS = 1_000
 WATCH_MS = 250
 INDEX_EXPIRY_MS = 30_000
+CLOSE_WAIT_MS, CLOSE_RETRY_MS = 1_500, 20
 
 ConfigurePlugins = Callable[[TierConfig, PluginCalls], Plugins]
 MakeWorkers = Callable[[Mapping[str, int]], Workers]
@@ -315,8 +316,17 @@ class _Parts:
                 self._abort(f"half of pool {overdue.pool} hangs")
 
     def _stop(self, reply: Reply) -> None:
+        """Close the plugins once the last read of the store has ended, or does not for too long."""
         self._stopping = True
         self._manager.stop()
+        self._reads.stop()
+        self._close_when_idle(reply, self._clock.monotonic_ms() + CLOSE_WAIT_MS)
+
+    def _close_when_idle(self, reply: Reply, ends_at_ms: int) -> None:
+        if not self._reads.is_idle and self._clock.monotonic_ms() < ends_at_ms:
+            again = self._close_when_idle
+            self._scheduler.call_later(CLOSE_RETRY_MS, lambda: again(reply, ends_at_ms))
+            return
 
         def done(_: object, error: BaseException | None) -> None:
             if error is not None:

@@ -1,0 +1,99 @@
+"""A clean stop: the plugins are closed when nobody reads the store any more."""
+
+import pytest
+from tier_pair import NAMES, Pair
+
+from rlm.messages import Ack, AuxiliaryState, Read, Stop
+from rlm.performer import READER_POOL
+from rlm.service import CLOSE_WAIT_MS
+
+
+def read(pair: Pair, offset: int) -> Read:
+    return Read(
+        *NAMES,
+        pair.log.leader_epoch,
+        offset=offset,
+        offset_epoch=1,
+        epoch_end=pair.log.end,
+        max_bytes=1_000,
+        min_one_batch=True,
+        read_committed=False,
+        wait_ms=60_000,
+    )
+
+
+@pytest.fixture
+def events(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the storage plugin is called for, in order."""
+    told: list[str] = []
+    fetch, close = pair.storage.fetch_index, pair.storage.close
+    monkeypatch.setattr(
+        pair.storage, "fetch_index", lambda *args: (told.append("fetch"), fetch(*args))[1]
+    )
+    monkeypatch.setattr(pair.storage, "close", lambda: (told.append("close"), close())[1])
+    return told
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda pair: read(pair, 0),
+        lambda pair: AuxiliaryState(*NAMES, pair.log.leader_epoch, epoch=1, offset=30),
+    ],
+    ids=["a client's read", "a follower's question"],
+)
+def test_plugins_are_closed_after_the_last_reader(
+    pair: Pair, events: list[str], question: object
+) -> None:
+    pair.workers.held.add(READER_POOL)  # a thread has the job, and the store is slow
+    pair.broker.ask(question(pair))  # type: ignore[operator]
+    pair.pump()
+    stopped = pair.broker.ask(Stop())
+    pair.pump()
+    pair.scheduler.advance(CLOSE_WAIT_MS - 100)
+    pair.pump()
+    assert (events, stopped.done()) == ([], False)
+    pair.workers.held.clear()
+    for _ in range(10):
+        pair.pump()
+        pair.scheduler.advance(20)
+    pair.pump()
+    assert stopped.result(0).message == Ack()
+    assert (events[0], events[-1]) == ("fetch", "close")
+    assert events.count("close") == 1
+    assert pair.ended
+
+
+def test_no_read_of_the_store_begins_after_a_stop(pair: Pair, events: list[str]) -> None:
+    assert pair.ask(Stop()).message == Ack()
+    answer = pair.broker.ask(read(pair, 0))
+    other = pair.broker.ask(AuxiliaryState(*NAMES, pair.log.leader_epoch, epoch=1, offset=30))
+    for _ in range(10):
+        pair.pump()
+        pair.scheduler.advance(100)
+    assert not answer.done(), "it waits until its time is up"
+    assert isinstance(other.exception(0), Exception)
+    assert events == ["close"]
+
+
+def test_a_read_that_hangs_does_not_hold_a_stop_for_ever(pair: Pair, events: list[str]) -> None:
+    ran = pair.workers.run
+    hung: list[object] = []
+
+    def run(name: str, job: object, done: object) -> None:
+        if name == READER_POOL and not hung:
+            hung.append(job)  # a thread has taken it, and it never returns
+        else:
+            ran(name, job, done)  # type: ignore[arg-type]
+
+    pair.workers.run = run  # type: ignore[method-assign,assignment]
+    pair.broker.ask(read(pair, 0))
+    pair.pump()
+    assert hung
+    stopped = pair.broker.ask(Stop())
+    pair.pump()
+    assert not stopped.done()
+    pair.scheduler.advance(CLOSE_WAIT_MS + 100)
+    pair.pump()
+    assert stopped.result(0).message == Ack()
+    assert events == ["close"]
