@@ -35,6 +35,8 @@ _WHOLE_INDEXES_BYTES_MAX = 1 << 20
 """Indexes up to this size come with one request and are kept for the next kind asked for."""
 _WHOLE_INDEXES_KEPT = 8
 _STREAM_BUFFER_BYTES = 1 << 16
+_MANIFEST_BYTES_MAX = 16 << 20
+"""Above what any list of leader epochs takes: something else lies there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +212,9 @@ class LayoutStorageManager(RemoteStorageManager):
         if known is not None and known.names == names:
             return known
         with io.BufferedReader(self._store.get(names.manifest)) as stream:
-            text = stream.read()
+            text = stream.read(_MANIFEST_BYTES_MAX + 1)
+        if len(text) > _MANIFEST_BYTES_MAX:
+            raise RemoteObjectDamagedError(f"{names.manifest} is no manifest: it is too large")
         try:
             manifest = object_layout.parse_manifest(text)
         except object_layout.DamagedObjectError as e:
@@ -255,7 +259,8 @@ class _VerifiedStream(io.RawIOBase):
         count = self._stream.readinto(buffer) or 0
         self._size += count
         self._crc = crc32c(memoryview(buffer)[:count], self._crc)
-        is_end = not count and len(buffer) > 0
+        # With its last byte, not after it: who knows the size does not ask for more.
+        is_end = self._size == self._expected.size_bytes or (not count and len(buffer) > 0)
         if is_end and ObjectFacts(self._size, self._crc) != self._expected:
             raise RemoteObjectDamagedError(
                 f"{self._key}: {self._size} bytes with CRC32C {self._crc} are not those that the"

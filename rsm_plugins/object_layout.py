@@ -317,7 +317,8 @@ def parse_manifest(data: bytes) -> Manifest:
     """Read a manifest; its segment is in COPY_SEGMENT_FINISHED, for nothing else has one.
 
     Raises:
-        DamagedObjectError: not JSON, another version, or a field is missing or of another type.
+        DamagedObjectError: not JSON, another version, or a field is missing, of another type or
+        impossible.
     """
     try:
         document: Any = json.loads(data)
@@ -346,9 +347,12 @@ def parse_manifest(data: bytes) -> Manifest:
         )
         objects = document["objects"]
         return Manifest(metadata, _facts(objects["log"]), _facts(objects["indexes"]))
-    except (KeyError, TypeError, ValueError) as e:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as e:
         raise DamagedObjectError(f"manifest cannot be read: {e}") from e
 
 
 def _facts(document: Mapping[str, int]) -> ObjectFacts:
-    return ObjectFacts(int(document["sizeBytes"]), int(document["crc32c"]))
+    facts = ObjectFacts(int(document["sizeBytes"]), int(document["crc32c"]))
+    if facts.size_bytes < 0:
+        raise ValueError(f"sizeBytes={facts.size_bytes}")
+    return facts

@@ -99,7 +99,37 @@ def _shorter_log(text: bytes) -> bytes:
     return json.dumps(document).encode()
 
 
-@pytest.mark.parametrize("damage", [_foreign, _shorter_log, lambda text: text[:-9], lambda _: b""])
+def _negative(text: bytes) -> bytes:
+    document = json.loads(text)
+    document["objects"]["indexes"]["sizeBytes"] = -1
+    return json.dumps(document).encode()
+
+
+def _infinite(text: bytes) -> bytes:
+    return text.replace(b'"partition": 0', b'"partition": 1e999')
+
+
+def _deep(_: bytes) -> bytes:
+    return b"[" * 100_000
+
+
+def _huge(text: bytes) -> bytes:
+    return text + b" " * (16 << 20)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _foreign,
+        _shorter_log,
+        _negative,
+        _infinite,
+        _deep,
+        _huge,
+        lambda text: text[:-9],
+        lambda _: b"",
+    ],
+)
 def test_a_damaged_or_foreign_manifest_is_never_believed(
     manager: MemoryManager, store: MemoryObjectStore, damage: Callable[[bytes], bytes]
 ) -> None:
@@ -128,6 +158,8 @@ def test_a_log_read_whole_is_compared_with_the_manifest(
     store.objects[NAMES.log] = b"?" + LOG_BYTES[1:]
     with pytest.raises(RemoteObjectDamagedError), manager.fetch_log_segment(copied, 0) as stream:
         stream.read()
+    with pytest.raises(RemoteObjectDamagedError), manager.fetch_log_segment(copied, 0) as stream:
+        stream.read(len(LOG_BYTES))  # and no more: who knows the size need not ask for the end
     store.objects[NAMES.log] = LOG_BYTES[:-1]
     with pytest.raises(RemoteObjectDamagedError), manager.fetch_log_segment(copied, 0) as stream:
         stream.read()
