@@ -18,6 +18,10 @@ _SHOWN_MAX = 400
 _SECRET_CHARS_MIN = 4
 _USER_INFO = re.compile(r"(\w+://)(?:[^/\s@]+|\S*:\S*)@")
 """Also of a password with a slash in it that should have been written as %2F."""
+_SIGNED = re.compile(
+    r"(?i)([?&](?:delegation|token|sig|signature|[\w-]*(?:signature|token|credential))=)[^&\s'\"]+"
+)
+"""What lets in whoever has the URL: HDFS's redirects, signed URLs of object stores."""
 _JAVA_CLASS = re.compile(r"\b(?:java|javax|org)(?:\.\w+)*\.(\w+(?:Exception|Error|Token))\b")
 
 
@@ -125,8 +129,8 @@ def shown(error: BaseException, secrets: Iterable[str] = ()) -> str:
 
 
 def hidden(text: str, secrets: Iterable[str] = ()) -> str:
-    """A text without `user:password@` of URLs in it, and without the secrets given."""
-    text = _USER_INFO.sub(r"\1***@", text)
+    """A text without passwords and signatures of URLs in it, and without the secrets given."""
+    text = _SIGNED.sub(r"\1***", _USER_INFO.sub(r"\1***@", text))
     for secret in secrets:
         if len(secret) >= _SECRET_CHARS_MIN:
             text = text.replace(secret, "***")

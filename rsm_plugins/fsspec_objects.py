@@ -305,7 +305,14 @@ class FsspecStore(ObjectStore):
             piece = self.calls.method("cat_file", path, start=begin, end=end, **uncached)
         except Exception as e:  # noqa: BLE001 - as above
             raise self._storage_error(e, "fetch", key, RemoteResourceNotFoundError) from None
-        return bytes(piece or b"")[: end - begin]
+        piece = bytes(piece or b"")
+        if begin and len(piece) > end - begin:
+            # All of the object, it seems: these are not the bytes that were asked for.
+            raise RemoteStorageError(
+                f"fetch of {key}: {len(piece)} bytes came where [{begin}, {end}) were asked for:"
+                " the store does not serve ranges"
+            )
+        return piece[: end - begin]
 
     def _size(self, key: str, path: str) -> int:
         try:

@@ -21,6 +21,7 @@ Must not know: what a segment is.
 """
 
 import contextlib
+import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO, ClassVar
@@ -150,6 +151,11 @@ class WebHdfsStore(FsspecStore):
         facts: ObjectFacts = self.fs.upload(path, head, source, self.file_options)
         return facts
 
+    def close(self) -> None:
+        """See ObjectStore."""
+        super().close()
+        self.fs.session.close()
+
 
 class LibHdfsStore(FsspecStore):
     """HDFS through pyarrow and Hadoop's own C library."""
@@ -191,7 +197,8 @@ def _native(
     config = {
         "dfs.client.socket-timeout": str(values["request.timeout.ms"]),
         **{
-            name: value if isinstance(value, str) else str(value) for name, value in options.items()
+            name: value if isinstance(value, str) else json.dumps(value)  # true, not True
+            for name, value in options.items()
         },
     }
     fs = NativeHdfsFileSystem(

@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from test_rsm_fsspec import configured, through_s3fs
 
 from rsm_plugins.api import RemoteObjectDamagedError, RemoteStorageError
@@ -217,3 +218,25 @@ def test_listings_are_in_the_order_of_keys_and_tell_the_time(store: FsspecStore)
     assert [each.key for each in store.list_objects("a/")] == ["a/x", "a/y/z"]
     assert [each.key for each in store.list_objects("a/y/z")] == ["a/y/z"]
     assert list(store.list_objects("nothing/here")) == []
+
+
+class WithoutRanges(MemoryFileSystem):
+    """A store that answers every request for a range with the whole object."""
+
+    protocol = "memory"
+    cachable = False
+
+    def cat_file(self, path: str, **_: Any) -> bytes:
+        body: bytes = super().cat_file(path)
+        return body
+
+
+def test_a_store_without_ranges_gives_no_wrong_bytes() -> None:
+    store = FsspecStore(WithoutRanges(), "/without-ranges", rename=False, timeout_s=10)
+    store.put("k", io.BytesIO(b"0123456789"))
+    with io.BufferedReader(store.get("k", 0, 3)) as stream:
+        assert stream.read() == b"0123"
+    for first, last in ((1, 3), (5, 9), (5, 50), (5, None)):
+        with pytest.raises(RemoteStorageError, match="ranges"):
+            io.BufferedReader(store.get("k", first, last)).read()
+    store.delete(["k"])

@@ -105,3 +105,11 @@ def test_credentials_are_never_shown() -> None:
     assert "AKIA1234" not in text
     assert "line 1" not in text
     assert hidden("s3://bucket/a@b") == "s3://bucket/a@b"
+
+
+@pytest.mark.parametrize(
+    "name", ["delegation", "sig", "X-Amz-Signature", "X-Amz-Security-Token", "x-goog-credential"]
+)
+def test_what_signs_a_url_is_not_shown(name: str) -> None:
+    error = OSError(f"Max retries exceeded with url: /v1/a?op=OPEN&{name}=s3cr3t%2F&offset=7 (x)")
+    assert shown(error).endswith(f"url: /v1/a?op=OPEN&{name}=***&offset=7 (x)")
