@@ -2,8 +2,8 @@
 
 Answered at once if there are enough bytes, an error, or no will to wait; else parked until an
 append brings what is missing. Partitions whose offset is only in the remote tier are read side by
-side, and the answer waits for them, but local data are never held back longer than the client
-itself would wait.
+side, and the answer waits for them, but what else is in it is not held back longer than the client
+itself would wait, or a moment.
 """
 
 import asyncio
@@ -49,6 +49,9 @@ _FIRST_VERSION_WITH_IDS: Final = 13
 _FIRST_VERSION_WITH_REPLICA_STATE: Final = 15
 _REMOTE_SLACK_MS: Final = 250
 """The tier answers by its deadline; this much later we go on without it."""
+_REMOTE_WAIT_MIN_MS: Final = 50
+"""Also a client that does not wait gives the tier so long to hand over what it has at hand: local
+data or errors in each answer would keep remote partitions from it for good."""
 
 _decode = request(ApiKey.FETCH).decode
 
@@ -288,8 +291,8 @@ class FetchHandler:
         pending = set(reading)
         try:
             if result.size_bytes or result.must_answer:
-                wait_ms = min(params.max_wait_ms, longest_ms + _REMOTE_SLACK_MS)
-                pending = await _wait(pending, max(0, wait_ms))
+                wait_ms = max(params.max_wait_ms, _REMOTE_WAIT_MIN_MS)
+                pending = await _wait(pending, min(wait_ms, longest_ms + _REMOTE_SLACK_MS))
             else:
                 pending = await _wait(pending, longest_ms + _REMOTE_SLACK_MS)
         finally:

@@ -1,16 +1,16 @@
 """The same requests to Apache Kafka and to a broker of ours: equal answers, field by field."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness_broker import BrokerProcess, free_ports
+from harness_broker import BrokerProcess
 from harness_differential import Side, differences
 from harness_differential_cases import READING, WRITING
 from harness_differential_known import sort_out
 from harness_differential_state import prepare
-from harness_kafka_tools import PEERS, require_kafka_tools
+from harness_kafka_peer import KafkaPeer
+from harness_kafka_tools import require_kafka_tools
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 
@@ -19,25 +19,15 @@ pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 def kafka(tmp_path: Path) -> Iterator[Side]:
     """Apache Kafka with a remote tier, in the common state."""
     require_kafka_tools()
-    data, (port, controller_port) = tmp_path / "kafka", free_ports(2)
-
-    def run(action: str, *more: str) -> None:
-        command = [str(PEERS / "kafka"), action, "--data", str(data), *more]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    def start() -> None:
-        ports = ("--port", str(port), "--controller-port", str(controller_port))
-        run("start", *ports, "--tiered", "--heap", "512m")
-
-    side = Side("kafka", port)
+    peer = KafkaPeer(tmp_path / "kafka")
+    side = Side("kafka", peer.port)
     try:
-        start()
-        prepare(side, lambda: (run("stop"), start()))
+        peer.start()
+        prepare(side, peer.restart)
         yield side
     finally:
         side.close()
-        run("stop")
+        peer.stop()
 
 
 def test_every_answer_is_kafkas_but_for_what_is_written_down(kafka: Side, tmp_path: Path) -> None:

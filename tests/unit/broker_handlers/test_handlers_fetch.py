@@ -1,4 +1,4 @@
-"""Fetch: budgets, waiting, sessions, fencing, and partitions of the remote tier."""
+"""Fetch: budgets, waiting, sessions, fencing."""
 
 import asyncio
 import inspect
@@ -6,62 +6,14 @@ from typing import Any
 
 import pytest
 from data_plane_harness import World, batch, call, context, finish, start, values_of
+from fetch_harness import BIG, ask, make, parts
 
-from broker.cluster import BrokerAddress
-from broker.handlers import fetch
-from broker.handlers.fetch import FetchLimits
 from broker.handlers.registry import Handler
-from broker.remote.reads import RemoteFetched, RemoteRead
-from kafka_protocol.errors import ApiError, ErrorCode
+from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.codec import request
-from runtime.disk import Disk, FileRegion
 
 VERSIONS = range(4, 19)
-BIG = 2**31 - 1
-
-
-def addresses(listener: str) -> list[BrokerAddress]:
-    return [
-        BrokerAddress(1, f"{listener.lower()}.host", 9092, "r1", is_fenced=False),
-        BrokerAddress(2, "another.host", 9092, None, is_fenced=False),
-    ]
-
-
-def make(world: World, remote: Any = None, **limits: Any) -> Handler:
-    return fetch.make(
-        world.replicas,
-        limits=FetchLimits(**limits),
-        clock=world.clock,
-        scheduler=world.scheduler,
-        dice=world.dice,
-        remote=remote,
-        addresses=addresses,
-    )
-
-
-def ask(
-    world: World, version: int, *topics: tuple[str, list[dict[str, Any]]], **more: Any
-) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "max_wait_ms": 0,
-        "min_bytes": 1,
-        "max_bytes": BIG,
-        "isolation_level": 0,
-        "topics": [],
-    }
-    for topic, partitions in topics:
-        ident = {"topic": topic}
-        if version >= 13:
-            known = world.topics.get(topic)
-            ident = {"topic_id": known.id if known else b"?" * 16}
-        defaults = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": BIG}
-        fields["topics"].append(ident | {"partitions": [defaults | p for p in partitions]})
-    return fields | more
-
-
-def parts(answer: Any) -> list[Any]:
-    return [p for topic in answer.responses for p in topic.partitions]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -345,121 +297,6 @@ def test_zstd_is_not_sent_to_clients_older_than_it(world: World) -> None:
     assert (old.error_code, len(old.records)) == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, 0)
     new = parts(call(handler, 10, ask(world, 10, ("t", [{}]))))[0]
     assert values_of(new.records) == [b"x" * 200]
-
-
-class FakeTier:
-    """Answers reads from prepared outcomes; what has none stays open."""
-
-    def __init__(self, outcomes: dict[str, Any]) -> None:
-        self.outcomes, self.asked = outcomes, list[RemoteRead]()
-        self.open: list[asyncio.Future[RemoteFetched]] = []
-
-    def read(self, read: RemoteRead) -> "asyncio.Future[RemoteFetched]":
-        self.asked.append(read)
-        future: asyncio.Future[RemoteFetched] = asyncio.get_running_loop().create_future()
-        outcome = self.outcomes.get(read.topic)
-        if outcome is None:
-            self.open.append(future)
-        elif isinstance(outcome, Exception):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)
-        return future
-
-
-class TestRemote:
-    def _regions(self, *values: bytes) -> RemoteFetched:
-        data = bytes(batch(*values))
-        file = Disk().memfd("remote")
-        Disk().write_at(file, 0, data)
-        return RemoteFetched([FileRegion(file, 0, len(data))], len(data), [(5, 0)])
-
-    def _world(self, world: World, *topics: str) -> None:
-        """Topics whose records below 2 are only in the remote tier."""
-        for topic in topics:
-            world.add_topic(topic, remote_storage_enable=True, local_retention_ms=0)
-            world.append(topic, b"0", b"1")
-            log = world.log(topic)
-            log.roll(world.clock.wall_ms())
-            world.append(topic, b"2")
-            assert log.set_copied_through(1, 3)
-            world.clock.advance(1000)
-            log.retain(world.clock.wall_ms())
-            assert log.local_log_start_offset == 2
-
-    def test_remote_and_local_partitions_come_in_one_answer(self, world: World) -> None:
-        self._world(world, "far")
-        world.add_topic("near")
-        world.append("near", b"n")
-        tier = FakeTier({"far": self._regions(b"0", b"1")})
-        fields = ask(world, 12, ("far", [{}]), ("near", [{}]), isolation_level=1, max_wait_ms=50)
-        far, near = parts(call(make(world, tier), 12, fields))
-        assert values_of(far.records) == [b"0", b"1"]
-        assert [(a.producer_id, a.first_offset) for a in far.aborted_transactions] == [(5, 0)]
-        assert (far.error_code, far.high_watermark, far.log_start_offset) == (0, 3, 0)
-        assert values_of(near.records) == [b"n"]
-        assert tier.asked[0].offset == 0
-        assert tier.asked[0].isolation_level == 1
-
-    def test_several_remote_partitions_share_one_budget(self, world: World) -> None:
-        self._world(world, "a", "b", "c")
-        tier = FakeTier({t: RemoteFetched() for t in "abc"})
-        each = {"partition_max_bytes": 600}
-        fields = ask(world, 12, ("a", [each]), ("b", [each]), ("c", [each]), max_bytes=1000)
-        call(make(world, tier), 12, fields)
-        assert [(r.topic, r.max_bytes, r.min_one_batch) for r in tier.asked] == [
-            ("a", 600, True),
-            ("b", 400, False),
-        ]
-
-    @pytest.mark.parametrize(
-        "code",
-        [
-            ErrorCode.KAFKA_STORAGE_ERROR,
-            ErrorCode.REPLICA_NOT_AVAILABLE,
-            ErrorCode.CORRUPT_MESSAGE,
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-        ],
-    )
-    def test_an_error_of_the_tier_is_this_partitions_alone(
-        self, world: World, code: ErrorCode
-    ) -> None:
-        self._world(world, "bad", "good")
-        tier = FakeTier({"bad": ApiError(code, "why"), "good": self._regions(b"0", b"1")})
-        fields = ask(world, 12, ("bad", [{}]), ("good", [{}]))
-        bad, good = parts(call(make(world, tier), 12, fields))
-        assert (bad.error_code, len(bad.records), bad.high_watermark) == (code, 0, -1)
-        assert values_of(good.records) == [b"0", b"1"]
-
-    def test_local_data_do_not_wait_longer_than_the_client(self, world: World) -> None:
-        self._world(world, "far")
-        world.add_topic("near")
-        world.append("near", b"n")
-
-        async def test() -> None:
-            tier = FakeTier({})
-            handler = make(world, tier, remote_wait_ms=lambda: 60_000)
-            fields = ask(world, 12, ("far", [{}]), ("near", [{}]), max_wait_ms=20)
-            answer = finish(handler, 12, await start(handler, 12, fields))
-            far, near = parts(answer)
-            assert (far.error_code, len(far.records)) == (0, 0)
-            assert values_of(near.records) == [b"n"]
-            assert tier.open[0].cancelled()
-
-        asyncio.run(test())
-
-    def test_without_a_tier_remote_offsets_are_a_storage_error(self, world: World) -> None:
-        self._world(world, "far")
-        answer = parts(call(make(world), 12, ask(world, 12, ("far", [{}]))))[0]
-        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-
-
-def test_a_replica_below_the_local_start_is_sent_to_the_tier(world: World) -> None:
-    TestRemote()._world(world, "far")
-    world.change("far", replicas=(1, 2))
-    fields = ask(world, 12, ("far", [{}]), replica_id=2)
-    answer = parts(call(make(world, FakeTier({})), 12, fields))[0]
-    assert answer.error_code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
 
 
 def test_zero_uuid_names_no_topic(world: World) -> None:
