@@ -5,7 +5,8 @@ whole. The store compares what arrived with the first, and what it keeps is comp
 second. An upload that fails is aborted before the failure goes on; one whose process died is
 aborted by the deletion of its key.
 
-Memory: at most `concurrency` buffers of a part's size, over all uploads of a store.
+Memory: at most `concurrency` buffers of a part's size, over all uploads of a store: a slot is
+the right to one, and what was used once is kept for the next part.
 """
 
 import base64
@@ -14,6 +15,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from queue import LifoQueue
 from typing import Any, BinaryIO
 
 from crc32c import crc32c
@@ -51,8 +53,10 @@ class S3Uploader:
     ) -> None:
         """`abort_uploads` aborts every unfinished upload of a key."""
         self.calls, self.part_bytes = calls, part_bytes
-        self.slots = threading.Semaphore(concurrency)
         self.pool = ThreadPoolExecutor(concurrency, thread_name_prefix="s3-upload")
+        self.slots: LifoQueue[bytearray | None] = LifoQueue()
+        for _ in range(concurrency):
+            self.slots.put(None)  # no buffer so far
         self._write_params, self._has_checksums = write_params, has_checksums
         self._abort_uploads = abort_uploads
 
@@ -66,8 +70,9 @@ class S3Uploader:
         source.seek(0)
         if size_bytes > self.part_bytes:
             return self._put_in_parts(key, source)
-        with self.slots:
-            body = _filled(memoryview(bytearray(size_bytes)), source)
+        buffer = self.slots.get()
+        try:
+            body = _filled(memoryview(buffer or bytearray(size_bytes))[:size_bytes], source)
             facts = ObjectFacts(len(body), crc32c(body))
             answer = self.calls(
                 "put_object",
@@ -77,6 +82,8 @@ class S3Uploader:
                 **self._write_params,
                 **params,
             )
+        finally:
+            self.slots.put(buffer)
         kept = whole_object_crc32c(answer)
         if kept is not None and kept != facts.crc32c:
             raise self._not_kept("put_object", key)
@@ -167,7 +174,6 @@ class _PartsUpload:
     def __init__(self, uploader: S3Uploader, key: str, upload_id: str, source: BinaryIO) -> None:
         self._uploader, self._key, self._upload_id = uploader, key, upload_id
         self._source = source
-        self._free: list[bytearray] = []
         self._failed = threading.Event()
         self.facts = ObjectFacts(0, 0)
 
@@ -184,17 +190,17 @@ class _PartsUpload:
     def _take(self) -> tuple[bytearray, memoryview] | None:
         """A slot, a buffer and the next part in it; None where there is no more to send."""
         slots = self._uploader.slots
-        slots.acquire()
+        buffer = slots.get()
         try:
-            buffer = self._free.pop() if self._free else bytearray(self._uploader.part_bytes)
+            buffer = buffer or bytearray(self._uploader.part_bytes)
             part = memoryview(b"")
             if not self._failed.is_set():
                 part = _filled(memoryview(buffer), self._source)
         except BaseException:
-            slots.release()
+            slots.put(buffer)
             raise
         if not part:
-            slots.release()
+            slots.put(buffer)
             return None
         self.facts = ObjectFacts(self.facts.size_bytes + len(part), crc32c(part, self.facts.crc32c))
         return buffer, part
@@ -215,8 +221,7 @@ class _PartsUpload:
             self._failed.set()
             raise
         finally:
-            self._free.append(buffer)
-            self._uploader.slots.release()
+            self._uploader.slots.put(buffer)
         return {"PartNumber": number, "ETag": answer["ETag"], **checksum}
 
 
