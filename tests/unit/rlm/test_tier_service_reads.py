@@ -233,6 +233,21 @@ def test_the_bound_of_the_index_cache_changes_while_it_runs(tmp_path: Path) -> N
     assert 0 < sum(path.stat().st_size for path in index_files(tmp_path)) <= 400
 
 
+def test_the_least_recently_used_indexes_make_room(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    pair.log.fill(3, records=20)
+    pair.assign()
+    bytes_of(pair.read(0))
+    of_one = sum(path.stat().st_size for path in index_files(tmp_path))
+    pair.ask(Reconfigure(replace(pair.config, index_cache_bytes=of_one * 5 // 2)))
+    bytes_of(pair.read(20))
+    pair.reads.indexes._parsed.clear()
+    pair.reads.chunks._chunks.clear()
+    bytes_of(pair.read(0))
+    bytes_of(pair.read(40))
+    assert {path.name.split("_")[0] for path in index_files(tmp_path)} == {"0", "40"}
+
+
 def test_an_index_that_nobody_uses_goes_after_its_time(tmp_path: Path) -> None:
     pair = Pair(tmp_path, index_cache_ttl_ms=100_000)
     pair.log.fill(3, records=20)
