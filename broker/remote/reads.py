@@ -8,6 +8,7 @@ not spin.
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from concurrent.futures import Future as ThreadFuture
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,8 @@ from runtime.clock import Clock
 from runtime.disk import FileRegion, OpenFile
 from runtime.mapping import Mapping
 from runtime.scheduler import Scheduler
+
+log = logging.getLogger(__name__)
 
 READ_COMMITTED = 1
 WINDOW_BYTES = 4 << 20
@@ -84,12 +87,12 @@ class _Waiting:
 
 
 class ReleaseQueue:
-    """Gathers released chunks and tells the tier in one message."""
+    """Gathers released chunks of one tier process and tells it in one message."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, supervisor: Supervisor) -> None:
         self._loop, self._supervisor = loop, supervisor
         self._tokens: deque[int] = deque()
-        self._armed = False
+        self._armed = self._ended = False
 
     def add(self, token: int) -> None:
         """Nobody here reads the chunk any more; from any thread."""
@@ -101,12 +104,15 @@ class ReleaseQueue:
     def _flush(self) -> None:
         self._armed = False
         tokens = [self._tokens.popleft() for _ in range(len(self._tokens))]
-        if tokens:
+        if tokens and not self._ended:
             self._supervisor.tell(Released(tokens))
 
-    def forget(self) -> None:
-        """The tier that knew these tokens is gone."""
-        self._tokens.clear()
+    def end(self) -> None:
+        """The tier that knew these tokens is gone, and the next one has others of the same name.
+
+        A chunk of the old one may be held for long yet, by an answer to a slow client.
+        """
+        self._ended = True
 
 
 class RemoteReads:
@@ -128,8 +134,9 @@ class RemoteReads:
 
     def on_tier_down(self) -> None:
         """Tokens of the old tier mean nothing to the next; its windows go with it."""
+        self._released.end()
+        self._released = ReleaseQueue(self._loop, self._supervisor)
         self._windows.clear()
-        self._released.forget()
 
     def read(self, read: RemoteRead) -> "asyncio.Future[RemoteFetched]":
         """Read; the future fails with the KafkaError the client is to get.
@@ -172,13 +179,14 @@ class RemoteReads:
                 return
             answer = done.result().message
             assert isinstance(answer, ReadAnswer), answer
-            regions = self._take(answer, done.result().files)
-            if future.done():
-                return
             try:
+                regions = self._take(answer, done.result().files)
+                if future.done():
+                    return
                 fetched = self._accept(read, question, answer, regions)
             except KafkaError as error:
-                future.set_exception(error)
+                if not future.done():
+                    future.set_exception(error)
                 return
             if fetched.regions and answer.batch_ends:
                 window = Window(
@@ -227,8 +235,8 @@ class RemoteReads:
             if done.exception() is None:
                 answer = done.result().message
                 assert isinstance(answer, ReadAnswer), answer
-                regions = self._take(answer, done.result().files)
                 with contextlib.suppress(KafkaError):  # the reader asks again, and hears of it
+                    regions = self._take(answer, done.result().files)
                     fetched = self._accept(ahead, question, answer, regions)
                     if fetched.regions and answer.batch_ends:
                         has_aborted = bool(fetched.aborted_transactions)
@@ -273,15 +281,23 @@ class RemoteReads:
             )
 
     def _take(self, answer: ReadAnswer, files: tuple[OpenFile, ...]) -> list[memoryview]:
-        """Own the chunks that came; when the last slice of one is gone the tier hears of it."""
-        return [
-            Mapping.of(
-                file,
-                region.position + region.size_bytes,
-                partial(self._released.add, region.token),
-            )[region.position :]
-            for file, region in zip(files, answer.regions, strict=True)
-        ]
+        """Own the chunks that came; when the last slice of one is gone the tier hears of it.
+
+        Raises:
+            ApiError: we are out of descriptors or memory; all chunks are given back.
+        """
+        taken = list[memoryview]()
+        for number, (file, region) in enumerate(zip(files, answer.regions, strict=True)):
+            end = region.position + region.size_bytes
+            ended = partial(self._released.add, region.token)
+            try:
+                taken.append(Mapping.of(file, end, ended)[region.position :])
+            except (OSError, ValueError) as error:
+                log.warning("cannot map what the tier lends: %s", error)
+                for left in answer.regions[number:]:
+                    self._released.add(left.token)
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot map: {error}") from error
+        return taken
 
     def _accept(
         self, read: RemoteRead, question: Read, answer: ReadAnswer, regions: list[memoryview]

@@ -182,3 +182,31 @@ def test_topic_settings_become_modes_and_bounds() -> None:
     )
     assert found is not None
     assert (found.mode, found.retention_ms) == ("read_only", 5)
+
+
+def test_what_a_tier_before_lent_is_not_given_back_to_the_next() -> None:
+    """Tiers number their chunks alike: the next one would write over a chunk that is being sent."""
+
+    async def scene() -> None:
+        bench = Bench()
+        future = bench.read()
+        bench.answer()
+        fetched = await future
+        bench.reads.on_tier_down()
+        bench.tier.asked.clear()
+        del fetched, future
+        bench.scheduler.advance(1_000)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert bench.tier.told == []
+        future = bench.read()
+        bench.answer()
+        assert (await future).size_bytes == 7
+        bench.tier.asked.clear()
+        del future
+        bench.scheduler.advance(1_000)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert bench.tier.told == [Released([77])]
+
+    run(scene)

@@ -259,3 +259,23 @@ def test_chunks_left_behind_are_released_while_the_window_goes_on() -> None:
         assert bench.tier.told == [Released([70])]
 
     run(scene)
+
+
+def test_an_answer_ahead_that_cannot_be_taken_does_not_hold_up_its_reader() -> None:
+    async def scene() -> None:
+        bench = Bench()
+        bench.hosted.log.local_log_start_offset = 60
+        future = ask(bench, 10, max_bytes=70)
+        answer(bench)
+        await future
+        waiting = ask(bench, 31, max_bytes=70)
+        assert waiting.done()
+        waiting = ask(bench, 40)
+        bench.answer(regions=[Region(0, 80, 0, 1 << 20)])  # longer than the file behind it
+        assert [question.offset for question, _ in bench.tier.asked] == [10, 40, 40]
+        await settle()
+        assert Released([80]) in bench.tier.told
+        answer(bench, 5, 40)
+        assert joined((await waiting).regions) == DATA[:20]
+
+    run(scene)
