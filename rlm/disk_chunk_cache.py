@@ -105,14 +105,16 @@ class DiskChunkCache:
                 self._fail(error)
             return
         with self._lock:
-            if self.failure is not None:
-                self._disk.unlink(path)
-            elif key in self._files:
-                self._total -= size_bytes
-                self._disk.unlink(path)
-            else:
+            if self.failure is None and key not in self._files:
                 self._files[key] = (path, size_bytes)
                 self._policy.add(key, size_bytes)
+                return
+            if self.failure is None:  # somebody else was quicker
+                self._total -= size_bytes
+            try:
+                self._disk.unlink(path)
+            except OSError as error:
+                self._fail(error)
 
     def _make_room(self, size_bytes: int) -> None:
         while self._files and self._total + size_bytes > self._max:
@@ -126,7 +128,10 @@ class DiskChunkCache:
         self._disk.unlink(path)
 
     def read_into(self, key: ChunkKey, view: memoryview) -> bool:
-        """Fill `view` with a chunk; False if it is not here, or not as long any more."""
+        """Fill `view` with a chunk; False if it is not here, or not as long any more.
+
+        What is not as it was put is let go, so that it can be put again.
+        """
         try:
             with self._lock:
                 found = self._files.get(key)
@@ -135,18 +140,25 @@ class DiskChunkCache:
                 self._policy.enter(key)
                 file = self._disk.open_read(found[0])
             try:
-                return self._disk.read_into(file, 0, view) == len(view)
+                is_whole = self._disk.read_into(file, 0, view) == len(view)
             finally:
                 file.close()
         except FileNotFoundError:
-            return False  # somebody tidied up
+            is_whole = False  # somebody tidied up
         except OSError as error:
             with self._lock:
                 self._fail(error)
             return False
+        if not is_whole:
+            self.drop(key)
+        return is_whole
 
     def drop(self, key: ChunkKey) -> None:
         """Its bytes are wrong."""
         with self._lock:
-            if key in self._files:
+            if key not in self._files:
+                return
+            try:
                 self._remove(key)
+            except OSError as error:
+                self._fail(error)

@@ -193,6 +193,9 @@ def test_files_that_vanish_or_are_cut_cost_a_fetch_and_no_error(tmp_path: Path) 
     for number, path in enumerate(chunk_files(tmp_path)):
         path.unlink() if number % 2 else path.write_bytes(b"")
     assert read_all(pair) == pair.log.truth
+    assert sum(path.stat().st_size for path in chunk_files(tmp_path)) == (
+        pair.reads.on_disk.total_bytes
+    )
 
 
 @pytest.mark.parametrize("disk_bytes", [0, 1_000_000])
@@ -222,3 +225,20 @@ def test_a_full_disk_switches_the_level_off_and_costs_no_read(tmp_path: Path) ->
     pair.pump()
     health = [each for each in pair.told if isinstance(each, Health)][-1]
     assert any("chunk cache on disk is off" in each.reason for each in health.red)
+
+
+class StuckDisk(Disk):
+    """A disk that removes nothing any more."""
+
+    def unlink(self, path: Path, *, missing_ok: bool = True) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+
+def test_damage_on_a_disk_that_removes_nothing_costs_no_read(tmp_path: Path) -> None:
+    pair = on_disk(tmp_path)
+    read_all(pair)
+    for path in chunk_files(tmp_path):
+        path.write_bytes(bytes(path.stat().st_size))
+    pair.reads.on_disk._disk = StuckDisk()
+    assert read_all(pair) == pair.log.truth
+    assert not pair.reads.on_disk.is_on
