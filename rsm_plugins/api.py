@@ -85,8 +85,11 @@ class RemoteStorageManager(ABC):
 
         Raises:
             RemoteResourceNotFoundError: there is no such segment.
+            RemoteObjectDamagedError: it is not what was copied (reading the stream may find that
+            out, too).
             ValueError: `start_position` is negative, at or beyond the segment's end, or above
-            `end_position`. RemoteStorageError, RetriableRemoteStorageError: the store failed.
+            `end_position`. RemoteStorageError, RetriableRemoteStorageError: the store failed; the
+            stream raises them, too.
         """
 
     @abstractmethod

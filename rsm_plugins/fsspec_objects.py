@@ -26,7 +26,7 @@ from rsm_plugins.api import (
     StoredObject,
 )
 from rsm_plugins.fsspec_calls import BoundedCalls
-from rsm_plugins.fsspec_errors import Meaning, hidden, meaning_of, shown
+from rsm_plugins.fsspec_errors import Meaning, hidden, meaning_of, s3_code, shown
 from rsm_plugins.fsspec_listing import files_below, modified_ms
 from rsm_plugins.fsspec_source import WRITE_BYTES, SourceError, chunks, read_up_to, write_all
 from rsm_plugins.object_layout import ObjectFacts, check_key
@@ -42,6 +42,9 @@ _FILE_PIECE_BYTES = 4 << 20
 _RACES_MAX = 3
 LOCAL = frozenset({"file", "local"})
 _S3 = frozenset({"s3", "s3a"})
+_NO_UPLOAD_LISTINGS = frozenset(
+    {"AccessDenied", "MethodNotAllowed", "NotImplemented", "501", "405"}
+)
 SHOWN_WHOLE = frozenset(
     {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "obs", "memory"}
 )
@@ -80,7 +83,7 @@ class FsspecStore(ObjectStore):
         self._secrets = secret_values
         self.file_options = dict(file_options or {})
         self._is_local = bool(protocols & LOCAL)
-        self._is_s3 = bool(protocols & _S3)
+        self._has_upload_listings = bool(protocols & _S3)
         self._in_memory = "memory" in protocols
         self._removes_empty = rename and bool(protocols & _RMDIR_KEEPS_FILES)
         self.calls = BoundedCalls(fs, timeout_s, threads=not (self._is_local or self._in_memory))
@@ -109,6 +112,7 @@ class FsspecStore(ObjectStore):
     def put(self, key: str, source: BinaryIO) -> ObjectFacts:
         """See ObjectStore."""
         target = self._path(key)
+        self._check_local_root()
         source.seek(0)
         head = read_up_to(source, self._part_bytes())
         try:
@@ -161,12 +165,13 @@ class FsspecStore(ObjectStore):
 
     def delete(self, keys: Sequence[str]) -> None:
         """See ObjectStore."""
+        self._check_local_root()
         for key in keys:
             path = self._path(key)
             try:
                 if self._rename:
                     self._remove_copying(path)
-                elif self._is_s3:
+                elif self._has_upload_listings:
                     self._abort_uploads(path)
                 self.remove(path)
             except Exception as e:  # noqa: BLE001 - as above
@@ -180,6 +185,7 @@ class FsspecStore(ObjectStore):
         """See ObjectStore."""
         start = prefix.rpartition("/")[0]
         folder = f"{self._root}/{start}" if start else self._root
+        self._check_local_root()
         try:
             for path, info in files_below(self.calls, folder, COPYING_SUFFIX):
                 key = path[len(self._root) + 1 :]
@@ -358,12 +364,30 @@ class FsspecStore(ObjectStore):
     def _abort_uploads(self, path: str) -> None:
         """End the open multipart uploads of a key, whose writers are dead."""
         bucket, key, _ = self.fs.split_path(path)
-        answer = self.calls.method("call_s3", "list_multipart_uploads", Bucket=bucket, Prefix=key)
+        try:
+            answer = self.calls.method(
+                "call_s3", "list_multipart_uploads", Bucket=bucket, Prefix=key
+            )
+        except Exception as e:
+            if s3_code(e) not in _NO_UPLOAD_LISTINGS:
+                raise
+            log.warning(
+                "unfinished uploads cannot be listed: give the bucket a lifecycle rule that aborts"
+                " them: %s",
+                shown(e, self._secrets),
+            )
+            self._has_upload_listings = False
+            return
         for upload in answer.get("Uploads", ()):
             if upload["Key"] == key:
                 self.calls.method("abort_mpu", bucket, key, upload["UploadId"])
 
     # ------------------------------------------------------------------ inside: list, names
+
+    def _check_local_root(self) -> None:
+        # `check` made it: where it is missing now, a disk is not mounted, and nothing is absent.
+        if self._is_local and not os.path.isdir(self._root):
+            raise RetriableRemoteStorageError(f"the root of the store is not there: {self._root}")
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{check_key(key)}"
@@ -378,8 +402,11 @@ class FsspecStore(ObjectStore):
             Meaning.FATAL: RemoteStorageError,
             Meaning.RETRIABLE: RetriableRemoteStorageError,
         }
+        meaning = meaning_of(error)
+        if meaning is Meaning.NOT_FOUND and doing == "fetch":
+            self._check_local_root()
         message = f"{doing} of {hidden(what, self._secrets)}: {shown(error, self._secrets)}"
-        kind = kinds[meaning_of(error)]
+        kind = kinds[meaning]
         return kind(message)
 
 

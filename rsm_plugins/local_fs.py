@@ -36,7 +36,15 @@ from rsm_plugins.settings import Setting, text
 
 _CHUNK_BYTES = 1 << 20
 _COPYING_SUFFIX = ".copying"
-_FATAL = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP}
+_FATAL = {
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.ENOTDIR,
+    errno.EISDIR,
+}
 
 
 class LocalFsRemoteStorageManager(LayoutStorageManager):

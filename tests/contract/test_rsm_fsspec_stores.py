@@ -15,7 +15,11 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from test_rsm_fsspec import configured, through_s3fs
 
-from rsm_plugins.api import RemoteObjectDamagedError, RemoteStorageError
+from rsm_plugins.api import (
+    RemoteObjectDamagedError,
+    RemoteStorageError,
+    RetriableRemoteStorageError,
+)
 from rsm_plugins.fsspec_objects import FsspecStore
 from rsm_plugins.testing import BreakingFile, copy, read, segment, segment_data
 
@@ -240,3 +244,21 @@ def test_a_store_without_ranges_gives_no_wrong_bytes() -> None:
         with pytest.raises(RemoteStorageError, match="ranges"):
             io.BufferedReader(store.get("k", first, last)).read()
     store.delete(["k"])
+
+
+def test_a_directory_that_went_is_a_failing_store_and_is_not_made_again(tmp_path: Path) -> None:
+    manager = configured(f"file://{tmp_path}/root")
+    root, copied = tmp_path / "root", copy(manager, segment())
+    elsewhere = root.rename(tmp_path / "unmounted")
+    for call in (
+        lambda: manager.fetch_log_segment(copied, 0),
+        lambda: manager.delete_log_segment_data(copied),
+        lambda: list(manager.list_objects()),
+        lambda: manager.copy_log_segment_data(segment(2), segment_data()),
+    ):
+        with pytest.raises(RetriableRemoteStorageError, match="root of the store"):
+            call()
+    assert not root.exists()
+    elsewhere.rename(root)
+    manager.fetch_log_segment(copied, 0).close()
+    manager.close()

@@ -4,7 +4,7 @@ import io
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, BrokenBarrierError
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -19,9 +19,9 @@ SLOTS = 2
 class Buffer(bytearray):
     """A buffer that is counted while it lives."""
 
-    __hash__ = object.__hash__
+    __hash__ = object.__hash__  # type: ignore[assignment]  # by identity
 
-    alive: "weakref.WeakSet[Buffer]" = weakref.WeakSet()
+    alive: ClassVar[weakref.WeakSet["Buffer"]] = weakref.WeakSet()
     most = 0
 
     def __init__(self, size: int) -> None:
