@@ -106,6 +106,7 @@ class FsspecStore(ObjectStore):
         except Exception as e:  # noqa: BLE001 - libraries behind fsspec have no common error
             error = self._storage_error(e, "open", self._root, RemoteStorageError)
             if not isinstance(error, RetriableRemoteStorageError):
+                self.close()
                 raise error from None
             log.warning("the store does not answer yet: %s", error)
 

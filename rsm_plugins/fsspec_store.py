@@ -122,7 +122,8 @@ def connect(url: str, options: Mapping[str, Any], secret_values: Sequence[str]) 
         from fsspec.dircache import DirCache
     except ImportError:
         raise ValueError(f"{wrong}: needs fsspec: pip install 'tidemark[fsspec]'") from None
-    if "://" not in url:
+    if "://" not in url or "::" in url.partition("://")[0]:
+        # No chains either: their caches are not told of what other brokers write or delete.
         raise ValueError(f"{wrong}: allowed is protocol://path")
     try:
         fs, root = url_to_fs(url, skip_instance_cache=True, **options)

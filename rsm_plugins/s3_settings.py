@@ -19,8 +19,6 @@ ENTROPY_CHARS_MAX = 8
 _UNREADABLE_CLASSES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
 _PART_BYTES_MIN = 5 << 20
 """S3 refuses smaller parts, but for the last one."""
-_PARTS_MAX = 10_000
-OBJECT_BYTES_MAX = _PART_BYTES_MIN * _PARTS_MAX
 
 SETTINGS: Sequence[Setting] = (
     text("bucket", "The bucket, which must exist.", allowed="a bucket's name", required=True),

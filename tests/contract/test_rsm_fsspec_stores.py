@@ -117,6 +117,11 @@ def test_hdfs_is_sent_to_its_own_class() -> None:
         configured("hdfs://host/x")
 
 
+def test_chained_urls_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="allowed is protocol://path"):
+        configured(f"simplecache::file://{tmp_path}/r")
+
+
 def test_options_are_json_where_they_can_be(tmp_path: Path) -> None:
     manager = configured(
         f"file://{tmp_path}",
