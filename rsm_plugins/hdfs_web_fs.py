@@ -78,6 +78,8 @@ class WebHdfsFileSystem(WebHDFS):  # type: ignore[misc]  # fsspec has no types
     def _place(self, operation: str, method: str, path: str, **parameters: Any) -> str:
         """The DataNode's URL for an operation on bytes."""
         answer = self._call(operation, method, path, redirect=False, **parameters)
+        if "Location" not in answer.headers:
+            raise ValueError(f"no DataNode was named for {operation}: an HttpFS gateway?")
         location: str = self._apply_proxy(answer.headers["Location"])
         return location
 

@@ -8,14 +8,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from rsm_plugins.api import RemoteResourceNotFoundError, RemoteStorageError
+from rsm_plugins.fsspec_errors import Meaning, meaning_of
 from rsm_plugins.hdfs import WebHdfsStore
 from rsm_plugins.hdfs_web_fs import WebHdfsFileSystem
 
 
 class _NothingHere(BaseHTTPRequestHandler):
+    status = 404
+
     def _answer(self) -> None:
         body = b"<html>none<br></html>"
-        self.send_response(404)
+        self.send_response(self.status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -52,3 +55,12 @@ def test_a_404_of_a_proxy_is_no_missing_file(store: WebHdfsStore) -> None:
         with pytest.raises(RemoteStorageError, match="not Hadoop's") as failed:
             call()
         assert not isinstance(failed.value, RemoteResourceNotFoundError)
+
+
+def test_who_names_no_data_node_is_told_apart_from_a_failure_that_passes(
+    store: WebHdfsStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_NothingHere, "status", 200)
+    with pytest.raises(ValueError, match="HttpFS") as failed:
+        store.fs.cat_file("/root/key", 0, 10)
+    assert meaning_of(failed.value) is Meaning.FATAL
