@@ -29,7 +29,7 @@ from rsm_plugins.fsspec_calls import BoundedCalls
 from rsm_plugins.fsspec_errors import Meaning, hidden, meaning_of, s3_code, shown
 from rsm_plugins.fsspec_listing import files_below, modified_ms
 from rsm_plugins.fsspec_source import WRITE_BYTES, SourceError, chunks, read_up_to, write_all
-from rsm_plugins.object_layout import ObjectFacts, check_key
+from rsm_plugins.object_layout import ObjectFacts, check_key, folder_of_prefix
 from rsm_plugins.object_store import ObjectStore
 from rsm_plugins.piece_stream import PieceStream
 
@@ -184,9 +184,11 @@ class FsspecStore(ObjectStore):
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
         """See ObjectStore."""
-        start = prefix.rpartition("/")[0]
-        folder = f"{self._root}/{start}" if start else self._root
         self._check_local_root()
+        start = folder_of_prefix(prefix)
+        if start is None:
+            return
+        folder = f"{self._root}/{start}" if start else self._root
         try:
             for path, info in files_below(self.calls, folder, COPYING_SUFFIX):
                 key = path[len(self._root) + 1 :]

@@ -30,7 +30,7 @@ from rsm_plugins.api import (
     StoredObject,
 )
 from rsm_plugins.layout_manager import LayoutStorageManager
-from rsm_plugins.object_layout import ObjectFacts, check_key
+from rsm_plugins.object_layout import ObjectFacts, check_key, folder_of_prefix
 from rsm_plugins.object_store import ObjectStore
 from rsm_plugins.settings import Setting, text
 
@@ -122,9 +122,11 @@ class DirectoryStore(ObjectStore):
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
         """See ObjectStore."""
-        start = self._root / prefix.rpartition("/")[0]
         self._check_root()
-        for path in _files(start):
+        start = folder_of_prefix(prefix)
+        if start is None:
+            return
+        for path in _files(self._root / start):
             key = path.relative_to(self._root).as_posix()
             if not key.startswith(prefix):
                 continue

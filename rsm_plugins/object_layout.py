@@ -223,6 +223,20 @@ def check_key(key: str) -> str:
     return key
 
 
+def folder_of_prefix(prefix: str) -> str | None:
+    """The folder below which all keys with that prefix lie, empty for the root.
+
+    Returns:
+        None where no key can begin so (`../x`, `/x`): a listing has nothing to show, and must not
+        look there.
+    """
+    folder, slash, _ = prefix.rpartition("/")
+    try:
+        return check_key(folder) if slash else ""
+    except UnsafeNameError:
+        return None
+
+
 def pack_indexes(indexes: Mapping[IndexType, bytes]) -> bytes:
     """Put all indexes of a segment into the bytes of one `.indexes` object."""
     ordered = sorted(indexes, key=_KINDS.__getitem__)

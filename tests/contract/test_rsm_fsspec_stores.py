@@ -21,6 +21,8 @@ from rsm_plugins.api import (
     RetriableRemoteStorageError,
 )
 from rsm_plugins.fsspec_objects import FsspecStore
+from rsm_plugins.fsspec_store import FsspecRemoteStorageManager
+from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.testing import BreakingFile, copy, read, segment, segment_data
 
 if TYPE_CHECKING:
@@ -266,4 +268,19 @@ def test_a_directory_that_went_is_a_failing_store_and_is_not_made_again(tmp_path
     assert not root.exists()
     elsewhere.rename(root)
     manager.fetch_log_segment(copied, 0).close()
+    manager.close()
+
+
+@pytest.mark.parametrize("plugin", [LocalFsRemoteStorageManager, FsspecRemoteStorageManager])
+def test_a_listing_never_leaves_the_root(
+    plugin: type[LocalFsRemoteStorageManager | FsspecRemoteStorageManager], tmp_path: Path
+) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "file").write_bytes(b"x")
+    manager = plugin()
+    manager.configure({"dir": f"{tmp_path}/root", "url": f"file://{tmp_path}/root"})
+    copy(manager, segment())
+    for prefix in ("../outside/", "../", "/", f"{tmp_path}/outside/", "a/../../outside/", "a\0/b"):
+        assert list(manager.list_objects(prefix)) == []
+    assert len(list(manager.list_objects())) == 3
     manager.close()
