@@ -36,7 +36,7 @@ def store() -> Iterator[WebHdfsStore]:
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     fs = WebHdfsFileSystem("127.0.0.1", server.server_address[1], timeout_s=10)
-    made = WebHdfsStore(fs, "/root", rename=True, timeout_s=10)
+    made = WebHdfsStore(fs, "/store", rename=True, timeout_s=10)
     yield made
     made.close()
     server.shutdown()
@@ -62,5 +62,5 @@ def test_who_names_no_data_node_is_told_apart_from_a_failure_that_passes(
 ) -> None:
     monkeypatch.setattr(_NothingHere, "status", 200)
     with pytest.raises(ValueError, match="HttpFS") as failed:
-        store.fs.cat_file("/root/key", 0, 10)
+        store.fs.cat_file("/store/key", 0, 10)
     assert meaning_of(failed.value) is Meaning.FATAL
