@@ -121,6 +121,15 @@ def meaning_of(error: BaseException) -> Meaning:
     return _F if isinstance(error, ValueError) else _R
 
 
+def s3_code(error: BaseException) -> str:
+    """The error code of S3 that an error was made of; empty where there is none."""
+    for each in _causes(error):
+        response = getattr(each, "response", None)
+        if isinstance(response, dict):
+            return str(response.get("Error", {}).get("Code", ""))
+    return ""
+
+
 def shown(error: BaseException, secrets: Iterable[str] = ()) -> str:
     """An error in words: its class and first line, without credentials."""
     text = next(iter(str(error).splitlines()), "")

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
+from rsm_plugins.fsspec_store import FsspecRemoteStorageManager
 from rsm_plugins.s3_settings import SETTINGS, s3_options
 from rsm_plugins.s3_store import S3Store
 from rsm_plugins.settings import read_settings
@@ -275,3 +276,26 @@ def test_a_listing_goes_on_page_by_page(store: S3Store, lesser: LesserStore) -> 
         ("a", 7, 2_000),
         ("b", 7, 2_000),
     ]
+
+
+@pytest.mark.parametrize(("status", "code"), [(501, "NotImplemented"), (403, "AccessDenied")])
+def test_s3fs_deletes_also_where_uploads_cannot_be_listed(
+    lesser: LesserStore, caplog: pytest.LogCaptureFixture, status: int, code: str
+) -> None:
+    manager = FsspecRemoteStorageManager()
+    lesser.answer = lambda one: error(status, code) if "uploads" in one.target else Answer(204)
+    manager.configure(
+        {
+            "url": "s3://b/p",
+            "option.key": "test",
+            "option.secret": "test",
+            "option.endpoint_url": lesser.url,
+            "option.config_kwargs": '{"retries": {"max_attempts": 1}}',
+        }
+    )
+    manager._store.delete(["one"])
+    manager._store.delete(["two"])
+    manager.close()
+    assert caplog.text.count("lifecycle rule") == 1
+    asked = [line for line in lesser.asked() if not line.startswith("HEAD")]
+    assert asked == ["GET /b?uploads&prefix=p%2Fone", "DELETE /b/p/one", "DELETE /b/p/two"]
