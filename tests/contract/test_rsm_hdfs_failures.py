@@ -62,6 +62,7 @@ def configured(hdfs: "Hdfs", driver: str, root: str, **settings: str) -> HdfsRem
 def test_what_a_killed_writer_left_hinders_nobody_and_goes_with_the_segment(
     hdfs: "Hdfs", driver: str
 ) -> None:
+    before = hdfs.files_being_written()  # brokers that other tests killed left some
     root = hdfs.new_root()
     manager = configured(hdfs, driver, root)
     url = (hdfs.web if driver == "webhdfs" else hdfs.rpc) + root
@@ -86,19 +87,20 @@ def test_what_a_killed_writer_left_hinders_nobody_and_goes_with_the_segment(
     assert read(manager.fetch_log_segment(copied, 0)) == BIG
     manager.delete_log_segment_data(copied)
     assert hdfs.tree(root) == set()
-    assert hdfs.files_being_written() == 0
+    assert hdfs.files_being_written() <= before
     manager.close()
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_a_copy_whose_disk_breaks_leaves_no_temporary_file(hdfs: "Hdfs", driver: str) -> None:
+    before = hdfs.files_being_written()  # brokers that other tests killed left some
     root = hdfs.new_root()
     manager = configured(hdfs, driver, root)
     data = replace(segment_data(), log=BreakingFile(BIG, after=3 << 20))
     with pytest.raises((OSError, RemoteStorageError)):
         manager.copy_log_segment_data(segment(size_bytes=len(BIG)), data)
     assert [path for path in hdfs.tree(root) if not path.endswith("/")] == []
-    assert hdfs.files_being_written() == 0
+    assert hdfs.files_being_written() <= before
     manager.close()
 
 

@@ -24,7 +24,8 @@ from runtime.metrics import Registry
 from runtime.scheduler import ManualScheduler
 
 NOW_MS = 1_700_000_000_000
-DAY_MS = 24 * 3600 * 1000
+HOUR_MS = 3600 * 1000
+EXPIRATION_MS = 4 * HOUR_MS  # virtual time is cheap, but not the tasks of every second in it
 ORDERS = TopicPartition("orders", 0)
 TOPIC_ID = bytes(15) + b"o"
 
@@ -39,6 +40,7 @@ def _config(directory: Path) -> BrokerConfig:
             "controller.quorum.voters": "1@127.0.0.1:9093",
             "log.dirs": str(directory),
             "log.flush.scheduler.interval.ms": "1000",
+            "producer.id.expiration.ms": str(EXPIRATION_MS),
         }
     )[0]
 
@@ -57,7 +59,7 @@ def _manager(directory: Path, disk: Disk, clock: ManualClock, **options: object)
 def test_every_recurring_task_of_the_logs_is_run(tmp_path: Path) -> None:
     clock = ManualClock(NOW_MS)
     scheduler = ManualScheduler(clock)
-    logs = _manager(tmp_path, Disk(), clock, flush_ms=2000, retention_ms=3600_000, segment_ms=1000)
+    logs = _manager(tmp_path, Disk(), clock, flush_ms=2000, retention_ms=HOUR_MS, segment_ms=1000)
     log = logs.create(*ORDERS, TOPIC_ID)
     log.append_as_leader(
         _batch(producer_id=5, producer_epoch=0, base_sequence=0), leader_epoch=0, now_ms=NOW_MS
@@ -77,10 +79,10 @@ def test_every_recurring_task_of_the_logs_is_run(tmp_path: Path) -> None:
     log.raise_log_start(1)
     scheduler.advance(120_000)
     assert (tmp_path / "log-start-offset-checkpoint").exists()
-    scheduler.advance(3 * 3600_000)
+    scheduler.advance(3 * HOUR_MS)
     assert log.first_base_offset == 1  # rolled, and dropped
     assert 5 in log.producers.producers
-    scheduler.advance(2 * DAY_MS)
+    scheduler.advance(2 * HOUR_MS)
     assert 5 not in log.producers.producers
 
 
