@@ -67,4 +67,3 @@ class TierConfig:
     chunk_cache_disk_bytes: int = 0
     chunk_cache_dir: str = ""
     metadata_partitions: int = 50
-    log_level: str = "INFO"
