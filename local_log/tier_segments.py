@@ -128,25 +128,17 @@ def indexes_fit(disk: Disk, segment: LogSegment) -> bool:
         times = disk.read_file(segment.path(TIME_INDEX))
     except FileNotFoundError:
         return False
-    if len(offsets) % offset_index.ENTRY_SIZE or len(times) % time_index.ENTRY_SIZE:
+    if not offset_index.is_sound(offsets, segment.size_bytes) or not time_index.is_sound(times):
         return False
-    entries = list(offset_index.iter_entries(offsets, segment.base_offset))
-    previous = (segment.base_offset - 1, 0)
-    for entry in entries:
-        if entry.offset <= previous[0] or not previous[1] < entry.position < segment.size_bytes:
+    if segment.size_bytes and not times and _has_timestamps(segment):
+        return False
+    relatives, positions = offset_index.columns(offsets)
+    count = len(relatives)
+    for slot in (*range(0, count, max(1, count // _SAMPLES)), *range(count)[-1:]):
+        header = next((header for _, header in segment.batches(positions[slot])), None)
+        if header is None or header.last_offset != segment.base_offset + relatives[slot]:
             return False
-        previous = entry
-    stamps = list(time_index.iter_entries(times, segment.base_offset))
-    if any(a >= b for a, b in pairwise(stamps)):
-        return False
-    if segment.size_bytes and not stamps and _has_timestamps(segment):
-        return False
-    step = max(1, len(entries) // _SAMPLES)
-    for entry in (*entries[::step], *entries[-1:]):
-        header = next((header for _, header in segment.batches(entry.position)), None)
-        if header is None or header.last_offset != entry.offset:
-            return False
-    return bool(entries) or not _is_longer_than_interval(segment)
+    return bool(count) or not _is_longer_than_interval(segment)
 
 
 def _has_timestamps(segment: LogSegment) -> bool:

@@ -5,10 +5,13 @@ An entry is `int32 relative offset` (last offset of a batch minus the segment's 
 are by floor: start reading at the entry's position, at most one index interval too early.
 """
 
+import sys
+from array import array
 from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
+from kafka_protocol.files.rising import rises
 from kafka_protocol.wire.primitives import Buffer
 
 ENTRY_SIZE = 8
@@ -70,3 +73,28 @@ def iter_entries(
     count = len(buf) // ENTRY_SIZE if entries is None else entries
     for relative, position in _ENTRY.iter_unpack(memoryview(buf)[: count * ENTRY_SIZE]):
         yield OffsetPosition(base_offset + relative, position)
+
+
+def columns(buf: Buffer) -> tuple["array[int]", "array[int]"]:
+    """Relative offsets and positions of all entries, at the speed of C.
+
+    `buf` is whole entries.
+    """
+    both = array("i", bytes(buf))
+    if sys.byteorder == "little":
+        both.byteswap()
+    return both[::2], both[1::2]
+
+
+def is_sound(buf: Buffer, size_bytes: int) -> bool:
+    """Whether a closed index is whole entries that rise, within a segment of `size_bytes`.
+
+    Positions are above 0: the first batch of a segment has no entry.
+    """
+    if len(buf) % ENTRY_SIZE:
+        return False
+    relatives, positions = columns(buf)
+    if not relatives:
+        return True
+    within = relatives[0] >= 0 and positions[0] > 0 and positions[-1] < size_bytes
+    return within and rises(relatives) and rises(positions)

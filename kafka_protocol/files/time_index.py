@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
+from kafka_protocol.files.rising import rises
 from kafka_protocol.wire.primitives import Buffer
 
 ENTRY_SIZE = 12
@@ -69,3 +70,8 @@ def iter_entries(
     count = len(buf) // ENTRY_SIZE if entries is None else entries
     for timestamp, relative in _ENTRY.iter_unpack(memoryview(buf)[: count * ENTRY_SIZE]):
         yield TimestampOffset(timestamp, base_offset + relative)
+
+
+def is_sound(buf: Buffer) -> bool:
+    """Whether a closed index is whole entries that rise, by timestamp and then by offset."""
+    return not len(buf) % ENTRY_SIZE and rises(list(_ENTRY.iter_unpack(buf)))
