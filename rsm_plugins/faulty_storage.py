@@ -62,6 +62,7 @@ class FaultyStorage(RemoteStorageManager):
 
     Attributes:
         calls: every call, in the order in which they began.
+        closed_after: for each `close`, how many calls had begun before it.
         down: while True every call fails with a retriable error.
         cut_copies_after: every copy breaks after so many bytes of the log.
         hide_reads: a segment copied from now on is not found by so many reads: a store that is
@@ -79,6 +80,7 @@ class FaultyStorage(RemoteStorageManager):
         self.hide_reads = 0
         self.cut_copies_after: int | None = None
         self.calls: list[Call] = []
+        self.closed_after: list[int] = []
         self.down = False
 
     def fail_next(self, operation: Operation, error: Exception, times: int = 1) -> None:
@@ -153,6 +155,7 @@ class FaultyStorage(RemoteStorageManager):
 
     def close(self) -> None:
         """See RemoteStorageManager."""
+        self.closed_after.append(len(self.calls))
         self._inner.close()
 
     def _before(self, operation: Operation, metadata: RemoteLogSegmentMetadata) -> None:

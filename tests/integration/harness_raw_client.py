@@ -2,7 +2,8 @@
 
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 from harness_broker import BrokerProcess
@@ -121,6 +122,33 @@ def fetch_fields(topic: str, offset: int = 0, **partition: Any) -> dict[str, Any
         "max_bytes": 1 << 26,
         "topics": [{"topic": topic, "partitions": [asked]}],
     }
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One partition of a Fetch of several."""
+
+    topic: str
+    partition: int
+    offset: int = 0
+    max_bytes: int = 1 << 20
+
+
+def asked_topics(asked: Sequence[Asked]) -> list[dict[str, Any]]:
+    """The topics of a Fetch request (version 4-12), in the order of `asked`."""
+    return [
+        {
+            "topic": one.topic,
+            "partitions": [
+                {
+                    "partition": one.partition,
+                    "fetch_offset": one.offset,
+                    "partition_max_bytes": one.max_bytes,
+                }
+            ],
+        }
+        for one in asked
+    ]
 
 
 def produce(client: RawClient, topic: str, records: Any, version: int = 9, **more: Any) -> Any:

@@ -14,7 +14,7 @@ from harness_differential import Side
 from harness_differential_common import records
 from harness_kafka_peer import KafkaPeer
 from harness_kafka_tools import require_kafka_tools
-from harness_raw_client import RawClient, create_topic, produce
+from harness_raw_client import Asked, RawClient, asked_topics, create_topic, produce
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import iter_batches
@@ -28,16 +28,6 @@ REMOTE, LOCAL, EMPTY = (0, 2, 4), (1, 3), 5
 FILLED_BYTES = {True: 3_000_000, False: 800_000}
 MIB = 1 << 20
 ORDERS = ((0, 1, 2, 3, 4, 5), (1, 0, 2, 3, 4, 5), (5, 4, 2, 0), (3, 1), (5, 3, 4, 1), (2,))
-
-
-@dataclass(frozen=True)
-class Asked:
-    """One partition of a Fetch."""
-
-    topic: str
-    partition: int
-    offset: int = 0
-    max_bytes: int = MIB
 
 
 @dataclass(frozen=True)
@@ -116,25 +106,12 @@ def fetch(
     wait_ms: int = 5_000,
 ) -> list[Got]:
     """What was got for each asked partition, in their order."""
-    topics = [
-        {
-            "topic": one.topic,
-            "partitions": [
-                {
-                    "partition": one.partition,
-                    "fetch_offset": one.offset,
-                    "partition_max_bytes": one.max_bytes,
-                }
-            ],
-        }
-        for one in asked
-    ]
     fields = {
         "max_wait_ms": wait_ms,
         "min_bytes": 1,
         "max_bytes": max_bytes,
         "isolation_level": int(committed),
-        "topics": topics,
+        "topics": asked_topics(asked),
     }
     with side.connect() as client:
         answer = client.ask(ApiKey.FETCH, 12, fields)

@@ -1,12 +1,11 @@
 """One Fetch over partitions in both tiers: byte limits, at least one batch, waits."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pytest
 from harness_broker import BrokerProcess
 from harness_clients import produce
-from harness_raw_client import RawClient
+from harness_raw_client import Asked, RawClient, asked_topics
 from harness_tier import TIERED, create, tiered_away
 
 from kafka_protocol.records.batch import iter_batches
@@ -15,16 +14,6 @@ from kafka_protocol.wire.api_keys import ApiKey
 VERSION = 12
 SMALL, LARGE = "small-batches", "large-batches"
 LARGE_BATCH_BYTES_MIN = 200_000
-
-
-@dataclass(frozen=True)
-class Asked:
-    """One partition of a Fetch; the even ones lie in the remote tier, the odd ones here."""
-
-    topic: str
-    partition: int
-    offset: int = 0
-    max_bytes: int = 1 << 20
 
 
 def fetch(
@@ -36,24 +25,11 @@ def fetch(
     min_bytes: int = 1,
 ) -> list[bytes]:
     """Records of each asked partition, in their order."""
-    topics = [
-        {
-            "topic": one.topic,
-            "partitions": [
-                {
-                    "partition": one.partition,
-                    "fetch_offset": one.offset,
-                    "partition_max_bytes": one.max_bytes,
-                }
-            ],
-        }
-        for one in asked
-    ]
     fields = {
         "max_wait_ms": max_wait_ms,
         "min_bytes": min_bytes,
         "max_bytes": max_bytes,
-        "topics": topics,
+        "topics": asked_topics(asked),
     }
     with RawClient(broker) as client:
         answer = client.ask(ApiKey.FETCH, VERSION, fields)
