@@ -29,6 +29,8 @@ class Registration:
         features: what it can do: name to (lowest, highest), both inclusive.
         log_dirs: ids of its online log directories; empty for controllers.
         cordoned_log_dirs: those that take no new replicas.
+        keeps_directories: replicas are served only after their directory was committed, see
+            `directories`.
     """
 
     node_id: int
@@ -38,6 +40,7 @@ class Registration:
     rack: str | None = None
     log_dirs: tuple[bytes, ...] = ()
     cordoned_log_dirs: tuple[bytes, ...] = ()
+    keeps_directories: bool = False
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
@@ -94,9 +97,17 @@ def register_broker(
         fenced=True,
         log_dirs=registration.log_dirs,
         cordoned_log_dirs=registration.cordoned_log_dirs,
+        directories_assigned_from=_assigned_from(previous, registration, epoch),
     )
     records.append(broker_record(broker, image.metadata_version))
     return ControllerResult(tuple(records), epoch)
+
+
+def _assigned_from(previous: BrokerImage | None, registration: Registration, epoch: int) -> int:
+    if not registration.keeps_directories:
+        return -1
+    known = -1 if previous is None else previous.directories_assigned_from
+    return known if known >= 0 else epoch
 
 
 def register_controller(image: MetadataImage, registration: Registration) -> ControllerResult[None]:
