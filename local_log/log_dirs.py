@@ -20,7 +20,7 @@ from kafka_protocol.files.segment_names import (
 )
 from kafka_protocol.types import ZERO_UUID, TopicPartition
 from local_log.config import LogConfig
-from local_log.errors import KafkaStorageError, LogClosed
+from local_log.errors import KafkaStorageError, LogClosed, LogRefused
 from local_log.log_dir import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -29,7 +29,7 @@ from local_log.log_dir import (
     RECOVERY_POINTS,
     LogDir,
 )
-from local_log.partition_log import LogHooks, PartitionLog
+from local_log.partition_log import Expiry, LogHooks, PartitionLog
 from local_log.retention import Reason
 from local_log.segment_files import PARTITION_METADATA
 from runtime.clock import Clock
@@ -58,6 +58,7 @@ class LogManager:
 
     Attributes:
         on_offline: called on the loop with a directory that failed.
+        refused: logs that contradict what is known of them: left as they are, not served.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class LogManager:
         self._deletions: list[tuple[int, list[Path]]] = []
         self._starts_listed: dict[LogDir, frozenset[TopicPartition]] = {}
         self.on_offline: Callable[[LogDir], None] = lambda _dir: None
+        self.refused: dict[TopicPartition, LogRefused] = {}
         self.is_loaded = False
 
     # -- start ----------------------------------------------------------------------------------
@@ -144,20 +146,25 @@ class LogManager:
             if announce:
                 _log.info("recovering after an unclean stop: path=%s", directory.path)
                 announce = False
-            log = PartitionLog.open(
-                path,
-                topic_partition=tp,
-                topic_id=self._topic_id(path),
-                config=self._config_for(tp.topic),
-                disk=self._disk,
-                now_ms=self._clock.wall_ms(),
-                recovery_point=recovery_points.get(tp, 0),
-                log_start=log_starts.get(tp),
-                high_watermark=high_watermarks.get(tp, 0),
-                is_clean=directory.was_clean,
-                was_compacted=tp in cleaned,
-                hooks=self._hooks(tp, directory),
-            )
+            try:
+                log = PartitionLog.open(
+                    path,
+                    topic_partition=tp,
+                    topic_id=self._topic_id(path),
+                    config=self._config_for(tp.topic),
+                    disk=self._disk,
+                    now_ms=self._clock.wall_ms(),
+                    recovery_point=recovery_points.get(tp, 0),
+                    log_start=log_starts.get(tp),
+                    high_watermark=high_watermarks.get(tp, 0),
+                    is_clean=directory.was_clean,
+                    was_compacted=tp in cleaned,
+                    hooks=self._hooks(tp, directory),
+                )
+            except LogRefused as refused:
+                _log.error("log is refused, partition is offline: path=%s %s", path, refused)
+                self.refused[tp] = refused
+                continue
             if log.truncated_bytes:
                 _log.warning(
                     "recovered: partition=%s end=%d cut_bytes=%d",
@@ -179,7 +186,6 @@ class LogManager:
             delete_later=self._delete_later,
             rolled=lambda: self._flush_later(tp),
             failed=lambda error: self._fail_dir(directory, error),
-            log_start_raised=lambda: self._checkpoint(directory, LOG_STARTS),
         )
 
     def _add(self, log: PartitionLog, directory: LogDir) -> None:
@@ -369,10 +375,21 @@ class LogManager:
         """
         dropped: list[tuple[TopicPartition, int, Reason]] = []
         self._list_tiered_starts()
+        expired: list[tuple[PartitionLog, Expiry]] = []
         for log in list(self._logs.values()):
             try:
                 log.roll_if_due(now_ms)
-                for base_offset, reason in log.retain(now_ms).dropped:
+                expiry = log.expire(now_ms)
+                if expiry is not None and expiry.dropped:
+                    log.flush(expiry.log_start_offset)
+                    expired.append((log, expiry))
+            except KafkaStorageError as error:
+                _log.error("retention failed: partition=%s error=%s", log.topic_partition, error)
+        if expired:
+            self._checkpoint_all(LOG_STARTS)
+        for log, expiry in expired:
+            try:
+                for base_offset, reason in log.drop(expiry).dropped:
                     dropped.append((log.topic_partition, base_offset, reason))
             except KafkaStorageError as error:
                 _log.error("retention failed: partition=%s error=%s", log.topic_partition, error)
