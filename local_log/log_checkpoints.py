@@ -6,12 +6,14 @@ back.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
 from local_log.log_dir import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, UNKNOWN, LogDir
 from local_log.partition_log import PartitionLog
+
+NOTHING: Final[Mapping[TopicPartition, int]] = {}
 
 
 class Hosted(Protocol):
@@ -20,8 +22,8 @@ class Hosted(Protocol):
     def logs_in(self, directory: LogDir) -> dict[TopicPartition, PartitionLog]:
         """The open logs of a directory (a copy)."""
 
-    def refused_in(self, directory: LogDir) -> list[TopicPartition]:
-        """Partitions there that are offline for what their files say."""
+    def refused_in(self, directory: LogDir) -> dict[TopicPartition, int]:
+        """Partitions there that are offline for what their files say, and their recovery points."""
 
     def directory_of(self, tp: TopicPartition) -> LogDir | None:
         """Where an open log lies."""
@@ -31,7 +33,7 @@ def collect(
     name: str,
     logs: Mapping[TopicPartition, PartitionLog],
     before: Mapping[TopicPartition, int],
-    refused: Iterable[TopicPartition] = (),
+    refused: Mapping[TopicPartition, int] = NOTHING,
 ) -> dict[TopicPartition, int]:
     """Make the next content of a checkpoint.
 
@@ -39,8 +41,8 @@ def collect(
         name: which checkpoint.
         logs: the open logs of the directory.
         before: what it said until now.
-        refused: offline partitions. Where the recovery point of one was lost, that is said, or the
-            next start would take it for 0 and cut what it likes.
+        refused: recovery points of offline partitions, UNKNOWN where it was lost: that is said, or
+            the next start would take it for 0 and cut what it likes.
     """
     offsets = {tp: offset for tp, offset in before.items() if tp not in logs}
     for tp, log in logs.items():
@@ -52,8 +54,8 @@ def collect(
             # A plain log that begins at 0 is left out, as in Kafka.
             offsets[tp] = log.log_start_offset
     if name == RECOVERY_POINTS:
-        for tp in refused:
-            offsets.setdefault(tp, UNKNOWN)
+        for tp, point in refused.items():
+            offsets[tp] = max(point, offsets.get(tp, UNKNOWN))
     return offsets
 
 

@@ -26,7 +26,7 @@ from local_log.log_dir import (
     RECOVERY_POINTS,
     LogDir,
 )
-from local_log.log_loading import Loaded, Loader, WantedFor
+from local_log.log_loading import Loaded, Loader, Refused, WantedFor
 from local_log.partition_log import LogHooks, PartitionLog
 from local_log.retention import Reason
 from runtime.clock import Clock
@@ -53,7 +53,7 @@ class LogManager:
 
     Attributes:
         on_offline: called on the loop with a directory that failed.
-        refused: why a partition whose files are here is not open, for people.
+        refused: partitions whose files are here and that are not open.
     """
 
     def __init__(
@@ -83,8 +83,7 @@ class LogManager:
         self._deletion = DelayedDeletion(disk, clock, scheduler, self._pool)
         self._checkpoints = Checkpoints(self, self._fail_dir)
         self._aside: list[tuple[TopicPartition, LogDir]] = []
-        self._refused_in: dict[TopicPartition, list[LogDir]] = {}
-        self.refused: dict[TopicPartition, str] = {}
+        self.refused: dict[TopicPartition, Refused] = {}
         self.on_offline: Callable[[LogDir], None] = lambda _dir: None
         self.is_loaded = False
 
@@ -140,9 +139,7 @@ class LogManager:
     def _take(self, loaded: Loaded) -> None:
         for log, directory in loaded.opened:
             self._add(log, directory)
-        for tp, (directories, reason) in loaded.refused.items():
-            self.refused[tp] = reason
-            self._refused_in[tp] = directories
+        self.refused = loaded.refused
         self._aside = loaded.aside
 
     def set_aside(self) -> list[Path]:
@@ -253,7 +250,9 @@ class LogManager:
     ) -> PartitionLog | KafkaStorageError:
         tp = new.topic_partition
         if tp in self.refused:
-            return KafkaStorageError(f"{tp} has files here that are offline: {self.refused[tp]}")
+            return KafkaStorageError(
+                f"{tp} has files here that are offline: {self.refused[tp].reason}"
+            )
         while online := [directory for directory in counts if directory.works]:
             directory = min(online, key=lambda one: counts[one])
             try:
@@ -313,8 +312,8 @@ class LogManager:
         """Forget a partition; the directories its files lie in."""
         log = self._logs.pop(tp, None)
         if log is None:
-            self.refused.pop(tp, None)
-            return self._refused_in.pop(tp, [])
+            refused = self.refused.pop(tp, None)
+            return [] if refused is None else list(refused.directories)
         if self._by_id.get((log.topic_id, log.partition)) is log:
             del self._by_id[log.topic_id, log.partition]
         log.close(clean=False)
@@ -400,9 +399,17 @@ class LogManager:
         logs = self._logs.copy()  # the loop may add a log meanwhile
         return {tp: log for tp, log in logs.items() if self._dir_of.get(tp) is directory}
 
-    def refused_in(self, directory: LogDir) -> list[TopicPartition]:
-        """Partitions of a directory that are offline for what their files say."""
-        return [tp for tp, found in self._refused_in.copy().items() if directory in found]
+    def refused_in(self, directory: LogDir) -> dict[TopicPartition, int]:
+        """Partitions of a directory that are offline for what their files say.
+
+        Returns:
+            What the checkpoint is to say of the recovery point of each.
+        """
+        return {
+            tp: refused.recovery_point
+            for tp, refused in self.refused.copy().items()
+            if directory in refused.directories
+        }
 
     def checkpoint_recovery_points(self) -> None:
         """Write how far each log was flushed."""
@@ -431,6 +438,10 @@ class LogManager:
         return self._checkpoints.keep_log_starts(partitions)
 
     # -- failure and end ------------------------------------------------------------------------
+
+    def fail(self, directory: LogDir, error: OSError) -> None:
+        """Take a directory offline whose disk failed elsewhere."""
+        self._fail_dir(directory, error)
 
     def _fail_dir(self, directory: LogDir, error: OSError) -> None:
         """Take a directory offline; may be called on a pool thread."""

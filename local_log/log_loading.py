@@ -22,7 +22,14 @@ from kafka_protocol.types import ZERO_UUID, TopicPartition
 from local_log.checked_files import CheckedFiles, Owner
 from local_log.config import LogConfig
 from local_log.errors import KafkaStorageError, LogRefused
-from local_log.log_dir import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, LogDir
+from local_log.log_dir import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    UNKNOWN,
+    LogDir,
+)
 from local_log.partition_log import LogHooks, PartitionLog
 from local_log.placement import FoundReplica, WantedReplica, place
 from local_log.segment_files import EPOCH_CHECKPOINT, PARTITION_METADATA, path_of
@@ -40,17 +47,31 @@ WantedFor = Callable[[TopicPartition], WantedReplica | None]
 _OF_ONE_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A partition whose files are here and that is not open.
+
+    Attributes:
+        directories: log directories its files lie in.
+        reason: for people, with the way out.
+        recovery_point: what the checkpoint is to say; UNKNOWN if that is not known.
+    """
+
+    directories: Sequence[LogDir]
+    reason: str
+    recovery_point: int = UNKNOWN
+
+
 @dataclass(slots=True)
 class Loaded:
     """What became of the directories that were found.
 
     Attributes:
-        refused: why a partition is offline, and in which log directories its files lie.
         aside: directories of partitions that nobody wants.
     """
 
     opened: list[tuple[PartitionLog, LogDir]] = field(default_factory=list)
-    refused: dict[TopicPartition, tuple[list[LogDir], str]] = field(default_factory=dict)
+    refused: dict[TopicPartition, Refused] = field(default_factory=dict)
     aside: list[tuple[TopicPartition, LogDir]] = field(default_factory=list)
 
 
@@ -149,6 +170,9 @@ class Loader:
                     return
                 except OSError as error:
                     self._fail_dir(directory, error)
+        if not candidates:
+            self._refuse(tp, directories, f"{directories[0].path} is offline")
+            return
         if wanted_for is None:
             topic_id = next((one.topic_id for one in candidates if one.topic_id), ZERO_UUID)
             wanted: WantedReplica | None = WantedReplica(topic_id, tp.partition, None)
@@ -201,9 +225,15 @@ class Loader:
         files = CheckedFiles(self._disk, candidate.path, compare=False)
         return _Candidate(candidate.directory, candidate.path, files, wanted.topic_id)
 
-    def _refuse(self, tp: TopicPartition, directories: Sequence[LogDir], reason: str) -> None:
+    def _refuse(
+        self,
+        tp: TopicPartition,
+        directories: Sequence[LogDir],
+        reason: str,
+        recovery_point: int = UNKNOWN,
+    ) -> None:
         _log.error("partition is offline: %s: %s", tp, reason)
-        self._loaded.refused[tp] = (list(directories), reason)
+        self._loaded.refused[tp] = Refused(tuple(directories), reason, recovery_point)
 
     def _open(self, tp: TopicPartition, found: _Candidate, wanted: WantedReplica) -> None:
         directory = found.directory
@@ -233,7 +263,8 @@ class Loader:
                 log.flush()  # all was read, now all is safe: from here on the place is known
             self._identify(found, wanted)
         except LogRefused as error:
-            self._refuse(tp, [directory], str(error))
+            known = error.facts.flushed_end
+            self._refuse(tp, [directory], str(error), UNKNOWN if point is None else known)
             return
         except _OF_ONE_FILE as error:
             self._refuse(tp, [directory], f"a file of it cannot be used: {error}")

@@ -16,6 +16,7 @@ from pathlib import Path
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry
+from local_log.checked_files import SIDECAR
 from local_log.config import LogConfig
 from local_log.leader_epoch_cache import LeaderEpochCache
 from local_log.producer_snapshots import ProducerSnapshots
@@ -47,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 _QUORUM_STATE = "quorum-state"
 _CHECKPOINT = ".checkpoint"  # the metadata log's snapshots
-_OWN_NAMES = frozenset({EPOCH_CHECKPOINT, PARTITION_METADATA, _QUORUM_STATE})
+_OWN_NAMES = frozenset({EPOCH_CHECKPOINT, PARTITION_METADATA, SIDECAR, _QUORUM_STATE})
 
 
 @dataclass(slots=True)

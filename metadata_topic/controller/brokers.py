@@ -16,7 +16,7 @@ from metadata_topic.controller.leadership import records_for_leaving, records_fo
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import BrokerImage, ControllerImage, Endpoint
-from metadata_topic.image.records import MetadataRecord, make
+from metadata_topic.image.records import MetadataRecord, make, partition_record_version
 from metadata_topic.image.snapshot_records import broker_record, controller_record
 
 
@@ -97,14 +97,21 @@ def register_broker(
         fenced=True,
         log_dirs=registration.log_dirs,
         cordoned_log_dirs=registration.cordoned_log_dirs,
-        directories_assigned_from=_assigned_from(previous, registration, epoch),
+        directories_assigned_from=_assigned_from(
+            previous,
+            registration,
+            epoch,
+            with_directories=partition_record_version(image.metadata_version) >= 1,
+        ),
     )
     records.append(broker_record(broker, image.metadata_version))
     return ControllerResult(tuple(records), epoch)
 
 
-def _assigned_from(previous: BrokerImage | None, registration: Registration, epoch: int) -> int:
-    if not registration.keeps_directories:
+def _assigned_from(
+    previous: BrokerImage | None, registration: Registration, epoch: int, *, with_directories: bool
+) -> int:
+    if not registration.keeps_directories or not with_directories:
         return -1
     known = -1 if previous is None else previous.directories_assigned_from
     return known if known >= 0 else epoch
