@@ -115,7 +115,7 @@ class LogOpener:
         epochs = self._read_epochs(segments)
         if not request.is_clean:
             self._recover_from(segments, request.recovery_point, epochs, snapshots)
-        self._check_indexes(segments, epochs, snapshots)
+        self._check_indexes(segments, list(segments), epochs, snapshots)
         self._report_holes(segments)
         log_end = self._end_of(segments, epochs, snapshots)
         local_start = segments[0].base_offset if segments else log_end
@@ -253,6 +253,8 @@ class LogOpener:
         for index, segment in enumerate(segments):
             if segment.base_offset <= recovery_point:
                 first = index
+        # Below it a power cut takes names: the deletion of an index survives, its log's does not.
+        self._check_indexes(segments, segments[:first], epochs, snapshots)
         for segment in segments[first:]:
             if segment in segments:
                 end = self._recover(segments, segment, epochs, snapshots)
@@ -281,9 +283,13 @@ class LogOpener:
         epochs.truncate_from_end(end)
 
     def _check_indexes(
-        self, segments: list[LogSegment], epochs: LeaderEpochCache, snapshots: ProducerSnapshots
+        self,
+        segments: list[LogSegment],
+        checked: Sequence[LogSegment],
+        epochs: LeaderEpochCache,
+        snapshots: ProducerSnapshots,
     ) -> None:
-        for segment in list(segments):
+        for segment in checked:
             if segment in segments and needs_rebuild(self._disk, segment):
                 _log.warning("indexes are missing or damaged, rebuilding: %s", segment.path(LOG))
                 self._recover(segments, segment, epochs, snapshots)

@@ -220,6 +220,7 @@ class MetadataNode:
             OSError, KafkaStorageError: the disk failed.
         """
         self._disk.make_dirs(self._directory)
+        self._disk.fsync_path(self._log_dir)  # or a power cut takes the directory, votes and all
         election = self._state_file.read()
         recovered = recover(
             self._directory,
