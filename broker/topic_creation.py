@@ -25,8 +25,13 @@ R = TypeVar("R")
 class Submit(Protocol):
     """The metadata node's way in: decide on the newest image, make it durable, then answer."""
 
-    def __call__(self, decide: Callable[[MetadataImage], ControllerResult[R]]) -> Awaitable[R]:
-        """Return the decision's response once its records are committed."""
+    def __call__(
+        self, decide: Callable[[MetadataImage], ControllerResult[R]], *, timeout_ms: int = ...
+    ) -> Awaitable[R]:
+        """Return the decision's response once its records are committed.
+
+        `timeout_ms`: how long the caller waits for that; 0 or less for the usual time.
+        """
         ...
 
 
@@ -48,9 +53,12 @@ class TopicCreation:
         self._dice = dice
 
     async def create(
-        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 0
     ) -> list[CreatedTopic]:
-        """Create what can be created; see `create_topics`. Guarded names are not refused here."""
+        """Create what can be created; see `create_topics`. Guarded names are not refused here.
+
+        `timeout_ms` as in `Submit`.
+        """
         ids = [self._dice.uuid() for _ in topics]
         start = int(self._dice.random() * 1_000)
 
@@ -65,7 +73,7 @@ class TopicCreation:
                 placement_start=start,
             )
 
-        created: list[CreatedTopic] = await self._submit(decide)
+        created: list[CreatedTopic] = await self._submit(decide, timeout_ms=timeout_ms)
         for topic in created:
             if topic.error is None and not validate_only:
                 log.info("created topic: name=%s partitions=%d", topic.name, topic.num_partitions)
