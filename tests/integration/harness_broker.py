@@ -147,6 +147,10 @@ class BrokerProcess:
         self.write_config()
         return self.command("start", "--config", str(self.config_file), *arguments)
 
+    def start_command(self) -> list[str]:
+        """The process that `start` makes."""
+        return [sys.executable, "-m", "tidemark.cli", "start", "--config", str(self.config_file)]
+
     def start(self, *, wait: bool = True) -> "BrokerProcess":
         """Start (or start again) on the same data, and wait until it answers Metadata."""
         self.write_config()
@@ -155,7 +159,7 @@ class BrokerProcess:
             assert done.returncode == 0, done.stdout + done.stderr
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tidemark.cli", "start", "--config", str(self.config_file)],
+                self.start_command(),
                 stdout=log,
                 stderr=log,
                 cwd=ROOT,
