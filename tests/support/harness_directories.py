@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from harness_broker import BrokerProcess
+from harness_mounts import MountNamespace
 
 RUNNER = Path(__file__).parent / "run_broker.py"
 
@@ -15,7 +16,10 @@ class DirectoriesBroker(BrokerProcess):
     Attributes:
         log_directories: in the order of `log.dirs`; the first one is the metadata directory unless
             `metadata.log.dir` is among the settings.
+        namespace: where it runs, if somewhere else than the test.
     """
+
+    namespace: MountNamespace | None = None
 
     def __init__(
         self,
@@ -48,15 +52,36 @@ class DirectoriesBroker(BrokerProcess):
         config = ("--config", str(self.config_file))
         return [sys.executable, str(RUNNER), *config, *self._runner]
 
+    def run_in(self, namespace: MountNamespace) -> None:
+        """From now on run in a mount namespace."""
+        self.namespace = namespace
+        self.prefix = namespace.prefix
+
+    def seen(self, path: Path) -> Path:
+        """A path of the broker as this process reaches it."""
+        return path if self.namespace is None else self.namespace.seen(path)
+
     @property
     def log_directory(self) -> Path:
-        """The first directory: the harness looks here whether the broker is formatted."""
-        return self.log_directories[0]
+        """The metadata directory: the harness looks here whether the broker is formatted."""
+        configured = self.settings.get("metadata.log.dir")
+        return self.seen(Path(configured) if configured else self.log_directories[0])
+
+    def index_of(self, topic: str, partition: int = 0) -> int:
+        """Number of the only log directory that holds a partition."""
+        name = f"{topic}-{partition}"
+        found = [
+            index
+            for index, directory in enumerate(self.log_directories)
+            if self.seen(directory / name).is_dir()
+        ]
+        assert len(found) == 1, f"{name} lies in {found} of {self.log_directories}"
+        return found[0]
 
     def partition_directory(self, topic: str, partition: int = 0) -> Path:
         """Where a partition lies; in the first directory when it lies nowhere."""
         name = f"{topic}-{partition}"
         for directory in self.log_directories:
-            if (directory / name).is_dir():
-                return directory / name
-        return self.log_directories[0] / name
+            if self.seen(directory / name).is_dir():
+                return self.seen(directory / name)
+        return self.seen(self.log_directories[0] / name)

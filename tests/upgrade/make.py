@@ -3,8 +3,8 @@
     PYTHONPATH=.:tests/integration:tests/support python tests/upgrade/make.py before-file-safety
 
 Archives are kept for ever and never made again: a capability that changes what is on disk adds new
-ones under a new name. Each capability's archives: one and two log directories, of a standalone
-voter (kraft.version 1), stopped cleanly and killed; and of a static voter (kraft.version 0), killed.
+ones under a new name. A capability's archives: one and two log directories of a standalone voter
+(kraft.version 1), stopped cleanly and killed; two of a static voter (kraft.version 0), killed.
 """
 
 import sys
