@@ -7,6 +7,7 @@ the files and loses none. Where nothing may be mounted, directories are plain an
 import json
 import os
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,7 @@ class Disk:
         self.run("mount", "-o", f"remount,{option}", str(self.keep))
 
 
-class DirectoryFault:
+class DirectoryFault(ABC):
     """One fault of one directory.
 
     Attributes:
@@ -71,11 +72,13 @@ class DirectoryFault:
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
 
+    @abstractmethod
     def hit(self) -> None:
-        raise NotImplementedError
+        """Let it happen."""
 
+    @abstractmethod
     def heal(self) -> None:
-        raise NotImplementedError
+        """Mend it; the broker does not run."""
 
 
 class Full(DirectoryFault):
@@ -208,11 +211,12 @@ def valid_log_bytes(directory: Path, is_wanted: Callable[[str], bool]) -> int:
     total = 0
     for path in directory.glob("*/*.log*"):
         if is_wanted(path.parent.name):
-            total += _whole_batches(path.read_bytes())
+            total += whole_batches_bytes(path.read_bytes())
     return total
 
 
-def _whole_batches(data: bytes) -> int:
+def whole_batches_bytes(data: bytes) -> int:
+    """Where the last whole batch of a segment ends."""
     position = 0
     while position + 12 <= len(data):
         end = position + 12 + int.from_bytes(data[position + 8 : position + 12], "big")
