@@ -188,6 +188,7 @@ class _Parts:
                 reply(Ack())
             case Unassign(topic_id, partition):
                 self._manager.unassign(topic_id, partition)
+                self._reads.faults.forget(topic_id, partition)
                 reply(Ack())
             case ImageChanged(led):
                 if self._plugins.lead is not None:
@@ -284,9 +285,7 @@ class _Parts:
 
     def _report(self) -> None:
         red = self._manager.red()
-        if self._reads.on_disk.failure:
-            off = f"the chunk cache on disk is off: {self._reads.on_disk.failure}"
-            red.append(PartitionHealth(b"", -1, off))
+        red.extend(self._reads.red())
         failure = self._plugins.failure()
         if failure:
             red.append(PartitionHealth(b"", -1, f"metadata manager: {failure}"))
