@@ -85,7 +85,7 @@ class ReadPath:
         self.faults = ObjectFaults(world.metadata.segment)
         self._index_files = DiskIndexCache(
             disk,
-            Path(config.log_dir),
+            Path(config.cache_dir),
             config.index_cache_bytes,
             clock,
             config.index_cache_ttl_ms,
@@ -102,7 +102,7 @@ class ReadPath:
             clock=clock,
             faults=self.faults,
         )
-        directory = Path(config.chunk_cache_dir or config.log_dir) / disk_chunk_cache.DIRECTORY
+        directory = Path(config.chunk_cache_dir or config.cache_dir) / disk_chunk_cache.DIRECTORY
         self.on_disk = DiskChunkCache(
             disk, directory, config.chunk_cache_disk_bytes, config.chunk_cache_policy
         )

@@ -146,7 +146,9 @@ class _Parts:
         self._abort, self._ended = service._abort, service._ended
         self._telemetry = Telemetry(store=config.storage_class.rpartition(":")[2])
         self._world = service.make_world(config, plugins, self._telemetry)
-        incarnations = Incarnations(disk, Path(config.log_dir))
+        incarnations = Incarnations(
+            disk, Path(config.state_dir), clock, [Path(path) for path in config.old_state_dirs]
+        )
         self._manager = RemoteLogManager(
             config=config,
             world=self._world,
