@@ -60,8 +60,15 @@ from runtime.scheduler import LoopScheduler
 log = logging.getLogger(__name__)
 
 LOG_IO_THREADS = 4
-TIER_NAMES = ("tier.lock", "tier-incarnation", "remote-log-index-cache", "remote-log-metadata")
-"""What the tier process keeps in the first log directory, beside the partitions."""
+TIER_NAMES = (
+    "tier.lock",
+    "tier-incarnation",
+    "remote-log-index-cache",
+    "remote-log-chunk-cache",
+    "remote-log-metadata",
+    "remote-log-metadata.damaged",
+)
+"""What the tier process keeps in log directories, beside the partitions."""
 
 
 @dataclass(slots=True)
@@ -293,7 +300,9 @@ class Broker:
             self.config.layers.static,
             node_id=self.config.node_id,
             cluster_id=self._directories.cluster_id,
-            log_dir=str(self.config.log_dirs[0]),
+            state_dir=str(self.config.metadata_log_dir),
+            cache_dir=str(self.config.log_dirs[0]),
+            old_state_dirs=[str(self.config.log_dirs[0])],
             bootstrap_servers=bootstrap_of(self.config),
         )
 
