@@ -190,3 +190,21 @@ def test_a_formatted_directory_keeps_its_name(tmp_path: Path) -> None:
     disk.cut()
     assert (home / "meta.properties").exists()
     assert (home / METADATA_DIRECTORY / SnapshotId(0, 0).file_name).exists()
+
+
+def test_a_change_of_several_batches_stays_in_one_segment(tmp_path: Path) -> None:
+    """Nothing is flushed between them, so a later segment would prove what it cannot."""
+    world = World(tmp_path)
+
+    async def life() -> None:
+        node = world.node(QuickDisk())
+        node.start()
+        await world.create(node, "small", 1)
+        before = set((tmp_path / METADATA_DIRECTORY).glob("*.log"))
+        end = node.log_end_offset
+        await world.create(node, "large", 60)
+        after = set((tmp_path / METADATA_DIRECTORY).glob("*.log")) - before
+        assert after <= {tmp_path / METADATA_DIRECTORY / f"{end:020d}.log"}
+        await node.close()
+
+    asyncio.run(life())

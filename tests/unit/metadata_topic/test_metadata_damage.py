@@ -298,3 +298,35 @@ def test_segments_that_came_back_from_their_deletion_do_not_disturb(home: Home) 
     assert set(home.life().image.topics_by_name) == names
     assert not (home.metadata / gone[0]).exists()
     assert set(home.life().image.topics_by_name) == names
+
+
+def test_a_log_that_ends_below_a_snapshot_of_our_own_is_refused(home: Home) -> None:
+    """The flushed end was noted before the snapshot: a fetched one would be ahead of the note."""
+
+    async def work(node: MetadataNode) -> None:
+        await three_topics(node)
+        await node.snapshot()
+
+    home.life(work, killed=True)
+    last, _ = batches(home.log)[-1]
+    home.log.write_bytes(home.log.read_bytes()[:last])
+    assert "newest snapshot's end" in refused(home)
+
+
+def test_a_refused_start_leaves_leftovers_and_damaged_snapshots_where_they_are(home: Home) -> None:
+    async def work(node: MetadataNode) -> None:
+        await node.submit(topics("a"))
+        await node.snapshot()
+        await node.submit(topics("b"))
+
+    node = home.life(work)
+    assert node.latest_snapshot_id is not None
+    (home.metadata / f"{node.latest_snapshot_id.file_name}.part").touch()
+    (home.metadata / node.latest_snapshot_id.file_name).write_bytes(b"damaged")
+    sound = home.log.read_bytes()
+    flip(home.log, len(sound) - 3)
+    refused(home)
+    home.log.write_bytes(sound)
+    assert set(home.life().image.topics_by_name) == {"a", "b"}
+    assert not list(home.metadata.glob("*.part"))
+    assert list(home.metadata.glob("*.corrupt"))
