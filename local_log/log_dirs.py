@@ -35,6 +35,7 @@ from local_log.segment_files import PARTITION_METADATA
 from runtime.clock import Clock
 from runtime.dice import Dice, SystemDice
 from runtime.disk import Disk
+from runtime.disk_errors import exhaustion, is_exhausted, way_out
 from runtime.executors import InlinePool, Pool
 from runtime.scheduler import Scheduler
 
@@ -108,8 +109,8 @@ class LogManager:
             try:
                 directory.prepare()
                 self._load_dir(directory)
-            except OSError as error:
-                self._fail_dir(directory, error)
+            except OSError as error:  # whatever it is: logs that were not opened must not be made
+                self._take_offline(directory, error)
         self.is_loaded = True
 
     def _load_dir(self, directory: LogDir) -> None:
@@ -271,7 +272,7 @@ class LogManager:
             self._disk.fsync_path(directory.path)
         except OSError as error:
             self._fail_dir(directory, error)
-            raise KafkaStorageError(f"{directory.path} is offline: {error}") from error
+            raise KafkaStorageError(f"{directory.path} cannot be used: {error}") from error
         self._add(log, directory)
         return log
 
@@ -306,7 +307,8 @@ class LogManager:
                 self._checkpoint(directory, name)
         except OSError as error:
             self._fail_dir(directory, error)
-            return True
+            if directory.failure is not None or not self._disk.exists(target):
+                return True
         if suffix == "delete":
             self._delete_later([target], log.config.file_delete_delay_ms)
         return True
@@ -368,7 +370,8 @@ class LogManager:
             (partition, base offset, reason) of each dropped segment.
         """
         dropped: list[tuple[TopicPartition, int, Reason]] = []
-        self._list_tiered_starts()
+        if not self._list_tiered_starts():
+            return dropped
         for log in list(self._logs.values()):
             try:
                 log.roll_if_due(now_ms)
@@ -378,12 +381,15 @@ class LogManager:
                 _log.error("retention failed: partition=%s error=%s", log.topic_partition, error)
         return dropped
 
-    def _list_tiered_starts(self) -> None:
+    def _list_tiered_starts(self) -> bool:
         """Write the log starts of tiered logs that the checkpoint does not hold yet.
 
         A new log starts where its first segment does, and retention is about to drop that one: a
         kill after that must still find the start. Otherwise clients would be told that what is
         remote is gone.
+
+        Returns:
+            False if a working directory's could not be written now: nothing may be dropped.
         """
         for directory in self.online_dirs():
             listed = self._starts_listed.get(directory, frozenset())
@@ -396,6 +402,9 @@ class LogManager:
                     self._checkpoint(directory, LOG_STARTS)
                 except OSError as error:
                     self._fail_dir(directory, error)
+                    if directory.failure is None:
+                        return False
+        return True
 
     def expire_producers(self, now_ms: int, expiration_ms: int = PRODUCER_EXPIRATION_MS) -> int:
         """Forget producers that were silent for too long; how many."""
@@ -457,7 +466,17 @@ class LogManager:
     # -- failure and end ------------------------------------------------------------------------
 
     def _fail_dir(self, directory: LogDir, error: OSError) -> None:
-        """Take a directory offline; may be called on a pool thread."""
+        """Take a directory offline, unless the process has merely used up what it may have.
+
+        May be called on a pool thread.
+        """
+        if is_exhausted(error):
+            said = f"log directory {directory.path} cannot be used: {error}: {way_out(error)}"
+            exhaustion.error(_log, said)
+            return
+        self._take_offline(directory, error)
+
+    def _take_offline(self, directory: LogDir, error: OSError) -> None:
         if directory.failure is not None:
             return
         directory.failure = error

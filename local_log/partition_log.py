@@ -24,6 +24,7 @@ from local_log.segment_recovery import build_producers
 from local_log.tier_segments import ClosedSegment, SegmentFiles
 from local_log.time_lookup import TimestampedOffset
 from runtime.disk import Disk
+from runtime.disk_errors import half_done
 
 __all__ = [
     "AppendInfo",
@@ -133,10 +134,7 @@ class PartitionLog(LogWriter):
             count = len(decision.drop)
             new_start = self._bases[count]
             if decision.raises_log_start and new_start > self.log_start_offset:
-                self.log_start_offset = new_start
-                self.epochs.truncate_from_start(new_start)
-                if self.config.remote_storage_enable:
-                    self._hooks.log_start_raised()
+                self._raise_durably(new_start)
             dropped = tuple(zip(self._bases[:count], decision.drop, strict=True))
             size = self._drop_oldest(count)
         except OSError as error:
@@ -150,6 +148,17 @@ class PartitionLog(LogWriter):
             decision.drop[0].value,
         )
         return RetentionResult(dropped, size, self.log_start_offset, decision.roll_active)
+
+    def _raise_durably(self, log_start_offset: int) -> None:
+        """Move the log start; where remote data hangs on it, checkpointed before the chain goes."""
+        before, self.log_start_offset = self.log_start_offset, log_start_offset
+        if self.config.remote_storage_enable:
+            try:
+                self._hooks.log_start_raised()
+            except OSError:
+                self.log_start_offset = before
+                raise
+        self.epochs.truncate_from_start(log_start_offset)
 
     def _drop_oldest(self, count: int) -> int:
         gone = self._segments[:count]
@@ -212,7 +221,7 @@ class PartitionLog(LogWriter):
                 self._after_truncation(end)
                 return
         except OSError as error:
-            self.fail(error)
+            self.fail(half_done(error, "a truncation ended before its end"))
 
         # The batch with the log start in it went: what was before the start must not come back.
         self.truncate_fully_and_start_at(self.log_start_offset, keep_log_start=True)
@@ -258,7 +267,7 @@ class PartitionLog(LogWriter):
                 self.epochs.clear()
             self._after_truncation(offset)
         except OSError as error:
-            self.fail(error)
+            self.fail(half_done(error, "a truncation ended before its end"))
 
     def _after_truncation(self, end: int) -> None:
         self._forget_recent()
