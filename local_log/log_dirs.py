@@ -35,7 +35,7 @@ from local_log.segment_files import PARTITION_METADATA
 from runtime.clock import Clock
 from runtime.dice import Dice, SystemDice
 from runtime.disk import Disk
-from runtime.disk_errors import exhaustion, is_exhausted, way_out
+from runtime.disk_errors import is_of_exhaustion
 from runtime.executors import InlinePool, Pool
 from runtime.scheduler import Scheduler
 
@@ -307,7 +307,7 @@ class LogManager:
                 self._checkpoint(directory, name)
         except OSError as error:
             self._fail_dir(directory, error)
-            if directory.failure is not None or not self._disk.exists(target):
+            if directory.failure is not None:
                 return True
         if suffix == "delete":
             self._delete_later([target], log.config.file_delete_delay_ms)
@@ -370,9 +370,8 @@ class LogManager:
             (partition, base offset, reason) of each dropped segment.
         """
         dropped: list[tuple[TopicPartition, int, Reason]] = []
-        if not self._list_tiered_starts():
-            return dropped
-        for log in list(self._logs.values()):
+        logs = list(self._logs.values()) if self._list_tiered_starts() else []
+        for log in logs:
             try:
                 log.roll_if_due(now_ms)
                 for base_offset, reason in log.retain(now_ms).dropped:
@@ -386,10 +385,7 @@ class LogManager:
 
         A new log starts where its first segment does, and retention is about to drop that one: a
         kill after that must still find the start. Otherwise clients would be told that what is
-        remote is gone.
-
-        Returns:
-            False if a working directory's could not be written now: nothing may be dropped.
+        remote is gone. False where they cannot be written now: then nothing may be dropped.
         """
         for directory in self.online_dirs():
             listed = self._starts_listed.get(directory, frozenset())
@@ -466,15 +462,9 @@ class LogManager:
     # -- failure and end ------------------------------------------------------------------------
 
     def _fail_dir(self, directory: LogDir, error: OSError) -> None:
-        """Take a directory offline, unless the process has merely used up what it may have.
-
-        May be called on a pool thread.
-        """
-        if is_exhausted(error):
-            said = f"log directory {directory.path} cannot be used: {error}: {way_out(error)}"
-            exhaustion.error(_log, said)
-            return
-        self._take_offline(directory, error)
+        """Take a directory offline that is to blame; may be called on a pool thread."""
+        if not is_of_exhaustion(_log, f"log directory {directory.path}", error):
+            self._take_offline(directory, error)
 
     def _take_offline(self, directory: LogDir, error: OSError) -> None:
         if directory.failure is not None:

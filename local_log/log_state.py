@@ -16,7 +16,7 @@ from local_log.recovery import OpenedLog
 from local_log.segment import LogSegment
 from local_log.segment_files import EPOCH_CHECKPOINT
 from runtime.disk import Disk
-from runtime.disk_errors import exhaustion, is_exhausted, way_out
+from runtime.disk_errors import is_of_exhaustion
 
 _log = logging.getLogger(__name__)
 
@@ -210,10 +210,7 @@ class LogState:
         """
         if self._closed:
             raise LogClosed(f"{self.topic_partition} is gone") from error
-        if self._failure is None and is_exhausted(error):
-            exhaustion.error(
-                _log, f"log {self.directory} cannot be used: {error}: {way_out(error)}"
-            )
+        if self._failure is None and is_of_exhaustion(_log, f"log {self.directory}", error):
             raise KafkaStorageError(f"{self.directory} cannot be used now: {error}") from error
         if self._failure is None:
             self._failure = error

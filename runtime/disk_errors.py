@@ -75,3 +75,11 @@ class Seldom:
 
 exhaustion: Final = Seldom()
 """For all who meet an error of exhaustion: one line a minute tells an operator enough."""
+
+
+def is_of_exhaustion(logger: logging.Logger, what: str, error: OSError) -> bool:
+    """Whether `what` cannot be used for now only; then it is said, once a minute."""
+    if not is_exhausted(error):
+        return False
+    exhaustion.error(logger, f"{what} cannot be used now: {error}: {way_out(error)}")
+    return True

@@ -106,7 +106,7 @@ def test_a_failed_append_leaves_the_log_as_it_was(
         disk.fail([operation], error=number, after=after)
         taken += append_some(log, 12, at=12)
         disk.heal()
-        if operation in OPENING or number == errno.EMFILE and operation == "append":
+        if operation in OPENING or (number == errno.EMFILE and operation == "append"):
             assert not log.is_offline, after
         if log.is_offline:
             continue
