@@ -179,7 +179,7 @@ class LogManager:
         return LogHooks(
             delete_later=self._delete_later,
             rolled=lambda: self._flush_later(tp),
-            failed=lambda error: self._fail_dir(directory, error),
+            failed=lambda error: self._take_offline(directory, error),
             log_start_raised=lambda: self._checkpoint(directory, LOG_STARTS),
         )
 
@@ -306,8 +306,7 @@ class LogManager:
             for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS):
                 self._checkpoint(directory, name)
         except OSError as error:
-            self._fail_dir(directory, error)
-            if directory.failure is not None:
+            if self._fail_dir(directory, error):
                 return True
         if suffix == "delete":
             self._delete_later([target], log.config.file_delete_delay_ms)
@@ -370,8 +369,7 @@ class LogManager:
             (partition, base offset, reason) of each dropped segment.
         """
         dropped: list[tuple[TopicPartition, int, Reason]] = []
-        logs = list(self._logs.values()) if self._list_tiered_starts() else []
-        for log in logs:
+        for log in self.all() if self._list_tiered_starts() else []:
             try:
                 log.roll_if_due(now_ms)
                 for base_offset, reason in log.retain(now_ms).dropped:
@@ -397,8 +395,7 @@ class LogManager:
                 try:
                     self._checkpoint(directory, LOG_STARTS)
                 except OSError as error:
-                    self._fail_dir(directory, error)
-                    if directory.failure is None:
+                    if not self._fail_dir(directory, error):
                         return False
         return True
 
@@ -461,10 +458,12 @@ class LogManager:
 
     # -- failure and end ------------------------------------------------------------------------
 
-    def _fail_dir(self, directory: LogDir, error: OSError) -> None:
-        """Take a directory offline that is to blame; may be called on a pool thread."""
-        if not is_of_exhaustion(_log, f"log directory {directory.path}", error):
-            self._take_offline(directory, error)
+    def _fail_dir(self, directory: LogDir, error: OSError) -> bool:
+        """Take a directory offline if it is to blame, and say so; may run on a pool thread."""
+        if is_of_exhaustion(_log, f"log directory {directory.path}", error):
+            return False
+        self._take_offline(directory, error)
+        return True
 
     def _take_offline(self, directory: LogDir, error: OSError) -> None:
         if directory.failure is not None:
