@@ -6,6 +6,7 @@ a healthy disk: the question that met it fails, and the next one may succeed.
 
 import errno
 import logging
+import resource
 from threading import Lock
 from typing import Final
 
@@ -33,6 +34,8 @@ PEER: Final = frozenset(
 
 
 SAY_EVERY_MS = 60_000
+DESCRIPTORS_RESERVED = 500
+"""For files beyond those that were open when a connection came; half where the limit is small."""
 
 
 def is_exhausted(error: OSError) -> bool:
@@ -47,6 +50,17 @@ def way_out(error: OSError) -> str:
     if error.errno == errno.ENOMEM:
         return "give the process more memory"
     return "it is tried again"
+
+
+def descriptors_for_connections() -> int:
+    """Below this number a descriptor may be a connection's; those above are for files.
+
+    The system gives out the lowest free number. So connections that are refused from here on leave
+    a reserve which nothing but files can use: segments, indexes and checkpoints are opened when
+    they are needed.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return limit - min(DESCRIPTORS_RESERVED, limit // 2)
 
 
 def half_done(error: OSError, what: str) -> OSError:
