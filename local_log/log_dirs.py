@@ -186,7 +186,17 @@ class LogManager:
             delete_later=self._delete_later,
             rolled=lambda: self._flush_later(tp),
             failed=lambda error: self._fail_dir(directory, error),
+            before_truncation=lambda end: self._lower_marks(directory, tp, end),
         )
+
+    def _lower_marks(self, directory: LogDir, tp: TopicPartition, end_offset: int) -> None:
+        """Say durably that a log reaches no further than `end_offset`; other entries stay."""
+        for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
+            with directory.checkpointing:
+                offsets = directory.read_checkpoint(name)
+                if offsets.get(tp, 0) > end_offset:
+                    offsets[tp] = end_offset
+                    directory.write_checkpoint(name, offsets)
 
     def _add(self, log: PartitionLog, directory: LogDir) -> None:
         tp = log.topic_partition
