@@ -293,9 +293,12 @@ class _Judge:
             local_start > 0 if survey.log_start is None else survey.log_start < local_start
         )
         if is_remote:
-            if chain is not None and survey.log_start is not None:
-                reaches_down = bool(chain) and chain[0].start_offset <= survey.log_start
-                problem = problem if reaches_down else "it begins above the log start"
+            if chain is not None:
+                # An unknown log start: it may be the local one, but no chain begins above that.
+                lowest = local_start if survey.log_start is None else survey.log_start
+                on_disk = survey.chain or ()
+                if not on_disk or on_disk[0].start_offset > lowest:
+                    problem = "it begins above the log start"
             if problem:
                 self.faults.append(
                     Fault(
