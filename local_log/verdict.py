@@ -320,8 +320,8 @@ class _Judge:
         cache = LeaderEpochCache(chain)
         for segment in self.kept:
             ends = [*(offset for _, offset in segment.places), segment.end_offset][1:]
-            for (epoch, base_offset), end in zip(segment.places, ends, strict=True):
-                first, end = max(base_offset, log_start), min(end, self.end)
+            for (epoch, base_offset), run_end in zip(segment.places, ends, strict=True):
+                first, end = max(base_offset, log_start), min(run_end, self.end)
                 if epoch < 0 or first >= end:
                     continue
                 newest = cache.entries()[-1:]
