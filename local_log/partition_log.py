@@ -331,6 +331,10 @@ class PartitionLog(LogWriter):
         """
         try:
             self._lower_marks(0)  # until the new segment is there, a start finds nothing at all
+            moves_start = not (keep_log_start and self.log_start_offset <= offset)
+            if moves_start and offset > self.log_start_offset:
+                self.log_start_offset = offset
+                self._hooks.log_start_moved()  # or the old first segment would count as lost
             self._changes += 1
             gone, self._segments, self._bases = self._segments, [], [offset]
             for segment in reversed(gone):
@@ -345,9 +349,12 @@ class PartitionLog(LogWriter):
             self._active.index_interval_bytes = self.config.index_interval_bytes
             self._segments.append(self._active)
             self._disk.fsync_path(self.directory)
-            if not (keep_log_start and self.log_start_offset <= offset):
+            if moves_start:
+                is_lower = offset < self.log_start_offset
                 self.log_start_offset = offset
                 self.epochs.clear()
+                if is_lower:
+                    self._hooks.log_start_moved()
             self._after_truncation(offset)
         except OSError as error:
             self.fail(error)

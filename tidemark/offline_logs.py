@@ -3,16 +3,10 @@
 from broker.config.broker_config import BrokerConfig
 from kafka_protocol.files.segment_names import partition_dir
 from kafka_protocol.types import TopicPartition
+from local_log.checked_files import CheckedFiles
 from local_log.inspection import Inspection, inspect
-from local_log.log_dir import (
-    CLEAN_SHUTDOWN,
-    CLEANER_OFFSETS,
-    HIGH_WATERMARKS,
-    LOG_STARTS,
-    RECOVERY_POINTS,
-    LogDir,
-)
-from local_log.log_dirs import METADATA_TOPIC
+from local_log.log_dir import CLEAN_SHUTDOWN, CLEANER_OFFSETS, HIGH_WATERMARKS, LogDir
+from local_log.log_loading import METADATA_TOPIC, known_log_start, known_recovery_point
 from local_log.survey import OpenRequest
 from runtime.clock import SystemClock
 from runtime.disk import Disk
@@ -37,16 +31,17 @@ def inspections(config: BrokerConfig, topic: str, partition: int, disk: Disk) ->
     settings, now_ms = log_config(config, topic, disk), SystemClock().wall_ms()
     found = []
     for path in paths:
-        directory = LogDir(path, disk)
+        home, directory = LogDir(path, disk), path / partition_dir(tp)
+        home.read_checkpoints()
         request = OpenRequest(
-            path / partition_dir(tp),
+            directory,
             settings,
-            recovery_point=directory.read_checkpoint(RECOVERY_POINTS).get(tp, 0),
-            log_start=directory.read_checkpoint(LOG_STARTS).get(tp),
-            high_watermark=directory.read_checkpoint(HIGH_WATERMARKS).get(tp, 0),
+            recovery_point=known_recovery_point(home, tp, directory),
+            log_start=known_log_start(home, tp, settings),
+            high_watermark=home.entry(HIGH_WATERMARKS, tp) or 0,
             is_clean=disk.exists(path / CLEAN_SHUTDOWN),
             now_ms=now_ms,
-            was_compacted=tp in directory.read_checkpoint(CLEANER_OFFSETS),
+            was_compacted=home.entry(CLEANER_OFFSETS, tp) is not None,
         )
-        found.append(inspect(disk, request, tp))
+        found.append(inspect(disk, request, tp, CheckedFiles(disk, directory)))
     return found

@@ -16,6 +16,7 @@ from metadata_topic.image.model import Provenance
 from metadata_topic.quorum.batches import CorruptBatchError, read_batches
 from metadata_topic.quorum.metadata_log import METADATA_PARTITION
 from metadata_topic.quorum.snapshots import CorruptSnapshotError, SnapshotFiles
+from runtime.dice import SystemDice
 from runtime.disk import Disk
 
 
@@ -33,7 +34,7 @@ def read_image(config: BrokerConfig, disk: Disk) -> MetadataImage:
     if not disk.is_dir(directory):
         raise OfflineLogError(f"{directory} is not there: what the topics are is not known")
     loader, start = ImageLoader(EMPTY_IMAGE), 0
-    files = SnapshotFiles(directory, disk)
+    files = SnapshotFiles(directory, disk, SystemDice())
     for snapshot_id in reversed(files.ids()):
         try:
             records = files.read(snapshot_id).records
