@@ -82,12 +82,16 @@ def judge(damaged: Damaged, found: Findings) -> list[str]:
     for case in damaged.cases:
         allowed |= dict.fromkeys(case.lanes, (case.allowed, str(case)))
     merged: Counter[str] = Counter()
+    refuted: dict[str, list[str]] = {}
     for lane, (outcome, text) in found.outcomes.items():
         permitted, why = allowed[lane]
         if outcome not in permitted:
             wanted = " or ".join(sorted(one.value for one in permitted))
-            complaints.append(f"{why}: {lane[0]}-{lane[1]} must be {wanted}: {text}")
+            what = f"{why}: must be {wanted}, but {text or 'is ' + str(outcome and outcome.value)}"
+            refuted.setdefault(what, []).append(f"{lane[0]}-{lane[1]}")
         merged[outcome.value if outcome else "wrong"] += 1
+    for what, names in refuted.items():
+        complaints.append(f"{what}: {len(names)} partitions: {', '.join(names[:3])}")
     print(", ".join(f"{count} {name}" for name, count in sorted(merged.items())))
     return complaints
 
