@@ -16,6 +16,7 @@ from pathlib import Path
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry
+from local_log.checked_files import SIDECAR
 from local_log.config import LogConfig
 from local_log.leader_epoch_cache import LeaderEpochCache
 from local_log.producer_snapshots import ProducerSnapshots
@@ -47,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 _QUORUM_STATE = "quorum-state"
 _CHECKPOINT = ".checkpoint"  # the metadata log's snapshots
-_OWN_NAMES = frozenset({EPOCH_CHECKPOINT, PARTITION_METADATA, _QUORUM_STATE})
+_OWN_NAMES = frozenset({EPOCH_CHECKPOINT, PARTITION_METADATA, SIDECAR, _QUORUM_STATE})
 
 
 @dataclass(slots=True)
@@ -114,7 +115,7 @@ class LogOpener:
         epochs = self._read_epochs(segments)
         if not request.is_clean:
             self._recover_from(segments, request.recovery_point, epochs, snapshots)
-        self._check_indexes(segments, epochs, snapshots)
+        self._check_indexes(segments, list(segments), epochs, snapshots)
         self._report_holes(segments)
         log_end = self._end_of(segments, epochs, snapshots)
         local_start = segments[0].base_offset if segments else log_end
@@ -252,6 +253,8 @@ class LogOpener:
         for index, segment in enumerate(segments):
             if segment.base_offset <= recovery_point:
                 first = index
+        # Below it a power cut takes names: the deletion of an index survives, its log's does not.
+        self._check_indexes(segments, segments[:first], epochs, snapshots)
         for segment in segments[first:]:
             if segment in segments:
                 end = self._recover(segments, segment, epochs, snapshots)
@@ -280,9 +283,13 @@ class LogOpener:
         epochs.truncate_from_end(end)
 
     def _check_indexes(
-        self, segments: list[LogSegment], epochs: LeaderEpochCache, snapshots: ProducerSnapshots
+        self,
+        segments: list[LogSegment],
+        checked: Sequence[LogSegment],
+        epochs: LeaderEpochCache,
+        snapshots: ProducerSnapshots,
     ) -> None:
-        for segment in list(segments):
+        for segment in checked:
             if segment in segments and needs_rebuild(self._disk, segment):
                 _log.warning("indexes are missing or damaged, rebuilding: %s", segment.path(LOG))
                 self._recover(segments, segment, epochs, snapshots)
