@@ -109,11 +109,10 @@ class Rounds:
             What happened, for a person.
         """
         dice = Random(f"{self.seed}/{number}")
-        kinds = (
-            [kind] if kind else [one for one in FAULTS if self.has_mounts or not one.needs_mount]
-        )
+        possible = [one for one in FAULTS if self.has_mounts or not one.needs_mount]
+        Random(self.seed).shuffle(possible)
         target = dice.choice(self.exposed)
-        fault = dice.choice(kinds)(self.disks[target])
+        fault = (kind or possible[number % len(possible)])(self.disks[target])
         is_running = fault.hits_running and dice.random() < 0.5
         when = "running" if is_running else "at start"
         what = f"{type(fault).__name__} of {fault.disk.path.name}, {when}"
