@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from broker.cluster import ClusterView
 from broker.config.broker_config import BrokerConfig
@@ -301,10 +302,14 @@ class Broker:
             node_id=self.config.node_id,
             cluster_id=self._directories.cluster_id,
             state_dir=str(self.config.metadata_log_dir),
-            cache_dir=str(self.config.log_dirs[0]),
+            cache_dir=str(self._first_working_dir()),
             old_state_dirs=[str(self.config.log_dirs[0])],
             bootstrap_servers=bootstrap_of(self.config),
         )
+
+    def _first_working_dir(self) -> Path:
+        usable = [path for path in self.config.log_dirs if path in self._directories.ids]
+        return usable[0] if usable else self.config.metadata_log_dir
 
     def _make_tier(self) -> RemoteTier:
         ports = self._ports
