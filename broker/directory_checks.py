@@ -80,15 +80,17 @@ def _check_lives(
 ) -> None:
     broker = image.brokers[node_id]
     lives: dict[Path, list[Life]] = {}
+    expected: dict[Path, bytes] = {}
     for path in log_dirs:
-        if directories.ids.get(path) in broker.log_dirs:
+        life = broker.last_life_of(directories.ids.get(path, b""))
+        if life is not None:
             try:
-                lives[path] = read_lives(disk, path)
+                lives[path], expected[path] = read_lives(disk, path), life
             except OSError as error:
                 directories.put_offline(path, str(error))
     judged = judge_lives(
         lives,
-        present=broker.incarnation_id,
+        expected=expected,
         metadata_end=image.provenance.end_offset,
         metadata_path=directories.metadata_path,
         ids={path: uuid_to_text(directories.ids[path]) for path in lives},

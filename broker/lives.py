@@ -114,23 +114,24 @@ class LivesJudgement:
 def judge_lives(
     lives: Mapping[Path, Sequence[Life]],
     *,
-    present: bytes,
+    expected: Mapping[Path, bytes],
     metadata_end: int,
     metadata_path: Path,
     ids: Mapping[Path, str],
 ) -> LivesJudgement:
-    """Compare what directories of the last registration say with the metadata.
+    """Compare what directories say with the metadata.
 
     Args:
-        lives: of each working directory that took part in the last registration. The metadata
-            directory, if it is one of them, is of the time of its metadata log whatever it says.
-        present: the incarnation id of that registration.
-        metadata_end: end offset (exclusive) of the metadata log.
+        lives: of each directory that the metadata know. The metadata directory, if it is one of
+            them, is of the time of its metadata log whatever it says.
+        expected: incarnation id of the last life that worked with each.
+        metadata_end: end offset (exclusive) of the metadata log in this life, before it registers.
+            Every start as controller writes to it, so each life registers at a later offset.
         metadata_path: where the metadata log lies.
         ids: directory id of each, as text.
     """
     for path, found in lives.items():
-        later = [life for life in found if life.metadata_end > metadata_end]
+        later = [life for life in found if life.metadata_end >= metadata_end]
         if later:
             return LivesJudgement(
                 {},
@@ -143,7 +144,7 @@ def judge_lives(
         "time. Put the newest copy back, or take it as it is with `tidemark directories accept "
         f"{ids[path]}`"
         for path, found in lives.items()
-        if path != metadata_path and present not in [life.incarnation_id for life in found]
+        if path != metadata_path and expected[path] not in [life.incarnation_id for life in found]
     }
     if old and len(old) == len(lives):
         shown = ", ".join(str(path) for path in old)
