@@ -55,6 +55,7 @@ _EITHER = frozenset({WHOLE, OFFLINE})
 _EXIT = frozenset({EXIT})
 _EXIT_OR_NOTHING = frozenset({WHOLE, EXIT})
 _EARLIER = frozenset({WHOLE, EARLIER})
+_DOUBTED = frozenset({WHOLE, EARLIER, OFFLINE})
 
 
 @dataclass(frozen=True)
@@ -229,8 +230,8 @@ TABLE: tuple[Row, ...] = (
         "checksums of a log directory",
         Scope.DIRECTORY,
         "tidemark-checksums",
-        _each(_NOTHING, neighbour=_EITHER, old=_EITHER),
-        "accepted and written again",
+        _each(_NOTHING, neighbour=_DOUBTED, old=_DOUBTED),
+        "accepted and written again; one that contradicts the files makes them damaged",
     ),
     Row(
         "lives of a log directory",
@@ -309,15 +310,15 @@ TABLE: tuple[Row, ...] = (
         "metadata log directory",
         Scope.METADATA,
         "__cluster_metadata-0",
-        {Damage.LOST: _EXIT, Damage.EMPTY: _EXIT, Damage.OLD: _EXIT},
-        "the truth about the cluster: all of it or no start",
+        {Damage.LOST: _EXIT, Damage.EMPTY: _EXIT, Damage.OLD: _EXIT_OR_NOTHING},
+        "the truth about the cluster; a backup taken within one life cannot be told",
     ),
     # ---------------------------------------------------------------- the tier
     Row(
         "incarnation of the tier",
         Scope.TIER,
         "tier-incarnation",
-        _each(_EXIT_OR_NOTHING),
+        _each(_EXIT_OR_NOTHING, unreadable=frozenset({WHOLE, OFFLINE, EXIT})),
         "goes on above the highest that was read",
     ),
     Row(

@@ -200,6 +200,7 @@ class Damaged:
         self.base = base
         _copy(base.directory, directory)
         self.broker = broker_at(directory)
+        self.broker.is_formatted = True
         self.cases: list[Case] = []
         self.home = {lane: self.broker.index_of(*lane) for lane in LANES}
 
