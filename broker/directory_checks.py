@@ -81,13 +81,18 @@ def _check_lives(
     broker = image.brokers[node_id]
     lives: dict[Path, list[Life]] = {}
     for path in log_dirs:
-        if directories.ids.get(path) in broker.log_dirs:
-            try:
-                lives[path] = read_lives(disk, path)
-            except OSError as error:
-                directories.put_offline(path, str(error))
+        if path not in directories.ids:
+            continue
+        try:
+            lives[path] = read_lives(disk, path)
+        except OSError as error:
+            reason = f"{path / LIVES} cannot be read: {error}"
+            if path == directories.metadata_path:
+                raise DirectoryError(reason) from error
+            directories.put_offline(path, reason)
     judged = judge_lives(
         lives,
+        registered=[path for path in lives if directories.ids[path] in broker.log_dirs],
         present=broker.incarnation_id,
         metadata_end=image.provenance.end_offset,
         metadata_path=directories.metadata_path,

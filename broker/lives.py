@@ -14,7 +14,7 @@ at a later offset than the metadata log has proves that the metadata log is the 
 A copy of all directories taken at one moment, and one taken within a life, cannot be told.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -114,15 +114,17 @@ class LivesJudgement:
 def judge_lives(
     lives: Mapping[Path, Sequence[Life]],
     *,
+    registered: Collection[Path],
     present: bytes,
     metadata_end: int,
     metadata_path: Path,
     ids: Mapping[Path, str],
 ) -> LivesJudgement:
-    """Compare what directories of the last registration say with the metadata.
+    """Compare what directories say with the metadata.
 
     Args:
-        lives: of each working directory that took part in the last registration. The metadata
+        lives: of each working directory.
+        registered: those that took part in the last registration: they must name it. The metadata
             directory, if it is one of them, is of the time of its metadata log whatever it says.
         present: the incarnation id of that registration.
         metadata_end: end offset (exclusive) of the metadata log.
@@ -143,9 +145,11 @@ def judge_lives(
         "time. Put the newest copy back, or take it as it is with `tidemark directories accept "
         f"{ids[path]}`"
         for path, found in lives.items()
-        if path != metadata_path and present not in [life.incarnation_id for life in found]
+        if path in registered
+        and path != metadata_path
+        and present not in [life.incarnation_id for life in found]
     }
-    if old and len(old) == len(lives):
+    if old and len(old) == len(registered):
         shown = ", ".join(str(path) for path in old)
         return LivesJudgement(
             {},

@@ -1,4 +1,4 @@
-"""Which partition directory is opened, begun, refused or put aside: every row, and what holds always."""
+"""Which partition directory is opened, begun, refused or put aside: every row, and properties."""
 
 from dataclasses import replace
 from itertools import permutations
