@@ -9,6 +9,7 @@ recovers.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -43,7 +44,7 @@ from broker.replica.manager import ReplicaManager
 from broker.replica.wanted import wanted_replica
 from broker.server_metrics import register_log_metrics, register_metadata_metrics
 from broker.topic_creation import TopicCreation
-from local_log.errors import KafkaStorageError
+from local_log.errors import KafkaStorageError, LogClosed
 from local_log.log_dir import LogDir
 from local_log.log_dirs import LogManager
 from metadata_topic.controller.brokers import Registration
@@ -352,7 +353,7 @@ class Broker:
             dice=ports.dice,
             metrics=self.metrics,
         )
-        return Server(
+        server = Server(
             handlers=build_handlers(parts),
             limits=network_limits(self.config, self._tier),
             clock=ports.clock,
@@ -361,6 +362,8 @@ class Broker:
             disk=ports.disk,
             metrics=self.metrics,
         )
+        server.read_failures.on_failure = self._file_failed
+        return server
 
     async def _join(self) -> None:
         """Register, host what the metadata say, and lead it."""
@@ -422,6 +425,13 @@ class Broker:
         """A log directory went offline; as in Kafka the last one takes the broker with it."""
         if not self._logs.online_dirs():
             self._end(KafkaStorageError(f"no log directory works any more: {directory.failure}"))
+
+    def _file_failed(self, path: Path, error: OSError) -> None:
+        """A file could not be read while it was sent: its log fails, as at any other read."""
+        for one in self._logs.all():
+            if one.directory == path.parent and not one.is_offline:
+                with contextlib.suppress(KafkaStorageError, LogClosed):
+                    one.fail(error)
 
     def _fail(self, error: BaseException) -> None:
         """The metadata node cannot go on."""

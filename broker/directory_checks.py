@@ -80,6 +80,7 @@ def _check_lives(
 ) -> None:
     broker = image.brokers[node_id]
     lives: dict[Path, list[Life]] = {}
+    expected: dict[Path, bytes] = {}
     for path in log_dirs:
         if path not in directories.ids:
             continue
@@ -90,10 +91,13 @@ def _check_lives(
             if path == directories.metadata_path:
                 raise DirectoryError(reason) from error
             directories.put_offline(path, reason)
+            continue
+        life = broker.last_life_of(directories.ids[path])
+        if life is not None:
+            expected[path] = life
     judged = judge_lives(
         lives,
-        registered=[path for path in lives if directories.ids[path] in broker.log_dirs],
-        present=broker.incarnation_id,
+        expected=expected,
         metadata_end=image.provenance.end_offset,
         metadata_path=directories.metadata_path,
         ids={path: uuid_to_text(directories.ids[path]) for path in lives},

@@ -14,7 +14,7 @@ at a later offset than the metadata log has proves that the metadata log is the 
 A copy of all directories taken at one moment, and one taken within a life, cannot be told.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -114,8 +114,7 @@ class LivesJudgement:
 def judge_lives(
     lives: Mapping[Path, Sequence[Life]],
     *,
-    registered: Collection[Path],
-    present: bytes,
+    expected: Mapping[Path, bytes],
     metadata_end: int,
     metadata_path: Path,
     ids: Mapping[Path, str],
@@ -123,11 +122,11 @@ def judge_lives(
     """Compare what directories say with the metadata.
 
     Args:
-        lives: of each working directory.
-        registered: those that took part in the last registration: they must name it. The metadata
-            directory, if it is one of them, is of the time of its metadata log whatever it says.
-        present: the incarnation id of that registration.
-        metadata_end: end offset (exclusive) of the metadata log.
+        lives: of each working directory. The metadata directory, if it is one of them, is of the
+            time of its metadata log whatever it says.
+        expected: incarnation id of the last life that worked with each that the metadata know.
+        metadata_end: end offset (exclusive) of the metadata log as it was found: every start as
+            controller writes to it, so after some refused ones an old copy would look newer.
         metadata_path: where the metadata log lies.
         ids: directory id of each, as text.
     """
@@ -144,12 +143,10 @@ def judge_lives(
         path: f"it does not name the last life of this broker ({LIVES}): it is a copy of another "
         "time. Put the newest copy back, or take it as it is with `tidemark directories accept "
         f"{ids[path]}`"
-        for path, found in lives.items()
-        if path in registered
-        and path != metadata_path
-        and present not in [life.incarnation_id for life in found]
+        for path, life in expected.items()
+        if path != metadata_path and life not in [one.incarnation_id for one in lives[path]]
     }
-    if old and len(old) == len(registered):
+    if old and len(old) == len(expected):
         shown = ", ".join(str(path) for path in old)
         return LivesJudgement(
             {},

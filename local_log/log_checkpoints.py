@@ -76,7 +76,7 @@ class Checkpoints:
             for name in names:
                 self._write(directory, name)
         except OSError as error:
-            self._fail_dir(directory, error)
+            self._fail_dir(directory, error)  # or says that it cannot be used for now
             return False
         except KafkaStorageError:
             return False  # a log could not be flushed
@@ -115,7 +115,8 @@ class Checkpoints:
                 self._are_kept(directory, members) or self.write(directory, [LOG_STARTS])
             )
             if not kept:
-                error = KafkaStorageError(f"{directory.path} is offline: {directory.failure}")
+                why = directory.failure or "it cannot be written now"
+                error = KafkaStorageError(f"log starts in {directory.path} are not kept: {why}")
                 failed.update(dict.fromkeys(members, error))
         return failed
 

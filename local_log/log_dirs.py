@@ -32,6 +32,7 @@ from local_log.retention import Reason
 from runtime.clock import Clock
 from runtime.dice import Dice, SystemDice
 from runtime.disk import Disk
+from runtime.disk_errors import is_of_exhaustion
 from runtime.executors import InlinePool, Pool
 from runtime.scheduler import Scheduler
 
@@ -127,7 +128,8 @@ class LogManager:
             config_for=self._config_for,
             hooks_for=self._hooks,
             own_names=self._own_names,
-            fail_dir=self._fail_dir,
+            # Whatever it is: what was not opened must not be taken for missing.
+            fail_dir=self._take_offline,
         )
         loaded = loader.load(wanted, compare=compare, last_broker_epoch=last_broker_epoch)
         self._take(loaded)
@@ -166,7 +168,7 @@ class LogManager:
         return LogHooks(
             delete_later=self._deletion.later,
             rolled=lambda: self._flush_later(tp),
-            failed=lambda error: self._fail_dir(directory, error),
+            failed=lambda error: self._take_offline(directory, error),
             before_truncation=lambda end: self._checkpoints.lower(tp, directory, end),
         )
 
@@ -441,10 +443,14 @@ class LogManager:
 
     def fail(self, directory: LogDir, error: OSError) -> None:
         """Take a directory offline whose disk failed elsewhere."""
-        self._fail_dir(directory, error)
+        self._take_offline(directory, error)
 
     def _fail_dir(self, directory: LogDir, error: OSError) -> None:
-        """Take a directory offline; may be called on a pool thread."""
+        """Take a directory offline if it is to blame; may be called on a pool thread."""
+        if not is_of_exhaustion(_log, f"log directory {directory.path}", error):
+            self._take_offline(directory, error)
+
+    def _take_offline(self, directory: LogDir, error: OSError) -> None:
         if not directory.works:
             return
         directory.failure = error

@@ -16,7 +16,6 @@ from pathlib import Path
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry
-from local_log.checked_files import SIDECAR
 from local_log.config import LogConfig
 from local_log.leader_epoch_cache import LeaderEpochCache
 from local_log.producer_snapshots import ProducerSnapshots
@@ -48,7 +47,8 @@ _log = logging.getLogger(__name__)
 
 _QUORUM_STATE = "quorum-state"
 _CHECKPOINT = ".checkpoint"  # the metadata log's snapshots
-_OWN_NAMES = frozenset({EPOCH_CHECKPOINT, PARTITION_METADATA, SIDECAR, _QUORUM_STATE})
+_OURS = "tidemark-"
+_OWN_NAMES = frozenset({EPOCH_CHECKPOINT, PARTITION_METADATA, _QUORUM_STATE})
 
 
 @dataclass(slots=True)
@@ -167,7 +167,11 @@ class LogOpener:
         for name in names:
             parsed = parse_segment_file(name)
             if parsed is None:
-                if name not in _OWN_NAMES and not name.endswith(_CHECKPOINT):
+                if (
+                    name not in _OWN_NAMES
+                    and not name.startswith(_OURS)
+                    and (not name.endswith(_CHECKPOINT))
+                ):
                     _log.info("unknown file is left alone: %s", directory / name)
             elif parsed[1] != PRODUCER_SNAPSHOT and parsed[0] not in logs:
                 _log.warning("index without a log is removed: %s", directory / name)

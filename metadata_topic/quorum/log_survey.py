@@ -135,10 +135,7 @@ def _survey(disk: Disk, path: Path, base_offset: int) -> SegmentSurvey:
             if header is None:
                 fault = "no whole batch with a right checksum"
                 break
-            if header.base_offset != end_offset or header.last_offset_delta < 0:
-                fault = f"a batch at offset {header.base_offset} where {end_offset} is due"
-            elif header.partition_leader_epoch < last_epoch:
-                fault = f"epoch {header.partition_leader_epoch} after epoch {last_epoch}"
+            fault = _contradiction(header, end_offset, last_epoch)
             if fault is not None:
                 is_contradiction = True
                 break
@@ -158,6 +155,17 @@ def _survey(disk: Disk, path: Path, base_offset: int) -> SegmentSurvey:
         )
     finally:
         file.close()
+
+
+def _contradiction(header: BatchHeader, end_offset: int, last_epoch: int) -> str | None:
+    """Why a whole batch cannot follow the one before; offset and epoch are not in its checksum."""
+    epoch = header.partition_leader_epoch
+    if header.base_offset != end_offset or header.last_offset_delta < 0:
+        return f"a batch at offset {header.base_offset} where {end_offset} is due"
+    if 0 <= last_epoch != epoch and (epoch < last_epoch or not header.is_control):
+        # A leader opens its epoch with a control batch.
+        return f"a batch of epoch {epoch} after one of epoch {last_epoch}"
+    return None
 
 
 def _whole_batch(window: _Window, position: int) -> BatchHeader | None:

@@ -206,6 +206,27 @@ def test_an_older_copy_of_a_log_directory_is_offline_until_the_newest_is_back(
 
 
 @several
+@pytest.mark.parametrize("starts", [1, 3])
+def test_a_directory_that_was_away_comes_back_as_it_was_or_not_at_all(
+    tmp_path: Path, dirs: int, dedicated: bool, starts: int
+) -> None:
+    machine = machine_at(tmp_path, dirs, dedicated)
+    data = machine.log_dirs[-1]
+    copy = machine.copy(data)
+    assert machine.start() == set()
+    machine.unmount(data)
+    for _ in range(starts):
+        assert machine.start() == {data}
+    machine.mount(data)
+    newest = machine.copy(data)
+    machine.put_back(data, copy)
+    assert machine.start() == {data}
+    assert machine.start() == {data}
+    machine.put_back(data, newest)
+    assert machine.start() == set()
+
+
+@several
 @pytest.mark.parametrize("starts", [1, 2, 5])
 def test_an_older_copy_of_the_metadata_directory_is_refused_however_often_it_is_tried(
     tmp_path: Path, dirs: int, dedicated: bool, starts: int
