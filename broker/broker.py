@@ -189,23 +189,30 @@ class Broker:
             scheduler=self._scheduler,
             on_failure=self._fail,
         )
-        self._node.start()
+        self._node.start(self._settle_directories)
         self._on_stop(self._node.close)
         self.live = LiveConfig(self.config, self._image)
         check_tiered_topics(self.config, self._image())
         self._open_logs()
 
-    def _open_logs(self) -> None:
-        """Settle which directories are used; open what the metadata want of what lies in them."""
-        ports, node_id, image = self._ports, self.config.node_id, self._image()
-        is_missing_some = settle_directories(
+    def _settle_directories(self, image: MetadataImage) -> None:
+        """Settle which directories are used, before the start of the metadata log writes to it.
+
+        Otherwise each refused start on an older copy of it would make the copy look newer.
+        """
+        self._is_missing_some = settle_directories(
             self._directories,
             image,
             log_dirs=self.config.log_dirs,
-            node_id=node_id,
-            disk=ports.disk,
-            dice=ports.dice,
+            node_id=self.config.node_id,
+            disk=self._ports.disk,
+            dice=self._ports.dice,
         )
+
+    def _open_logs(self) -> None:
+        """Open what the metadata want of what lies in the directories."""
+        ports, node_id, image = self._ports, self.config.node_id, self._image()
+        is_missing_some = self._is_missing_some
         self._logs = LogManager(
             list(self.config.log_dirs),
             config_for=self.live.log_config,

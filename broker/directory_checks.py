@@ -82,12 +82,19 @@ def _check_lives(
     lives: dict[Path, list[Life]] = {}
     expected: dict[Path, bytes] = {}
     for path in log_dirs:
-        life = broker.last_life_of(directories.ids.get(path, b""))
+        if path not in directories.ids:
+            continue
+        try:
+            lives[path] = read_lives(disk, path)
+        except OSError as error:
+            reason = f"{path / LIVES} cannot be read: {error}"
+            if path == directories.metadata_path:
+                raise DirectoryError(reason) from error
+            directories.put_offline(path, reason)
+            continue
+        life = broker.last_life_of(directories.ids[path])
         if life is not None:
-            try:
-                lives[path], expected[path] = read_lives(disk, path), life
-            except OSError as error:
-                directories.put_offline(path, str(error))
+            expected[path] = life
     judged = judge_lives(
         lives,
         expected=expected,

@@ -122,16 +122,16 @@ def judge_lives(
     """Compare what directories say with the metadata.
 
     Args:
-        lives: of each directory that the metadata know. The metadata directory, if it is one of
-            them, is of the time of its metadata log whatever it says.
-        expected: incarnation id of the last life that worked with each.
-        metadata_end: end offset (exclusive) of the metadata log in this life, before it registers.
-            Every start as controller writes to it, so each life registers at a later offset.
+        lives: of each working directory. The metadata directory, if it is one of them, is of the
+            time of its metadata log whatever it says.
+        expected: incarnation id of the last life that worked with each that the metadata know.
+        metadata_end: end offset (exclusive) of the metadata log as it was found: every start as
+            controller writes to it, so after some refused ones an old copy would look newer.
         metadata_path: where the metadata log lies.
         ids: directory id of each, as text.
     """
     for path, found in lives.items():
-        later = [life for life in found if life.metadata_end >= metadata_end]
+        later = [life for life in found if life.metadata_end > metadata_end]
         if later:
             return LivesJudgement(
                 {},
@@ -143,10 +143,10 @@ def judge_lives(
         path: f"it does not name the last life of this broker ({LIVES}): it is a copy of another "
         "time. Put the newest copy back, or take it as it is with `tidemark directories accept "
         f"{ids[path]}`"
-        for path, found in lives.items()
-        if path != metadata_path and expected[path] not in [life.incarnation_id for life in found]
+        for path, life in expected.items()
+        if path != metadata_path and life not in [one.incarnation_id for one in lives[path]]
     }
-    if old and len(old) == len(lives):
+    if old and len(old) == len(expected):
         shown = ", ".join(str(path) for path in old)
         return LivesJudgement(
             {},

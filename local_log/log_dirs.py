@@ -84,6 +84,7 @@ class LogManager:
         self._deletion = DelayedDeletion(disk, clock, scheduler, self._pool)
         self._checkpoints = Checkpoints(self, self._fail_dir)
         self._aside: list[tuple[TopicPartition, LogDir]] = []
+        self._moved: list[tuple[TopicPartition, LogDir, LogDir]] = []
         self.refused: dict[TopicPartition, Refused] = {}
         self.on_offline: Callable[[LogDir], None] = lambda _dir: None
         self.is_loaded = False
@@ -134,8 +135,11 @@ class LogManager:
         loaded = loader.load(wanted, compare=compare, last_broker_epoch=last_broker_epoch)
         self._take(loaded)
         self.is_loaded = True
+        # The next start reads where the metadata say then; the old entries stay until it is noted.
+        moved_to = {directory for _, _, directory in self._moved}
         for directory in self.online_dirs():
-            if any(not directory.is_sound(name) for name in CHECKPOINTS):
+            unsound = any(not directory.is_sound(name) for name in CHECKPOINTS)
+            if unsound or directory in moved_to:
                 self._checkpoints.write(directory, CHECKPOINTS)
 
     def _take(self, loaded: Loaded) -> None:
@@ -143,13 +147,21 @@ class LogManager:
             self._add(log, directory)
         self.refused = loaded.refused
         self._aside = loaded.aside
+        self._moved = loaded.moved
 
     def set_aside(self) -> list[Path]:
         """Rename away what `load` found to be no partition of this broker; nothing is deleted.
 
+        Called when the metadata have noted where the partitions lie.
+
         Returns:
             The new paths.
         """
+        moved, self._moved = self._moved, []
+        for tp, home, _ in moved:
+            stale = home.forget([tp])
+            if home.works:
+                self._checkpoints.write(home, stale)
         aside, self._aside = self._aside, []
         renamed = []
         for tp, directory in aside:
