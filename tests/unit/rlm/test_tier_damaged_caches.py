@@ -15,7 +15,7 @@ from rlm.testing import values_of
 from rsm_plugins.segment import IndexType
 from rsm_plugins.testing import Operation, segment
 from runtime.clock import ManualClock
-from runtime.disk import Disk, FaultyDisk
+from runtime.disk import Disk, FaultyDisk, OpenFile
 
 INDEXES, CHUNKS = "remote-log-index-cache", "remote-log-chunk-cache"
 
@@ -208,3 +208,26 @@ def test_descriptors_that_are_used_up_do_not_switch_the_chunk_cache_off(tmp_path
     assert pair.reads.on_disk.is_on
     files = [path.stat().st_size for path in (tmp_path / CHUNKS).iterdir()]
     assert sum(files) == pair.reads.on_disk.total_bytes
+
+
+class NoMemoryFiles(Disk):
+    """Makes no memory file while `is_short`."""
+
+    is_short = False
+
+    def memfd(self, name: str) -> OpenFile:
+        if self.is_short:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().memfd(name)
+
+
+def test_a_tier_without_descriptors_answers_late_and_goes_on(tmp_path: Path) -> None:
+    disk = NoMemoryFiles()
+    pair = Pair(tmp_path, disk=disk)
+    pair.log.fill(1, records=20)
+    pair.assign()
+    disk.is_short = True
+    assert pair.read(0, wait_ms=100).files == ()
+    assert pair.reads.chunks.total_bytes == 0
+    disk.is_short = False
+    assert bytes_of(pair.read(0))
