@@ -9,6 +9,7 @@ import pytest
 from tier_pair import Pair, bytes_of
 
 from kafka_protocol.files import txn_index
+from rlm.disk_chunk_cache import DiskChunkCache
 from rlm.disk_index_cache import DiskIndexCache, sealed, unsealed
 from rlm.messages import Health, Released
 from rlm.testing import values_of
@@ -173,17 +174,23 @@ def test_damaged_chunk_files_are_fetched_anew(tmp_path: Path, damage: str) -> No
     assert len(off) == (1 if damage == "unreadable" else 0)
 
 
-def test_a_flipped_base_offset_in_a_cached_chunk_is_noticed(tmp_path: Path) -> None:
-    """No checksum of a batch covers its base offset."""
-    pair = Pair(tmp_path, chunk_cache_bytes=900, chunk_cache_disk_bytes=1 << 20)
-    pair.log.fill(3, records=20)
-    pair.assign()
-    truth = read_all(pair)
-    for path in (tmp_path / CHUNKS).iterdir():
-        data = bytearray(path.read_bytes())
-        data[7] ^= 64
-        path.write_bytes(data)
-    assert read_all(pair) == truth
+def test_each_flipped_bit_of_a_cached_chunk_is_noticed(tmp_path: Path) -> None:
+    """No checksum of a batch covers its base offset, and not every batch is in an index."""
+    disk, size, key = Disk(), 100, (b"s" * 16, 0, 100)
+    cache = DiskChunkCache(disk, tmp_path / CHUNKS, 1 << 20, "lru")
+    data, buffer = bytes(range(size)), bytearray(size)
+    source = disk.memfd("chunk")
+    disk.write_at(source, 0, data)
+    for bit in range(size * 8):
+        cache.put(key, source, size)
+        assert cache.read_into(key, memoryview(buffer))
+        assert buffer == data
+        (path,) = (tmp_path / CHUNKS).iterdir()
+        content = bytearray(data)
+        content[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(content)
+        assert not cache.read_into(key, memoryview(buffer)), bit
+        assert key not in cache, "it is let go"
 
 
 def test_what_an_earlier_process_left_in_the_chunk_cache_is_removed(tmp_path: Path) -> None:
