@@ -15,12 +15,13 @@ from kafka_protocol.types import TopicPartition
 from local_log import tier_segments
 from local_log.config import LogConfig
 from local_log.errors import OffsetOutOfRange
-from local_log.log_results import AppendInfo, LogHooks, LogRead, RetentionResult
+from local_log.log_results import AppendInfo, Expiry, LogHooks, LogRead, RetentionResult
 from local_log.log_writing import LogWriter
 from local_log.recovery import LogOpener, OpenRequest
 from local_log.retention import LogFacts, SegmentFacts, decide
 from local_log.segment import LogSegment
 from local_log.segment_recovery import build_producers
+from local_log.small_files import SmallFiles
 from local_log.tier_segments import ClosedSegment, SegmentFiles
 from local_log.time_lookup import TimestampedOffset
 from runtime.disk import Disk
@@ -28,6 +29,7 @@ from runtime.disk import Disk
 __all__ = [
     "AppendInfo",
     "ClosedSegment",
+    "Expiry",
     "LogHooks",
     "LogRead",
     "PartitionLog",
@@ -54,20 +56,38 @@ class PartitionLog(LogWriter):
         config: LogConfig,
         disk: Disk,
         now_ms: int,
-        recovery_point: int = 0,
+        recovery_point: int | None = 0,
         log_start: int | None = None,
         high_watermark: int = 0,
         is_clean: bool = False,
         was_compacted: bool = False,
         hooks: LogHooks | None = None,
+        files: SmallFiles | None = None,
     ) -> "PartitionLog":
         """Open (or begin) the log in `directory`, which exists, repairing what needs it.
 
+        Args:
+            directory: of this partition.
+            topic_partition: its name.
+            topic_id: 16 raw bytes.
+            config: the topic's settings.
+            disk: where it is.
+            now_ms: wall clock.
+            recovery_point: below this (exclusive) everything was flushed; 0 for a log that no sound
+                checkpoint lists, None if that is unknown.
+            log_start: from the checkpoint, None if it has none.
+            high_watermark: from the checkpoint, 0 if it has none.
+            is_clean: the last stop of this log directory was clean.
+            was_compacted: a cleaner has worked here, so offsets may be missing rightly.
+            hooks: what the log asks of its manager.
+            files: for the small files of the directory; None: read and written as they are.
+
         Raises:
+            LogRefused: the log contradicts what is known of it; nothing on disk was changed.
             OSError: the disk failed.
         """
         request = OpenRequest(
-            directory, config, recovery_point, log_start, is_clean, now_ms, was_compacted
+            directory, config, recovery_point or 0, log_start, is_clean, now_ms, was_compacted
         )
         opened = LogOpener(disk, request).open()
         return cls(
@@ -77,7 +97,7 @@ class PartitionLog(LogWriter):
             config=config,
             disk=disk,
             opened=opened,
-            recovery_point=opened.log_end_offset if is_clean else recovery_point,
+            recovery_point=opened.log_end_offset if is_clean else recovery_point or 0,
             high_watermark=high_watermark,
             hooks=hooks or LogHooks(),
         )
@@ -107,49 +127,87 @@ class PartitionLog(LogWriter):
         self.log_start_known = True
 
     def retain(self, now_ms: int) -> RetentionResult:
-        """Drop what has expired, see `retention`; files are renamed now and unlinked later."""
-        nothing = RetentionResult((), 0, self.log_start_offset, False)
+        """Drop what has expired, where nobody keeps a checkpoint of log starts.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        expiry = self.expire(now_ms)
+        return self.drop(expiry or Expiry((), self.log_start_offset, rolled=False))
+
+    def expire(self, now_ms: int) -> Expiry | None:
+        """Decide what has expired, see `retention`, and raise the log start over it in memory.
+
+        The caller makes the new log start durable (`flush` up to it, then its checkpoint) before it
+        calls `drop`.
+
+        Returns:
+            What is to go; None if nothing is, and nothing was done.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
         if self._failure is not None:
-            return nothing
-        segments = self._segments
-        facts = [
+            return None
+        try:
+            decision = decide(self._segment_facts(), self._log_facts(now_ms), self.config)
+            if decision.roll_active:
+                self._roll(self.log_end_offset, now_ms)
+        except OSError as error:
+            self.fail(error)
+        count = len(decision.drop)
+        if not count:
+            return Expiry((), self.log_start_offset, rolled=True) if decision.roll_active else None
+        new_start = self._bases[count]
+        if decision.raises_log_start and new_start > self.log_start_offset:
+            self.log_start_offset = new_start
+        dropped = tuple(zip(self._bases[:count], decision.drop, strict=True))
+        return Expiry(dropped, self.log_start_offset, decision.roll_active)
+
+    def _segment_facts(self) -> list[SegmentFacts]:
+        return [
             SegmentFacts(
                 segment.base_offset,
                 self._segment_end(segment),
                 segment.size_bytes,
                 segment.retention_timestamp(),
             )
-            for segment in segments
+            for segment in self._segments
         ]
-        log = LogFacts(self.log_start_offset, self._high_watermark, self.copied_through, now_ms)
-        decision = decide(facts, log, self.config)
-        if not decision.drop and not decision.roll_active:
-            return nothing
+
+    def _log_facts(self, now_ms: int) -> LogFacts:
+        return LogFacts(self.log_start_offset, self._high_watermark, self.copied_through, now_ms)
+
+    def drop(self, expiry: Expiry) -> RetentionResult:
+        """Take expired segments out; files are renamed now and unlinked later.
+
+        Segments that went meanwhile for another reason (a truncation) are passed over.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        count = 0
+        for (base_offset, _), found in zip(expiry.dropped, self._bases[:-1], strict=False):
+            if base_offset != found:
+                break
+            count += 1
+        if self._failure is not None or not count:
+            return RetentionResult((), 0, self.log_start_offset, expiry.rolled)
         try:
-            if decision.roll_active:
-                self._roll(self.log_end_offset, now_ms)
-            if not decision.drop:
-                return nothing._replace(rolled=True)
-            count = len(decision.drop)
-            new_start = self._bases[count]
-            if decision.raises_log_start and new_start > self.log_start_offset:
-                self.log_start_offset = new_start
-                self.epochs.truncate_from_start(new_start)
-                if self.config.remote_storage_enable:
-                    self._hooks.log_start_raised()
-            dropped = tuple(zip(self._bases[:count], decision.drop, strict=True))
+            self.epochs.truncate_from_start(self.log_start_offset)
             size = self._drop_oldest(count)
         except OSError as error:
             self.fail(error)
+        dropped = expiry.dropped[:count]
         _log.info(
             "dropped segments: partition=%s count=%d size_bytes=%d local_start=%d reason=%s",
             self.topic_partition,
             count,
             size,
             self.local_log_start_offset,
-            decision.drop[0].value,
+            dropped[0][1].value,
         )
-        return RetentionResult(dropped, size, self.log_start_offset, decision.roll_active)
+        return RetentionResult(dropped, size, self.log_start_offset, expiry.rolled)
 
     def _drop_oldest(self, count: int) -> int:
         gone = self._segments[:count]

@@ -47,6 +47,7 @@ _log = logging.getLogger(__name__)
 
 _QUORUM_STATE = "quorum-state"
 _CHECKPOINT = ".checkpoint"  # the metadata log's snapshots
+_OURS = "tidemark-"
 _OWN_NAMES = frozenset({EPOCH_CHECKPOINT, PARTITION_METADATA, _QUORUM_STATE})
 
 
@@ -166,7 +167,11 @@ class LogOpener:
         for name in names:
             parsed = parse_segment_file(name)
             if parsed is None:
-                if name not in _OWN_NAMES and not name.endswith(_CHECKPOINT):
+                if (
+                    name not in _OWN_NAMES
+                    and not name.startswith(_OURS)
+                    and (not name.endswith(_CHECKPOINT))
+                ):
                     _log.info("unknown file is left alone: %s", directory / name)
             elif parsed[1] != PRODUCER_SNAPSHOT and parsed[0] not in logs:
                 _log.warning("index without a log is removed: %s", directory / name)

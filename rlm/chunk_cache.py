@@ -21,10 +21,12 @@ from rlm.chunk import Chunk
 from rlm.chunk_loader import ChunkLoader, Leaving, Place
 from rlm.disk_chunk_cache import ChunkKey
 from rlm.eviction_policy import EvictionPolicy
-from rlm.loads import Loads, Wait, Waiter
+from rlm.loads import DAMAGE, Loads, Wait, Waiter
+from rlm.object_faults import LOG, ObjectFaults
 from rlm.read_ahead_policy import StoreEstimate
 from rlm.segment_index import SegmentIndex
 from rlm.telemetry import Telemetry
+from rsm_plugins.api import RemoteResourceNotFoundError
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from runtime.disk import Disk
 
@@ -42,8 +44,9 @@ class ChunkCache:
         telemetry: Telemetry,
         size_bytes_max: int,
         distrust_index: Callable[[bytes], None],
+        faults: ObjectFaults,
     ) -> None:
-        self._distrust_index = distrust_index
+        self._distrust_index, self._faults = distrust_index, faults
         self._disk, self._loader, self._loads = disk, loader, loads
         self._policy, self._telemetry, self._max = policy, telemetry, size_bytes_max
         self._chunks: dict[ChunkKey, Chunk] = {}
@@ -109,8 +112,7 @@ class ChunkCache:
             load,
             lambda chunk: self._loaded(key, chunk, is_ahead=False),
             waiter,
-            # It may be the index that is wrong: the next try uses the store's.
-            on_damage=lambda: self._distrust_index(metadata.id.id),
+            on_failure=partial(self._load_failed, metadata, key[1:]),
             make_room=make_room,
             free_room=free_room,
         )
@@ -172,10 +174,23 @@ class ChunkCache:
             [("chunk", *key) for key in keys],
             load,
             lambda number, chunk: self._loaded(keys[number], chunk, is_ahead=True),
-            on_damage=partial(self._distrust_index, metadata.id.id),
+            on_failure=partial(self._load_failed, metadata, (places[0].first, places[-1].end)),
             free_room=lambda number: self._drop(places[number]),
         )
         return len(places) == len(numbers)
+
+    def _load_failed(
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        span: tuple[int, int],
+        error: BaseException,
+        is_final: bool,
+    ) -> None:
+        if isinstance(error, DAMAGE):
+            # It may be the index that is wrong: the next try uses the store's.
+            self._distrust_index(metadata.id.id)
+        if is_final or isinstance(error, RemoteResourceNotFoundError):
+            self._faults.failed(metadata, LOG, error, span)
 
     def share(self, readers: int) -> int:
         """Bytes that each of so many readers may have loaded ahead."""

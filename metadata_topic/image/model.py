@@ -110,6 +110,10 @@ class BrokerImage:
         incarnation_id: random, made once per process.
         features: what it can do: name to (lowest, highest), both inclusive.
         log_dirs: ids of its online log directories.
+        directories_assigned_from: from this offset on a replica of this broker is served only after
+            its directory was committed, and the broker keeps sidecars and lives in its directories;
+            -1 for a broker that does not (Apache Kafka, an older version of ours). A tagged field
+            that Kafka skips.
     """
 
     id: int
@@ -122,6 +126,7 @@ class BrokerImage:
     in_controlled_shutdown: bool = False
     log_dirs: tuple[bytes, ...] = ()
     cordoned_log_dirs: tuple[bytes, ...] | None = None
+    directories_assigned_from: int = -1
 
     @property
     def is_active(self) -> bool:

@@ -42,6 +42,7 @@ def _register_broker(delta: MetadataDelta, value: Any) -> None:
             in_controlled_shutdown=value.in_controlled_shutdown,
             log_dirs=tuple(value.log_dirs),
             cordoned_log_dirs=None if cordoned is None else tuple(cordoned),
+            directories_assigned_from=value.directories_assigned_from,
         )
     )
 

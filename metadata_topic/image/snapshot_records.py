@@ -85,6 +85,7 @@ def broker_record(broker: BrokerImage, metadata_version: int) -> MetadataRecord:
         in_controlled_shutdown=broker.in_controlled_shutdown,
         log_dirs=list(broker.log_dirs),
         cordoned_log_dirs=None if cordoned is None else list(cordoned),
+        directories_assigned_from=broker.directories_assigned_from,
     )
 
 

@@ -9,15 +9,16 @@ Source: KIP-630; triggers and clean-up as in Kafka's SnapshotGenerator and Kafka
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from kafka_protocol.errors import KafkaError
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.snapshot_records import snapshot_records
+from metadata_topic.quorum.batches import read_batches
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.metadata_log import MetadataLog
-from metadata_topic.quorum.recovery import QuorumFacts
+from metadata_topic.quorum.quorum_history import QuorumHistory
 from metadata_topic.quorum.snapshots import SnapshotFiles, SnapshotId, snapshot_chunks
 from runtime.clock import Clock
 from runtime.executors import Pool
@@ -93,7 +94,8 @@ class Snapshotter:
         *,
         files: SnapshotFiles,
         log: MetadataLog,
-        facts: Callable[[], QuorumFacts],
+        history: QuorumHistory,
+        note_flushed: Callable[[], Awaitable[None]],
         config: MetadataLogConfig,
         clock: Clock,
         pool: Pool,
@@ -101,9 +103,25 @@ class Snapshotter:
         replayed_bytes: int,
         replayed_records: int,
     ) -> None:
+        """Take the parts.
+
+        Args:
+            files: where snapshots go.
+            log: what they are made of.
+            history: voters and kraft.version by offset.
+            note_flushed: notes the log's flushed end on disk; asked before each snapshot, so that
+                no snapshot of ours ends above it.
+            config: triggers and retention.
+            clock: times of batches.
+            pool: writes the files.
+            last_id: the snapshot that the start began with.
+            replayed_bytes: of log batches after it.
+            replayed_records: likewise.
+        """
         self._files = files
         self._metadata_log = log
-        self._quorum_facts = facts
+        self._history = history
+        self._note_flushed = note_flushed
         self._config = config
         self._clock = clock
         self._pool = pool
@@ -165,7 +183,8 @@ class Snapshotter:
         return snapshot_id
 
     async def _write(self, image: MetadataImage, snapshot_id: SnapshotId) -> int:
-        facts = self._quorum_facts()
+        await self._note_flushed()
+        facts = self._history.at(snapshot_id.end_offset)
         chunks = []
         for chunk in snapshot_chunks(
             snapshot_records(image),
@@ -175,6 +194,8 @@ class Snapshotter:
             kraft_version=facts.kraft_version,
             voters=facts.voters,
         ):
+            for _ in read_batches(chunk):
+                pass  # a snapshot that no start could read must not replace one that it can
             chunks.append(chunk)
             await asyncio.sleep(0)  # a batch is a few milliseconds; others come first now
         return await self._pool.run(self._files.write, snapshot_id, chunks)

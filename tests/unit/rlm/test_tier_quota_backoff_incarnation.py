@@ -1,17 +1,11 @@
-from contextlib import suppress
-from pathlib import Path
-
 import pytest
 
 from rlm.backoff import Backoff
 from rlm.config import NO_LIMIT
-from rlm.incarnation import Incarnations
 from rlm.plugin_calls import Cancellation, PluginCalls, TaskCancelledError
 from rlm.quota import RateQuota
 from runtime.clock import ManualClock
 from runtime.dice import SeededDice
-from runtime.disk import Disk, FaultyDisk
-from runtime.power_cut_disk import PowerCutDisk, PowerCutError
 
 
 def test_bytes_pass_while_the_average_is_below_the_limit_and_wait_above() -> None:
@@ -49,13 +43,6 @@ def test_pauses_double_from_500_ms_to_30_s_with_a_jitter_of_a_fifth() -> None:
     assert backoff.next_ms() <= 600
 
 
-def test_an_incarnation_never_repeats_over_restarts(tmp_path: Path) -> None:
-    first = Incarnations(Disk(), tmp_path)
-    taken = [first.take(), first.take()]
-    taken.append(Incarnations(Disk(), tmp_path).take())
-    assert taken == [1, 2, 3]
-
-
 def test_after_a_cancellation_no_call_starts_and_running_ones_are_seen() -> None:
     clock, cancellation = ManualClock(), Cancellation()
     calls = PluginCalls(clock)
@@ -70,26 +57,3 @@ def test_after_a_cancellation_no_call_starts_and_running_ones_are_seen() -> None
     assert calls.abandoned == calls.running == 0
     with pytest.raises(TaskCancelledError), calls.call("p", "copy", 1, cancellation):
         raise AssertionError("must not start")
-
-
-@pytest.mark.parametrize("operation", ["fsync", "fsync_path"])
-def test_an_incarnation_that_cannot_be_fsynced_is_not_given_out(
-    tmp_path: Path, operation: str
-) -> None:
-    disk = FaultyDisk()
-    disk.fail([operation])
-    with pytest.raises(OSError, match="No space"):
-        Incarnations(disk, tmp_path).take()
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_an_incarnation_never_repeats_over_power_cuts(tmp_path: Path, seed: int) -> None:
-    dice, taken = SeededDice(seed), list[int]()
-    for operations in (3, 7, 1, 12, 5, 30):
-        disk = PowerCutDisk(tmp_path, dice, operations)
-        incarnations = Incarnations(disk, tmp_path)
-        with suppress(PowerCutError):
-            while True:
-                taken.append(incarnations.take())
-    assert len(taken) > 5
-    assert taken == sorted(set(taken))
