@@ -416,6 +416,11 @@ class FaultyDisk(Disk):
         self._check("fsync", file.path)
         super().fsync(file)
 
+    def fsync_path(self, path: Path) -> None:
+        """Fsync or fail."""
+        self._check("fsync_path", path)
+        super().fsync_path(path)
+
     def truncate(self, file: OpenFile, size: int) -> None:
         """Truncate or fail."""
         self._check("truncate", file.path)
