@@ -47,7 +47,8 @@ _log = logging.getLogger(__name__)
 
 _QUORUM_STATE = "quorum-state"
 _CHECKPOINT = ".checkpoint"  # the metadata log's snapshots
-_OWN_NAMES = frozenset({EPOCH_CHECKPOINT, PARTITION_METADATA, _QUORUM_STATE})
+_FLUSHED_END = "tidemark-flushed-end"  # the metadata log's, too
+_OWN_NAMES = frozenset({EPOCH_CHECKPOINT, PARTITION_METADATA, _QUORUM_STATE, _FLUSHED_END})
 
 
 @dataclass(slots=True)
