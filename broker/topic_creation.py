@@ -5,7 +5,7 @@ ids, and the two topics that nobody but the broker may make.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol, TypeVar
 
 from broker.cluster import GUARDED_TOPICS
@@ -45,18 +45,24 @@ class TopicCreation:
         defaults: Callable[[], TopicDefaults],
         validate_config: ConfigValidator,
         dice: Dice,
+        hosted: Callable[[Collection[bytes]], Awaitable[None] | None] = lambda _ids: None,
     ) -> None:
-        """Write through `submit`; `defaults` is asked at each call, as it may change."""
+        """Write through `submit`; `defaults` is asked at each call, as it may change.
+
+        `hosted` waits until this broker serves its replicas of topics.
+        """
         self._submit = submit
         self._defaults = defaults
         self._validate_config = validate_config
         self._dice = dice
+        self._hosted = hosted
 
     async def create(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 0
     ) -> list[CreatedTopic]:
         """Create what can be created; see `create_topics`. Guarded names are not refused here.
 
+        Returns when the replicas that this broker hosts are made and their directories are noted.
         `timeout_ms` as in `Submit`.
         """
         ids = [self._dice.uuid() for _ in topics]
@@ -74,6 +80,9 @@ class TopicCreation:
             )
 
         created: list[CreatedTopic] = await self._submit(decide, timeout_ms=timeout_ms)
+        made = None if validate_only else self._hosted([t.topic_id for t in created if not t.error])
+        if made is not None:
+            await made
         for topic in created:
             if topic.error is None and not validate_only:
                 log.info("created topic: name=%s partitions=%d", topic.name, topic.num_partitions)

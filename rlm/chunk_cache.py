@@ -14,6 +14,7 @@ What is there at a time is for at most 3/8 lent to readers that go on, for at mo
 of them, and the rest is what several readers share.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -21,12 +22,17 @@ from rlm.chunk import Chunk
 from rlm.chunk_loader import ChunkLoader, Leaving, Place
 from rlm.disk_chunk_cache import ChunkKey
 from rlm.eviction_policy import EvictionPolicy
-from rlm.loads import Loads, Wait, Waiter
+from rlm.loads import DAMAGE, Loads, Wait, Waiter
+from rlm.object_faults import LOG, ObjectFaults
 from rlm.read_ahead_policy import StoreEstimate
 from rlm.segment_index import SegmentIndex
 from rlm.telemetry import Telemetry
+from rsm_plugins.api import RemoteResourceNotFoundError
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from runtime.disk import Disk
+from runtime.disk_errors import is_of_exhaustion
+
+log = logging.getLogger(__name__)
 
 
 class ChunkCache:
@@ -42,8 +48,9 @@ class ChunkCache:
         telemetry: Telemetry,
         size_bytes_max: int,
         distrust_index: Callable[[bytes], None],
+        faults: ObjectFaults,
     ) -> None:
-        self._distrust_index = distrust_index
+        self._distrust_index, self._faults = distrust_index, faults
         self._disk, self._loader, self._loads = disk, loader, loads
         self._policy, self._telemetry, self._max = policy, telemetry, size_bytes_max
         self._chunks: dict[ChunkKey, Chunk] = {}
@@ -109,8 +116,7 @@ class ChunkCache:
             load,
             lambda chunk: self._loaded(key, chunk, is_ahead=False),
             waiter,
-            # It may be the index that is wrong: the next try uses the store's.
-            on_damage=lambda: self._distrust_index(metadata.id.id),
+            on_failure=partial(self._load_failed, metadata, key[1:]),
             make_room=make_room,
             free_room=free_room,
         )
@@ -172,10 +178,23 @@ class ChunkCache:
             [("chunk", *key) for key in keys],
             load,
             lambda number, chunk: self._loaded(keys[number], chunk, is_ahead=True),
-            on_damage=partial(self._distrust_index, metadata.id.id),
+            on_failure=partial(self._load_failed, metadata, (places[0].first, places[-1].end)),
             free_room=lambda number: self._drop(places[number]),
         )
         return len(places) == len(numbers)
+
+    def _load_failed(
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        span: tuple[int, int],
+        error: BaseException,
+        is_final: bool,
+    ) -> None:
+        if isinstance(error, DAMAGE):
+            # It may be the index that is wrong: the next try uses the store's.
+            self._distrust_index(metadata.id.id)
+        if is_final or isinstance(error, RemoteResourceNotFoundError):
+            self._faults.failed(metadata, LOG, error, span)
 
     def share(self, readers: int) -> int:
         """Bytes that each of so many readers may have loaded ahead."""
@@ -198,7 +217,10 @@ class ChunkCache:
         self._policy.add(key, chunk.size_bytes)
 
     def _set_aside(self, first: int, end: int) -> Place | None:
-        """Memory for bytes, by eviction if need be; None if what is held leaves no room."""
+        """Memory for bytes, by eviction if need be; None if there is none now.
+
+        What is held leaves no room, or the process has no descriptor left.
+        """
         size = end - first
         # One chunk larger than the whole cache must be readable too.
         if self._total - self._idle + size > self._max and self._total > self._idle:
@@ -215,7 +237,12 @@ class ChunkCache:
                     break
         for key, chunk in victims:
             self._evict(key, chunk)
-        place = self._fit(first, end, victims[0][1] if victims else None)
+        try:
+            place = self._fit(first, end, victims[0][1] if victims else None)
+        except OSError as error:  # of a new file only: nobody was evicted for it
+            if not is_of_exhaustion(log, "memory for chunks", error):
+                raise
+            return None
         place.leaving = [
             Leaving(key, chunk.file, chunk.size_bytes, is_reused=chunk.file is place.file)
             for key, chunk in victims

@@ -11,11 +11,17 @@ from typing import BinaryIO
 
 from rlm.chunk import Chunk, DamagedChunkError, Fetched, check_chunk
 from rlm.disk_chunk_cache import ChunkKey, DiskChunkCache
+from rlm.object_faults import LOG, ObjectFaults
 from rlm.performer import READER_POOL
 from rlm.plugin_calls import PluginCalls
 from rlm.segment_index import SegmentIndex
 from rlm.telemetry import Telemetry
-from rsm_plugins.api import RemoteStorageError, RemoteStorageManager
+from rsm_plugins.api import (
+    RemoteObjectDamagedError,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RemoteStorageManager,
+)
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from runtime.clock import Clock
 from runtime.disk import Disk, OpenFile
@@ -64,7 +70,9 @@ class ChunkLoader:
         telemetry: Telemetry,
         clock: Clock,
         call_max_ms: int,
+        faults: ObjectFaults,
     ) -> None:
+        self._faults = faults
         self._disk, self._storage, self._on_disk = disk, storage, on_disk
         self._calls, self._telemetry, self._clock = calls, telemetry, clock
         self._call_max_ms = call_max_ms
@@ -156,6 +164,7 @@ class ChunkLoader:
                             missing = end - first - got
                             raise DamagedChunkError(f"the object ends {missing} bytes too early")
                         chunk = self._checked(metadata, index, place, view)
+                    self._faults.read_well(metadata, LOG, (place.first, place.end))
                     if place is places[-1]:
                         now_ms = self._clock.monotonic_ms()
                         chunk.fetched = Fetched(opened_ms - began_ms, now_ms - opened_ms, got)
@@ -163,6 +172,8 @@ class ChunkLoader:
                         self._telemetry.cache_asked("disk", is_hit=False)
                     yield chunk
             failed = False
+        except (RemoteResourceNotFoundError, RemoteObjectDamagedError):
+            raise  # the store answered
         except (RemoteStorageError, OSError) as error:
             self._telemetry.store_read_failed(error)
             raise

@@ -4,7 +4,7 @@ The broker makes it from its own configuration and sends it over the link; the t
 settings and no environment. Names of the settings behind the fields: docs/configuration.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 NO_LIMIT = 2**63 - 1
@@ -15,9 +15,11 @@ class TierConfig:
     """Settings of one tier process.
 
     Attributes:
-        log_dir: first log directory: holds `tier.lock`, the index cache, the metadata manager's
-            store
-            and the incarnation counter.
+        state_dir: directory of the metadata log: holds `tier.lock`, the incarnation counter and the
+            metadata manager's store. Without it there is no broker either.
+        cache_dir: a log directory that worked at the start: holds the index cache and, unless
+            `chunk_cache_dir` says otherwise, the chunk cache. Where it fails, reads go on without.
+        old_state_dirs: where earlier versions kept the incarnation counter and `tier.lock`.
         storage_settings, metadata_settings: what is handed to the two plugins, prefix removed.
         client_id: secret of the tier's Kafka clients; the broker lets nobody else write the
             metadata
@@ -34,12 +36,14 @@ class TierConfig:
 
     node_id: int
     cluster_id: str
-    log_dir: str
+    state_dir: str
+    cache_dir: str
     storage_class: str
     storage_settings: Mapping[str, str] = field(default_factory=dict)
     metadata_class: str = "rlmm.topic_based.manager:TopicBasedRemoteLogMetadataManager"
     metadata_settings: Mapping[str, str] = field(default_factory=dict)
     client_id: str = ""
+    old_state_dirs: Sequence[str] = ()
     copier_threads: int = 10
     expiration_threads: int = 10
     reader_threads: int = 10

@@ -1,16 +1,22 @@
 """Chunks on disk: where those go that memory has no room for. Called from pool threads.
 
-Bounded by bytes. It is emptied at each start, and what is read back is checked like what the store
-gives, so nothing here is ever trusted. A disk that fails or is full costs no read: the cache is
-then off, said once at ERROR and in the health answer, until the tier starts anew.
+Bounded by bytes. It is emptied at each start, and what is read back is checked against the CRC32C
+of what was put, then like what the store gives, so nothing here is ever trusted (a batch's own
+checksum does not cover its base offset). A disk that fails or is full costs no read: the cache is
+then off, said once at ERROR and in the health answer, until the tier starts anew. Running out of
+descriptors or memory only costs the one chunk.
 """
 
 import logging
 from pathlib import Path
 from threading import Lock
+from typing import NamedTuple
+
+from crc32c import crc32c
 
 from rlm.eviction_policy import EvictionPolicy, make_policy
 from runtime.disk import Disk, OpenFile
+from runtime.disk_errors import is_exhausted
 
 log = logging.getLogger(__name__)
 
@@ -18,6 +24,14 @@ DIRECTORY = "remote-log-chunk-cache"
 
 ChunkKey = tuple[bytes, int, int]
 """Segment id, and the bytes [first, end) of the segment."""
+
+
+class _Kept(NamedTuple):
+    """A chunk on disk."""
+
+    path: Path
+    size_bytes: int
+    crc: int
 
 
 class DiskChunkCache:
@@ -28,7 +42,7 @@ class DiskChunkCache:
         self._disk, self._directory, self._max = disk, directory, size_bytes_max
         self._policy: EvictionPolicy[ChunkKey] = make_policy(policy, size_bytes_max)
         self._lock = Lock()
-        self._files: dict[ChunkKey, tuple[Path, int]] = {}
+        self._files: dict[ChunkKey, _Kept] = {}
         self._total, self._number = 0, 0
         self._opened = False
         self.failure: str | None = None
@@ -55,26 +69,30 @@ class DiskChunkCache:
     def _open(self) -> None:
         if self._opened:
             return
-        self._opened = True
         if self.is_on:
             self._disk.make_dirs(self._directory)
         elif not self._disk.exists(self._directory):
+            self._opened = True
             return
         for name in self._disk.list_dir(self._directory):
             if name.endswith(".chunk"):
                 self._disk.unlink(self._directory / name)
+        self._opened = True
 
     def _fail(self, error: OSError) -> None:
-        """Switch it off; the lock is held."""
+        """Switch it off, unless the disk is not to blame; the lock is held."""
         if self.failure is not None:
+            return
+        if is_exhausted(error):
+            log.warning("the chunk cache on disk is passed by: %s", error)
             return
         self.failure = str(error)
         log.error("the chunk cache on disk is switched off until the next start: %s", error)
-        for path, _ in self._files.values():
+        for kept in self._files.values():
             try:
-                self._disk.unlink(path)
+                self._disk.unlink(kept.path)
             except OSError as left:
-                log.warning("cannot remove %s: %s", path, left)
+                log.warning("cannot remove %s: %s", kept.path, left)
         self._files.clear()
         self._total = 0
 
@@ -89,24 +107,28 @@ class DiskChunkCache:
         with self._lock:
             self._number += 1
             path = self._directory / f"{self._number}.chunk"
-        try:
-            with self._lock:
+            try:
                 self._open()
                 self._make_room(size_bytes)
-                self._total += size_bytes
+            except OSError as error:
+                self._fail(error)
+                return
+            self._total += size_bytes
+        try:
             file = self._disk.open_write(path)
+            data = self._disk.read_at(source, 0, size_bytes)
             try:
-                self._disk.write_at(file, 0, self._disk.read_at(source, 0, size_bytes))
+                self._disk.write_at(file, 0, data)
             finally:
                 file.close()
         except OSError as error:
             with self._lock:
-                self._files[key] = (path, size_bytes)
-                self._fail(error)
+                self._not_put(path, size_bytes, error)
             return
+        kept = _Kept(path, size_bytes, crc32c(data))
         with self._lock:
             if self.failure is None and key not in self._files:
-                self._files[key] = (path, size_bytes)
+                self._files[key] = kept
                 self._policy.add(key, size_bytes)
                 return
             if self.failure is None:  # somebody else was quicker
@@ -116,19 +138,29 @@ class DiskChunkCache:
             except OSError as error:
                 self._fail(error)
 
+    def _not_put(self, path: Path, size_bytes: int, error: OSError) -> None:
+        """A file may have been begun; the lock is held."""
+        self._fail(error)
+        if self.failure is None:
+            self._total -= size_bytes
+        try:
+            self._disk.unlink(path)
+        except OSError as left:
+            log.warning("cannot remove %s: %s", path, left)
+
     def _make_room(self, size_bytes: int) -> None:
         while self._files and self._total + size_bytes > self._max:
             self._remove(next(self._policy.victims()))
             self.evictions += 1
 
     def _remove(self, key: ChunkKey) -> None:
-        path, size_bytes = self._files.pop(key)
+        kept = self._files.pop(key)
         self._policy.remove(key)
-        self._total -= size_bytes
-        self._disk.unlink(path)
+        self._total -= kept.size_bytes
+        self._disk.unlink(kept.path)
 
     def read_into(self, key: ChunkKey, view: memoryview) -> bool:
-        """Fill `view` with a chunk; False if it is not here, or not as long any more.
+        """Fill `view` with a chunk; False if it is not here, or not as it was put.
 
         What is not as it was put is let go, so that it can be put again.
         """
@@ -138,11 +170,12 @@ class DiskChunkCache:
                 if found is None:
                     return False
                 self._policy.enter(key)
-                file = self._disk.open_read(found[0])
+                file = self._disk.open_read(found.path)
             try:
                 is_whole = self._disk.read_into(file, 0, view) == len(view)
             finally:
                 file.close()
+            is_whole = is_whole and crc32c(view) == found.crc
         except FileNotFoundError:
             is_whole = False  # somebody tidied up
         except OSError as error:

@@ -30,9 +30,15 @@ DAMAGE_LIMIT = 2
 
 T = TypeVar("T")
 Waiter = Callable[[], None]
+OnFailure = Callable[[BaseException, bool], None]
+"""Takes why a load failed, and whether it was damage that a fetch past the caches found again."""
 
 
 def _nothing() -> None:
+    """Nothing was set aside."""
+
+
+def _unheard(error: BaseException, is_final: bool) -> None:
     """Nobody else needs to know."""
 
 
@@ -72,7 +78,7 @@ class _Load:
     job: Callable[[int], Iterator[Any]]
     loaded: Callable[[int, Any], None]
     free_room: Callable[[int], None]
-    on_damage: Callable[[], None]
+    on_failure: OnFailure
     urgent: bool
     damaged: int
     owner: object = None
@@ -142,7 +148,7 @@ class Loads:
         job: Callable[[int], T],
         loaded: Callable[[T], None],
         waiter: Waiter,
-        on_damage: Callable[[], None] = _nothing,
+        on_failure: OnFailure = _unheard,
         make_room: Callable[[], bool] = _unbounded,
         free_room: Callable[[], None] = _nothing,
     ) -> Wait:
@@ -153,7 +159,7 @@ class Loads:
             job: run in the reader pool; given how often the object was found damaged already.
             loaded: takes the value, on the owner's thread, before the waiters are called.
             waiter: called once, on the owner's thread, when it is worth asking again.
-            on_damage: called on the owner's thread when the object was found damaged.
+            on_failure: called on the owner's thread when the load failed.
             make_room: called just before the job is queued; if it says False the job is not, and
                 the waiter asks again.
             free_room: gives back what `make_room` set aside, on the owner's thread.
@@ -186,7 +192,7 @@ class Loads:
                 one,
                 lambda _, value: loaded(value),
                 lambda _: free_room(),
-                on_damage,
+                on_failure,
                 urgent=True,
                 damaged=damaged,
                 waiters=[[waiter]],
@@ -200,7 +206,7 @@ class Loads:
         keys: Sequence[Hashable],
         job: Callable[[int], Iterator[T]],
         loaded: Callable[[int, T], None],
-        on_damage: Callable[[], None] = _nothing,
+        on_failure: OnFailure = _unheard,
         free_room: Callable[[int], None] = _nothing_of,
     ) -> None:
         """Have keys loaded in one go that nobody waits for yet and that are not on their way.
@@ -210,13 +216,13 @@ class Loads:
             keys: in the order in which `job` yields their values.
             job: run in the reader pool.
             loaded: takes the number of a key and its value, as soon as it has come.
-            on_damage: as for `ask`.
+            on_failure: as for `ask`.
             free_room: called for each key that will not come.
         """
         waiters: list[list[Waiter]] = [[] for _ in keys]
         self._start(
             _Load(
-                keys, job, loaded, free_room, on_damage, urgent=False, damaged=0, owner=owner,
+                keys, job, loaded, free_room, on_failure, urgent=False, damaged=0, owner=owner,
                 waiters=waiters,
             )
         )  # fmt: skip
@@ -286,9 +292,8 @@ class Loads:
         for number in range(first, len(load.keys)):
             load.free_room(number)
         if not load.given_up:
-            self._failed(load.keys[first], error, load.damaged)
-            if isinstance(error, DAMAGE):
-                load.on_damage()
+            is_final = self._failed(load.keys[first], error, load.damaged)
+            load.on_failure(error, is_final)
         self._wake(load)
 
     def _land(self, load: _Load) -> None:
@@ -302,13 +307,14 @@ class Loads:
             for each in load.take_waiters(number):
                 each()
 
-    def _failed(self, key: Hashable, error: BaseException, damaged: int) -> None:
+    def _failed(self, key: Hashable, error: BaseException, damaged: int) -> bool:
+        """Remember a failure; say whether the object counts as damaged from here on."""
         known = self._failures.pop(key, None)
         attempts = 1 if known is None else known.attempts + 1
         if isinstance(error, DAMAGE):
             damaged += 1
         pause_ms = min(FIRST_RETRY_MS * 2 ** min(attempts - 1, 10), RETRY_MAX_MS)
-        if damaged == 1:
+        if damaged == 1 and isinstance(error, DAMAGE):
             pause_ms = 0
         elif damaged >= DAMAGE_LIMIT:
             pause_ms = RETRY_MAX_MS
@@ -316,6 +322,7 @@ class Loads:
         self._failures[key] = _Failure(error, retry_at_ms, attempts, damaged)
         while len(self._failures) > 10_000:
             del self._failures[next(iter(self._failures))]
+        return damaged >= DAMAGE_LIMIT
 
     def give_up_hanging(self, limit_ms: int) -> None:
         """Let go of loads that run longer than `limit_ms`: who waits hears of a failing store."""

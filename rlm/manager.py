@@ -60,7 +60,11 @@ class _Pass:
 
 @dataclass(slots=True)
 class _Partition:
-    """An assigned partition."""
+    """An assigned partition.
+
+    Attributes:
+        above: the highest incarnation that was read under our leader epoch where we were refused.
+    """
 
     tip: TopicIdPartition
     leader_epoch: int
@@ -70,6 +74,7 @@ class _Partition:
     ownership: Ownership | None = None
     ready: bool = False
     red: str = ""
+    above: int = -1
     own_backoff: Backoff | None = None
     own_timer: Timer | None = None
     passes: dict[str, _Pass] = field(default_factory=dict)
@@ -90,7 +95,7 @@ class RemoteLogManager:
         world: World,
         workers: Workers,
         scheduler: Scheduler,
-        next_incarnation: Callable[[], int],
+        next_incarnation: Callable[[int], int],
     ) -> None:
         self._config, self._world, self._workers = config, world, workers
         self._scheduler, self._next_incarnation = scheduler, next_incarnation
@@ -167,14 +172,21 @@ class RemoteLogManager:
 
     # -- becoming owner
 
-    def _take_incarnation(self, *, fresh: bool) -> int:
-        if fresh or self._incarnation is None:
-            self._incarnation = self._next_incarnation()
+    def _take_incarnation(self, above: int, *, fresh: bool) -> int:
+        if fresh or self._incarnation is None or self._incarnation <= above:
+            self._incarnation = self._next_incarnation(above)
         return self._incarnation
 
     def _own(self, known: _Partition, *, fresh: bool = False) -> None:
         """Write the barrier and wait for it, without holding a thread."""
-        fence = Fence(known.leader_epoch, self._take_incarnation(fresh=fresh))
+        try:
+            incarnation = self._take_incarnation(known.above, fresh=fresh)
+        except OSError as error:
+            known.red = f"tier-incarnation cannot be written: {error}"
+            log.warning("cannot own %s: %s", known.tip.topic_partition, known.red)
+            self._own_again(known, fresh=fresh)
+            return
+        fence = Fence(known.leader_epoch, incarnation)
         ownership = Ownership(known.tip, fence, Cancellation(), OwnCopies(), set())
         known.ownership, known.own_timer = ownership, None
         owned = self._world.metadata.own(known.tip, fence, known.metadata_offset)
@@ -192,6 +204,9 @@ class RemoteLogManager:
         log.warning("cannot own %s: %s", known.tip.topic_partition, error)
         if isinstance(error, MetadataRefusedError):
             known.red = "a newer owner is there"
+            if error.fence is not None and error.fence.leader_epoch == known.leader_epoch:
+                # Of an incarnation of ours whose counter was lost, or of a clone.
+                known.above = max(known.above, error.fence.incarnation)
         else:
             known.red = f"metadata: {error}"
         self._own_again(known, fresh=True)

@@ -8,36 +8,40 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kafka_protocol.errors import ErrorCode
-from kafka_protocol.files import epoch_checkpoint
+from kafka_protocol.errors import CorruptFileError, ErrorCode
+from kafka_protocol.files import epoch_checkpoint, producer_snapshot
 from kafka_protocol.types import TopicIdPartition
 from rlm import disk_chunk_cache
 from rlm.chunk_cache import ChunkCache
 from rlm.chunk_loader import ChunkLoader
 from rlm.config import TierConfig
 from rlm.disk_chunk_cache import DiskChunkCache
+from rlm.disk_index_cache import DiskIndexCache
 from rlm.eviction_policy import make_policy
-from rlm.index_cache import DiskIndexCache, IndexCache
+from rlm.index_cache import IndexCache
 from rlm.link import Reply
-from rlm.loads import Loads
+from rlm.loads import DAMAGE, Loads
 from rlm.messages import (
     AuxiliaryState,
     AuxiliaryStateAnswer,
     Failure,
     OffsetForTimestamp,
+    PartitionHealth,
     Read,
     ReadAnswer,
     TimestampAnswer,
 )
+from rlm.object_faults import ObjectFaults, index_name
 from rlm.performer import EXPIRATION_POOL, READER_POOL, World
 from rlm.quota import RateQuota
 from rlm.read_ahead import ReadAhead
 from rlm.reader import RemoteReader
+from rlm.segment_index import DamagedIndexError
 from rlm.timestamp_search import TimestampSearches
 from rlm.workers import Workers
 from rlmm.api import MetadataNotReadyError
 from rsm_plugins.api import RemoteStorageError
-from rsm_plugins.segment import IndexType
+from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 from runtime.disk import Disk, OpenFile
 from runtime.scheduler import Scheduler
 
@@ -78,9 +82,10 @@ class ReadPath:
         self.loads = Loads(
             workers, clock, scheduler, config.reader_threads + config.reader_pending_max
         )
+        self.faults = ObjectFaults(world.metadata.segment)
         self._index_files = DiskIndexCache(
             disk,
-            Path(config.log_dir),
+            Path(config.cache_dir),
             config.index_cache_bytes,
             clock,
             config.index_cache_ttl_ms,
@@ -95,8 +100,9 @@ class ReadPath:
             slice_bytes=config.slice_bytes,
             call_max_ms=config.call_max_ms,
             clock=clock,
+            faults=self.faults,
         )
-        directory = Path(config.chunk_cache_dir or config.log_dir) / disk_chunk_cache.DIRECTORY
+        directory = Path(config.chunk_cache_dir or config.cache_dir) / disk_chunk_cache.DIRECTORY
         self.on_disk = DiskChunkCache(
             disk, directory, config.chunk_cache_disk_bytes, config.chunk_cache_policy
         )
@@ -111,12 +117,14 @@ class ReadPath:
                 telemetry=telemetry,
                 clock=clock,
                 call_max_ms=config.call_max_ms,
+                faults=self.faults,
             ),
             loads=self.loads,
             policy=make_policy(config.chunk_cache_policy, config.chunk_cache_bytes),
             telemetry=telemetry,
             size_bytes_max=config.chunk_cache_bytes,
             distrust_index=self.indexes.distrust,
+            faults=self.faults,
         )
         self._ahead = ReadAhead(
             metadata=world.metadata,
@@ -210,8 +218,12 @@ class ReadPath:
             if metadata is None:
                 return not_ready
             try:
-                epochs = self.indexes.raw_uncached(metadata, IndexType.LEADER_EPOCH)
-                snapshot = self.indexes.raw_uncached(metadata, IndexType.PRODUCER_SNAPSHOT)
+                epochs = self._parsed(metadata, IndexType.LEADER_EPOCH, epoch_checkpoint.parse)
+                snapshot = self._parsed(
+                    metadata, IndexType.PRODUCER_SNAPSHOT, producer_snapshot.parse
+                )
+            except DAMAGE as error:
+                return Failure(int(ErrorCode.CORRUPT_MESSAGE), str(error))
             except RemoteStorageError as error:
                 return Failure(int(ErrorCode.KAFKA_STORAGE_ERROR), str(error))
             return AuxiliaryStateAnswer(
@@ -234,6 +246,41 @@ class ReadPath:
         self._auxiliary_jobs += 1
         self._workers.run(READER_POOL, job, done)
 
+    def _parsed(
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        kind: IndexType,
+        parse: Callable[[bytes], object],
+    ) -> bytes:
+        """The bytes of an index that `parse` takes; fetched twice where they are damaged.
+
+        Raises:
+            RemoteObjectDamagedError, DamagedIndexError: also the second time.
+            RemoteStorageError: the store failed, or the index is missing.
+        """
+        try:
+            return self._parsed_once(metadata, kind, parse)
+        except DAMAGE:
+            try:
+                return self._parsed_once(metadata, kind, parse)
+            except DAMAGE as error:
+                self.faults.failed(metadata, index_name(kind), error)
+                raise
+
+    def _parsed_once(
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        kind: IndexType,
+        parse: Callable[[bytes], object],
+    ) -> bytes:
+        data = self.indexes.raw_uncached(metadata, kind)
+        try:
+            parse(data)
+        except CorruptFileError as error:
+            raise DamagedIndexError(f"{index_name(kind)}: {error}") from error
+        self.faults.read_well(metadata, index_name(kind))
+        return data
+
     # -- from time to time
 
     def reconfigure(self, config: TierConfig) -> None:
@@ -247,6 +294,17 @@ class ReadPath:
         """Begin no further load; those that are on their way come to their ends."""
         self._stopped = True
         self.loads.set_bound(0)
+
+    def red(self) -> list[PartitionHealth]:
+        """What is wrong: remote objects that are missing or damaged, caches that are off."""
+        red = self.faults.red()
+        for what, failure in (
+            ("chunk cache", self.on_disk.failure),
+            ("index cache", self._index_files.failure),
+        ):
+            if failure is not None:
+                red.append(PartitionHealth(b"", -1, f"the {what} on disk is off: {failure}"))
+        return red
 
     @property
     def is_idle(self) -> bool:
@@ -283,6 +341,11 @@ class ReadPath:
             "tidemark_remote_chunk_cache_disk_bytes",
             "Bytes of chunks on disk",
             lambda: float(self.on_disk.total_bytes),
+        )
+        gauge(
+            "tidemark_remote_object_faults",
+            "Remote objects found missing or damaged although their segment is finished",
+            lambda: float(len(self.faults)),
         )
         gauge(
             "tidemark_remote_read_ahead_depth",

@@ -158,7 +158,8 @@ class _OneRead:
         while offset < question.epoch_end:
             metadata = reader.metadata.segment_for(self._partition, question.offset_epoch, offset)
             if metadata is None:
-                self._fail(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is in no segment")
+                # The broker has checked the log start: a consumer must not reset and skip.
+                self._fail(ErrorCode.KAFKA_STORAGE_ERROR, f"offset {offset} is in no segment")
                 return None
             found = self._segment(metadata, offset)
             if isinstance(found, Wait):

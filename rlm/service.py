@@ -146,7 +146,9 @@ class _Parts:
         self._abort, self._ended = service._abort, service._ended
         self._telemetry = Telemetry(store=config.storage_class.rpartition(":")[2])
         self._world = service.make_world(config, plugins, self._telemetry)
-        incarnations = Incarnations(disk, Path(config.log_dir))
+        incarnations = Incarnations(
+            disk, Path(config.state_dir), clock, [Path(path) for path in config.old_state_dirs]
+        )
         self._manager = RemoteLogManager(
             config=config,
             world=self._world,
@@ -188,6 +190,7 @@ class _Parts:
                 reply(Ack())
             case Unassign(topic_id, partition):
                 self._manager.unassign(topic_id, partition)
+                self._reads.faults.forget(topic_id, partition)
                 reply(Ack())
             case ImageChanged(led):
                 if self._plugins.lead is not None:
@@ -284,9 +287,7 @@ class _Parts:
 
     def _report(self) -> None:
         red = self._manager.red()
-        if self._reads.on_disk.failure:
-            off = f"the chunk cache on disk is off: {self._reads.on_disk.failure}"
-            red.append(PartitionHealth(b"", -1, off))
+        red.extend(self._reads.red())
         failure = self._plugins.failure()
         if failure:
             red.append(PartitionHealth(b"", -1, f"metadata manager: {failure}"))

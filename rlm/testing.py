@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from kafka_protocol.files import epoch_checkpoint, offset_index, time_index
+from kafka_protocol.files import epoch_checkpoint, offset_index, producer_snapshot, time_index
 from kafka_protocol.records.batch import read_header
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import EpochEntry, TopicIdPartition
@@ -31,6 +31,7 @@ from rlmm import lineage
 from rlmm.api import Fence
 from runtime.disk import Disk, OpenFile
 
+SNAPSHOT = producer_snapshot.dump([])
 PARTITION = TopicIdPartition(b"T" * 16, 0, "orders")
 
 
@@ -186,7 +187,7 @@ class SimulatedBroker:
     def open_segment(self, question: OpenSegment) -> OpenedFiles:
         self._check(question.leader_epoch)
         found = next(s for s in self.segments if s.base_offset == question.base_offset)
-        parts = (bytes(found.log), found.offset_entries, found.time_entries, b"\0\1snapshot")
+        parts = (bytes(found.log), found.offset_entries, found.time_entries, SNAPSHOT)
         answer = OpenedSegment(
             question.topic_id,
             question.partition,

@@ -61,7 +61,14 @@ class MetadataRefusedError(MetadataError):
     """The record was read back and refused: it changed nothing.
 
     By the state table, or by a higher fence.
+
+    Attributes:
+        fence: the higher one that was read, None where the state table refused.
     """
+
+    def __init__(self, message: str, fence: Fence | None = None) -> None:
+        super().__init__(message)
+        self.fence = fence
 
 
 class MetadataWriteTimeoutError(MetadataError):

@@ -94,9 +94,10 @@ class InMemoryRemoteLogMetadataManager:
                 error = self._write(event)
                 if isinstance(error, MetadataWriteTimeoutError) or self._fence_of(key) > fence:
                     self._owned.pop(key, None)
-                    done.set_exception(
-                        error or MetadataRefusedError(f"a higher fence is there: {partition}")
-                    )
+                    higher = self._fence_of(key)
+                    refused = MetadataRefusedError(f"{higher} is there: {partition}", higher)
+                    known = isinstance(error, MetadataWriteTimeoutError)
+                    done.set_exception(error if error and known else refused)
                     return done
             self._ready.add(key)
             done.set_result(None)

@@ -3,7 +3,9 @@
 Nothing here is fsynced on purpose. It is a cache of the topic; a batch is atomic and RocksDB's log
 keeps order, so after a crash it is an earlier moment with an earlier position. A database that
 cannot be opened, or that belongs to another cluster or layout, is thrown away and read again from
-the topic.
+the topic. RocksDB finds a damaged block only when it reads it, and its iterator then ends as if
+that were the end: each scan is checked, and a partition's entries are counted. What is found so
+leaves the file `<directory>.damaged`, by which the next start throws the database away.
 
 Keys are bytes that sort as they should be scanned; `m` is the metadata partition (u32), `p` the
 user partition (topic id, u32):
@@ -20,6 +22,7 @@ user partition (topic id, u32):
 import logging
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -37,7 +40,7 @@ from rocksdict import (
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rlmm.api import Fence, PartitionDeleteState
 from rlmm.lifecycle import PartitionFacts, SegmentEntry
-from rlmm.store import START, Changes, PartitionKey, Position
+from rlmm.store import START, Changes, DamagedStoreError, PartitionKey, Position
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
 from runtime.disk import Disk
 
@@ -48,6 +51,16 @@ _U32 = struct.Struct(">I")
 _U64 = struct.Struct(">Q")
 _POSITION = struct.Struct(">qi")
 _VERSION_KEY = b"V"
+DAMAGE_SUFFIX = ".damaged"
+_OF_THE_MOMENT = (
+    "lock file",  # another process has it open
+    "lock hold by current process",
+    "Too many open files",
+    "Cannot allocate memory",
+    "No space left on device",
+    "Disk quota exceeded",
+)
+"""In the messages of RocksDB, which has no error numbers for us."""
 
 
 class _Facts(msgspec.Struct, array_like=True):
@@ -90,10 +103,15 @@ _decode_version = msgspec.msgpack.Decoder(_Version).decode
 class RocksdbStore:
     """A MetadataStore in a directory; one process at a time."""
 
+    failure: str | None
+
     def __init__(
         self, directory: Path, *, cluster_id: str, partition_count: int, disk: Disk | None = None
     ) -> None:
         """Open it, or begin anew where it is damaged or not of this cluster and topic.
+
+        Fails as RocksDB does where another process has it open, or descriptors, memory or space
+        are used up; it is left as it is then.
 
         Args:
             directory: of its own; made if it is missing.
@@ -103,14 +121,22 @@ class RocksdbStore:
             disk: makes and removes the directory.
         """
         self._directory = directory
-        disk = disk or Disk()
+        self._disk = disk = disk or Disk()
+        self._mark = directory.with_name(directory.name + DAMAGE_SUFFIX)
+        self.failure: str | None = None
         version = _Version(_LAYOUT_VERSION, cluster_id, partition_count)
         disk.make_dirs(directory.parent)
+        if disk.exists(self._mark):
+            _log.warning("metadata cache was found damaged, begins anew: dir=%s", directory)
+            disk.remove_tree(directory)
+            disk.unlink(self._mark)
         try:
             self._db = Rdict(str(directory), _options())
             found = self._db.get(_VERSION_KEY)
             known = None if found is None else _decode_version(found)
-        except Exception as e:  # noqa: BLE001 (rocksdict raises plain Exception for a damaged one)
+        except Exception as e:
+            if _is_of_the_moment(e):
+                raise
             _log.warning("metadata cache is damaged, begins anew: dir=%s reason=%s", directory, e)
             known, found = None, b""
         if found is not None and known != version:
@@ -123,37 +149,49 @@ class RocksdbStore:
 
     def position(self, metadata_partition: int) -> Position:
         """See MetadataStore."""
-        value = self._db.get(b"P" + _U32.pack(metadata_partition))
-        return START if value is None else Position(*_POSITION.unpack(value))
+        with self._checked():
+            value = self._db.get(b"P" + _U32.pack(metadata_partition))
+            return START if value is None else Position(*_POSITION.unpack(value))
 
     def facts(self, metadata_partition: int, partition: PartitionKey) -> PartitionFacts | None:
         """See MetadataStore."""
-        value = self._db.get(b"F" + _prefix(metadata_partition, partition))
-        return None if value is None else _to_facts(partition, value)
+        with self._checked():
+            value = self._db.get(b"F" + _prefix(metadata_partition, partition))
+            return None if value is None else _to_facts(partition, value)
 
     def all_facts(self, metadata_partition: int) -> list[PartitionFacts]:
         """See MetadataStore."""
-        return [
-            _to_facts(_partition_in(key), value)
-            for key, value in self._scan(b"F" + _U32.pack(metadata_partition))
-        ]
+        with self._checked():
+            return [
+                _to_facts(_partition_in(key), value)
+                for key, value in self._scan(b"F" + _U32.pack(metadata_partition))
+            ]
 
     def entry(
         self, metadata_partition: int, partition: PartitionKey, id: bytes
     ) -> SegmentEntry | None:
         """See MetadataStore."""
         prefix = _prefix(metadata_partition, partition)
-        start = self._db.get(b"I" + prefix + id)
-        if start is None:
-            return None
-        value = self._db.get(b"S" + prefix + start + id)
-        return None if value is None else _to_entry(partition, start + id, value)
+        with self._checked():
+            start = self._db.get(b"I" + prefix + id)
+            if start is None:
+                return None
+            value = self._db.get(b"S" + prefix + start + id)
+            if value is None:
+                raise DamagedStoreError(f"segment {id.hex()} has a start and no entry")
+            return _to_entry(partition, start + id, value)
 
     def entries(self, metadata_partition: int, partition: PartitionKey) -> Iterator[SegmentEntry]:
         """See MetadataStore."""
-        prefix = b"S" + _prefix(metadata_partition, partition)
-        for key, value in self._scan(prefix):
-            yield _to_entry(partition, key[len(prefix) :], value)
+        prefix, count = b"S" + _prefix(metadata_partition, partition), 0
+        with self._checked():
+            for key, value in self._scan(prefix):
+                count += 1
+                yield _to_entry(partition, key[len(prefix) :], value)
+            facts = self.facts(metadata_partition, partition)
+            expected = 0 if facts is None else facts.live_count
+            if count != expected:
+                raise DamagedStoreError(f"{count} live segments are stored, not {expected}")
 
     def write(self, metadata_partition: int, changes: Changes, position: Position) -> None:
         """See MetadataStore."""
@@ -171,7 +209,8 @@ class RocksdbStore:
                 batch.put(b"I" + prefix + segment_id, start)
                 batch.put(b"S" + prefix + start + segment_id, _from_entry(after))
         batch.put(b"P" + _U32.pack(metadata_partition), _POSITION.pack(*position))
-        self._db.write(batch)
+        with self._checked():
+            self._db.write(batch)
 
     def drop(self, metadata_partition: int) -> None:
         """See MetadataStore."""
@@ -179,16 +218,58 @@ class RocksdbStore:
         batch = WriteBatch(raw_mode=True)
         for kind in (b"P", b"F", b"I", b"S"):
             batch.delete_range(kind + begin, kind + end)
-        self._db.write(batch)
+        with self._checked():
+            self._db.write(batch)
 
     def close(self) -> None:
         """See MetadataStore."""
-        self._db.close()
+        try:
+            with self._checked():
+                self._db.close()
+        except DamagedStoreError:
+            del self._db  # a close that fails leaves it open
 
     def _scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         options = ReadOptions()
         options.set_iterate_upper_bound(_next_prefix(prefix))
-        yield from self._db.items(from_key=prefix, read_opt=options)
+        begin = prefix
+        for key, value in self._db.items(from_key=prefix, read_opt=options):
+            assert isinstance(key, bytes), "raw mode"
+            begin = key + b"\0"
+            yield key, value
+        # `items` ends at a damaged block without a word: look whether that was the end.
+        rest = self._db.iter(options)
+        rest.seek(begin)
+        rest.status()
+        if rest.valid():
+            raise DamagedStoreError(f"a scan ended before its end, at key {begin.hex()}")
+
+    @contextmanager
+    def _checked(self) -> Iterator[None]:
+        """Note what is found damaged, so that the next start begins anew.
+
+        Raises:
+            DamagedStoreError: that.
+        """
+        try:
+            yield
+        except Exception as error:
+            if self.failure is None and not _is_of_the_moment(error):
+                self.failure = said = str(error)
+                _log.error("metadata cache is damaged: dir=%s %s", self._directory, said)
+                try:
+                    self._disk.atomic_write(self._mark, self.failure.encode())
+                except OSError as left:
+                    _log.warning("the damage cannot be noted: %s", left)
+            if isinstance(error, DamagedStoreError):
+                raise
+            raise DamagedStoreError(f"metadata cache {self._directory}: {error}") from error
+
+
+def _is_of_the_moment(error: Exception) -> bool:
+    """Whether the files are well: they are in use, or the process or disk has nothing left."""
+    said = str(error)
+    return any(each in said for each in _OF_THE_MOMENT)
 
 
 def _options() -> Options:

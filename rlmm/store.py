@@ -54,7 +54,15 @@ class Changes:
 
 
 class MetadataStore(Protocol):
-    """Remembers; used by one thread that writes and many that read."""
+    """Remembers; used by one thread that writes and many that read.
+
+    Reading raises DamagedStoreError where what is stored proves nothing any more.
+    """
+
+    @property
+    def failure(self) -> str | None:
+        """What was found damaged, None if nothing was: the store is of no more use."""
+        ...
 
     def position(self, metadata_partition: int) -> Position:
         """How far that metadata partition was consumed; `START` if never."""
@@ -91,8 +99,18 @@ class MetadataStore(Protocol):
         ...
 
 
+class DamagedStoreError(Exception):
+    """What is stored cannot be read, or contradicts itself: it proves nothing any more."""
+
+
 class MemoryStore:
-    """A store that ends with the process: for tests, and for the in-memory manager."""
+    """A store that ends with the process: for tests, and for the in-memory manager.
+
+    Attributes:
+        failure: None, as memory is not damaged.
+    """
+
+    failure: str | None = None
 
     def __init__(self) -> None:
         self._positions: dict[int, Position] = {}

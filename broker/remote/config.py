@@ -4,7 +4,7 @@ The one place that knows which key fills which field; plugins get their settings
 removed, plus the few that Kafka hands to every plugin.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from rlm.config import TierConfig
@@ -38,7 +38,9 @@ def tier_config(
     *,
     node_id: int,
     cluster_id: str,
-    log_dir: str,
+    state_dir: str,
+    cache_dir: str,
+    old_state_dirs: Sequence[str] = (),
     bootstrap_servers: str,
 ) -> TierConfig:
     """Make the tier's settings.
@@ -49,7 +51,9 @@ def tier_config(
             `rlmm.config.*`).
         node_id: this broker.
         cluster_id: the Kafka cluster.
-        log_dir: first log directory.
+        state_dir: directory of the metadata log.
+        cache_dir: a log directory that works.
+        old_state_dirs: where earlier versions kept the tier's state.
         bootstrap_servers: host:port of the listener that the metadata manager is to use.
     """
     storage_prefix = str(settings.get("remote.log.storage.manager.impl.prefix") or "rsm.config.")
@@ -58,14 +62,16 @@ def tier_config(
     metadata_class = str(settings.get("remote.log.metadata.manager.class.name") or _RLMM_DEFAULT)
     common = {"node.id": str(node_id), "broker.id": str(node_id), "cluster.id": cluster_id}
     metadata_settings = _below(metadata_prefix, passthrough) | common
-    metadata_settings |= {"log.dir": log_dir, "bootstrap.servers": bootstrap_servers}
+    metadata_settings |= {"log.dir": state_dir, "bootstrap.servers": bootstrap_servers}
     metadata_settings["tidemark.remote.copy.max.ms"] = str(
         _int(settings, "tidemark.remote.copy.max.ms")
     )
     return TierConfig(
         node_id=node_id,
         cluster_id=cluster_id,
-        log_dir=log_dir,
+        state_dir=state_dir,
+        cache_dir=cache_dir,
+        old_state_dirs=tuple(path for path in old_state_dirs if path != state_dir),
         storage_class=storage_class,
         storage_settings=_below(storage_prefix, passthrough) | common,
         metadata_class=metadata_class,

@@ -2,14 +2,14 @@
 
 The child inherits two descriptors: its end of the link, and the locked `tier.lock`. The lock
 belongs to the open file, which after the start only the child holds: it is free the moment the
-child is gone, however it went, and not before. So two tiers never run over one log directory.
+child is gone, however it went, and not before. So two tiers never run over one directory.
 """
 
 import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -57,14 +57,39 @@ class TierProcess:
         return self._child.poll()
 
 
-def take_tier_lock(disk: Disk, log_dir: Path) -> OpenFile | None:
-    """Take `tier.lock` of the directory, or None while a tier still holds it."""
-    file = disk.open_write(log_dir / LOCK_NAME)
+def take_tier_lock(disk: Disk, state_dir: Path, old_dirs: Iterable[Path] = ()) -> OpenFile | None:
+    """Take `tier.lock` of the directory, or None while a tier still holds it.
+
+    What the file says does not matter, only who has it open.
+
+    Args:
+        disk: files.
+        state_dir: where it lies.
+        old_dirs: where a tier of an earlier version, still ending, may hold one.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    for path in old_dirs:
+        if _is_held(path / LOCK_NAME, disk):
+            return None
+    file = disk.open_write(state_dir / LOCK_NAME)
+    return file if _lock(file) else None
+
+
+def _is_held(path: Path, disk: Disk) -> bool:
+    try:
+        return not _lock(disk.open_read(path))  # closed right here, and so given back
+    except OSError:
+        return False  # none there, or its disk is gone
+
+
+def _lock(file: OpenFile) -> bool:
     try:
         fcntl.flock(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return None
-    return file
+        return False
+    return True
 
 
 def start_tier_process(link_fd: int, lock: OpenFile, arguments: Sequence[str] = ()) -> TierProcess:

@@ -10,6 +10,7 @@ waits for any of them.
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from concurrent.futures import Future as ThreadFuture
 from pathlib import Path
@@ -122,16 +123,16 @@ class Supervisor:
     def _attempt(self) -> None:
         if self.state == "stopped":
             return
-        lock = take_tier_lock(self._disk, Path(self._config.log_dir))
-        if lock is None:
+        try:
+            ours = self._start_process()
+        except OSError as error:
+            self._cannot_start(error)
+            return
+        if ours is None:
             self.reason = "the tier process before still holds tier.lock"
             self._scheduler.call_later(LOCK_RETRY_MS, self._attempt)
             return
-        ours, theirs = make_socket_pair()
         endpoint = Endpoint(self._on_request, lambda: self._ended(endpoint))
-        self._process = self._spawn(theirs.fileno(), lock)
-        theirs.close()
-        lock.close()  # from here on the child alone holds it
         SocketTransport(ours, self._loop, endpoint)
         self._endpoint = endpoint
         self.state, self.reason = "starting", "the tier process is starting"
@@ -139,6 +140,54 @@ class Supervisor:
         answer = endpoint.ask(Configure(self._config))
         answer.add_done_callback(lambda done: self._configured(endpoint, done))
         self._timers.append(self._scheduler.every(HEARTBEAT_INTERVAL_MS, self._beat, "tier-beat"))
+
+    def _start_process(self) -> socket.socket | None:
+        """Start the child; our end of its link, or None while the one before is not gone.
+
+        Raises:
+            OSError: no lock, no descriptors, no process; nothing is left open.
+        """
+        # One whose lock file was removed is not known by its lock.
+        self._dying = [process for process in self._dying if process.exit_code() is None]
+        if self._dying:
+            return None
+        config = self._config
+        lock = take_tier_lock(
+            self._disk, Path(config.state_dir), [Path(path) for path in config.old_state_dirs]
+        )
+        if lock is None:
+            return None
+        try:  # from its start on the child alone holds the lock
+            ours, theirs = make_socket_pair()
+            with theirs:
+                try:
+                    self._process = self._spawn(theirs.fileno(), lock)
+                except OSError:
+                    ours.close()
+                    raise
+        finally:
+            lock.close()
+        return ours
+
+    def _cannot_start(self, error: OSError) -> None:
+        """It may go better later: descriptors, memory and disks come back."""
+        self.reason = f"the tier process cannot be started: {error}"
+        if self._fail_first(self.reason):
+            return
+        log.error("%s; next_try_ms=%d", self.reason, self._backoff_ms)
+        self._try_again()
+
+    def _fail_first(self, reason: str) -> bool:
+        """End the broker's start if it still waits for the tier; say whether it did."""
+        if self._first is None or self._first.done():
+            return False
+        self.state = "stopped"
+        self._first.set_exception(TierStartError(reason))
+        return True
+
+    def _try_again(self) -> None:
+        self._scheduler.call_later(self._backoff_ms, self._attempt)
+        self._backoff_ms = min(self._backoff_ms * 2, BACKOFF_MAX_MS)
 
     def _configured(self, endpoint: Endpoint, done: "ThreadFuture[Received]") -> None:
         if endpoint is not self._endpoint:
@@ -233,14 +282,11 @@ class Supervisor:
             self.reason = "the tier process ended"
         if was_up:
             self._on_down()
-        if self._first is not None and not self._first.done():
-            self.state = "stopped"
-            self._first.set_exception(TierStartError("the tier process ended at its start"))
+        if self._fail_first("the tier process ended at its start"):
             return
         self.restarts += 1
         log.error("tier process is gone: %s; next_try_ms=%d", self.reason, self._backoff_ms)
-        self._scheduler.call_later(self._backoff_ms, self._attempt)
-        self._backoff_ms = min(self._backoff_ms * 2, BACKOFF_MAX_MS)
+        self._try_again()
 
     def ask(self, message: AnyMessage) -> "ThreadFuture[Received]":
         """Ask the tier; fails at once with LinkEndedError while it is not up."""

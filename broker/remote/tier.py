@@ -87,6 +87,7 @@ class RemoteTier:
         self._clock, self._scheduler, self._loop = clock, scheduler, loop
         self._pool, self._metrics = pool, metrics
         self._health: Health | None = None
+        self._last_words: list[str] = []  # what was wrong with the whole tier when it ended
         self._answers: BrokerAnswers | None = None
         self._supervisor = Supervisor(
             config=self.config,
@@ -272,6 +273,8 @@ class RemoteTier:
         self._supervisor.tell(ImageChanged(self._led_told))
 
     def _on_down(self) -> None:
+        red = () if self._health is None else self._health.red
+        self._last_words = [each.reason for each in red if each.partition < 0]
         self._health = None
         if self._answers is not None:  # else it ended before the broker was attached: none reads
             self._reads.on_tier_down()
@@ -289,6 +292,8 @@ class RemoteTier:
         """How the tier is now."""
         supervisor, health = self._supervisor, self._health
         reasons = [f"tier process: {supervisor.reason}"] if supervisor.reason else []
+        if reasons and health is None:
+            reasons += [f"tier process, before it ended: {each}" for each in self._last_words]
         if health is not None:
             for red in health.red:
                 if red.partition < 0:  # of the whole tier, not of one partition

@@ -285,7 +285,7 @@ class MetadataEngine:
         if facts is not None and facts.fence > fence:
             role.stage = Stage.ENDED
             error = f"{facts.fence} is there already, above {fence}: {role.partition}"
-            self._fail(role.done, MetadataRefusedError(error))
+            self._fail(role.done, MetadataRefusedError(error, facts.fence))
             return
         role.stage = Stage.BARRIER
         events = barrier(
@@ -357,15 +357,18 @@ class MetadataEngine:
         if role is not None and role.stage is Stage.BARRIER:
             if verdict is Verdict.FENCED:
                 role.stage = Stage.ENDED
-                self._fail(role.done, MetadataRefusedError(f"fenced: {role.partition}"))
+                facts = self._store.facts(self._home(role.key), role.key)
+                higher = None if facts is None else facts.fence
+                error = f"fenced by {higher}: {role.partition}"
+                self._fail(role.done, MetadataRefusedError(error, higher))
             elif write.ends_barrier:
                 role.stage = Stage.READY
                 self._succeed(role.done)
         elif verdict is Verdict.ACCEPTED:
             self._succeed(write.done)
         else:
-            error = MetadataRefusedError(f"{verdict.value}: {write.event.topic_id_partition}")
-            self._fail(write.done, error)
+            refused = MetadataRefusedError(f"{verdict.value}: {write.event.topic_id_partition}")
+            self._fail(write.done, refused)
 
     def _give_up(self, tracked: Tracked, write: Write, reason: str) -> None:
         tracked.writes.remove(write)

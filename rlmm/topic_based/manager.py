@@ -126,6 +126,9 @@ class TopicBasedRemoteLogMetadataManager:
             self._connect()
         else:
             self._engine.turn()
+        damage = None if self._store is None else self._store.failure
+        if damage is not None:  # whatever thread met it
+            self._fail(f"its cache is damaged, and is read again from the topic: {damage}")
 
     def close(self) -> None:
         """See RemoteLogMetadataManager."""

@@ -161,7 +161,8 @@ class World:
         config = TierConfig(
             node_id=1,
             cluster_id="c",
-            log_dir=str(root),
+            state_dir=str(root),
+            cache_dir=str(root),
             storage_class="x:Y",
             chunk_bytes=CHUNK_BYTES,
             slice_bytes=CHUNK_BYTES // 16,

@@ -26,7 +26,8 @@ def config(root: Path, **changes: object) -> TierConfig:
     values: dict[str, object] = {
         "node_id": 1,
         "cluster_id": "c",
-        "log_dir": str(root),
+        "state_dir": str(root),
+        "cache_dir": str(root),
         "storage_class": "rsm_plugins.local_fs:LocalFsRemoteStorageManager",
         "storage_settings": {"dir": str(root / "store")},
         "metadata_class": "rlmm.memory:InMemoryRemoteLogMetadataManager",

@@ -24,7 +24,8 @@ def test_a_tier_that_ends_before_the_broker_is_attached_does_no_harm(tmp_path: P
         config = TierConfig(
             node_id=1,
             cluster_id="c",
-            log_dir=str(tmp_path),
+            state_dir=str(tmp_path),
+            cache_dir=str(tmp_path),
             storage_class="no.such.module:Plugin",
             storage_settings={},
             metadata_class="rlmm.memory:InMemoryRemoteLogMetadataManager",

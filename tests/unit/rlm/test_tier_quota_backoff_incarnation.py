@@ -1,15 +1,11 @@
-from pathlib import Path
-
 import pytest
 
 from rlm.backoff import Backoff
 from rlm.config import NO_LIMIT
-from rlm.incarnation import Incarnations
 from rlm.plugin_calls import Cancellation, PluginCalls, TaskCancelledError
 from rlm.quota import RateQuota
 from runtime.clock import ManualClock
 from runtime.dice import SeededDice
-from runtime.disk import Disk
 
 
 def test_bytes_pass_while_the_average_is_below_the_limit_and_wait_above() -> None:
@@ -45,13 +41,6 @@ def test_pauses_double_from_500_ms_to_30_s_with_a_jitter_of_a_fifth() -> None:
         assert 0.8 * plain <= pause <= min(1.2 * plain, 30_000)
     backoff.reset()
     assert backoff.next_ms() <= 600
-
-
-def test_an_incarnation_never_repeats_over_restarts(tmp_path: Path) -> None:
-    first = Incarnations(Disk(), tmp_path)
-    taken = [first.take(), first.take()]
-    taken.append(Incarnations(Disk(), tmp_path).take())
-    assert taken == [1, 2, 3]
 
 
 def test_after_a_cancellation_no_call_starts_and_running_ones_are_seen() -> None:

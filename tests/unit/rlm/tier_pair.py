@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rlm.config import TierConfig
 from rlm.link import Endpoint, FakeLink, Received, Reply
@@ -33,7 +34,7 @@ NAMES = (PARTITION.topic_id, PARTITION.partition)
 class Pair:
     """Both ends: the broker's endpoint asks, the tier's service answers."""
 
-    def __init__(self, root: Path, **settings: int) -> None:
+    def __init__(self, root: Path, *, disk: Disk | None = None, **settings: Any) -> None:
         self.root, self.store = root, root / "store"
         self.clock = ManualClock(wall_ms=10_000_000)
         self.scheduler = ManualScheduler(self.clock)
@@ -53,7 +54,7 @@ class Pair:
             make_workers=lambda threads: self.workers,
             clock=self.clock,
             scheduler=self.scheduler,
-            disk=Disk(),
+            disk=disk or Disk(),
             dice=SeededDice(2),
             abort=self.aborted.append,
             ended=self._end,
@@ -62,7 +63,8 @@ class Pair:
             TierConfig(
                 node_id=1,
                 cluster_id="c",
-                log_dir=str(root),
+                state_dir=str(root),
+                cache_dir=str(root),
                 storage_class="x:Y",
                 chunk_bytes=400,
                 chunk_cache_bytes=1 << 20,

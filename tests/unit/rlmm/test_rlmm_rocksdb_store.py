@@ -23,7 +23,8 @@ def entry(number: int, first: int) -> SegmentEntry:
 
 
 def put(*entries: SegmentEntry) -> Changes:
-    return Changes({KEY: FACTS}, {(KEY, e.metadata.id.id): SegmentChange(None, e) for e in entries})
+    facts = replace(FACTS, live_count=len(entries))
+    return Changes({KEY: facts}, {(KEY, e.metadata.id.id): SegmentChange(None, e) for e in entries})
 
 
 @pytest.fixture(params=["memory", "rocksdb"])
@@ -50,6 +51,7 @@ def test_all_that_is_written_comes_back(store: MetadataStore) -> None:
     assert store.position(3) == Position(9, 2)
     assert store.facts(3, KEY) == FACTS
     assert store.all_facts(3) == [FACTS]
+    assert FACTS.live_count == 2
     assert store.entry(3, KEY, one.metadata.id.id) == one
     assert list(store.entries(3, KEY)) == [one, bare]
 
@@ -64,7 +66,9 @@ def test_entries_ascend_by_start_offset(store: MetadataStore) -> None:
 def test_a_forgotten_segment_is_gone(store: MetadataStore) -> None:
     one = entry(1, 0)
     store.write(3, put(one), Position(1, 0))
-    gone = Changes({}, {(KEY, one.metadata.id.id): SegmentChange(one, None)})
+    gone = Changes(
+        {KEY: replace(FACTS, live_count=0)}, {(KEY, one.metadata.id.id): SegmentChange(one, None)}
+    )
     store.write(3, gone, Position(2, 0))
     assert store.entry(3, KEY, one.metadata.id.id) is None
     assert list(store.entries(3, KEY)) == []

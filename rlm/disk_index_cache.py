@@ -1,0 +1,179 @@
+"""Index files of remote segments on this machine's disk, under a bound. Called from pool threads.
+
+Directory `remote-log-index-cache`, files named as Kafka names them: `<start offset>_<segment
+id>.<kind>`. A file is the index's bytes and a trailer of 8 bytes: `TMI1` and the CRC32C of name and
+bytes. So a file that is cut, has a flipped bit or belongs to another segment is not used, and one
+of an earlier version (which has no trailer) is fetched once more. A file appears by a rename and is
+fsynced before. The least recently used goes first; files of an earlier process are used again.
+
+The files are a cache: a directory that fails costs no read. The cache is then off, said once at
+ERROR and in the health answer, until the tier starts anew. Running out of descriptors or memory is
+no failure of the directory.
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
+
+from crc32c import crc32c
+
+from kafka_protocol.wire.primitives import uuid_to_text
+from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
+from runtime.clock import Clock
+from runtime.disk import Disk
+from runtime.disk_errors import is_exhausted
+
+log = logging.getLogger(__name__)
+
+DIRECTORY = "remote-log-index-cache"
+TRAILER_BYTES = 8
+_MAGIC = b"TMI1"
+_SUFFIXES = {
+    IndexType.OFFSET: ".index",
+    IndexType.TIMESTAMP: ".timeindex",
+    IndexType.TRANSACTION: ".txnindex",
+}
+
+
+def sealed(name: str, data: bytes) -> bytes:
+    """The content of the file `name` that keeps `data`."""
+    return b"".join((data, _MAGIC, crc32c(data, crc32c(name.encode())).to_bytes(4, "big")))
+
+
+def unsealed(name: str, content: bytes) -> bytes | None:
+    """What the file `name` keeps; None if it is not what was written under this name."""
+    data = content[:-TRAILER_BYTES]
+    return data if len(content) >= TRAILER_BYTES and sealed(name, data) == content else None
+
+
+class DiskIndexCache:
+    """The files; one loader per file at a time (see `Loads`).
+
+    Attributes:
+        failure: why the cache is off, None while it is on.
+    """
+
+    def __init__(
+        self, disk: Disk, cache_dir: Path, size_bytes_max: int, clock: Clock, ttl_ms: int = -1
+    ) -> None:
+        """Keep at most `size_bytes_max`, and each as long as it is used within `ttl_ms` (-1: ever).
+
+        What an earlier process left counts as used now.
+        """
+        self._disk, self._directory, self._max = disk, cache_dir / DIRECTORY, size_bytes_max
+        self._clock, self._ttl_ms = clock, ttl_ms
+        self._lock = Lock()
+        self._sizes: OrderedDict[str, int] = OrderedDict()
+        self._used_ms: dict[str, int] = {}
+        self._total = 0
+        self._opened = False
+        self.failure: str | None = None
+
+    def get(
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        kind: IndexType,
+        fetch: Callable[[], bytes],
+        *,
+        past_cache: bool,
+    ) -> bytes:
+        """The index's bytes, from here or from the store; what `fetch` raises goes on."""
+        name = f"{metadata.start_offset}_{uuid_to_text(metadata.id.id)}{_SUFFIXES[kind]}"
+        found = None if past_cache else self._read(name)
+        if found is not None:
+            return found
+        data = fetch()
+        self._keep(name, data)
+        return data
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            with self._lock:
+                if not self._is_open() or name not in self._sizes:
+                    return None
+                self._sizes.move_to_end(name)
+                self._used_ms[name] = self._clock.monotonic_ms()
+            content = self._disk.read_file(self._directory / name)
+        except OSError as error:  # the file, not the cache: it is written anew
+            log.warning("cached index cannot be read and is fetched: %s", error)
+            return None
+        data = unsealed(name, content)
+        if data is None:
+            log.warning("cached index is damaged and is fetched: file=%s", self._directory / name)
+        return data
+
+    def _keep(self, name: str, data: bytes) -> None:
+        content = sealed(name, data)
+        try:
+            with self._lock:
+                if not self._is_open():
+                    return
+            self._disk.atomic_write(self._directory / name, content)
+            with self._lock:
+                self._total += len(content) - self._sizes.pop(name, 0)
+                self._sizes[name] = len(content)
+                self._used_ms[name] = self._clock.monotonic_ms()
+                self._evict(name)
+        except OSError as error:
+            self._failed(error)
+
+    def _is_open(self) -> bool:
+        """Make the directory, or take over what an earlier process left; the lock is held."""
+        if self.failure is not None or self._opened:
+            return self.failure is None
+        self._disk.make_dirs(self._directory)
+        for name in self._disk.list_dir(self._directory):
+            path = self._directory / name
+            if not name.endswith(tuple(_SUFFIXES.values())):
+                self._disk.unlink(path)  # half written, or doomed
+                continue
+            self._sizes[name] = self._disk.size(path)
+            self._total += self._sizes[name]
+            self._used_ms[name] = self._clock.monotonic_ms()
+        self._opened = True
+        return True
+
+    def _failed(self, error: OSError) -> None:
+        if is_exhausted(error):
+            log.warning("index is not cached: %s", error)
+        elif self.failure is None:
+            self.failure = str(error)
+            log.error("the index cache on disk is switched off until the next start: %s", error)
+
+    def set_bound(self, size_bytes_max: int) -> None:
+        """Keep at most so much from now on."""
+        with self._lock:
+            self._max = size_bytes_max
+            try:
+                self._evict("")
+            except OSError as error:
+                self._failed(error)
+
+    def expire(self) -> None:
+        """Remove what was not used for long."""
+        if self._ttl_ms < 0:
+            return
+        limit_ms = self._clock.monotonic_ms() - self._ttl_ms
+        with self._lock:
+            try:
+                while self._sizes and self._used_ms[next(iter(self._sizes))] < limit_ms:
+                    self._remove_first()
+            except OSError as error:
+                self._failed(error)
+
+    def _evict(self, keep: str) -> None:
+        while self._total > self._max and self._sizes and next(iter(self._sizes)) != keep:
+            self._remove_first()
+
+    def _remove_first(self) -> None:
+        name, size_bytes = self._sizes.popitem(last=False)
+        del self._used_ms[name]
+        self._total -= size_bytes
+        self._disk.unlink(self._directory / name)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all cached files."""
+        return self._total
