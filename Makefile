@@ -5,14 +5,18 @@ BIN := $(VENV)/bin
 PACKAGES := kafka_protocol runtime local_log rsm_plugins rlmm metadata_topic rlm broker tidemark
 PYTEST_ARGS ?=
 RUN_S3_ARGS ?=
+IDS ?= $(ID)
+ROUNDS ?= 300
 
-.PHONY: run run-s3 test check fast-tests lint docs clean help
+.PHONY: run run-s3 test check lint planted prove docs clean help
 
 help:
 	@echo "make run    set up everything, start one broker on 127.0.0.1:9092, data under ./data"
 	@echo "make run-s3 the same, tiering to LocalStack's S3 on 127.0.0.1:4566, without Docker"
 	@echo "make test   set up everything, run all checks and tests"
 	@echo "make check  the fast part: linters, types, import contracts, unit tests"
+	@echo "make planted [IDS=\"S06 B04\"] plant known bugs one by one: the tests must notice each"
+	@echo "make prove  all planted bugs, then long rounds of the simulations (ROUNDS=300)"
 	@echo "make docs   write docs/configuration.md anew from the keys"
 
 run: $(VENV)/.installed
@@ -36,6 +40,13 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 	@$(BIN)/python -m broker.config.docs | cmp -s - docs/configuration.md \
 		|| { echo "docs/configuration.md is stale: run make docs" >&2; exit 1; }
+
+planted: $(VENV)/.installed-dev
+	$(BIN)/python tests/planted/run.py $(IDS)
+
+# What takes too long for every run: ROUNDS seeds where `make test` takes a dozen.
+prove: planted
+	TIDEMARK_RAFT_SEEDS=$(ROUNDS) $(BIN)/pytest tests/simulation/test_raft_power_cuts.py $(PYTEST_ARGS)
 
 docs: $(VENV)/.installed
 	$(BIN)/python -m broker.config.docs > docs/configuration.md

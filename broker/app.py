@@ -14,6 +14,7 @@ from broker.directories import DirectoryError
 from broker.internal_topics import InternalTopicError
 from broker.remote.tier import TierStartError
 from kafka_protocol.errors import KafkaError
+from metadata_topic.quorum.errors import UnusableMetadataError
 from metadata_topic.quorum.format import NotFormattedError
 from metadata_topic.quorum.voter_check import QuorumConfigError
 
@@ -29,6 +30,7 @@ _EXPECTED: Final = (
     TierStartError,
     NotFormattedError,
     QuorumConfigError,
+    UnusableMetadataError,
     KafkaError,
     OSError,
 )

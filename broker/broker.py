@@ -19,6 +19,7 @@ from broker.cluster import ClusterView
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
 from broker.directories import Directories, open_directories
+from broker.directory_checks import settle_directories, write_life, writes_sidecars
 from broker.endpoints import (
     advertised_endpoints,
     bootstrap_of,
@@ -28,7 +29,7 @@ from broker.endpoints import (
     resolve_ports,
 )
 from broker.handler_table import HandlerParts, build_handlers
-from broker.health import Health, routes
+from broker.health import Health, offline_reasons, routes
 from broker.housekeeping import Housekeeping
 from broker.housekeeping_tasks import housekeeping_tasks
 from broker.http import HttpServer
@@ -40,12 +41,14 @@ from broker.registration import BrokerRegistration
 from broker.remote.config import tier_config
 from broker.remote.tier import RemoteTier
 from broker.replica.manager import ReplicaManager
+from broker.replica.wanted import wanted_replica
 from broker.server_metrics import register_log_metrics, register_metadata_metrics
 from broker.topic_creation import TopicCreation
 from local_log.errors import KafkaStorageError, LogClosed
 from local_log.log_dir import LogDir
 from local_log.log_dirs import LogManager
 from metadata_topic.controller.brokers import Registration
+from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.image.image import MetadataImage
 from rlm.config import TierConfig
@@ -157,7 +160,6 @@ class Broker:
             metadata_path=self.config.metadata_log_dir,
             node_id=self.config.node_id,
             disk=self._ports.disk,
-            dice=self._ports.dice,
         )
         self._on_stop(directories.release)
         return directories
@@ -187,10 +189,30 @@ class Broker:
             scheduler=self._scheduler,
             on_failure=self._fail,
         )
-        self._node.start()
+        self._node.start(self._settle_directories)
         self._on_stop(self._node.close)
         self.live = LiveConfig(self.config, self._image)
         check_tiered_topics(self.config, self._image())
+        self._open_logs()
+
+    def _settle_directories(self, image: MetadataImage) -> None:
+        """Settle which directories are used, before the start of the metadata log writes to it.
+
+        Otherwise each refused start on an older copy of it would make the copy look newer.
+        """
+        self._is_missing_some = settle_directories(
+            self._directories,
+            image,
+            log_dirs=self.config.log_dirs,
+            node_id=self.config.node_id,
+            disk=self._ports.disk,
+            dice=self._ports.dice,
+        )
+
+    def _open_logs(self) -> None:
+        """Open what the metadata want of what lies in the directories."""
+        ports, node_id, image = self._ports, self.config.node_id, self._image()
+        is_missing_some = self._is_missing_some
         self._logs = LogManager(
             list(self.config.log_dirs),
             config_for=self.live.log_config,
@@ -203,8 +225,26 @@ class Broker:
             own_names=TIER_NAMES,
         )
         self._logs.on_offline = self._directory_failed
-        self._logs.load()
+        for path, reason in self._directories.offline.items():
+            self._logs.put_offline(path, reason)
+        previous = image.brokers.get(node_id)
+        self._logs.load(
+            lambda tp: wanted_replica(image, node_id, tp, is_missing_some=is_missing_some),
+            compare=writes_sidecars(image, node_id),
+            last_broker_epoch=None if previous is None else previous.epoch,
+        )
         self._on_stop(self._close_logs)
+        self._incarnation_id = ports.dice.uuid()
+        for directory in self._logs.online_dirs():
+            try:
+                write_life(ports.disk, directory.path, image, node_id, self._incarnation_id)
+            except OSError as error:
+                self._logs.fail(directory, error)
+        if not self._logs.online_dirs():
+            raise KafkaStorageError("no log directory works: " + "; ".join(self._offline_dirs()))
+        self._is_missing_some = is_missing_some or len(self._logs.online_dirs()) < len(
+            self._logs.dirs
+        )
 
     def _close_logs(self) -> None:
         self._logs.close(clean=self._clean, broker_epoch=self._broker_epoch)
@@ -212,29 +252,34 @@ class Broker:
     def _wire(self) -> None:
         """Make the parts that serve clients; nothing is served yet."""
         ports, node_id = self._ports, self.config.node_id
+        self._registration = BrokerRegistration(
+            self._node.submit,
+            Registration(
+                node_id,
+                self._incarnation_id,
+                advertised_endpoints(self.config),
+                SUPPORTED_FEATURES,
+                self.config.broker_rack,
+                tuple(directory.directory_id for directory in self._logs.online_dirs()),
+                keeps_directories=True,
+            ),
+        )
         self._replicas = ReplicaManager(
             logs=self._logs,
             node_id=node_id,
             pool=self._pool,
             config_for=self.live.log_config,
             metrics=self.metrics,
+            assign=self._registration.assign,
         )
-        self._registration = BrokerRegistration(
-            self._node.submit,
-            Registration(
-                node_id,
-                ports.dice.uuid(),
-                advertised_endpoints(self.config),
-                SUPPORTED_FEATURES,
-                self.config.broker_rack,
-                tuple(self._directories.ids[path] for path in self.config.log_dirs),
-            ),
-        )
+        self._replicas.is_missing_some = self._is_missing_some
+        self._registration.on_assignment_failed = self._replicas.assignment_failed
         self._creation = TopicCreation(
             self._node.submit,
             defaults=self.live.topic_defaults,
             validate_config=self.live.validate_new_topic,
             dice=ports.dice,
+            hosted=self._replicas.hosted,
         )
         if self._tier is not None:
             self._tier.attach(
@@ -251,7 +296,8 @@ class Broker:
         )
         register_log_metrics(self.metrics, self._replicas)
         register_metadata_metrics(self.metrics, self._image, self._node)
-        self.health.checks["logs"] = self._offline_directories
+        self.health.checks["logs"] = self._offline_dirs
+        self.health.checks["partitions"] = lambda: offline_reasons(self._replicas.offline)
 
     @property
     def _has_tier(self) -> bool:
@@ -264,10 +310,14 @@ class Broker:
             node_id=self.config.node_id,
             cluster_id=self._directories.cluster_id,
             state_dir=str(self.config.metadata_log_dir),
-            cache_dir=str(self.config.log_dirs[0]),
+            cache_dir=str(self._first_working_dir()),
             old_state_dirs=[str(self.config.log_dirs[0])],
             bootstrap_servers=bootstrap_of(self.config),
         )
+
+    def _first_working_dir(self) -> Path:
+        usable = [path for path in self.config.log_dirs if path in self._directories.ids]
+        return usable[0] if usable else self.config.metadata_log_dir
 
     def _make_tier(self) -> RemoteTier:
         ports = self._ports
@@ -317,22 +367,18 @@ class Broker:
 
     async def _join(self) -> None:
         """Register, host what the metadata say, and lead it."""
-        self._node.subscribe(self._replicas.apply)
-        self._broker_epoch = await self._registration.register()
+        found = {
+            ReplicaId(log.topic_id, log.partition): directory.directory_id
+            for directory in self._logs.online_dirs()
+            for log in self._logs.logs_in(directory).values()
+        }
+        self._broker_epoch = await self._registration.register(
+            found, is_missing_some=self._is_missing_some
+        )
+        self._logs.set_aside()
         self._replicas.apply(self._image(), None)
-        self._set_strays_aside()
+        self._node.subscribe(self._replicas.apply)
         await self._registration.unfence()
-
-    def _set_strays_aside(self) -> None:
-        """A log without a partition in the metadata is put aside: never served, never deleted."""
-        known = self._replicas.partitions
-        for stray in self._logs.strays(lambda one: one.topic_partition in known):
-            log.error(
-                "partition is not in the metadata and is put aside: partition=%s directory=%s",
-                stray.topic_partition,
-                stray.directory,
-            )
-            self._logs.make_stray(stray.topic_partition)
 
     async def _listen(self) -> None:
         await self._server.start(listener_addresses(self.config))
@@ -400,7 +446,7 @@ class Broker:
     def _image(self) -> MetadataImage:
         return self._node.image
 
-    def _offline_directories(self) -> list[str]:
+    def _offline_dirs(self) -> list[str]:
         return [
             f"log directory {directory.path} is offline: {directory.failure}"
             for directory in self._logs.dirs

@@ -7,15 +7,17 @@ balancers and scripts: 200 from the moment clients are served until shutdown beg
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from broker.http import JSON, PROMETHEUS, HttpAnswer, Route
+from kafka_protocol.types import TopicPartition
 from runtime.metrics import Registry
 
 GREEN: Final = "green"
 RED: Final = "red"
+_SHOWN_MAX: Final = 100
 
 Check = Callable[[], Sequence[str]]
 """Says what is wrong with one part; nothing where it is well."""
@@ -71,6 +73,14 @@ def routes(health: Health, metrics: Registry) -> dict[str, Route]:
         "/health": health.health_page,
         "/ready": health.ready_page,
     }
+
+
+def offline_reasons(offline: Mapping[TopicPartition, str]) -> list[str]:
+    """One line for each partition that is offline, up to a page of them."""
+    shown = [f"{tp} is offline: {offline[tp]}" for tp in sorted(offline)[:_SHOWN_MAX]]
+    if len(offline) > _SHOWN_MAX:
+        shown.append(f"and {len(offline) - _SHOWN_MAX} more partitions are offline")
+    return shown
 
 
 def _json(status: int, content: dict[str, object]) -> HttpAnswer:

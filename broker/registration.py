@@ -5,15 +5,23 @@ leader epoch); unfencing elects it again (one more). So leader epochs rise by tw
 as in Kafka, whether it was stopped or killed.
 """
 
+import asyncio
 import logging
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from broker.topic_creation import Submit
+from kafka_protocol.errors import KafkaError
 from metadata_topic.controller.brokers import (
     Registration,
     begin_controlled_shutdown,
     register_broker,
     unfence_broker,
+)
+from metadata_topic.controller.directories import (
+    ReplicaId,
+    assign_directories,
+    records_at_registration,
 )
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
@@ -28,15 +36,29 @@ class BrokerRegistration:
 
     Attributes:
         epoch: offset of this life's registration; -1 before.
+        on_assignment_failed: called with replicas whose directory could not be noted, and why.
     """
 
     def __init__(self, submit: Submit, registration: Registration) -> None:
         self._submit = submit
         self._registration = registration
         self.epoch = _NOT_REGISTERED
+        self._assigning: set[asyncio.Task[None]] = set()
+        self.on_assignment_failed: Callable[[Collection[ReplicaId], KafkaError], None] = (
+            lambda _replicas, _error: None
+        )
 
-    async def register(self) -> int:
-        """Register, fenced: nothing is led yet.
+    async def register(
+        self, found: Mapping[ReplicaId, bytes], *, is_missing_some: bool = False
+    ) -> int:
+        """Register, fenced: nothing is led yet; and note where the replicas were found.
+
+        One decision: a broker that is registered as one that keeps the order of `directories` must
+        not have served replicas without a directory.
+
+        Args:
+            found: directory id of each replica whose log is open.
+            is_missing_some: a log directory is not there or does not work.
 
         Returns:
             The broker epoch of this life.
@@ -46,7 +68,12 @@ class BrokerRegistration:
         """
 
         def decide(image: MetadataImage) -> ControllerResult[int]:
-            return register_broker(image, self._registration)
+            registered = register_broker(image, self._registration)
+            node_id = self._registration.node_id
+            noted = records_at_registration(
+                image, node_id, found=found, is_missing_some=is_missing_some
+            )
+            return ControllerResult((*registered.records, *noted), registered.response)
 
         self.epoch = await self._submit(decide)
         log.info("registered: node_id=%d broker_epoch=%d", self._registration.node_id, self.epoch)
@@ -60,6 +87,26 @@ class BrokerRegistration:
             return unfence_broker(image, broker_id=node_id, broker_epoch=epoch)
 
         await self._submit(decide)
+
+    def assign(self, assignments: Mapping[ReplicaId, bytes]) -> None:
+        """Note in the metadata in which log directories new replicas were made; does not wait."""
+        task = asyncio.ensure_future(self._assign(assignments))
+        self._assigning.add(task)
+        task.add_done_callback(self._assigning.discard)
+
+    async def _assign(self, assignments: Mapping[ReplicaId, bytes]) -> None:
+        node_id, epoch = self._registration.node_id, self.epoch
+
+        def decide(image: MetadataImage) -> ControllerResult[None]:
+            return assign_directories(
+                image, broker_id=node_id, broker_epoch=epoch, assignments=assignments
+            )
+
+        try:
+            await self._submit(decide)
+        except KafkaError as error:
+            log.error("log directories of new replicas could not be noted: %s", error)  # noqa: TRY400
+            self.on_assignment_failed(assignments.keys(), error)
 
     async def leave(self) -> None:
         """Give up all leadership before a clean stop."""

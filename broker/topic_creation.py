@@ -5,7 +5,7 @@ ids, and the two topics that nobody but the broker may make.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol, TypeVar
 
 from broker.cluster import GUARDED_TOPICS
@@ -25,8 +25,13 @@ R = TypeVar("R")
 class Submit(Protocol):
     """The metadata node's way in: decide on the newest image, make it durable, then answer."""
 
-    def __call__(self, decide: Callable[[MetadataImage], ControllerResult[R]]) -> Awaitable[R]:
-        """Return the decision's response once its records are committed."""
+    def __call__(
+        self, decide: Callable[[MetadataImage], ControllerResult[R]], *, timeout_ms: int = ...
+    ) -> Awaitable[R]:
+        """Return the decision's response once its records are committed.
+
+        `timeout_ms`: how long the caller waits for that; 0 or less for the usual time.
+        """
         ...
 
 
@@ -40,17 +45,26 @@ class TopicCreation:
         defaults: Callable[[], TopicDefaults],
         validate_config: ConfigValidator,
         dice: Dice,
+        hosted: Callable[[Collection[bytes]], Awaitable[None] | None] = lambda _ids: None,
     ) -> None:
-        """Write through `submit`; `defaults` is asked at each call, as it may change."""
+        """Write through `submit`; `defaults` is asked at each call, as it may change.
+
+        `hosted` waits until this broker serves its replicas of topics.
+        """
         self._submit = submit
         self._defaults = defaults
         self._validate_config = validate_config
         self._dice = dice
+        self._hosted = hosted
 
     async def create(
-        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 0
     ) -> list[CreatedTopic]:
-        """Create what can be created; see `create_topics`. Guarded names are not refused here."""
+        """Create what can be created; see `create_topics`. Guarded names are not refused here.
+
+        Returns when the replicas that this broker hosts are made and their directories are noted.
+        `timeout_ms` as in `Submit`.
+        """
         ids = [self._dice.uuid() for _ in topics]
         start = int(self._dice.random() * 1_000)
 
@@ -65,7 +79,10 @@ class TopicCreation:
                 placement_start=start,
             )
 
-        created: list[CreatedTopic] = await self._submit(decide)
+        created: list[CreatedTopic] = await self._submit(decide, timeout_ms=timeout_ms)
+        made = None if validate_only else self._hosted([t.topic_id for t in created if not t.error])
+        if made is not None:
+            await made
         for topic in created:
             if topic.error is None and not validate_only:
                 log.info("created topic: name=%s partitions=%d", topic.name, topic.num_partitions)

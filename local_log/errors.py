@@ -1,6 +1,7 @@
 """What a log may refuse, as the errors clients know; facts are fields."""
 
 from kafka_protocol.errors import ErrorCode, KafkaError
+from local_log.refusal import RefusalFacts
 
 
 class OffsetOutOfRange(KafkaError):
@@ -134,5 +135,15 @@ class LogClosed(KafkaError):
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-class CorruptLogError(Exception):
-    """A partition directory that cannot be opened as it is; a person should look."""
+class LogRefused(Exception):
+    """A log contradicts what is known of it; it was left as it is and is not served.
+
+    Attributes:
+        reason: for people, naming file, offset and limit.
+        way_out: what they can do.
+        facts: to be compared with what a person accepted.
+    """
+
+    def __init__(self, reason: str, way_out: str, facts: RefusalFacts) -> None:
+        super().__init__(f"{reason}; {way_out}")
+        self.reason, self.way_out, self.facts = reason, way_out, facts

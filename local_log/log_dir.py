@@ -2,13 +2,14 @@
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.files.meta_properties import parse_meta_properties
 from kafka_protocol.types import ZERO_UUID, TopicPartition
+from local_log.checked_files import SIDECAR, CheckedFiles
 from runtime.disk import Disk, Lock
 from runtime.executors import make_mutex
 
@@ -18,22 +19,27 @@ RECOVERY_POINTS = offset_checkpoint.RECOVERY_POINTS
 LOG_STARTS = offset_checkpoint.LOG_STARTS
 HIGH_WATERMARKS = offset_checkpoint.HIGH_WATERMARKS
 CLEANER_OFFSETS = offset_checkpoint.CLEANER_OFFSETS
+CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
 META_PROPERTIES = "meta.properties"
+LIVES = "tidemark-lives"
 OWN_NAMES = frozenset(
     {
-        RECOVERY_POINTS,
-        LOG_STARTS,
-        HIGH_WATERMARKS,
+        *CHECKPOINTS,
         CLEANER_OFFSETS,
         CLEAN_SHUTDOWN,
         LOCK,
         META_PROPERTIES,
+        SIDECAR,
+        LIVES,
         "bootstrap.checkpoint",
     }
 )
 """What lies in a log directory beside partitions."""
+
+UNKNOWN = -1
+"""Recovery point of a partition that is offline, where the checkpoint that knew it was lost."""
 
 
 class LogDir:
@@ -46,6 +52,9 @@ class LogDir:
         failure: why it is offline, None while it works.
         checkpointing: held while a checkpoint is collected and written. The loop and `log-io` both
             write them, under one temporary name, and the older one must not come last.
+        entries: what each offset checkpoint on the disk says. Entries of partitions that are not
+            open here are written again with every new version: an offline log needs them when it
+            comes back.
     """
 
     def __init__(self, path: Path, disk: Disk) -> None:
@@ -54,23 +63,42 @@ class LogDir:
         self.directory_id = ZERO_UUID
         self.was_clean = False
         self.broker_epoch = -1
-        self.failure: OSError | None = None
+        self.failure: Exception | None = None
         self.checkpointing = make_mutex()
+        self.entries: dict[str, dict[TopicPartition, int]] = {}
+        self._unsound: set[str] = set()
+        self._files: CheckedFiles | None = None
         self._lock: Lock | None = None
 
-    def prepare(self) -> None:
-        """Make the directory if needed and read its id.
+    @property
+    def works(self) -> bool:
+        """Whether it is not offline."""
+        return self.failure is None
+
+    def prepare(self, *, compare: bool = True) -> None:
+        """Make the directory if needed, read its id and its sidecar.
+
+        Args:
+            compare: see `CheckedFiles`.
 
         Raises:
             OSError: the disk failed.
         """
         self.disk.make_dirs(self.path)
+        self._files = CheckedFiles(self.disk, self.path, compare=compare)
         try:
             meta = parse_meta_properties(self.disk.read_file(self.path / META_PROPERTIES))
         except FileNotFoundError:
             return
         if meta.directory_id is not None:
             self.directory_id = meta.directory_id
+
+    @property
+    def files(self) -> CheckedFiles:
+        """Its small files with their sidecar; whoever writes holds `checkpointing`."""
+        if self._files is None:
+            self._files = CheckedFiles(self.disk, self.path)
+        return self._files
 
     def lock(self) -> None:
         """Take `.lock` for as long as this object lives.
@@ -89,8 +117,13 @@ class LogDir:
 
     # -- clean shutdown -------------------------------------------------------------------------
 
-    def read_clean_mark(self) -> None:
-        """Read the mark of a clean stop and remove it: from now on the directory is in use."""
+    def read_clean_mark(self, last_broker_epoch: int | None = None) -> None:
+        """Read the mark of a clean stop and remove it: from now on the directory is in use.
+
+        Args:
+            last_broker_epoch: of this broker's last registration: a mark of another life is an
+                old copy. None: not known.
+        """
         path = self.path / CLEAN_SHUTDOWN
         try:
             data = self.disk.read_file(path)
@@ -101,7 +134,12 @@ class LogDir:
             mark = json.loads(data)
             self.broker_epoch = int(mark["brokerEpoch"])
         except (ValueError, KeyError, TypeError):
-            _log.warning("clean-shutdown mark without a broker epoch: %s", path)
+            # Cut or empty: what it says cannot be relied on, so every log is recovered.
+            _log.warning("clean-shutdown mark is damaged, every log is recovered: %s", path)
+            self.was_clean = False
+        if last_broker_epoch is not None and self.broker_epoch != last_broker_epoch:
+            _log.warning("clean-shutdown mark is of another life, ignored: %s", path)
+            self.was_clean = False
         self.disk.unlink(path)
         self.disk.fsync_path(self.path)
 
@@ -113,16 +151,56 @@ class LogDir:
 
     # -- checkpoints ----------------------------------------------------------------------------
 
-    def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        """Read one of the offset checkpoints; empty if it is missing or damaged."""
-        try:
-            return offset_checkpoint.parse(self.disk.read_file(self.path / name))
-        except FileNotFoundError:
-            return {}
-        except CorruptFileError as error:
-            _log.error("checkpoint is damaged and ignored: %s reason=%s", self.path / name, error)
-            return {}
+    def read_checkpoints(self) -> None:
+        """Read all offset checkpoints; a missing or damaged one has no entries, and is not sound.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        for name in (*CHECKPOINTS, CLEANER_OFFSETS):
+            self.entries[name] = {}
+            try:
+                self.entries[name] = _parse(self.files.read(name))
+            except FileNotFoundError:
+                self._unsound.add(name)
+                if self.files.knows(name):
+                    _log.error("checkpoint is missing: %s", self.path / name)
+            except CorruptFileError as error:
+                self._unsound.add(name)
+                _log.error(
+                    "checkpoint is damaged and ignored: %s reason=%s", self.path / name, error
+                )
+
+    def is_sound(self, name: str) -> bool:
+        """Whether the checkpoint said all that was ever written to it."""
+        return name not in self._unsound
+
+    def entry(self, name: str, tp: TopicPartition) -> int | None:
+        """What a checkpoint says of a partition."""
+        return self.entries.get(name, {}).get(tp)
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> list[str]:
+        """Drop what the checkpoints say of partitions; the next versions go without.
+
+        Returns:
+            The checkpoints that said something.
+        """
+        gone = set(partitions)
+        with self.checkpointing:
+            stale = [name for name, known in self.entries.items() if not gone.isdisjoint(known)]
+            for name in stale:
+                known = self.entries[name]
+                self.entries[name] = {tp: at for tp, at in known.items() if tp not in gone}
+        return [name for name in stale if name in CHECKPOINTS]
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace one of the offset checkpoints durably."""
-        self.disk.atomic_write(self.path / name, offset_checkpoint.dump(offsets))
+        self.files.write(name, offset_checkpoint.dump(offsets))
+        self.entries[name] = dict(offsets)
+        self._unsound.discard(name)
+
+
+def _parse(data: bytes) -> dict[TopicPartition, int]:
+    if not data:
+        raise CorruptFileError("it is empty")
+    return offset_checkpoint.parse(data)

@@ -2,7 +2,8 @@
 
 Owned by the event loop's thread; flushes, checkpoints and deletions run on `log-io`. A directory
 whose disk fails goes offline with all its logs (error 56) while the others serve on; a restart
-recovers it.
+recovers it. A log that cannot be opened without losing something is offline alone, its files as
+they are.
 """
 
 import logging
@@ -10,28 +11,24 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from kafka_protocol.errors import CorruptFileError
-from kafka_protocol.files.meta_properties import dump_partition_metadata, parse_partition_metadata
-from kafka_protocol.files.segment_names import (
-    parse_partition_dir,
-    parse_renamed_dir,
-    partition_dir,
-    renamed_dir,
-)
+from kafka_protocol.files.segment_names import partition_dir, renamed_dir
 from kafka_protocol.types import ZERO_UUID, TopicPartition
 from local_log.config import LogConfig
-from local_log.errors import KafkaStorageError, LogClosed
+from local_log.errors import KafkaStorageError, LogClosed, LogRefused
+from local_log.log_checkpoints import Checkpoints
+from local_log.log_creation import NewLog, begin_log
+from local_log.log_deletion import DelayedDeletion
 from local_log.log_dir import (
-    CLEANER_OFFSETS,
+    CHECKPOINTS,
     HIGH_WATERMARKS,
     LOG_STARTS,
     OWN_NAMES,
     RECOVERY_POINTS,
     LogDir,
 )
+from local_log.log_loading import Loaded, Loader, Refused, WantedFor
 from local_log.partition_log import LogHooks, PartitionLog
 from local_log.retention import Reason
-from local_log.segment_files import PARTITION_METADATA
 from runtime.clock import Clock
 from runtime.dice import Dice, SystemDice
 from runtime.disk import Disk
@@ -41,8 +38,6 @@ from runtime.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
 
-METADATA_TOPIC = "__cluster_metadata"
-_REMOVE_DELAY_MS = 60_000
 PRODUCER_EXPIRATION_MS = 24 * 3600 * 1000
 
 
@@ -59,6 +54,7 @@ class LogManager:
 
     Attributes:
         on_offline: called on the loop with a directory that failed.
+        refused: partitions whose files are here and that are not open.
     """
 
     def __init__(
@@ -78,7 +74,6 @@ class LogManager:
         self._config_for = config_for
         self._disk = disk
         self._clock = clock
-        self._scheduler = scheduler
         self._pool = pool or InlinePool("log-io")
         self._dice = dice or SystemDice()
         self._to_loop = to_loop or (lambda call: call())
@@ -86,8 +81,11 @@ class LogManager:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._by_id: dict[tuple[bytes, int], PartitionLog] = {}
         self._dir_of: dict[TopicPartition, LogDir] = {}
-        self._deletions: list[tuple[int, list[Path]]] = []
-        self._starts_listed: dict[LogDir, frozenset[TopicPartition]] = {}
+        self._deletion = DelayedDeletion(disk, clock, scheduler, self._pool)
+        self._checkpoints = Checkpoints(self, self._fail_dir)
+        self._aside: list[tuple[TopicPartition, LogDir]] = []
+        self._moved: list[tuple[TopicPartition, LogDir, LogDir]] = []
+        self.refused: dict[TopicPartition, Refused] = {}
         self.on_offline: Callable[[LogDir], None] = lambda _dir: None
         self.is_loaded = False
 
@@ -103,84 +101,88 @@ class LogManager:
             directory.prepare()
             directory.lock()
 
-    def load(self) -> None:
-        """Open every partition directory, recovering those of directories not stopped cleanly."""
+    def put_offline(self, path: Path, reason: Exception) -> None:
+        """Say before `load` that a directory does not work: nothing in it is touched."""
         for directory in self.dirs:
-            try:
-                directory.prepare()
-                self._load_dir(directory)
-            except OSError as error:  # whatever it is: logs that were not opened must not be made
-                self._take_offline(directory, error)
+            if directory.path == path:
+                directory.failure = reason
+
+    def load(
+        self,
+        wanted: WantedFor | None = None,
+        *,
+        compare: bool = True,
+        last_broker_epoch: int | None = None,
+    ) -> None:
+        """Open the logs that are wanted, recovering those of directories not stopped cleanly.
+
+        Args:
+            wanted: what the metadata say of a partition of that name, None if nothing: then its
+                directory is put aside by `set_aside`. Default: whatever is there is wanted.
+            compare: whether sidecars are compared, see `CheckedFiles`.
+            last_broker_epoch: see `LogDir.read_clean_mark`.
+        """
+        loader = Loader(
+            self.dirs,
+            disk=self._disk,
+            clock=self._clock,
+            config_for=self._config_for,
+            hooks_for=self._hooks,
+            own_names=self._own_names,
+            # Whatever it is: what was not opened must not be taken for missing.
+            fail_dir=self._take_offline,
+        )
+        loaded = loader.load(wanted, compare=compare, last_broker_epoch=last_broker_epoch)
+        self._take(loaded)
         self.is_loaded = True
+        # The next start reads where the metadata say then; the old entries stay until it is noted.
+        moved_to = {directory for _, _, directory in self._moved}
+        for directory in self.online_dirs():
+            unsound = any(not directory.is_sound(name) for name in CHECKPOINTS)
+            if unsound or directory in moved_to:
+                self._checkpoints.write(directory, CHECKPOINTS)
 
-    def _load_dir(self, directory: LogDir) -> None:
-        directory.read_clean_mark()
-        recovery_points = directory.read_checkpoint(RECOVERY_POINTS)
-        log_starts = directory.read_checkpoint(LOG_STARTS)
-        high_watermarks = directory.read_checkpoint(HIGH_WATERMARKS)
-        cleaned = directory.read_checkpoint(CLEANER_OFFSETS)
-        self._starts_listed[directory] = frozenset(log_starts)
-        announce = not directory.was_clean
-        for name in self._disk.list_dir(directory.path):
-            path = directory.path / name
-            if name.removesuffix(".tmp") in self._own_names:
-                continue  # a kill may leave a temporary file; the next write takes its name
-            if not self._disk.is_dir(path):
-                _log.info("unknown file is left alone: %s", path)
-                continue
-            renamed = parse_renamed_dir(name)
-            if renamed is not None:
-                if renamed[1] == "delete":
-                    self._disk.remove_tree(path)
-                continue
-            tp = parse_partition_dir(name)
-            if tp is None or partition_dir(tp) != name:
-                _log.info("unknown directory is left alone: %s", path)
-                continue
-            if tp.topic == METADATA_TOPIC:
-                continue
-            if tp in self._logs:
-                _log.error("partition is in two log directories, left alone: %s", path)
-                continue
-            if announce:
-                _log.info("recovering after an unclean stop: path=%s", directory.path)
-                announce = False
-            log = PartitionLog.open(
-                path,
-                topic_partition=tp,
-                topic_id=self._topic_id(path),
-                config=self._config_for(tp.topic),
-                disk=self._disk,
-                now_ms=self._clock.wall_ms(),
-                recovery_point=recovery_points.get(tp, 0),
-                log_start=log_starts.get(tp),
-                high_watermark=high_watermarks.get(tp, 0),
-                is_clean=directory.was_clean,
-                was_compacted=tp in cleaned,
-                hooks=self._hooks(tp, directory),
-            )
-            if log.truncated_bytes:
-                _log.warning(
-                    "recovered: partition=%s end=%d cut_bytes=%d",
-                    tp,
-                    log.log_end_offset,
-                    log.truncated_bytes,
-                )
+    def _take(self, loaded: Loaded) -> None:
+        for log, directory in loaded.opened:
             self._add(log, directory)
+        self.refused = loaded.refused
+        self._aside = loaded.aside
+        self._moved = loaded.moved
 
-    def _topic_id(self, path: Path) -> bytes:
-        try:
-            return parse_partition_metadata(self._disk.read_file(path / PARTITION_METADATA))
-        except (FileNotFoundError, CorruptFileError) as error:
-            _log.warning("partition without a topic id: path=%s reason=%s", path, error)
-            return ZERO_UUID
+    def set_aside(self) -> list[Path]:
+        """Rename away what `load` found to be no partition of this broker; nothing is deleted.
+
+        Called when the metadata have noted where the partitions lie.
+
+        Returns:
+            The new paths.
+        """
+        moved, self._moved = self._moved, []
+        for tp, home, _ in moved:
+            stale = home.forget([tp])
+            if home.works:
+                self._checkpoints.write(home, stale)
+        aside, self._aside = self._aside, []
+        renamed = []
+        for tp, directory in aside:
+            if directory.works:
+                _log.error(
+                    "partition is not in the metadata and is put aside: partition=%s directory=%s",
+                    tp,
+                    directory.path,
+                )
+                target = directory.path / renamed_dir(tp, self._dice.uuid(), "stray")
+                if self._rename([(directory.path / partition_dir(tp), target)], directory):
+                    renamed.append(target)
+        return renamed
 
     def _hooks(self, tp: TopicPartition, directory: LogDir) -> LogHooks:
         return LogHooks(
-            delete_later=self._delete_later,
+            delete_later=self._deletion.later,
             rolled=lambda: self._flush_later(tp),
             failed=lambda error: self._take_offline(directory, error),
-            log_start_raised=lambda: self._checkpoint(directory, LOG_STARTS),
+            before_truncation=lambda end: self._checkpoints.lower(tp, directory, end),
+            log_start_moved=lambda: self._checkpoints.keep_log_starts([tp]),
         )
 
     def _add(self, log: PartitionLog, directory: LogDir) -> None:
@@ -210,7 +212,7 @@ class LogManager:
 
     def online_dirs(self) -> list[LogDir]:
         """The directories that work."""
-        return [directory for directory in self.dirs if directory.failure is None]
+        return [directory for directory in self.dirs if directory.works]
 
     @property
     def previous_broker_epoch(self) -> int:
@@ -219,125 +221,132 @@ class LogManager:
         return epochs.pop() if len(epochs) == 1 else -1
 
     def create(
-        self,
-        topic: str,
-        partition: int,
-        topic_id: bytes,
-        config: LogConfig | None = None,
-        *,
-        is_new: bool = True,
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig | None = None
     ) -> PartitionLog:
-        """Begin an empty log in the working directory that holds the fewest; fine if it exists.
-
-        Args:
-            topic: of the partition.
-            partition: its number.
-            topic_id: 16 raw bytes, kept in `partition.metadata`.
-            config: default: what `config_for` says.
-            is_new: False for a partition that had records perhaps. While a directory is offline its
-                log may lie there, and must not begin anew elsewhere.
+        """Begin one log, see `create_all`.
 
         Raises:
-            KafkaStorageError: no directory works, or this one failed just now.
+            KafkaStorageError: it could not be made.
         """
-        tp = TopicPartition(topic, partition)
-        known = self._logs.get(tp)
-        if known is not None:
-            return known
-        online = self.online_dirs()
-        if not online:
-            raise KafkaStorageError("every log directory is offline")
-        if not is_new and len(online) < len(self.dirs):
-            raise KafkaStorageError(f"the log of {tp} may be in a directory that is offline")
-        counts = {id(directory): 0 for directory in online}
-        for used in self._dir_of.values():
-            if id(used) in counts:
-                counts[id(used)] += 1
-        directory = min(online, key=lambda candidate: counts[id(candidate)])
-        path = directory.path / partition_dir(tp)
-        try:
-            self._disk.make_dirs(path)
-            self._disk.atomic_write(path / PARTITION_METADATA, dump_partition_metadata(topic_id))
-            log = PartitionLog.open(
-                path,
-                topic_partition=tp,
-                topic_id=topic_id,
-                config=config or self._config_for(tp.topic),
-                disk=self._disk,
-                now_ms=self._clock.wall_ms(),
-                log_start=0,
-                is_clean=True,
-                hooks=self._hooks(tp, directory),
+        new = NewLog(topic, partition, topic_id, config)
+        made = self.create_all([new])[new.topic_partition]
+        if isinstance(made, KafkaStorageError):
+            raise made
+        return made
+
+    def create_all(
+        self, wanted: Sequence[NewLog]
+    ) -> dict[TopicPartition, PartitionLog | KafkaStorageError]:
+        """Begin empty logs, each in the working directory that holds the fewest; durably.
+
+        Only for replicas that never had a record; a log that is open already is given as it is.
+
+        Returns:
+            For each partition its log, or why there is none.
+        """
+        made: dict[TopicPartition, PartitionLog | KafkaStorageError] = {}
+        counts = dict.fromkeys(self.online_dirs(), 0)
+        for directory in self._dir_of.values():
+            if directory in counts:
+                counts[directory] += 1
+        begun: dict[LogDir, list[PartitionLog]] = {}
+        for new in wanted:
+            known = self._logs.get(new.topic_partition)
+            made[new.topic_partition] = known or self._begin(new, counts, begun)
+        for directory, logs in begun.items():
+            if not self._settle_new(directory, logs):
+                for log in logs:
+                    error = KafkaStorageError(f"{directory.path} is offline: {directory.failure}")
+                    made[log.topic_partition] = error
+        return made
+
+    def _begin(
+        self, new: NewLog, counts: dict[LogDir, int], begun: dict[LogDir, list[PartitionLog]]
+    ) -> PartitionLog | KafkaStorageError:
+        tp = new.topic_partition
+        if tp in self.refused:
+            return KafkaStorageError(
+                f"{tp} has files here that are offline: {self.refused[tp].reason}"
             )
+        while online := [directory for directory in counts if directory.works]:
+            directory = min(online, key=lambda one: counts[one])
+            try:
+                hooks, config = self._hooks(tp, directory), new.config or self._config_for(tp.topic)
+                now_ms = self._clock.wall_ms()
+                log = begin_log(self._disk, directory, new, config, hooks, now_ms)
+            except LogRefused as error:
+                return KafkaStorageError(str(error))
+            except OSError as error:
+                self._fail_dir(directory, error)
+                if directory.works:  # nothing is wrong with it: files ran out, say
+                    return KafkaStorageError(f"{tp} cannot be made now: {error}")
+                continue
+            counts[directory] += 1
+            begun.setdefault(directory, []).append(log)
+            return log
+        return KafkaStorageError("every log directory is offline")
+
+    def _settle_new(self, directory: LogDir, logs: Sequence[PartitionLog]) -> bool:
+        """Make the names of new logs durable, and forget what checkpoints say of older ones."""
+        stale = directory.forget([log.topic_partition for log in logs])
+        try:
             self._disk.fsync_path(directory.path)
         except OSError as error:
             self._fail_dir(directory, error)
-            raise KafkaStorageError(f"{directory.path} cannot be used: {error}") from error
-        self._add(log, directory)
-        return log
+            return False
+        for log in logs:
+            self._add(log, directory)
+        return self._checkpoints.write(directory, stale)
 
-    def delete(self, tp: TopicPartition) -> bool:
-        """Take a log away: its directory is renamed now and removed later.
+    def delete(self, *partitions: TopicPartition) -> int:
+        """Take logs away: their directories are renamed now and removed later.
+
+        A partition that is offline for what its files say goes as well.
 
         Returns:
-            False if there is no such log.
+            How many of them there were.
         """
-        return self._rename_away(tp, "delete")
+        gone: dict[LogDir, list[tuple[TopicPartition, Path]]] = {}
+        count = 0
+        for tp in partitions:
+            directories = self._let_go(tp)
+            count += bool(directories)
+            for directory in directories:
+                if directory.works:
+                    target = directory.path / renamed_dir(tp, self._dice.uuid(), "delete")
+                    gone.setdefault(directory, []).append((tp, target))
+        for directory, names in gone.items():
+            renames = [(directory.path / partition_dir(tp), target) for tp, target in names]
+            directory.forget([tp for tp, _ in names])
+            if self._rename(renames, directory) and self._checkpoints.write(directory, CHECKPOINTS):
+                delay_ms = self._config_for(names[0][0].topic).file_delete_delay_ms
+                self._deletion.later([target for _, target in names], delay_ms)
+        return count
 
-    def make_stray(self, tp: TopicPartition) -> bool:
-        """Put the log of a partition nobody knows aside; its files stay for an operator."""
-        return self._rename_away(tp, "stray")
-
-    def strays(self, known: Callable[[PartitionLog], bool]) -> list[PartitionLog]:
-        """Logs of which `known` says that the metadata has no such partition here."""
-        return [log for log in self._logs.values() if not known(log)]
-
-    def _rename_away(self, tp: TopicPartition, suffix: str) -> bool:
+    def _let_go(self, tp: TopicPartition) -> list[LogDir]:
+        """Forget a partition; the directories its files lie in."""
         log = self._logs.pop(tp, None)
         if log is None:
-            return False
-        directory = self._dir_of.pop(tp)
+            refused = self.refused.pop(tp, None)
+            return [] if refused is None else list(refused.directories)
         if self._by_id.get((log.topic_id, log.partition)) is log:
             del self._by_id[log.topic_id, log.partition]
         log.close(clean=False)
-        target = directory.path / renamed_dir(tp, self._dice.uuid(), suffix)
+        return [self._dir_of.pop(tp)]
+
+    def _rename(self, renames: Sequence[tuple[Path, Path]], directory: LogDir) -> bool:
         try:
-            self._disk.rename(log.directory, target, durable=True)
-            for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS):
-                self._checkpoint(directory, name)
+            for source, target in renames:
+                self._disk.rename(source, target)
+            self._disk.fsync_path(directory.path)
         except OSError as error:
-            if self._fail_dir(directory, error):
-                return True
-        if suffix == "delete":
-            self._delete_later([target], log.config.file_delete_delay_ms)
+            self._fail_dir(directory, error)
+            return False
         return True
-
-    # -- deletion -------------------------------------------------------------------------------
-
-    def _delete_later(self, paths: list[Path], delay_ms: int) -> None:
-        if not paths:
-            return
-        self._deletions.append((self._clock.monotonic_ms() + delay_ms, paths))
-        if self._scheduler is not None:
-            self._scheduler.call_later(delay_ms + 1, self.run_deletions)
 
     def run_deletions(self) -> None:
         """Unlink what has waited long enough, on the pool."""
-        now_ms = self._clock.monotonic_ms()
-        due = [paths for due_ms, paths in self._deletions if due_ms <= now_ms]
-        self._deletions = [entry for entry in self._deletions if entry[0] > now_ms]
-        for paths in due:
-            self._pool.submit(self._unlink, paths)
-
-    def _unlink(self, paths: Iterable[Path]) -> None:
-        for path in paths:
-            try:
-                if self._disk.is_dir(path):
-                    self._disk.remove_tree(path)
-                else:
-                    self._disk.unlink(path)
-            except OSError as error:
-                _log.warning("could not remove a deleted file: path=%s error=%s", path, error)
+        self._deletion.run()
 
     # -- periodic -------------------------------------------------------------------------------
 
@@ -365,108 +374,97 @@ class LogManager:
     def run_retention(self, now_ms: int) -> list[tuple[TopicPartition, int, Reason]]:
         """One pass over all logs: roll what is due, drop what has expired.
 
+        Log starts are on the disk before a first segment goes: a kill after it must still find the
+        start, or clients would be told that what is remote is gone, and a lost first segment would
+        look like an expired one.
+
         Returns:
             (partition, base offset, reason) of each dropped segment.
         """
         dropped: list[tuple[TopicPartition, int, Reason]] = []
-        for log in self.all() if self._list_tiered_starts() else []:
+        expired = []
+        for log in list(self._logs.values()):
             try:
                 log.roll_if_due(now_ms)
-                for base_offset, reason in log.retain(now_ms).dropped:
+                expiry = log.expire(now_ms)
+            except KafkaStorageError as error:
+                _log.error("retention failed: partition=%s error=%s", log.topic_partition, error)
+                continue
+            if expiry is not None:
+                expired.append((log, expiry))
+        failed = self.keep_log_starts(log.topic_partition for log, _ in expired)
+        for log, expiry in expired:
+            if log.topic_partition in failed:
+                continue
+            try:
+                for base_offset, reason in log.drop(expiry).dropped:
                     dropped.append((log.topic_partition, base_offset, reason))
             except KafkaStorageError as error:
                 _log.error("retention failed: partition=%s error=%s", log.topic_partition, error)
         return dropped
 
-    def _list_tiered_starts(self) -> bool:
-        """Write the log starts of tiered logs that the checkpoint does not hold yet.
-
-        A new log starts where its first segment does, and retention is about to drop that one: a
-        kill after that must still find the start. Otherwise clients would be told that what is
-        remote is gone. False where they cannot be written now: then nothing may be dropped.
-        """
-        for directory in self.online_dirs():
-            listed = self._starts_listed.get(directory, frozenset())
-            if any(
-                log.config.remote_storage_enable and log.log_start_known and tp not in listed
-                for tp, log in self._logs.items()
-                if self._dir_of[tp] is directory
-            ):
-                try:
-                    self._checkpoint(directory, LOG_STARTS)
-                except OSError as error:
-                    if not self._fail_dir(directory, error):
-                        return False
-        return True
-
     def expire_producers(self, now_ms: int, expiration_ms: int = PRODUCER_EXPIRATION_MS) -> int:
         """Forget producers that were silent for too long; how many."""
         return sum(log.producers.expire(now_ms, expiration_ms) for log in self._logs.values())
+
+    # -- checkpoints ----------------------------------------------------------------------------
+
+    def logs_in(self, directory: LogDir) -> dict[TopicPartition, PartitionLog]:
+        """The open logs of a directory (a copy); from any thread."""
+        logs = self._logs.copy()  # the loop may add a log meanwhile
+        return {tp: log for tp, log in logs.items() if self._dir_of.get(tp) is directory}
+
+    def refused_in(self, directory: LogDir) -> dict[TopicPartition, int]:
+        """Partitions of a directory that are offline for what their files say.
+
+        Returns:
+            What the checkpoint is to say of the recovery point of each.
+        """
+        return {
+            tp: refused.recovery_point
+            for tp, refused in self.refused.copy().items()
+            if directory in refused.directories
+        }
 
     def checkpoint_recovery_points(self) -> None:
         """Write how far each log was flushed."""
         self._checkpoint_all(RECOVERY_POINTS)
 
     def checkpoint_log_starts(self) -> None:
-        """Write the log starts; returns when they survive a power cut.
-
-        Raises:
-            KafkaStorageError: a directory failed: what it should have kept is not kept.
-        """
-        if not self._checkpoint_all(LOG_STARTS):
-            raise KafkaStorageError("the log starts of a directory could not be written")
+        """Write all log starts."""
+        self._checkpoint_all(LOG_STARTS)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks."""
         self._checkpoint_all(HIGH_WATERMARKS)
 
-    def _checkpoint_all(self, name: str) -> bool:
-        """Write one checkpoint of each working directory; whether all of them were written."""
-        written = True
+    def _checkpoint_all(self, name: str) -> None:
         for directory in self.online_dirs():
-            try:
-                self._checkpoint(directory, name)
-            except OSError as error:
-                written = False
-                self._fail_dir(directory, error)
-        return written
+            self._checkpoints.write(directory, [name])
 
-    def _checkpoint(self, directory: LogDir, name: str) -> None:
-        """Collect and write one checkpoint; the loop and `log-io` both come here."""
-        with directory.checkpointing:
-            offsets = self._collect(directory, name)
-            directory.write_checkpoint(name, offsets)
-            if name == LOG_STARTS:
-                self._starts_listed[directory] = frozenset(offsets)
+    def keep_log_starts(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, KafkaStorageError]:
+        """Make the log starts of these partitions survive a power cut; on return they do.
 
-    def _collect(self, directory: LogDir, name: str) -> dict[TopicPartition, int]:
-        offsets: dict[TopicPartition, int] = {}
-        for tp, log in self._logs.copy().items():  # the loop may add a log meanwhile
-            if self._dir_of.get(tp) is not directory:
-                continue
-            if name == RECOVERY_POINTS:
-                offsets[tp] = log.recovery_point
-            elif name == HIGH_WATERMARKS:
-                offsets[tp] = log.high_watermark
-            # Like Kafka: a log start that the first segment's name already tells is left out,
-            # except for tiered logs, whose start may lie below every local segment.
-            elif log.log_start_known and (
-                log.config.remote_storage_enable or log.log_start_offset > log.first_base_offset
-            ):
-                offsets[tp] = log.log_start_offset
-        return offsets
+        Returns:
+            Those whose log start is not kept, and why.
+        """
+        return self._checkpoints.keep_log_starts(partitions)
 
     # -- failure and end ------------------------------------------------------------------------
 
-    def _fail_dir(self, directory: LogDir, error: OSError) -> bool:
-        """Take a directory offline if it is to blame, and say so; may run on a pool thread."""
-        if is_of_exhaustion(_log, f"log directory {directory.path}", error):
-            return False
+    def fail(self, directory: LogDir, error: OSError) -> None:
+        """Take a directory offline whose disk failed elsewhere."""
         self._take_offline(directory, error)
-        return True
+
+    def _fail_dir(self, directory: LogDir, error: OSError) -> None:
+        """Take a directory offline if it is to blame; may be called on a pool thread."""
+        if not is_of_exhaustion(_log, f"log directory {directory.path}", error):
+            self._take_offline(directory, error)
 
     def _take_offline(self, directory: LogDir, error: OSError) -> None:
-        if directory.failure is not None:
+        if not directory.works:
             return
         directory.failure = error
         _log.error("log directory is offline: path=%s error=%s", directory.path, error)
@@ -479,10 +477,14 @@ class LogManager:
         self.on_offline(directory)
 
     def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
-        """Close every log; with `clean` each working directory gets its mark last."""
+        """Close every log; with `clean` each working directory gets its mark last.
+
+        A directory with a log that is offline gets none: the mark would say that this log, too, was
+        closed whole.
+        """
         for directory in self.dirs:
             logs = [log for tp, log in self._logs.items() if self._dir_of[tp] is directory]
-            healthy = clean and self.is_loaded and directory.failure is None
+            healthy = clean and self.is_loaded and directory.works
             # Side by side: what is dirty in thousands of logs is fsynced in common.
             closing = [self._pool.submit(log.close, clean=healthy) for log in logs]
             for closed in closing:
@@ -490,11 +492,10 @@ class LogManager:
                     closed.result()
                 except KafkaStorageError:
                     healthy = False
-            if healthy:
+            if healthy and self._checkpoints.write(directory, CHECKPOINTS):
                 try:
-                    for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS):
-                        self._checkpoint(directory, name)
-                    directory.write_clean_mark(broker_epoch)
+                    if not self.refused_in(directory):
+                        directory.write_clean_mark(broker_epoch)
                 except OSError as error:
                     _log.error("no clean stop: path=%s error=%s", directory.path, error)
             directory.unlock()

@@ -48,6 +48,21 @@ class RetentionResult(NamedTuple):
     rolled: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """Which segments of a log are to go.
+
+    Attributes:
+        dropped: (base offset, reason) of each, oldest first.
+        log_start_offset: where the log begins now; durable before the segments go.
+        rolled: the active segment was closed for it.
+    """
+
+    dropped: tuple[tuple[int, Reason], ...]
+    log_start_offset: int
+    rolled: bool
+
+
 @dataclass(slots=True)
 class LogHooks:
     """What a log asks of its manager.
@@ -56,10 +71,14 @@ class LogHooks:
         delete_later: unlink these renamed files after so many milliseconds; None: at once.
         rolled: a segment was closed and wants flushing.
         failed: the disk failed; the directory is to go offline.
-        log_start_raised: must be durable before local data goes (tiered topics only).
+        before_truncation: lower recovery point, high watermark and whatever else says how far this
+            log reaches to at most this end offset (exclusive); returns when that is durable. Called
+            before any file changes, also while the log is still being opened.
+        log_start_moved: make the log start durable: a truncation has moved it.
     """
 
     delete_later: Callable[[list[Path], int], None] | None = None
     rolled: Callable[[], None] = field(default=lambda: None)
     failed: Callable[[OSError], None] = field(default=lambda _error: None)
-    log_start_raised: Callable[[], None] = field(default=lambda: None)
+    before_truncation: Callable[[int], None] = field(default=lambda _end_offset: None)
+    log_start_moved: Callable[[], object] = field(default=lambda: None)

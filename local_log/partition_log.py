@@ -9,18 +9,21 @@ moving the end, and closing.
 """
 
 import logging
+from bisect import bisect_left
 from pathlib import Path
 
 from kafka_protocol.types import TopicPartition
 from local_log import tier_segments
 from local_log.config import LogConfig
 from local_log.errors import OffsetOutOfRange
-from local_log.log_results import AppendInfo, LogHooks, LogRead, RetentionResult
+from local_log.log_results import AppendInfo, Expiry, LogHooks, LogRead, RetentionResult
 from local_log.log_writing import LogWriter
-from local_log.recovery import LogOpener, OpenRequest
+from local_log.recovery import LogOpener
 from local_log.retention import LogFacts, SegmentFacts, decide
 from local_log.segment import LogSegment
-from local_log.segment_recovery import build_producers
+from local_log.segment_recovery import build_producers, last_batch
+from local_log.small_files import PlainFiles, SmallFiles
+from local_log.survey import OpenRequest
 from local_log.tier_segments import ClosedSegment, SegmentFiles
 from local_log.time_lookup import TimestampedOffset
 from runtime.disk import Disk
@@ -29,6 +32,7 @@ from runtime.disk_errors import half_done
 __all__ = [
     "AppendInfo",
     "ClosedSegment",
+    "Expiry",
     "LogHooks",
     "LogRead",
     "PartitionLog",
@@ -55,42 +59,71 @@ class PartitionLog(LogWriter):
         config: LogConfig,
         disk: Disk,
         now_ms: int,
-        recovery_point: int = 0,
+        recovery_point: int | None = 0,
         log_start: int | None = None,
         high_watermark: int = 0,
         is_clean: bool = False,
         was_compacted: bool = False,
         hooks: LogHooks | None = None,
+        files: SmallFiles | None = None,
     ) -> "PartitionLog":
         """Open (or begin) the log in `directory`, which exists, repairing what needs it.
 
+        Args:
+            directory: of this partition.
+            topic_partition: its name.
+            topic_id: 16 raw bytes.
+            config: the topic's settings.
+            disk: where it is.
+            now_ms: wall clock.
+            recovery_point: below this (exclusive) everything was flushed; 0 for a log that no sound
+                checkpoint lists, None if that is unknown.
+            log_start: from the checkpoint, None if it has none.
+            high_watermark: from the checkpoint, 0 if it has none.
+            is_clean: the last stop of this log directory was clean.
+            was_compacted: a cleaner has worked here, so offsets may be missing rightly.
+            hooks: what the log asks of its manager.
+            files: for the small files of the directory; None: read and written as they are.
+
         Raises:
+            LogRefused: the log contradicts what is known of it; nothing on disk was changed.
             OSError: the disk failed.
         """
+        hooks, files = hooks or LogHooks(), files or PlainFiles(disk, directory)
         request = OpenRequest(
-            directory, config, recovery_point, log_start, is_clean, now_ms, was_compacted
+            directory,
+            config,
+            recovery_point,
+            log_start,
+            high_watermark,
+            is_clean,
+            now_ms,
+            was_compacted,
         )
-        opened = LogOpener(disk, request).open()
+        opener = LogOpener(disk, request, files, topic_partition, hooks.before_truncation)
+        opened = opener.open()
         return cls(
             topic_partition=topic_partition,
             topic_id=topic_id,
             directory=directory,
             config=config,
             disk=disk,
+            files=files,
             opened=opened,
-            recovery_point=opened.log_end_offset if is_clean else recovery_point,
+            recovery_point=opened.log_end_offset if is_clean else recovery_point or 0,
             high_watermark=high_watermark,
-            hooks=hooks or LogHooks(),
+            hooks=hooks,
         )
 
     # -- the start moves
     # -----------------------------------------------------------------------------
 
     def raise_log_start(self, offset: int) -> None:
-        """Move the log start up (in memory; the manager's checkpoint makes it durable).
+        """Move the log start up in memory.
 
-        Where it is unknown (its checkpoint was lost), this says what it is, also below the local
-        start.
+        The caller makes it durable: `flush` up to it, then the checkpoint. The epoch chain on disk
+        is clipped later, when segments go or it changes anyway. Where the start is unknown (its
+        checkpoint was lost), this says what it is, also below the local start.
 
         Raises:
             OffsetOutOfRange: above the high watermark.
@@ -104,61 +137,92 @@ class PartitionLog(LogWriter):
             )
         if offset > self.log_start_offset or not self.log_start_known:
             self.log_start_offset = offset
-            self.epochs.truncate_from_start(offset)
+            self.epochs.truncate_from_start(offset, keeps=False)
         self.log_start_known = True
 
     def retain(self, now_ms: int) -> RetentionResult:
-        """Drop what has expired, see `retention`; files are renamed now and unlinked later."""
-        nothing = RetentionResult((), 0, self.log_start_offset, False)
+        """Drop what has expired, where nobody keeps a checkpoint of log starts.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        expiry = self.expire(now_ms)
+        return self.drop(expiry or Expiry((), self.log_start_offset, rolled=False))
+
+    def expire(self, now_ms: int) -> Expiry | None:
+        """Decide what has expired, see `retention`, and raise the log start over it in memory.
+
+        The caller makes the new log start durable (`flush` up to it, then its checkpoint) before it
+        calls `drop`.
+
+        Returns:
+            What is to go; None if nothing is, and nothing was done.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
         if self._failure is not None:
-            return nothing
-        segments = self._segments
-        facts = [
+            return None
+        try:
+            decision = decide(self._segment_facts(), self._log_facts(now_ms), self.config)
+            if decision.roll_active:
+                self._roll(self.log_end_offset, now_ms)
+        except OSError as error:
+            self.fail(error)
+        count = len(decision.drop)
+        if not count:
+            return Expiry((), self.log_start_offset, rolled=True) if decision.roll_active else None
+        new_start = self._bases[count]
+        if decision.raises_log_start and new_start > self.log_start_offset:
+            self.log_start_offset = new_start
+            self.epochs.truncate_from_start(new_start, keeps=False)
+        dropped = tuple(zip(self._bases[:count], decision.drop, strict=True))
+        return Expiry(dropped, self.log_start_offset, decision.roll_active)
+
+    def _segment_facts(self) -> list[SegmentFacts]:
+        return [
             SegmentFacts(
                 segment.base_offset,
                 self._segment_end(segment),
                 segment.size_bytes,
                 segment.retention_timestamp(),
             )
-            for segment in segments
+            for segment in self._segments
         ]
-        log = LogFacts(self.log_start_offset, self._high_watermark, self.copied_through, now_ms)
-        decision = decide(facts, log, self.config)
-        if not decision.drop and not decision.roll_active:
-            return nothing
+
+    def _log_facts(self, now_ms: int) -> LogFacts:
+        return LogFacts(self.log_start_offset, self._high_watermark, self.copied_through, now_ms)
+
+    def drop(self, expiry: Expiry) -> RetentionResult:
+        """Take expired segments out; files are renamed now and unlinked later.
+
+        Segments that went meanwhile for another reason (a truncation) are passed over.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        count = 0
+        for (base_offset, _), found in zip(expiry.dropped, self._bases[:-1], strict=False):
+            if base_offset != found:
+                break
+            count += 1
+        if self._failure is not None or not count:
+            return RetentionResult((), 0, self.log_start_offset, expiry.rolled)
         try:
-            if decision.roll_active:
-                self._roll(self.log_end_offset, now_ms)
-            if not decision.drop:
-                return nothing._replace(rolled=True)
-            count = len(decision.drop)
-            new_start = self._bases[count]
-            if decision.raises_log_start and new_start > self.log_start_offset:
-                self._raise_durably(new_start)
-            dropped = tuple(zip(self._bases[:count], decision.drop, strict=True))
+            self._save_epochs(self.epochs.entries())
             size = self._drop_oldest(count)
         except OSError as error:
             self.fail(error)
+        dropped = expiry.dropped[:count]
         _log.info(
             "dropped segments: partition=%s count=%d size_bytes=%d local_start=%d reason=%s",
             self.topic_partition,
             count,
             size,
             self.local_log_start_offset,
-            decision.drop[0].value,
+            dropped[0][1].value,
         )
-        return RetentionResult(dropped, size, self.log_start_offset, decision.roll_active)
-
-    def _raise_durably(self, log_start_offset: int) -> None:
-        """Move the log start; where remote data hangs on it, checkpointed before the chain goes."""
-        before, self.log_start_offset = self.log_start_offset, log_start_offset
-        if self.config.remote_storage_enable:
-            try:
-                self._hooks.log_start_raised()
-            except OSError:
-                self.log_start_offset = before
-                raise
-        self.epochs.truncate_from_start(log_start_offset)
+        return RetentionResult(dropped, size, self.log_start_offset, expiry.rolled)
 
     def _drop_oldest(self, count: int) -> int:
         gone = self._segments[:count]
@@ -206,25 +270,51 @@ class PartitionLog(LogWriter):
                 max(offset, self.log_start_offset), keep_log_start=True
             )
             return
-        self._changes += 1
         try:
-            while self._bases[-1] >= offset:
-                self._bases.pop()
-                self._discard(self._segments.pop())
-            self._active = self._segments[-1]
-            self._active.activate(
-                index_bytes=self.config.segment_index_bytes, now_ms=self._active.created_ms
-            )
-            self._active.truncate_to(offset)
-            end = self._end_of_active()
+            end = self._end_if_cut(offset)
             if end >= self.log_start_offset:
-                self._after_truncation(end)
+                self._lower_marks(end)
+                self._cut_to(end)
                 return
         except OSError as error:
             self.fail(half_done(error, "a truncation ended before its end"))
 
         # The batch with the log start in it went: what was before the start must not come back.
         self.truncate_fully_and_start_at(self.log_start_offset, keep_log_start=True)
+
+    def _end_if_cut(self, offset: int) -> int:
+        """Where the log ends once the batch that holds `offset` has gone."""
+        segment = self._segments[bisect_left(self._bases, offset) - 1]
+        found = segment.find_batch(offset)
+        if found is not None:
+            return min(offset, found[1].base_offset)
+        return offset if segment is self._active else last_batch(segment).offset
+
+    def _lower_marks(self, end: int) -> None:
+        """Say first, in memory and on disk, that the log reaches no further than `end`.
+
+        A start in the middle of a truncation must not take it for a loss.
+        """
+        with self._marks:
+            self._truncations += 1
+            self.recovery_point = min(self.recovery_point, end)
+        self._high_watermark = min(self._high_watermark, end)
+        self._hooks.before_truncation(end)
+
+    def _cut_to(self, end: int) -> None:
+        self._changes += 1
+        while self._bases[-1] >= end and len(self._bases) > 1:
+            self._bases.pop()
+            self._discard(self._segments.pop())
+        self._active = self._segments[-1]
+        self._active.activate(
+            index_bytes=self.config.segment_index_bytes, now_ms=self._active.created_ms
+        )
+        self._active.truncate_to(end)
+        # Names and sizes from before must not come back behind what is appended now.
+        self._disk.fsync(self._active.file)
+        self._disk.fsync_path(self.directory)
+        self._after_truncation(end)
 
     def _discard(self, segment: LogSegment) -> None:
         """Rename away and unlink a segment that has left the list."""
@@ -233,14 +323,6 @@ class PartitionLog(LogWriter):
         segment.release()
         self._delete_later(paths, 0)
 
-    def _end_of_active(self) -> int:
-        end = self._active.base_offset
-        for _, header in self._active.batches(
-            self._active.offset_index.lookup(self.log_end_offset).position
-        ):
-            end = header.next_offset
-        return end
-
     def truncate_fully_and_start_at(self, offset: int, *, keep_log_start: bool = False) -> None:
         """Drop everything and begin again, empty, at `offset`.
 
@@ -248,9 +330,14 @@ class PartitionLog(LogWriter):
             offset: the new local start and log end.
             keep_log_start: the range from the log start on is still there, but remote.
         """
-        self._changes += 1
-        gone, self._segments, self._bases = self._segments, [], [offset]
         try:
+            self._lower_marks(0)  # until the new segment is there, a start finds nothing at all
+            moves_start = not (keep_log_start and self.log_start_offset <= offset)
+            if moves_start and offset > self.log_start_offset:
+                self.log_start_offset = offset
+                self._hooks.log_start_moved()  # or the old first segment would count as lost
+            self._changes += 1
+            gone, self._segments, self._bases = self._segments, [], [offset]
             for segment in reversed(gone):
                 self._discard(segment)
             self._active = LogSegment.create(
@@ -262,9 +349,13 @@ class PartitionLog(LogWriter):
             )
             self._active.index_interval_bytes = self.config.index_interval_bytes
             self._segments.append(self._active)
-            if not (keep_log_start and self.log_start_offset <= offset):
+            self._disk.fsync_path(self.directory)
+            if moves_start:
+                is_lower = offset < self.log_start_offset
                 self.log_start_offset = offset
                 self.epochs.clear()
+                if is_lower:
+                    self._hooks.log_start_moved()
             self._after_truncation(offset)
         except OSError as error:
             self.fail(half_done(error, "a truncation ended before its end"))
@@ -274,14 +365,13 @@ class PartitionLog(LogWriter):
         self.log_end_offset = end
         self._changes += 1
         self.size_bytes = sum(segment.size_bytes for segment in self._segments)
-        self.recovery_point = min(self.recovery_point, end)
         self.copied_through = min(self.copied_through, end - 1)
         self.epochs.truncate_from_end(end)
         self.snapshots.remove([o for o in self.snapshots.offsets if o > end])
         self.producers = build_producers(
             self._segments, self.snapshots, start=self.log_start_offset, end=end
         )
-        self._high_watermark = min(self._high_watermark, end)
+        self._high_watermark = max(self._high_watermark, self.local_log_start_offset)
         self.producers.raise_high_watermark(self._high_watermark)
         self._set_jitter()
 

@@ -135,6 +135,11 @@ class Disk:
         """Open or create a file for reading and for writing at given positions."""
         return OpenFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), path)
 
+    def open_empty(self, path: Path) -> OpenFile:
+        """Open a file for writing at given positions, created or emptied."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        return OpenFile(os.open(path, flags, 0o644), path)
+
     def memfd(self, name: str) -> OpenFile:
         """Make a file that lives in memory only and can be passed to another process."""
         return OpenFile(os.memfd_create(name, os.MFD_CLOEXEC), name)
@@ -294,8 +299,7 @@ class Disk:
         fsynced.
         """
         temporary = path.with_name(path.name + ".tmp")
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        file = OpenFile(fd, temporary)
+        file = self.open_empty(temporary)
         self.write_at(file, 0, data)
         if durable:
             self.fsync(file)
@@ -336,6 +340,10 @@ class Disk:
                 self.remove_tree(child)
             else:
                 self.unlink(child)
+        self.remove_dir(path)
+
+    def remove_dir(self, path: Path) -> None:
+        """Remove an empty directory."""
         path.rmdir()
 
     def exists(self, path: Path) -> bool:
@@ -407,6 +415,11 @@ class FaultyDisk(Disk):
         """Fsync or fail."""
         self._check("fsync", file.path)
         super().fsync(file)
+
+    def fsync_path(self, path: Path) -> None:
+        """Fsync or fail."""
+        self._check("fsync_path", path)
+        super().fsync_path(path)
 
     def truncate(self, file: OpenFile, size: int) -> None:
         """Truncate or fail."""

@@ -38,7 +38,9 @@ class CreateTopicsHandler:
         if not wanted:
             return _Response(topics=refused)
         try:
-            created = await self._creation.create(wanted, validate_only=request.validate_only)
+            created = await self._creation.create(
+                wanted, validate_only=request.validate_only, timeout_ms=request.timeout_ms
+            )
         except KafkaError as error:  # the metadata log takes no records
             return _Response(topics=refused + [_failed(topic.name, error) for topic in wanted])
         answers = [self._answer(topic, context.api_version) for topic in created]

@@ -79,14 +79,13 @@ class DeleteRecordsHandler:
         return partition
 
     async def _make_durable(self, raised: list[tuple[Any, Partition]]) -> None:
-        try:
-            await self._pool.run(self._replicas.logs.checkpoint_log_starts)
-        except Exception as error:  # noqa: BLE001 - becomes the answer of all of them
-            code = int(code_of(error, "checkpoint log starts"))
-            for answer, _ in raised:
-                answer.error_code = code
-            return
+        partitions = [partition.topic_partition for _, partition in raised]
+        failed = await self._pool.run(self._replicas.logs.keep_log_starts, partitions)
         for answer, partition in raised:
+            error = failed.get(partition.topic_partition)
+            if error is not None:
+                answer.error_code = int(code_of(error, "checkpoint log starts"))
+                continue
             answer.low_watermark = partition.log.log_start_offset
             partition.log_start_raised()
 

@@ -49,7 +49,8 @@ class DeleteTopicsHandler:
             if self._is_guarded(one)
         ]
         wanted = [one for one in wanted if not self._is_guarded(one)]
-        return _Response(responses=refused + await self._delete(wanted))
+        deleted = await self._delete(wanted, timeout_ms=request.timeout_ms)
+        return _Response(responses=refused + deleted)
 
     def _without_repeated(self, asked: Sequence[Asked]) -> tuple[list[Asked], list[Any]]:
         """Set aside what is named more than once: it is refused, once, and stays.
@@ -79,7 +80,7 @@ class DeleteTopicsHandler:
             repeated.append(_failed((name, topic_id), ErrorCode.INVALID_REQUEST, reason))
         return once, repeated
 
-    async def _delete(self, wanted: Sequence[Asked]) -> list[Any]:
+    async def _delete(self, wanted: Sequence[Asked], *, timeout_ms: int) -> list[Any]:
         if not wanted:
             return []
 
@@ -87,7 +88,7 @@ class DeleteTopicsHandler:
             return delete_topics(image, wanted)
 
         try:
-            deleted = await self._submit(decide)
+            deleted = await self._submit(decide, timeout_ms=timeout_ms)
         except KafkaError as error:  # the metadata log takes no records
             return [_failed(one, error.code, str(error)) for one in wanted]
         return [_answer(topic) for topic in deleted]

@@ -2,18 +2,34 @@
 
 The one place that knows which topic id a name has here and which partitions are hosted. Everything
 runs on the event loop; `apply` is a subscriber of the metadata node.
+
+A new replica is served only when the metadata hold the log directory its files were made in:
+afterwards files that are missing were lost, and the partition is offline, never begun anew.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from asyncio import Future
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from broker.replica.errors import UnknownTopicId, UnknownTopicOrPartition
+from broker.replica.errors import (
+    NotLeaderOrFollower,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
 from broker.replica.partition import Partition
 from broker.replica.topic_metrics import TopicMetrics
+from broker.replica.wanted import describe
+from kafka_protocol.errors import KafkaError
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import KafkaStorageError
+from local_log.log_creation import NewLog
 from local_log.log_dirs import LogManager
+from local_log.partition_log import PartitionLog
+from local_log.placement import place
+from metadata_topic.controller.directories import ReplicaId, can_assign
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.model import PartitionImage, TopicImage
@@ -25,6 +41,21 @@ log = logging.getLogger(__name__)
 REMOTE_LOG_METADATA_TOPIC = "__remote_log_metadata"
 DURABLE_TOPICS = frozenset({REMOTE_LOG_METADATA_TOPIC})
 
+Assign = Callable[[Mapping[ReplicaId, bytes]], None]
+"""Notes in the metadata which replica was made in which log directory; returns at once."""
+
+
+class _Wanted(NamedTuple):
+    """A replica that is to be hosted here."""
+
+    topic: TopicImage
+    number: int
+    image: PartitionImage
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic.name, self.number)
+
 
 class ReplicaManager:
     """Hosted partitions by name and by topic id.
@@ -33,8 +64,9 @@ class ReplicaManager:
         partitions: what is hosted here now; read only for others.
         topic_ids: id of each topic in the image, hosted here or not.
         topic_names: the other way round.
-        offline: partitions of this broker whose log directory does not work, so that they could
-            not be opened; a restart tries again.
+        offline: why a partition of this broker is not served, for people; a restart tries again.
+        pending: partitions whose files are made and whose directory is not in the metadata yet.
+        is_missing_some: whether a log directory was missing or did not work at the start.
         on_change: called after each `apply` that changed roles, epochs, configs or the set.
     """
 
@@ -47,11 +79,15 @@ class ReplicaManager:
         config_for: Callable[[str], LogConfig],
         metrics: Registry,
         durable_topics: Iterable[str] = DURABLE_TOPICS,
+        assign: Assign | None = None,
     ) -> None:
+        """Host nothing yet; without `assign` new replicas are served as soon as they are made."""
         self.logs = logs
         self.node_id = node_id
         self.partitions: dict[TopicPartition, Partition] = {}
-        self.offline: set[TopicPartition] = set()
+        self.offline: dict[TopicPartition, str] = {}
+        self.pending: dict[TopicPartition, bytes] = {}
+        self.is_missing_some = False
         self.topic_ids: dict[str, bytes] = {}
         self.topic_names: dict[bytes, str] = {}
         self.on_change: list[Callable[[], None]] = []
@@ -61,6 +97,8 @@ class ReplicaManager:
         self._pool = pool
         self._config_for = config_for
         self._durable_topics = frozenset(durable_topics)
+        self._assign = assign
+        self._waiting: list[tuple[frozenset[bytes], Future[None]]] = []
 
     # -- look-ups
 
@@ -78,13 +116,19 @@ class ReplicaManager:
 
         Raises:
             UnknownTopicOrPartition: it is not hosted here.
-            KafkaStorageError: it is, but its log directory is offline.
+            KafkaStorageError: it is, but it is offline.
+            NotLeaderOrFollower: it is being made.
         """
         found = self.partitions.get(TopicPartition(topic, partition))
         if found is None:
-            if (topic, partition) in self.offline:
-                raise KafkaStorageError(f"the log directory of {topic}-{partition} is offline")
+            tp = TopicPartition(topic, partition)
+            if tp in self.offline:
+                raise KafkaStorageError(f"{topic}-{partition} is offline: {self.offline[tp]}")
+            if tp in self.pending:
+                raise NotLeaderOrFollower(f"{topic}-{partition} is being made")
             raise UnknownTopicOrPartition(f"{topic}-{partition}")
+        if found.log.is_offline:  # offsets too: nobody may build on what no disk holds
+            raise KafkaStorageError(f"{topic}-{partition} is offline: its disk failed")
         return found
 
     def require_id(self, topic_id: bytes, partition: int) -> Partition:
@@ -112,9 +156,42 @@ class ReplicaManager:
         changed = self._drop_gone(image, delta)
         changed |= self._apply_topics(image, delta)
         changed |= self._apply_configs(delta)
+        self._answer_waiting()
         if changed:
             for listener in self.on_change:
                 listener()
+
+    def hosted(self, topic_ids: Collection[bytes]) -> Future[None] | None:
+        """Wait until no replica of these topics is being made here any more.
+
+        Returns:
+            None when that is so already.
+        """
+        asked = frozenset(topic_ids)
+        if asked.isdisjoint(self.pending.values()):
+            return None
+        future: Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((asked, future))
+        return future
+
+    def _answer_waiting(self) -> None:
+        if not self._waiting:
+            return
+        made = set(self.pending.values())
+        done = [future for asked, future in self._waiting if asked.isdisjoint(made)]
+        self._waiting = [entry for entry in self._waiting if not entry[0].isdisjoint(made)]
+        for future in done:
+            if not future.done():
+                future.set_result(None)
+
+    def assignment_failed(self, replicas: Collection[ReplicaId], error: KafkaError) -> None:
+        """The metadata could not take note of new replicas: they are not served."""
+        made = set(replicas)
+        for tp, topic_id in list(self.pending.items()):
+            if ReplicaId(topic_id, tp.partition) in made:
+                del self.pending[tp]
+                self._put_offline(tp, f"its log directory could not be noted: {error}")
+        self._answer_waiting()
 
     def _drop_gone(self, image: MetadataImage, delta: MetadataDelta | None) -> bool:
         names = self._applied if delta is None else {t.name for t in delta.deleted_topics.values()}
@@ -132,100 +209,145 @@ class ReplicaManager:
         else:
             found = (image.topics_by_id.get(topic_id) for topic_id in delta.changed_partitions)
             topics = [topic for topic in found if topic is not None]
+        wanted: list[_Wanted] = []
+        gone: list[TopicPartition] = []
         changed = False
         for topic in topics:
-            old_topic = self._applied.get(topic.name)
-            if old_topic is topic:
+            old = self._applied.get(topic.name)
+            if old is topic:
                 continue
-            self.topic_ids[topic.name], self.topic_names[topic.id] = topic.id, topic.name
-            self._apply_topic(topic, old_topic, delta_is_known=delta is not None)
-            self._applied[topic.name] = topic
             changed = True
+            self.topic_ids[topic.name], self.topic_names[topic.id] = topic.id, topic.name
+            self._applied[topic.name] = topic
+            for index, partition in topic.partitions.items():
+                if old is not None and old.partitions.get(index) is partition:
+                    continue
+                if self.node_id in partition.replicas:
+                    wanted.append(_Wanted(topic, index, partition))
+                else:
+                    gone.append(TopicPartition(topic.name, index))
+        self._drop(gone)
+        self._host(image, wanted)
         return changed
 
-    def _apply_topic(
-        self, topic: TopicImage, old: TopicImage | None, *, delta_is_known: bool
-    ) -> None:
-        for index, wanted in topic.partitions.items():
-            if old is not None and old.partitions.get(index) is wanted:
+    # -- hosting
+
+    def _host(self, image: MetadataImage, wanted: Sequence[_Wanted]) -> None:
+        made = self._make(image, wanted)
+        assignments: dict[ReplicaId, bytes] = {}
+        for one in wanted:
+            tp = one.topic_partition
+            partition_log = made.get(tp) or self.logs.get(tp)
+            if isinstance(partition_log, KafkaStorageError):
+                self._put_offline(tp, str(partition_log))
                 continue
-            if self.node_id in wanted.replicas:
-                is_new = delta_is_known and (old is None or index not in old.partitions)
-                self._host(topic, index, wanted, is_new=is_new)
+            if partition_log is None:
+                continue  # offline, and said so
+            directory = self.logs.directory_of(tp)
+            assert directory is not None
+            noted = one.image.directory_of(self.node_id)
+            if self._assign is not None and can_assign(image) and noted != directory.directory_id:
+                if tp not in self.pending:
+                    self.pending[tp] = one.topic.id
+                    assignments[ReplicaId(one.topic.id, one.number)] = directory.directory_id
+                continue
+            self.pending.pop(tp, None)
+            self._serve(tp, one, partition_log)
+        if assignments and self._assign is not None:
+            self._assign(assignments)
+
+    def _make(
+        self, image: MetadataImage, wanted: Sequence[_Wanted]
+    ) -> dict[TopicPartition, PartitionLog | KafkaStorageError]:
+        """Begin the logs that may be begun; say why others are missing."""
+        working = {directory.directory_id for directory in self.logs.online_dirs()}
+        is_missing_some = self.is_missing_some or not all(one.works for one in self.logs.dirs)
+        new = []
+        for one in wanted:
+            tp = one.topic_partition
+            if self.logs.get(tp) is not None:
+                continue
+            if tp in self.logs.refused:
+                self._put_offline(tp, self.logs.refused[tp].reason)
+                continue
+            replica = describe(
+                image,
+                self.node_id,
+                one.topic,
+                one.number,
+                one.image,
+                is_missing_some=is_missing_some,
+            )
+            placement = place(replica, [], working)
+            if placement.offline:
+                self._put_offline(tp, placement.offline)
             else:
-                self._drop(TopicPartition(topic.name, index))
+                new.append(NewLog(*tp, one.topic.id, self._config_for(tp.topic)))
+        return self.logs.create_all(new) if new else {}
 
-    def _host(self, topic: TopicImage, index: int, wanted: PartitionImage, *, is_new: bool) -> None:
-        topic_partition = TopicPartition(topic.name, index)
-        partition = self.partitions.get(topic_partition)
+    def _put_offline(self, tp: TopicPartition, reason: str) -> None:
+        if self.offline.get(tp) != reason:
+            log.error("partition is offline: %s: %s", tp, reason)
+            self.offline[tp] = reason
+
+    def _serve(self, tp: TopicPartition, one: _Wanted, partition_log: PartitionLog) -> None:
+        """Take the role that the metadata give; a failing disk is this partition's trouble only."""
+        self.offline.pop(tp, None)
+        partition = self.partitions.get(tp)
         if partition is None:
-            try:
-                partition = self._open(topic_partition, topic.id, is_new=is_new)
-            except KafkaStorageError as error:
-                log.error("partition is offline: %s: %s", topic_partition, error)  # noqa: TRY400 - no mistake of ours
-                self.offline.add(topic_partition)
-                return
-            self.offline.discard(topic_partition)
-        if wanted.leader == self.node_id:
-            partition.become_leader(
-                leader_epoch=wanted.leader_epoch,
-                partition_epoch=wanted.partition_epoch,
-                replicas=wanted.replicas,
-                isr=wanted.isr,
+            partition = Partition(
+                partition_log,
+                topic_id=one.topic.id,
+                node_id=self.node_id,
+                pool=self._pool,
+                counters=self.metrics.of(tp.topic),
+                durable=tp.topic in self._durable_topics,
             )
-        else:
-            partition.become_follower(
-                leader_id=wanted.leader,
-                leader_epoch=wanted.leader_epoch,
-                partition_epoch=wanted.partition_epoch,
-                replicas=wanted.replicas,
-                isr=wanted.isr,
-            )
-
-    def _open(self, topic_partition: TopicPartition, topic_id: bytes, *, is_new: bool) -> Partition:
-        partition_log = self.logs.get(topic_partition)
-        if partition_log is not None and partition_log.topic_id != topic_id:
-            # The name was deleted and made again while this broker was away.
-            log.warning("stray partition of a deleted topic is dropped: %s", topic_partition)
-            self.logs.delete(topic_partition)
-            partition_log = None
-        if partition_log is None:
-            config = self._config_for(topic_partition.topic)
-            partition_log = self.logs.create(
-                topic_partition.topic, topic_partition.partition, topic_id, config, is_new=is_new
-            )
-        partition = Partition(
-            partition_log,
-            topic_id=topic_id,
-            node_id=self.node_id,
-            pool=self._pool,
-            counters=self.metrics.of(topic_partition.topic),
-            durable=topic_partition.topic in self._durable_topics,
-        )
-        self.partitions[topic_partition] = partition
-        self._by_topic.setdefault(topic_partition.topic, {})[topic_partition.partition] = partition
-        return partition
+            self.partitions[tp] = partition
+            self._by_topic.setdefault(tp.topic, {})[tp.partition] = partition
+        wanted = one.image
+        try:
+            if wanted.leader == self.node_id:
+                partition.become_leader(
+                    leader_epoch=wanted.leader_epoch,
+                    partition_epoch=wanted.partition_epoch,
+                    replicas=wanted.replicas,
+                    isr=wanted.isr,
+                )
+            else:
+                partition.become_follower(
+                    leader_id=wanted.leader,
+                    leader_epoch=wanted.leader_epoch,
+                    partition_epoch=wanted.partition_epoch,
+                    replicas=wanted.replicas,
+                    isr=wanted.isr,
+                )
+        except KafkaStorageError as error:
+            # Its directory is offline now, and the log answers so itself.
+            log.error("partition cannot take its role: %s: %s", tp, error)  # noqa: TRY400
 
     def _drop_topic(self, topic: TopicImage) -> None:
-        for index in topic.partitions:
-            self._drop(TopicPartition(topic.name, index))
+        self._drop([TopicPartition(topic.name, index) for index in topic.partitions])
         if self.topic_ids.get(topic.name) == topic.id:
             del self.topic_ids[topic.name]
         self.topic_names.pop(topic.id, None)
         del self._applied[topic.name]
 
-    def _drop(self, topic_partition: TopicPartition) -> None:
-        partition = self.partitions.pop(topic_partition, None)
-        if partition is None:
-            self.offline.discard(topic_partition)
-            return
-        hosted = self._by_topic[topic_partition.topic]
-        del hosted[topic_partition.partition]
-        if not hosted:
-            del self._by_topic[topic_partition.topic]
-            self.metrics.forget(topic_partition.topic)
-        partition.retire()
-        self.logs.delete(topic_partition)
+    def _drop(self, partitions: Sequence[TopicPartition]) -> None:
+        for tp in partitions:
+            self.offline.pop(tp, None)
+            self.pending.pop(tp, None)
+            partition = self.partitions.pop(tp, None)
+            if partition is None:
+                continue
+            hosted = self._by_topic[tp.topic]
+            del hosted[tp.partition]
+            if not hosted:
+                del self._by_topic[tp.topic]
+                self.metrics.forget(tp.topic)
+            partition.retire()
+        if partitions:
+            self.logs.delete(*partitions)
 
     def _apply_configs(self, delta: MetadataDelta | None) -> bool:
         """Hand changed settings to the logs; a broker's change may change the defaults of all."""

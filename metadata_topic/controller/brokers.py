@@ -16,7 +16,7 @@ from metadata_topic.controller.leadership import records_for_leaving, records_fo
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import BrokerImage, ControllerImage, Endpoint
-from metadata_topic.image.records import MetadataRecord, make
+from metadata_topic.image.records import MetadataRecord, make, partition_record_version
 from metadata_topic.image.snapshot_records import broker_record, controller_record
 
 
@@ -29,6 +29,8 @@ class Registration:
         features: what it can do: name to (lowest, highest), both inclusive.
         log_dirs: ids of its online log directories; empty for controllers.
         cordoned_log_dirs: those that take no new replicas.
+        keeps_directories: replicas are served only after their directory was committed, see
+            `directories`.
     """
 
     node_id: int
@@ -38,6 +40,7 @@ class Registration:
     rack: str | None = None
     log_dirs: tuple[bytes, ...] = ()
     cordoned_log_dirs: tuple[bytes, ...] = ()
+    keeps_directories: bool = False
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
@@ -94,9 +97,44 @@ def register_broker(
         fenced=True,
         log_dirs=registration.log_dirs,
         cordoned_log_dirs=registration.cordoned_log_dirs,
+        directories_assigned_from=_assigned_from(
+            previous,
+            registration,
+            epoch,
+            with_directories=partition_record_version(image.metadata_version) >= 1,
+        ),
+        absent_directories=_absent(image, previous, registration),
     )
     records.append(broker_record(broker, image.metadata_version))
     return ControllerResult(tuple(records), epoch)
+
+
+def _assigned_from(
+    previous: BrokerImage | None, registration: Registration, epoch: int, *, with_directories: bool
+) -> int:
+    if not registration.keeps_directories or not with_directories:
+        return -1
+    known = -1 if previous is None else previous.directories_assigned_from
+    return known if known >= 0 else epoch
+
+
+def _absent(
+    image: MetadataImage, previous: BrokerImage | None, registration: Registration
+) -> tuple[tuple[bytes, bytes], ...]:
+    """Directories that replicas live in and that do not work now, each with its last life.
+
+    One that comes back must name that life, or it is a copy of another time.
+    """
+    if previous is None or not registration.keeps_directories:
+        return ()
+    used = {
+        partition.directory_of(previous.id)
+        for topic in image.topics_by_id.values()
+        for partition in topic.partitions.values()
+        if previous.id in partition.replicas
+    }
+    lives = [(one, previous.last_life_of(one)) for one in used - set(registration.log_dirs)]
+    return tuple(sorted((one, life) for one, life in lives if life is not None))
 
 
 def register_controller(image: MetadataImage, registration: Registration) -> ControllerResult[None]:

@@ -23,6 +23,10 @@ from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.records import MetadataRecord, make
 
 _MIN_ISR: Final = "min.insync.replicas"
+VALUE_BYTES_MAX: Final = 32_767
+"""Longest value as UTF-8: a record's string of today can hold more, but no reader takes it."""
+
+_SHOWN_CHARS_MAX: Final = 249
 
 
 class Operation(IntEnum):
@@ -143,19 +147,37 @@ def _changes_of(
         if change.value is None and change.config_operation != Operation.DELETE
     ]
     if nulls:
-        raise InvalidRequestError(f"Null value not supported for : {','.join(nulls)}")
+        raise InvalidRequestError(f"Null value not supported for : {_shown(','.join(nulls))}")
     existing = image.configs.get((kind, name), {})
     changes = {
         change.name: _new_value(kind, change, existing, rules) for change in resource.configs
     }
     after = dict(existing)
     for key, value in changes.items():
+        _check_size(key, value)
         if value is None:
             after.pop(key, None)
         else:
             after[key] = value
     rules.validate(kind, name, after, existing)
     return changes
+
+
+def _check_size(key: str, value: str | None) -> None:
+    # Four bytes are the most that a character takes, so short values need not be encoded.
+    if value is None or 4 * len(value) <= VALUE_BYTES_MAX:
+        return
+    size_bytes = len(value.encode(errors="surrogatepass"))
+    if size_bytes > VALUE_BYTES_MAX:
+        raise InvalidConfigError(
+            f"The value of {_shown(key)} cannot be set: it would have {size_bytes} bytes, "
+            f"allowed are {VALUE_BYTES_MAX}."
+        )
+
+
+def _shown(name: str) -> str:
+    """A name in a message: a message with all of a long one could not be sent."""
+    return name if len(name) <= _SHOWN_CHARS_MAX else name[:_SHOWN_CHARS_MAX] + "..."
 
 
 def _check_resource(image: MetadataImage, kind: int, name: str) -> None:
@@ -169,7 +191,7 @@ def _check_resource(image: MetadataImage, kind: int, name: str) -> None:
                 return  # the cluster-wide default
             if not (name.isascii() and name.isdigit()) or len(name) > len(str(2**31)):
                 raise InvalidRequestError(
-                    f"Unable to parse broker name as a base 10 number: {name!r}"
+                    f"Unable to parse broker name as a base 10 number: {_shown(name)!r}"
                 )
             if int(name) not in image.brokers:
                 raise BrokerIdNotRegisteredError(f"No broker with id {name} found.")
@@ -192,14 +214,17 @@ def _new_value(
     assert change.value is not None
     what = Operation(change.config_operation).name
     if not rules.is_list(kind, change.name):
-        raise InvalidConfigError(f"Can't {what} to key {change.name} because its type is not LIST.")
+        raise InvalidConfigError(
+            f"Can't {what} to key {_shown(change.name)} because its type is not LIST."
+        )
     current = existing.get(change.name)
     if current is None:
         current = rules.default_of(kind, change.name)
     parts = _split(current or "")
-    asked = _split(change.value)
+    asked = dict.fromkeys(_split(change.value))
     if change.config_operation == Operation.APPEND:
-        parts += [part for part in dict.fromkeys(asked) if part not in parts]
+        there = set(parts)
+        parts += [part for part in asked if part not in there]
     else:
         parts = [part for part in parts if part not in asked]
     return ",".join(parts)

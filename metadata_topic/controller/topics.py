@@ -24,7 +24,7 @@ from metadata_topic.controller.result import ControllerResult
 from metadata_topic.controller.topic_names import find_collision, validate_name
 from metadata_topic.controller.topic_specs import DEFAULT, NewTopic, TopicDefaults
 from metadata_topic.image.image import MetadataImage, ResourceType
-from metadata_topic.image.model import DIRECTORY_UNASSIGNED, BrokerImage
+from metadata_topic.image.model import DIRECTORY_UNASSIGNED
 from metadata_topic.image.records import MetadataRecord, make, partition_record_version
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
@@ -186,12 +186,10 @@ def _records_of(
                 leader=isr[0],
                 leader_epoch=0,
                 partition_epoch=0,
-                directories=[_default_directory(image.brokers[b]) for b in brokers],
+                # DIFFERS: Kafka names the directory of a broker that has only one. Here a replica
+                # is assigned by its broker when its files are there: what is assigned and missing
+                # was lost, and is never begun anew.
+                directories=[DIRECTORY_UNASSIGNED] * len(brokers),
             )
         )
     return records
-
-
-def _default_directory(broker: BrokerImage) -> bytes:
-    """With one log directory there is nothing to choose; else the broker tells us later."""
-    return broker.log_dirs[0] if len(broker.log_dirs) == 1 else DIRECTORY_UNASSIGNED

@@ -3,6 +3,11 @@
 Records between Begin- and EndTransactionRecord count only when the end is seen: a controller that
 wrote half of its bootstrap records and died must leave nothing behind. They wait here in a list.
 
+An image ends at the end of a batch, outside of any transaction, and contains exactly the records
+before that end. Kafka puts several decisions into one batch, so a transaction can begin behind
+records that count already: these wait, too, until a batch ends outside of a transaction. An image
+with half of a batch would be a snapshot whose rest of the log says things twice.
+
 The same loader serves the start (thousands of records, one image at the end) and the running node
 (one image per commit).
 """
@@ -20,6 +25,7 @@ class ImageLoader:
     def __init__(self, image: MetadataImage) -> None:
         self._delta = MetadataDelta(image)
         self._provenance = image.provenance
+        self._counted: list[MetadataRecord] = []
         self._transaction: list[MetadataRecord] | None = None
         self.record_count = 0
 
@@ -31,14 +37,13 @@ class ImageLoader:
     @property
     def is_blank(self) -> bool:
         """Whether no record ever counted: nobody wrote the bootstrap records yet."""
-        return self._delta.is_empty and not self._delta.base.features
+        return self._delta.is_empty and not self._counted and not self._delta.base.features
 
     def add(self, record: MetadataRecord) -> None:
-        """Take the next record of the log.
+        """Take the next record of the log; it is replayed when its batch ends.
 
         Raises:
-            UnknownMetadataRecordError: there is no rule for it.
-            BrokenMetadataLogError: it contradicts what came before.
+            BrokenMetadataLogError: a transaction begins or ends where it cannot.
         """
         self.record_count += 1
         match record.name:
@@ -47,15 +52,12 @@ class ImageLoader:
                     raise BrokenMetadataLogError("a metadata transaction begins within another")
                 self._transaction = []
             case "EndTransactionRecord":
-                for waiting in self._close(record.name):
-                    replay(self._delta, waiting)
+                self._counted += self._close(record.name)
             case "AbortTransactionRecord":
                 self._close(record.name)
             case _:
-                if self._transaction is None:
-                    replay(self._delta, record)
-                else:
-                    self._transaction.append(record)
+                waiting = self._counted if self._transaction is None else self._transaction
+                waiting.append(record)
 
     def _close(self, what: str) -> list[MetadataRecord]:
         if self._transaction is None:
@@ -64,12 +66,25 @@ class ImageLoader:
         return waiting
 
     def end_of_batch(self, provenance: Provenance) -> None:
-        """Say up to where the records since the last call reach."""
-        if self._transaction is None:
-            self._provenance = provenance
+        """Say up to where the records since the last call reach, and replay what counts now.
+
+        Raises:
+            UnknownMetadataRecordError: there is no rule for a record.
+            BrokenMetadataLogError: a record contradicts what came before.
+        """
+        if self._transaction is not None:
+            return
+        for record in self._counted:
+            replay(self._delta, record)
+        self._counted = []
+        self._provenance = provenance
 
     def take(self) -> tuple[MetadataImage, MetadataDelta]:
-        """Make the image of everything added so far, and begin the next step on top of it."""
+        """Make the image at the last batch that ended outside of a transaction.
+
+        The next step begins on top of it; records that wait for their batch or their transaction
+        to end are kept for it.
+        """
         delta = self._delta
         image = delta.image(self._provenance)
         self._delta = MetadataDelta(image)

@@ -42,6 +42,8 @@ def _register_broker(delta: MetadataDelta, value: Any) -> None:
             in_controlled_shutdown=value.in_controlled_shutdown,
             log_dirs=tuple(value.log_dirs),
             cordoned_log_dirs=None if cordoned is None else tuple(cordoned),
+            directories_assigned_from=value.directories_assigned_from,
+            absent_directories=tuple((d.id, d.last_life) for d in value.absent_directories),
         )
     )
 

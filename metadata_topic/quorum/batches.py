@@ -3,13 +3,26 @@
 Uncompressed, CreateTime, one timestamp for all records of a batch, the leader epoch in every header
 (formats.md §10). Control batches may hold several control records: the first batch of an epoch has
 LEADER_CHANGE and, once, the voters; the first of a snapshot its header and the voters.
+
+Each batch of our log says up to where the log was flushed when the batch was begun: its distance
+below the batch stands in the header's base sequence, which means nothing without a producer id and
+is under the checksum. -1 is what Kafka writes: unknown. See docs/decisions/
+a-batch-knows-the-flushed-end.md.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from struct import Struct
 from typing import Any, Final
 
-from kafka_protocol.records.batch import HEADER_SIZE, BatchHeader, has_valid_crc, read_header
+from kafka_protocol.records.batch import (
+    HEADER_SIZE,
+    BatchHeader,
+    Buffer,
+    has_valid_crc,
+    read_header,
+    write_crc,
+)
 from kafka_protocol.records.control import (
     ControlEntry,
     ControlType,
@@ -23,6 +36,9 @@ from metadata_topic.image.records import MetadataRecord, decode_record, encode_r
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 
 MAGIC: Final = 2
+_BASE_SEQUENCE: Final = Struct(">i")
+_BASE_SEQUENCE_POSITION: Final = 53
+_INT32_MAX: Final = 2**31 - 1
 
 Control = tuple[ControlType, Any]
 """A decoded control record: its type and its struct."""
@@ -45,19 +61,45 @@ def data_batch(
     records: Sequence[MetadataRecord], *, base_offset: int, epoch: int, timestamp_ms: int
 ) -> bytearray:
     """Make a batch of metadata records."""
+    values = [encode_record(record) for record in records]
+    return value_batch(values, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
+
+
+def value_batch(
+    values: Sequence[bytes], *, base_offset: int, epoch: int, timestamp_ms: int
+) -> bytearray:
+    """Make a batch of metadata records that are encoded already."""
     return build_batch(
-        [(timestamp_ms, None, encode_record(record), ()) for record in records],
+        [(timestamp_ms, None, value, ()) for value in values],
         base_offset=base_offset,
         leader_epoch=epoch,
     )
 
 
-def read_batches(data: bytes | memoryview) -> Iterator[Batch]:
+def note_flushed_end(batch: bytearray, flushed_end: int) -> None:
+    """Write into a batch up to where (exclusive) the log is flushed at its beginning."""
+    header = read_header(batch)
+    distance = header.base_offset - flushed_end
+    assert distance >= 0, f"flushed to {flushed_end}, beyond the batch at {header.base_offset}"
+    if distance <= _INT32_MAX:
+        _BASE_SEQUENCE.pack_into(batch, _BASE_SEQUENCE_POSITION, distance)
+        write_crc(batch, 0, header.size_bytes)
+
+
+def flushed_end_of(header: BatchHeader) -> int | None:
+    """Up to where (exclusive) the log was flushed when the batch was begun; None if unknown."""
+    if header.producer_id >= 0 or header.base_sequence < 0:
+        return None
+    return header.base_offset - header.base_sequence
+
+
+def read_batches(data: Buffer) -> Iterator[Batch]:
     """Decode batches that lie back to back.
 
     Raises:
         CorruptBatchError: at the first that is cut or damaged.
-        UnknownMetadataRecordError: a record that this version cannot read.
+        UnknownMetadataRecordError, InvalidRecordError, MalformedMessageError: a record that this
+            version cannot read.
     """
     position = 0
     while position < len(data):
@@ -73,7 +115,7 @@ def read_batches(data: bytes | memoryview) -> Iterator[Batch]:
         position = end
 
 
-def _decode(data: bytes | memoryview, position: int, header: BatchHeader) -> Batch:
+def _decode(data: Buffer, position: int, header: BatchHeader) -> Batch:
     records = iter_records(data, position)
     if header.is_control:
         return Batch(header, controls=tuple(decode_control(r) for r in records))

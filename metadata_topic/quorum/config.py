@@ -1,8 +1,11 @@
 """Settings of the metadata log, as the node needs them."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from local_log.config import LogConfig
+
+_NOT_BY_SIZE: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,7 @@ class MetadataLogConfig:
         replay_records_before_snapshot: a start that replayed more records than this since the
             last snapshot makes one, so that the next start is short (ours; Kafka counts bytes
             only).
+        close_timeout_ms: how long a stop waits for decisions and snapshots under way (ours).
     """
 
     segment_bytes: int = 1 << 30
@@ -38,11 +42,15 @@ class MetadataLogConfig:
     min_insync_replicas: int = 1
     max_batch_bytes: int = 8 << 20
     replay_records_before_snapshot: int = 20_000
+    close_timeout_ms: int = 30_000
 
     def log_config(self) -> LogConfig:
-        """What the partition log below is told: no retention of its own, snapshots decide."""
+        """What the partition log below is told: no retention of its own, snapshots decide.
+
+        Nor does it begin segments by size: `MetadataLog` does, between two decisions.
+        """
         return LogConfig(
-            segment_bytes=self.segment_bytes,
+            segment_bytes=_NOT_BY_SIZE,
             segment_ms=self.segment_ms,
             retention_ms=-1,
             retention_bytes=-1,

@@ -19,8 +19,10 @@ from kafka_protocol.files.meta_properties import (
 from metadata_topic.controller.features import DEFAULT_FEATURES
 from metadata_topic.image.image import METADATA_VERSION
 from metadata_topic.image.records import MetadataRecord, make
+from metadata_topic.quorum.durable_dirs import make_dirs_durably
 from metadata_topic.quorum.snapshots import (
     BOOTSTRAP_ID,
+    CorruptSnapshotError,
     SnapshotFiles,
     read_snapshot,
     snapshot_chunks,
@@ -101,10 +103,10 @@ def format_directory(
     ids = {path: plan.directory_ids.get(path) or dice.uuid() for path in plan.log_dirs}
     records = [*feature_records(plan.features), *plan.more_records]
     for path in plan.log_dirs:
-        disk.make_dirs(path)
+        make_dirs_durably(disk, path)
         disk.atomic_write(path / BOOTSTRAP_FILE, _bootstrap(records, clock))
         if path == plan.metadata_log_dir and plan.standalone is not None:
-            _write_voters(plan, ids[path], disk, clock)
+            _write_voters(plan, ids[path], disk=disk, clock=clock, dice=dice)
         meta = MetaProperties(plan.cluster_id, plan.node_id, ids[path])
         disk.atomic_write(path / META_PROPERTIES, dump_meta_properties(meta))
     return ids
@@ -120,11 +122,13 @@ def _bootstrap(records: Iterable[MetadataRecord], clock: Clock) -> bytes:
     return b"".join(chunks)
 
 
-def _write_voters(plan: FormatPlan, directory_id: bytes, disk: Disk, clock: Clock) -> None:
+def _write_voters(
+    plan: FormatPlan, directory_id: bytes, *, disk: Disk, clock: Clock, dice: Dice
+) -> None:
     assert plan.standalone is not None
     voter = Voter(ReplicaKey(plan.node_id, directory_id), (plan.standalone,))
     directory = plan.metadata_log_dir / METADATA_DIRECTORY
-    disk.make_dirs(directory)
+    make_dirs_durably(disk, directory)
     chunks = snapshot_chunks(
         (),
         snapshot_id=BOOTSTRAP_ID,
@@ -133,7 +137,7 @@ def _write_voters(plan: FormatPlan, directory_id: bytes, disk: Disk, clock: Cloc
         kraft_version=1,
         voters=VoterSet((voter,)),
     )
-    SnapshotFiles(directory, disk).write(BOOTSTRAP_ID, chunks)
+    SnapshotFiles(directory, disk, dice).write(BOOTSTRAP_ID, chunks)
 
 
 def read_bootstrap(log_dir: Path, disk: Disk) -> list[MetadataRecord]:
@@ -148,3 +152,8 @@ def read_bootstrap(log_dir: Path, disk: Disk) -> list[MetadataRecord]:
         return read_snapshot(disk.read_file(path)).records
     except FileNotFoundError:
         raise NotFormattedError(f"{path} is missing: was {log_dir} formatted?") from None
+    except CorruptSnapshotError as error:
+        raise CorruptSnapshotError(
+            f"{path}: {error}. Nothing was changed. Restore it from a copy, another log directory "
+            "of this node has the same file"
+        ) from error

@@ -1,43 +1,42 @@
 """The log `__cluster_metadata-0`: a partition log whose batches are metadata or control records.
 
-It has no retention of its own: what a snapshot contains may go, nothing else. Its recovery point is
-the newest snapshot, because only flushed records get into one; everything after it is checked batch
-by batch when the log is opened, and cut at the first torn one.
+It has no retention of its own: what a snapshot contains may go, nothing else. Everything appended
+is flushed before the next segment begins and before anybody is answered, and the file
+`tidemark-flushed-end` notes from time to time how far that is. Whether the end of the log is sound
+was decided before it is opened, see `log_verdict`.
 """
 
-import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from kafka_protocol.files.meta_properties import PARTITION_METADATA, dump_partition_metadata
-from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.records.control import ControlEntry, control_batch
 from kafka_protocol.types import TopicPartition
 from local_log.partition_log import PartitionLog
-from metadata_topic.image.records import MetadataRecord, make
-from metadata_topic.quorum.batches import Batch, data_batch, read_batches
+from metadata_topic.quorum.batches import note_flushed_end
 from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.flushed_end_file import FlushedEnd, FlushedEndFile
 from runtime.clock import Clock
-from runtime.disk import Disk
+from runtime.disk import Buffer, Disk
 
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
-_logger = logging.getLogger(__name__)
-_READ_BYTES: Final = 1 << 20
-
-
-class BatchTooLargeError(Exception):
-    """Records that do not fit in one batch."""
 
 
 class MetadataLog:
     """Appends and reads batches; who leads and what is committed is decided elsewhere."""
 
-    def __init__(self, log: PartitionLog, config: MetadataLogConfig, clock: Clock) -> None:
+    def __init__(
+        self, log: PartitionLog, config: MetadataLogConfig, clock: Clock, noted: FlushedEndFile
+    ) -> None:
         self._log = log
         self._config = config
         self._clock = clock
+        self._file = noted
+        found = noted.read()
+        self._noted = 0 if found is None else found.offset
+        self._noted_segment = self._newest_segment
 
     @classmethod
     def open(
@@ -68,7 +67,7 @@ class MetadataLog:
             now_ms=clock.wall_ms(),
             recovery_point=recovery_point,
         )
-        return cls(log, config, clock)
+        return cls(log, config, clock, FlushedEndFile(directory, disk))
 
     @property
     def start_offset(self) -> int:
@@ -81,9 +80,9 @@ class MetadataLog:
         return self._log.log_end_offset
 
     @property
-    def last_epoch(self) -> int:
-        """Epoch of the last batch; 0 for an empty log."""
-        return self._log.latest_epoch or 0
+    def flushed_end(self) -> int:
+        """First offset not known to be flushed (exclusive end)."""
+        return self._log.recovery_point
 
     @property
     def size_bytes(self) -> int:
@@ -95,57 +94,24 @@ class MetadataLog:
         """The log itself, for describing it; nobody else appends."""
         return self._log
 
-    def append_records(
-        self, records: Sequence[MetadataRecord], *, epoch: int, timestamp_ms: int
-    ) -> int:
-        """Append one batch of records.
+    @property
+    def _newest_segment(self) -> int:
+        return self._log.segments[-1].base_offset
 
-        Returns:
-            Its size in bytes.
+    def append(self, batches: Buffer, *, timestamp_ms: int) -> None:
+        """Append whole batches, all of them into one segment.
 
-        Raises:
-            BatchTooLargeError: nothing was written.
-            KafkaStorageError: the disk failed.
-        """
-        batch = data_batch(
-            records, base_offset=self.end_offset, epoch=epoch, timestamp_ms=timestamp_ms
-        )
-        if len(batch) > self._config.max_batch_bytes:
-            raise BatchTooLargeError(f"{len(records)} records make {len(batch)} bytes")
-        self._log.append_batches(batch, now_ms=timestamp_ms)
-        return len(batch)
-
-    def append_decision(
-        self, records: Sequence[MetadataRecord], *, epoch: int, timestamp_ms: int
-    ) -> int:
-        """Append records that count together or not at all.
-
-        One batch, which is written whole or cut on the next start; what does not fit in one becomes
-        a metadata transaction over several.
-
-        Returns:
-            Bytes appended.
+        A segment is flushed before the next one begins, so that damage in a closed segment is never
+        a torn tail; between two batches of one decision nothing is flushed, so none begins there.
 
         Raises:
-            KafkaStorageError: the disk failed.
+            KafkaStorageError: the disk failed; a part may be written.
         """
-        try:
-            return self.append_records(records, epoch=epoch, timestamp_ms=timestamp_ms)
-        except BatchTooLargeError:
-            pass
-        begin = [make("BeginTransactionRecord", name="large change")]
-        size = self.append_records(begin, epoch=epoch, timestamp_ms=timestamp_ms)
-        waiting = [list(records)]
-        while waiting:
-            some = waiting.pop()
-            try:
-                size += self.append_records(some, epoch=epoch, timestamp_ms=timestamp_ms)
-            except BatchTooLargeError:
-                half = len(some) // 2
-                assert half > 0, "a single record is larger than a batch may be"
-                waiting += [some[half:], some[:half]]
-        end = [make("EndTransactionRecord")]
-        return size + self.append_records(end, epoch=epoch, timestamp_ms=timestamp_ms)
+        used = self._log.segments[-1].size_bytes
+        if used and used + len(batches) > self._config.segment_bytes:
+            self.flush()
+            self._log.roll(timestamp_ms)
+        self._log.append_batches(batches, now_ms=timestamp_ms)
 
     def append_controls(
         self, entries: Sequence[ControlEntry], *, epoch: int, timestamp_ms: int
@@ -157,50 +123,64 @@ class MetadataLog:
             leader_epoch=epoch,
             timestamp_ms=timestamp_ms,
         )
-        self._log.append_batches(batch, now_ms=timestamp_ms)
+        note_flushed_end(batch, self.flushed_end)
+        self.append(batch, timestamp_ms=timestamp_ms)
 
-    def flush(self) -> None:
-        """Make everything appended durable; may run on a pool thread."""
-        self._log.flush()
+    def flush(self) -> int:
+        """Make everything appended durable; may run on a pool thread, one at a time.
+
+        Returns:
+            The end (exclusive) of what was there when the flush began; later appends are not in it.
+
+        Raises:
+            OSError, KafkaStorageError: the disk failed.
+        """
+        if self.flushed_end < self.end_offset:
+            self._log.flush()
+        if self._newest_segment != self._noted_segment:
+            self.note_flushed()
+        return self.flushed_end
+
+    def note_flushed(self) -> None:
+        """Note on disk up to where the log is flushed; one at a time.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        segment, end = self._newest_segment, self.flushed_end
+        if end > self._noted:
+            self._file.write(FlushedEnd(end))
+            self._noted = end
+        self._noted_segment = segment
 
     def set_high_watermark(self, offset: int) -> None:
         """Take note that everything below `offset` (exclusive) is committed."""
         self._log.high_watermark = offset
 
-    def recover_from(self, start_offset: int) -> Iterator[Batch]:
-        """Decode all batches from `start_offset` to the end; cut the log where one is missing.
-
-        A power cut can take the end of a segment whose successor is already there: two files were
-        written and neither was flushed. Opening the log cannot tell that from a compacted log's
-        hole; here every offset must be present. What follows a hole was never flushed either, so
-        nobody was told of it.
-
-        Args:
-            start_offset: end of the snapshot that was loaded; batches wholly below are skipped.
+    def truncate_to(self, offset: int) -> None:
+        """Drop everything at and after `offset`, the note of what was flushed first.
 
         Raises:
-            UnknownMetadataRecordError: a record that this version cannot read.
+            OSError, KafkaStorageError: the disk failed.
         """
-        offset = start_offset
-        while offset < self.end_offset:
-            data = self._log.read_bytes(offset, _READ_BYTES)
-            whole = 0
-            expected = offset
-            for position, header in iter_batches(data):
-                if header.base_offset > expected:
-                    break
-                whole = position + header.size_bytes
-                expected = header.next_offset
-            if whole == 0:
-                _logger.warning("log has a hole and is cut there: offset=%d", offset)
-                self._log.truncate_to(offset)
-                return
-            yield from read_batches(memoryview(data)[:whole])
-            offset = expected
+        if self._noted > offset:
+            self._file.write(FlushedEnd(offset))
+            self._noted = offset
+        self._log.truncate_to(offset)
 
     def restart_at(self, offset: int) -> None:
-        """Drop everything: a snapshot contains more than this log ever had."""
+        """Drop everything: a snapshot that ends at `offset` replaces this log.
+
+        The intent is on disk before the first file goes, and until the new log is there.
+
+        Raises:
+            OSError, KafkaStorageError: the disk failed.
+        """
+        self._file.write(FlushedEnd(min(self._noted, offset), restart_at=offset))
         self._log.truncate_fully_and_start_at(offset)
+        self._log.disk.fsync_path(self._log.directory)
+        self._file.write(FlushedEnd(offset))
+        self._noted = offset
 
     def delete_before(self, offset: int) -> None:
         """Drop segments that lie wholly below `offset`, which a snapshot contains."""
@@ -208,5 +188,7 @@ class MetadataLog:
         self._log.retain(self._clock.wall_ms())
 
     def close(self) -> None:
-        """Flush and let go of the files."""
+        """Flush, note it, and release the files."""
+        self.flush()
+        self.note_flushed()
         self._log.close()

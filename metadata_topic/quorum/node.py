@@ -7,10 +7,12 @@
 
 Decisions are taken one after the other on the event loop: each sees the image that the one before
 left, its records are on disk before anybody hears of them, and its answer comes last. Records are
-replayed before they are written: what cannot be replayed must never get into the log, because every
-later start would fail on it.
+encoded, decoded and replayed before they are written (`decision_batches`): what cannot be read back
+must never get into the log, because every later start would fail on it. A decision that fails there
+leaves nothing behind.
 
-A disk error ends the node: what is in the log then is not known, and `on_failure` is told once.
+From the first byte written on there is no way back: any error then ends the node, because nobody
+knows what is in the log, and `on_failure` is told once.
 """
 
 import asyncio
@@ -29,17 +31,22 @@ from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import Endpoint, Provenance
-from metadata_topic.image.records import (
-    CONTROLLER_REGISTRATION_LEVEL,
-    MetadataRecord,
-    make,
-)
+from metadata_topic.image.records import CONTROLLER_REGISTRATION_LEVEL, MetadataRecord
 from metadata_topic.quorum.batches import quorum_entries
 from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS, DecisionTimedOut, wait_for_all
+from metadata_topic.quorum.decision_batches import (
+    BatchPlace,
+    PreparedDecision,
+    abort_batch,
+    decide_and_prepare,
+    prepare_decision,
+)
 from metadata_topic.quorum.format import METADATA_DIRECTORY, read_bootstrap
 from metadata_topic.quorum.metadata_log import MetadataLog
+from metadata_topic.quorum.quorum_history import QuorumHistory
 from metadata_topic.quorum.quorum_state_file import QuorumStateFile
-from metadata_topic.quorum.recovery import QuorumFacts, Recovered, recover
+from metadata_topic.quorum.recovery import FoundMetadata, read_directory, repair
 from metadata_topic.quorum.snapshots import SnapshotFiles, SnapshotId
 from metadata_topic.quorum.snapshotter import Snapshotter
 from metadata_topic.quorum.voter_check import QuorumConfigError, find_voters
@@ -118,8 +125,9 @@ class MetadataNode:
             static_voters: ids in `controller.quorum.voters`; none with a dynamic quorum.
             controller_endpoints: where this controller listens for others.
             config: settings of the log.
-            scheduler: looks once a minute whether a snapshot is due by time; without it only
-                commits do.
+            scheduler: ends the waiting for late decisions, and looks once a minute whether a
+                snapshot is due by time; without it callers wait as long as it takes, and only
+                commits make snapshots.
             on_failure: told once when the node cannot go on.
         """
         self.image = EMPTY_IMAGE
@@ -144,8 +152,8 @@ class MetadataNode:
         self._timer: Timer | None = None
         self._failure: BaseException | None = None
         self._state_file = QuorumStateFile(self._directory, disk)
-        self._files = SnapshotFiles(self._directory, disk)
-        self._facts = QuorumFacts()
+        self._files = SnapshotFiles(self._directory, disk, dice)
+        self._history = QuorumHistory()
         self._is_started = False
         # Set by start.
         self._core: RaftCore
@@ -178,7 +186,7 @@ class MetadataNode:
     @property
     def kraft_version(self) -> int:
         """0 with static voters, 1 with voters in the log."""
-        return self._facts.kraft_version
+        return self._history.latest.kraft_version
 
     @property
     def high_watermark(self) -> int:
@@ -207,41 +215,44 @@ class MetadataNode:
 
     # -- start ----------------------------------------------------------------------------------
 
-    def start(self) -> None:
+    def start(self, check: Callable[[MetadataImage], None] | None = None) -> None:
         """Read the disk, open a new epoch, and on the first start write the bootstrap records.
 
         Synchronous: nothing of the process works before the metadata is there.
 
+        Args:
+            check: sees the metadata as they were found, before anything is written; what it raises
+                ends the start.
+
         Raises:
             QuorumConfigError: this node is not the quorum's voter.
             NotFormattedError: the first start finds no bootstrap records.
-            MissingMetadataError, UnknownMetadataRecordError, QuorumStateError: the disk holds what
-                cannot be relied on; nothing was changed.
+            UnusableMetadataError: the disk holds what cannot be relied on.
             OSError, KafkaStorageError: the disk failed.
+            With any of the first three, and what `check` raises, nothing on the disk was changed.
         """
-        self._disk.make_dirs(self._directory)
         election = self._state_file.read()
-        recovered = recover(
-            self._directory,
-            files=self._files,
-            config=self._config,
-            disk=self._disk,
-            clock=self._clock,
+        found = read_directory(self._directory, files=self._files, disk=self._disk)
+        facts = found.history.latest
+        voters = find_voters(facts, self._key, self._static_voters)
+        bootstrap = read_bootstrap(self._log_dir, self._disk) if found.loader.is_blank else []
+        if check is not None:
+            check(found.loader.take()[0])
+        self._metadata_log = repair(
+            found, files=self._files, config=self._config, disk=self._disk, clock=self._clock
         )
-        self._facts = recovered.facts
-        self._metadata_log = recovered.log
-        self._loader = recovered.loader
-        voters = find_voters(recovered.facts, self._key, self._static_voters)
-        is_first_start = recovered.loader.is_blank
-        bootstrap = read_bootstrap(self._log_dir, self._disk) if is_first_start else []
-        static = recovered.facts.kraft_version == 0
-        self._core = RaftCore(self._key, voters, voters_in_log=static or recovered.facts.in_log)
-        snapshot_epoch = 0 if recovered.snapshot_id is None else recovered.snapshot_id.epoch
-        last_epoch = max(recovered.log.last_epoch, snapshot_epoch)
-        replayed = recovered.loader.record_count
-        self._snapshotter = self._make_snapshotter(recovered)
-        self._run(self._core.handle(Started(election, last_epoch, self.log_end_offset)))
+        self._history = found.history
+        self._loader = found.loader
+        static = facts.kraft_version == 0
+        self._core = RaftCore(self._key, voters, voters_in_log=static or facts.in_log)
+        replayed = found.loader.record_count
+        self._snapshotter = self._make_snapshotter(found)
+        self._run(self._core.handle(Started(election, found.last_epoch, self.log_end_offset)))
         self._activate(bootstrap)
+        self._metadata_log.note_flushed()
+        first = found.verdict.segments[:1]
+        if first and self.log_start_offset < first[0].base_offset:
+            self._metadata_log.delete_before(first[0].base_offset)
         self._is_started = True
         unserved = unserved_features(self.image)
         if unserved:
@@ -259,43 +270,52 @@ class MetadataNode:
                 _SNAPSHOT_CHECK_MS, self._snapshot_if_due, "metadata-snapshot"
             )
 
-    def _make_snapshotter(self, recovered: Recovered) -> Snapshotter:
+    def _make_snapshotter(self, found: FoundMetadata) -> Snapshotter:
         return Snapshotter(
             files=self._files,
-            log=recovered.log,
-            facts=lambda: self._facts,
+            log=self._metadata_log,
+            history=self._history,
+            note_flushed=self._note_flushed,
             config=self._config,
             clock=self._clock,
             pool=self._pool,
-            last_id=recovered.snapshot_id,
-            replayed_bytes=recovered.bytes_after_snapshot,
-            replayed_records=recovered.loader.record_count,
+            last_id=found.snapshot_id,
+            replayed_bytes=found.bytes_after_snapshot,
+            replayed_records=found.loader.record_count,
         )
 
     def _activate(self, bootstrap: Sequence[MetadataRecord]) -> None:
         """What a new leader owes the log before anybody may ask it for something."""
         if self._loader.in_transaction:
             # Its writer died before the end; the records in it were never visible.
-            self._write_now([make("AbortTransactionRecord", reason="the controller restarted")])
+            self._abort_transaction()
+        self.image, _ = self._loader.take()
         if bootstrap:
             minimum = self._config.min_insync_replicas
             self._write_now(activation_records(bootstrap, min_insync_replicas=minimum))
-        self.image, _ = self._loader.take()
         if self.image.metadata_version >= CONTROLLER_REGISTRATION_LEVEL:
             self._write_now(register_controller(self.image, self._registration).records)
-            self.image, _ = self._loader.take()
+
+    def _abort_transaction(self) -> None:
+        place = self._place()
+        abort, batch = abort_batch(place)
+        self._append_now(batch, place.timestamp_ms)
+        self._loader.add(abort)
+        self._end_of_batch(place.timestamp_ms)
 
     def _write_now(self, records: Sequence[MetadataRecord]) -> None:
         """Append and commit without waiting for the loop; only while starting."""
-        timestamp_ms = self._clock.wall_ms()
-        for record in records:
-            self._loader.add(record)
-        self._metadata_log.append_decision(
-            records, epoch=self.leader_epoch, timestamp_ms=timestamp_ms
-        )
-        self._metadata_log.flush()
-        self._run(self._core.handle(Flushed(self.log_end_offset)))
-        self._end_of_batch(timestamp_ms)
+        if records:
+            place, limit = self._place(), self._config.max_batch_bytes
+            prepared = prepare_decision(
+                records, base=self.image, place=place, batch_bytes_max=limit
+            )
+            self._append_now(prepared.data, place.timestamp_ms)
+            self.image, _ = prepared.loader.take()
+
+    def _append_now(self, data: bytearray, timestamp_ms: int) -> None:
+        self._metadata_log.append(data, timestamp_ms=timestamp_ms)
+        self._run(self._core.handle(Flushed(self._metadata_log.flush())))
 
     def _run(self, effects: Sequence[Effect]) -> None:
         """Carry out effects in their order."""
@@ -308,8 +328,7 @@ class MetadataNode:
                 case AppendStartOfEpoch():
                     self._open_epoch(effect)
                 case FlushLog():
-                    self._metadata_log.flush()
-                    self._run(self._core.handle(Flushed(self.log_end_offset)))
+                    self._run(self._core.handle(Flushed(self._metadata_log.flush())))
                 case AdvanceHighWatermark(offset):
                     self._metadata_log.set_high_watermark(offset)
                 case _:
@@ -319,9 +338,10 @@ class MetadataNode:
         entries = [leader_change(self.node_id, effect.voters.ids, effect.granting)]
         if effect.with_voters:
             entries += quorum_entries(self.kraft_version, effect.voters)
-            self._facts.in_log = True
         timestamp_ms = self._clock.wall_ms()
         self._metadata_log.append_controls(entries, epoch=effect.epoch, timestamp_ms=timestamp_ms)
+        if effect.with_voters:
+            self._history.set_voters(self.log_end_offset, effect.voters)
         self._end_of_batch(timestamp_ms)
 
     def _end_of_batch(self, timestamp_ms: int) -> None:
@@ -339,59 +359,74 @@ class MetadataNode:
         """
         self._subscribers.append(subscriber)
 
-    async def submit(self, decide: Decide[R]) -> R:
+    async def submit(self, decide: Decide[R], *, timeout_ms: int = DECISION_TIMEOUT_MS) -> R:
         """Take a decision and make it durable.
 
         Args:
             decide: a controller function on the newest image; no records means nothing to write.
+                It may be called twice, and must not care.
+            timeout_ms: how long the caller waits; 0 or less for the usual time. A decision that
+                waits for its turn until then is not taken; one that was begun is carried through.
 
         Returns:
             The decision's response, after its records are committed and subscribers know. If the
             caller is cancelled, the decision is carried through all the same.
 
         Raises:
-            KafkaError: whatever `decide` raises; nothing was written.
+            KafkaError: whatever `decide` raises, or the records cannot be written; nothing was.
+            DecisionTimedOut: it took too long; it may be carried out or not.
             MetadataUnavailable: the log cannot take records.
         """
-        task = asyncio.ensure_future(self._decide(decide))
+        timeout_ms = timeout_ms if timeout_ms > 0 else DECISION_TIMEOUT_MS
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        task = asyncio.ensure_future(self._decide(decide, deadline_ms))
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
-        return await asyncio.shield(task)
+        await wait_for_all({task}, timeout_ms, self._scheduler)
+        if not task.done():
+            raise DecisionTimedOut(f"the metadata log did not take the change in {timeout_ms} ms")
+        return task.result()
 
     def _task_done(self, task: "asyncio.Task[object]") -> None:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # seen: a cancelled caller does not collect it
 
-    async def _decide(self, decide: Decide[R]) -> R:
+    async def _decide(self, decide: Decide[R], deadline_ms: int) -> R:
         async with self._lock:
             if self._failure is not None or not (self._is_started and self.is_leader):
                 raise MetadataUnavailable("the metadata log takes no records") from self._failure
-            result = decide(self.image)
-            if result.records:
-                await self._commit(result.records)
-            return result.response
-
-    async def _commit(self, records: Sequence[MetadataRecord]) -> None:
-        try:
-            for record in records:
-                self._loader.add(record)
-        except Exception:
-            self._loader = ImageLoader(self.image)  # half a decision must not show up later
-            raise
-        timestamp_ms = self._clock.wall_ms()
-        try:
-            size_bytes = self._metadata_log.append_decision(
-                records, epoch=self.leader_epoch, timestamp_ms=timestamp_ms
+            if self._clock.monotonic_ms() >= deadline_ms:
+                raise DecisionTimedOut("the change waited for others until its time was over")
+            response, prepared = decide_and_prepare(
+                decide, self.image, self._place(), batch_bytes_max=self._config.max_batch_bytes
             )
-            await self._pool.run(self._metadata_log.flush)
-        except (OSError, KafkaError) as error:
+            if prepared is not None:
+                await self._commit(prepared)
+            return response
+
+    def _place(self) -> BatchPlace:
+        return BatchPlace(
+            self.log_end_offset,
+            self.leader_epoch,
+            self._clock.wall_ms(),
+            self._metadata_log.flushed_end,
+        )
+
+    async def _commit(self, prepared: PreparedDecision) -> None:
+        try:
+            self._metadata_log.append(prepared.data, timestamp_ms=self._clock.wall_ms())
+            end_offset = await self._pool.run(self._metadata_log.flush)
+            self._run(self._core.handle(Flushed(end_offset)))
+            self.image, delta = prepared.loader.take()
+            assert self.image.provenance.end_offset == self.high_watermark
+        except BaseException as error:
+            # What the log holds now is not known: another decision could contradict it.
             self._fail(error)
-            raise MetadataUnavailable("the disk of the metadata log failed") from error
-        self._run(self._core.handle(Flushed(self.log_end_offset)))
-        self._end_of_batch(timestamp_ms)
-        self.image, delta = self._loader.take()
-        self._snapshotter.note_appended(size_bytes)
+            if isinstance(error, Exception):
+                raise MetadataUnavailable("the metadata log failed") from error
+            raise
+        self._snapshotter.note_appended(len(prepared.data))
         self._publish(delta)
         self._snapshot_if_due()
 
@@ -424,15 +459,32 @@ class MetadataNode:
         """Make a snapshot of the current image now; None if it could not be written."""
         return await self._snapshotter.make(self.image)
 
+    async def _note_flushed(self) -> None:
+        async with self._lock:
+            if self._failure is None:
+                await self._pool.run(self._metadata_log.note_flushed)
+
     async def close(self) -> None:
         """Finish what is under way, then let go of the log; further decisions are refused.
 
         Fine to call if `start` failed or never came.
+
+        Raises:
+            MetadataUnavailable: something under way did not end in time; the log is left as it is,
+                as after a kill.
+            OSError, KafkaStorageError: the disk failed.
         """
         if self._timer is not None:
             self._timer.cancel()
         while self._tasks:
-            await asyncio.wait(set(self._tasks))
+            await wait_for_all(self._tasks, self._config.close_timeout_ms, self._scheduler)
+            if any(not task.done() for task in self._tasks):
+                late = DecisionTimedOut(
+                    f"{len(self._tasks)} changes or snapshots of the metadata did not end in "
+                    f"{self._config.close_timeout_ms} ms"
+                )
+                self._fail(late)
+                raise MetadataUnavailable("the metadata log did not stop in time") from late
         async with self._lock:
             if not self._is_started:
                 return

@@ -4,24 +4,38 @@ One line of JSON. Version 0 belongs to kraft.version 0 and repeats the configure
 carries the directory id of whom it voted for. Written as a whole (temp, fsync, rename) before
 anything that depends on it is answered.
 
+Kafka's file has no checksum, so one flipped bit makes epoch 7 into 3, or votes for somebody else.
+Ours ends with one more field, the CRC-32C of the file without that field. Kafka ignores it, and
+writes the file without it: then there is nothing to check.
+
 Source: formats.md §8; KIP-595, KIP-853 for version 1.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Final
 
+from crc32c import crc32c
+
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
+from metadata_topic.quorum.errors import UnusableMetadataError
 from metadata_topic.raft.events import ElectionState
 from metadata_topic.raft.voters import ReplicaKey, VoterSet
 from runtime.disk import Disk
 
 QUORUM_STATE: Final = "quorum-state"
 _NONE: Final = -1
+_CHECKSUM: Final = re.compile(rb'(.*),"tidemarkCrc32c":"([0-9a-f]{8})"}', re.DOTALL)
+_COMMON: Final = frozenset({"leaderId", "leaderEpoch", "votedId", "data_version"})
+_FIELDS: Final = (
+    _COMMON | {"clusterId", "appliedOffset", "currentVoters"},
+    _COMMON | {"votedDirectoryId"},
+)
 
 
-class QuorumStateError(Exception):
+class QuorumStateError(UnusableMetadataError):
     """The file does not hold what it must. Fatal: a forgotten vote could be given twice."""
 
 
@@ -52,17 +66,36 @@ def dump_quorum_state(election: ElectionState, *, kraft_version: int, voters: Vo
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
+def with_checksum(data: bytes) -> bytes:
+    """Add our checksum as the last field of the file."""
+    assert data.endswith(b"}")
+    return data[:-1] + f',"tidemarkCrc32c":"{crc32c(data):08x}"}}'.encode()
+
+
+def _without_checksum(data: bytes) -> bytes:
+    found = _CHECKSUM.fullmatch(data)
+    if found is None:
+        return data
+    content = found[1] + b"}"
+    if int(found[2], 16) != crc32c(content):
+        raise QuorumStateError(f"{QUORUM_STATE}: the checksum does not fit the content")
+    return content
+
+
 def parse_quorum_state(data: bytes) -> ElectionState:
-    """Read the file's content, either version.
+    """Read the file's content, either version, with or without our checksum.
 
     Raises:
-        QuorumStateError: another version, or not what the version says.
+        QuorumStateError: another version, or not what the version or the checksum says.
     """
     try:
-        fields = json.loads(data)
+        fields = json.loads(_without_checksum(data))
         version = fields["data_version"]
         if version not in (0, 1):
             raise QuorumStateError(f"{QUORUM_STATE}: data_version {version} is not known")
+        if set(fields) != _FIELDS[version]:
+            # A changed letter in the checksum's name must not switch it off.
+            raise QuorumStateError(f"{QUORUM_STATE}: not the fields of data_version {version}")
         voted_id = int(fields["votedId"])
         directory_id = uuid_from_text(fields["votedDirectoryId"]) if version == 1 else ZERO_UUID
         leader_id = int(fields["leaderId"])
@@ -93,9 +126,17 @@ class QuorumStateFile:
             data = self._disk.read_file(self._path)
         except FileNotFoundError:
             return ElectionState()
-        return parse_quorum_state(data)
+        try:
+            return parse_quorum_state(data)
+        except QuorumStateError as error:
+            raise QuorumStateError(
+                f"{self._path}: {error}. Restore the file from a copy. Where this node is the "
+                "only voter the file can be moved away instead: the next epoch is above every "
+                "epoch in the log and its snapshots. A voter among others must not: it could "
+                "vote twice in one epoch"
+            ) from error
 
     def write(self, election: ElectionState, *, kraft_version: int, voters: VoterSet) -> None:
         """Persist; returns after fsync of file and directory."""
         data = dump_quorum_state(election, kraft_version=kraft_version, voters=voters)
-        self._disk.atomic_write(self._path, data)
+        self._disk.atomic_write(self._path, with_checksum(data))

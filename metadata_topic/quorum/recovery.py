@@ -1,23 +1,34 @@
 """What a start finds in the metadata directory: the newest usable snapshot and the log after it.
 
 The disk may hold anything that a kill or a power cut leaves: a snapshot half written (it has no
-name yet), a log with a torn tail (cut on opening), a transaction without its end (its records do
-not count). A damaged snapshot is put aside and the one before it is used, as long as the log
-reaches back to it.
+name yet), a log with a torn tail, a transaction without its end (its records do not count). A
+damaged snapshot is put aside and the one before it is used, as long as the log reaches back to it.
+
+A start reads everything first (`read_directory`) and changes nothing until all of it was read,
+replayed and judged; what cannot be relied on is refused with the disk as it was. Only then
+`repair` cuts, removes and opens.
 """
 
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from kafka_protocol.records.control import ControlType
+from kafka_protocol.errors import MalformedMessageError
+from kafka_protocol.records.errors import InvalidRecordError
+from metadata_topic.image.errors import BrokenMetadataLogError
 from metadata_topic.image.image import EMPTY_IMAGE
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import Provenance
-from metadata_topic.quorum.batches import Batch, Control, voters_of
+from metadata_topic.image.records import UnknownMetadataRecordError
+from metadata_topic.quorum.batches import Batch, read_batches
 from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.durable_dirs import make_dirs_durably
+from metadata_topic.quorum.errors import DamagedMetadataError, UnreadableRecordError
+from metadata_topic.quorum.flushed_end_file import FlushedEnd, FlushedEndFile
+from metadata_topic.quorum.log_survey import SegmentSurvey, sound_batches, survey_log
+from metadata_topic.quorum.log_verdict import DirectoryFacts, Verdict, judge
 from metadata_topic.quorum.metadata_log import MetadataLog
+from metadata_topic.quorum.quorum_history import QuorumFacts, QuorumHistory
 from metadata_topic.quorum.snapshots import (
     BOOTSTRAP_ID,
     CorruptSnapshotError,
@@ -25,125 +36,183 @@ from metadata_topic.quorum.snapshots import (
     SnapshotFiles,
     SnapshotId,
 )
-from metadata_topic.raft.voters import VoterSet
 from runtime.clock import Clock
 from runtime.disk import Disk
 
 _log = logging.getLogger(__name__)
-
-
-class MissingMetadataError(Exception):
-    """Records are gone that no snapshot contains. Fatal: the cluster's state is not known."""
-
-
-@dataclass(slots=True)
-class QuorumFacts:
-    """What control records say about the quorum.
-
-    Attributes:
-        kraft_version: 0 with static voters.
-        voters: None with kraft.version 0.
-        in_log: they come from the log or a snapshot made of it, not from the format step alone.
-    """
-
-    kraft_version: int = 0
-    voters: VoterSet | None = None
-    in_log: bool = False
-
-    def note(self, controls: Iterable[Control]) -> None:
-        """Take the control records of a batch."""
-        for kind, value in controls:
-            if kind == ControlType.KRAFT_VERSION:
-                self.kraft_version = value.kraft_version
-            elif kind == ControlType.KRAFT_VOTERS:
-                self.voters = voters_of(value)
-                self.in_log = True
+_UNREADABLE = (
+    UnknownMetadataRecordError,
+    BrokenMetadataLogError,
+    InvalidRecordError,
+    MalformedMessageError,
+)
 
 
 @dataclass(slots=True)
-class Recovered:
-    """The state of the directory after a start looked through it.
+class FoundMetadata:
+    """What is in a metadata directory; nothing was changed yet.
 
     Attributes:
+        verdict: which part of the log counts.
         loader: holds the image of snapshot and log; nobody took it yet.
         snapshot_id: the snapshot it began with, None if there was none.
+        damaged: newer snapshots that cannot be read, to be put aside, and why.
+        last_epoch: the highest epoch in log and snapshots, also where they are damaged; 0 if none.
         bytes_after_snapshot: of log batches replayed.
     """
 
-    log: MetadataLog
+    directory: Path
+    verdict: Verdict
     loader: ImageLoader
     snapshot_id: SnapshotId | None
-    facts: QuorumFacts
+    history: QuorumHistory
+    last_epoch: int
+    noted: FlushedEnd | None
+    damaged: list[tuple[SnapshotId, str]] = field(default_factory=list)
     bytes_after_snapshot: int = 0
 
 
-def recover(
-    directory: Path, *, files: SnapshotFiles, config: MetadataLogConfig, disk: Disk, clock: Clock
-) -> Recovered:
-    """Read everything in the metadata directory and repair what can be repaired.
+def read_directory(directory: Path, *, files: SnapshotFiles, disk: Disk) -> FoundMetadata:
+    """Read everything in the metadata directory, which need not exist, and change nothing.
 
     Raises:
-        MissingMetadataError: the log does not reach back to any usable snapshot.
-        UnknownMetadataRecordError, BrokenMetadataLogError: see there.
+        DamagedMetadataError, MissingMetadataError, UnreadableRecordError: see there.
+        OSError: the disk failed.
     """
-    files.remove_leftovers()
-    found = _newest_usable(files)
-    snapshot_id, snapshot = found if found is not None else (None, None)
-    start = 0 if snapshot_id is None else snapshot_id.end_offset
-    log = MetadataLog.open(directory, config=config, disk=disk, clock=clock, recovery_point=start)
-    if log.end_offset < start:
-        _log.warning("log ends before the snapshot: log_end=%d snapshot=%d", log.end_offset, start)
-        log.restart_at(start)
-    if log.start_offset > start:
-        raise MissingMetadataError(
-            f"{directory}: the log begins at offset {log.start_offset}, the newest usable snapshot "
-            f"ends at {start}: the records between are lost"
+    ids = files.ids()
+    snapshot_id, snapshot, damaged = _newest_usable(files, ids)
+    noted = FlushedEndFile(directory, disk).read()
+    verdict = judge(
+        DirectoryFacts(
+            directory=str(directory),
+            segments=survey_log(directory, disk),
+            newest_snapshot=ids[-1] if ids else None,
+            usable_snapshot=snapshot_id,
+            noted=noted,
         )
-    loader = ImageLoader(EMPTY_IMAGE)
-    facts = QuorumFacts()
+    )
+    loader, history = ImageLoader(EMPTY_IMAGE), QuorumHistory()
     if snapshot is not None and snapshot_id is not None:
-        _load_snapshot(loader, snapshot_id, snapshot)
+        _load_snapshot(loader, files.path(snapshot_id), snapshot_id, snapshot)
         facts = QuorumFacts(
             snapshot.kraft_version, snapshot.voters, in_log=snapshot_id != BOOTSTRAP_ID
         )
-    recovered = Recovered(log, loader, snapshot_id, facts)
-    for batch in log.recover_from(start):
-        _load_batch(recovered, batch, start)
-    return recovered
-
-
-def _newest_usable(files: SnapshotFiles) -> tuple[SnapshotId, Snapshot] | None:
-    for snapshot_id in reversed(files.ids()):
-        try:
-            return snapshot_id, files.read(snapshot_id)
-        except CorruptSnapshotError as error:
-            _log.error(
-                "damaged snapshot put aside: file=%s reason=%s", snapshot_id.file_name, error
-            )
-            files.put_aside(snapshot_id)
-    return None
-
-
-def _load_snapshot(loader: ImageLoader, snapshot_id: SnapshotId, snapshot: Snapshot) -> None:
-    for record in snapshot.records:
-        loader.add(record)
-    loader.end_of_batch(
-        Provenance(
-            snapshot_id.end_offset - 1, snapshot_id.epoch, snapshot.last_contained_timestamp_ms
-        )
+        history = QuorumHistory(facts, snapshot_id.end_offset)
+    found = FoundMetadata(
+        directory,
+        verdict,
+        loader,
+        snapshot_id,
+        history,
+        max([0, verdict.last_epoch, *(one.epoch for one in ids)]),
+        noted,
+        damaged,
     )
+    start = 0 if snapshot_id is None else snapshot_id.end_offset
+    for segment in verdict.segments:
+        _load_segment(found, segment, start, disk)
+    return found
+
+
+def repair(
+    found: FoundMetadata,
+    *,
+    files: SnapshotFiles,
+    config: MetadataLogConfig,
+    disk: Disk,
+    clock: Clock,
+) -> MetadataLog:
+    """Put the directory into the state that `found` describes, and open its log.
+
+    Raises:
+        DamagedMetadataError: the log ends elsewhere than was found.
+        OSError, KafkaStorageError: the disk failed.
+    """
+    make_dirs_durably(disk, found.directory)
+    files.remove_leftovers()
+    for snapshot_id, reason in found.damaged:
+        _log.error("damaged snapshot put aside: file=%s reason=%s", snapshot_id.file_name, reason)
+        files.put_aside(snapshot_id)
+    verdict = found.verdict
+    start = 0 if found.snapshot_id is None else found.snapshot_id.end_offset
+    flushed = 0 if found.noted is None else found.noted.offset
+    log = MetadataLog.open(
+        found.directory,
+        config=config,
+        disk=disk,
+        clock=clock,
+        recovery_point=0 if verdict.is_replaced else min(max(start, flushed), verdict.end_offset),
+    )
+    if verdict.is_replaced:
+        _log.warning("a snapshot replaces the log: log_end=%d snapshot=%d", log.end_offset, start)
+        log.restart_at(start)
+        return log
+    if verdict.torn_bytes:
+        _log.warning("torn tail: offset=%d size_bytes=%d", verdict.end_offset, verdict.torn_bytes)
+    if log.end_offset > verdict.end_offset:
+        log.truncate_to(verdict.end_offset)
+    if log.end_offset != verdict.end_offset:
+        raise DamagedMetadataError(
+            f"{found.directory}: the log was opened up to offset {log.end_offset}, but its batches "
+            f"reach {verdict.end_offset}"
+        )
+    return log
+
+
+def _newest_usable(
+    files: SnapshotFiles, ids: list[SnapshotId]
+) -> tuple[SnapshotId | None, Snapshot | None, list[tuple[SnapshotId, str]]]:
+    damaged: list[tuple[SnapshotId, str]] = []
+    for snapshot_id in reversed(ids):
+        try:
+            return snapshot_id, files.read(snapshot_id), damaged
+        except CorruptSnapshotError as error:
+            damaged.append((snapshot_id, str(error)))
+        except _UNREADABLE as error:
+            raise UnreadableRecordError(
+                f"{files.path(snapshot_id)}: a record cannot be read: {error}. Nothing was changed"
+            ) from error
+    return None, None, damaged
+
+
+def _load_snapshot(
+    loader: ImageLoader, path: Path, snapshot_id: SnapshotId, snapshot: Snapshot
+) -> None:
+    try:
+        for record in snapshot.records:
+            loader.add(record)
+        loader.end_of_batch(
+            Provenance(
+                snapshot_id.end_offset - 1, snapshot_id.epoch, snapshot.last_contained_timestamp_ms
+            )
+        )
+    except _UNREADABLE as error:
+        raise UnreadableRecordError(
+            f"{path}: a record cannot be replayed: {error}. Nothing was changed"
+        ) from error
     loader.record_count = 0
 
 
-def _load_batch(recovered: Recovered, batch: Batch, start: int) -> None:
+def _load_segment(found: FoundMetadata, segment: SegmentSurvey, start: int, disk: Disk) -> None:
+    # A snapshot ends between batches; the one that holds its end is wholly inside.
+    for position, data in sound_batches(found.directory, disk, segment, start):
+        try:
+            for batch in read_batches(data):
+                _load_batch(found, batch)
+        except _UNREADABLE as error:
+            raise UnreadableRecordError(
+                f"{found.directory}/{segment.name}: the batch at position {position} was written "
+                f"as it is there, and cannot be read: {error}. Nothing was changed. Start the "
+                "version that wrote it"
+            ) from error
+
+
+def _load_batch(found: FoundMetadata, batch: Batch) -> None:
     header = batch.header
-    if header.base_offset < start:
-        # A snapshot ends between batches; the one that holds its end is wholly inside.
-        return
-    recovered.bytes_after_snapshot += header.size_bytes
-    recovered.facts.note(batch.controls)
+    found.bytes_after_snapshot += header.size_bytes
+    found.history.note(header.next_offset, batch.controls)
     for record in batch.records:
-        recovered.loader.add(record)
-    recovered.loader.end_of_batch(
+        found.loader.add(record)
+    found.loader.end_of_batch(
         Provenance(header.last_offset, header.partition_leader_epoch, header.max_timestamp)
     )

@@ -2,6 +2,7 @@
 
 The same form serves `bootstrap.checkpoint` and the checkpoint 0-0 of the format step. A snapshot is
 complete or it does not count: it ends with a footer, and it gets its name only when it is on disk.
+Until then its name has a random part: two that are written at once do not share a file.
 
 Source: KIP-630; formats.md §10.
 """
@@ -19,16 +20,19 @@ from kafka_protocol.records.control import (
     snapshot_footer,
     snapshot_header,
 )
-from metadata_topic.image.records import MetadataRecord
+from metadata_topic.image.records import MetadataRecord, encode_record
 from metadata_topic.quorum.batches import (
     Control,
     CorruptBatchError,
-    data_batch,
     quorum_entries,
     read_batches,
+    value_batch,
     voters_of,
 )
+from metadata_topic.quorum.decision_batches import pack
+from metadata_topic.quorum.errors import UnusableMetadataError
 from metadata_topic.raft.voters import VoterSet
+from runtime.dice import Dice
 from runtime.disk import Disk
 
 SUFFIX: Final = ".checkpoint"
@@ -36,6 +40,7 @@ PART_SUFFIX: Final = ".checkpoint.part"
 DELETED_SUFFIX: Final = ".checkpoint.deleted"
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint\Z")
 _RECORDS_PER_BATCH: Final = 500
+_BATCH_BYTES_MAX: Final = 8 << 20  # Kafka's reader takes no larger ones
 
 
 class SnapshotId(NamedTuple):
@@ -53,7 +58,7 @@ class SnapshotId(NamedTuple):
 BOOTSTRAP_ID: Final = SnapshotId(0, 0)
 
 
-class CorruptSnapshotError(Exception):
+class CorruptSnapshotError(UnusableMetadataError):
     """A snapshot file that is not whole."""
 
 
@@ -103,9 +108,10 @@ def snapshot_chunks(
     yield control_batch(controls, base_offset=0, leader_epoch=epoch, timestamp_ms=now_ms())
     offset = len(controls)
     remaining = iter(records)
-    while some := list(islice(remaining, _RECORDS_PER_BATCH)):
-        yield data_batch(some, base_offset=offset, epoch=epoch, timestamp_ms=now_ms())
-        offset += len(some)
+    while some := [encode_record(record) for record in islice(remaining, _RECORDS_PER_BATCH)]:
+        for run in pack(some, _BATCH_BYTES_MAX):
+            yield value_batch(run, base_offset=offset, epoch=epoch, timestamp_ms=now_ms())
+            offset += len(run)
     yield control_batch(
         [snapshot_footer()], base_offset=offset, leader_epoch=epoch, timestamp_ms=now_ms()
     )
@@ -116,7 +122,8 @@ def read_snapshot(data: bytes) -> Snapshot:
 
     Raises:
         CorruptSnapshotError: cut, damaged, or without header or footer.
-        UnknownMetadataRecordError: a record that this version cannot read.
+        UnknownMetadataRecordError, InvalidRecordError, MalformedMessageError: a record that this
+            version cannot read.
     """
     controls: list[Control] = []
     records: list[MetadataRecord] = []
@@ -149,17 +156,22 @@ def read_snapshot(data: bytes) -> Snapshot:
 class SnapshotFiles:
     """The snapshots of one metadata directory."""
 
-    def __init__(self, directory: Path, disk: Disk) -> None:
+    def __init__(self, directory: Path, disk: Disk, dice: Dice) -> None:
         self._directory = directory
         self._disk = disk
+        self._dice = dice
 
     def path(self, snapshot_id: SnapshotId) -> Path:
         """Where a snapshot lies."""
         return self._directory / snapshot_id.file_name
 
     def ids(self) -> list[SnapshotId]:
-        """All complete snapshots, oldest first."""
-        found = (_NAME.match(name) for name in self._disk.list_dir(self._directory))
+        """All complete snapshots, oldest first; none if there is no directory."""
+        try:
+            names = self._disk.list_dir(self._directory)
+        except FileNotFoundError:
+            return []
+        found = (_NAME.match(name) for name in names)
         return sorted(SnapshotId(int(m[1]), int(m[2])) for m in found if m)
 
     def remove_leftovers(self) -> None:
@@ -176,10 +188,14 @@ class SnapshotFiles:
         """Write a snapshot; its name appears only when all of it is on disk.
 
         Returns:
-            Its size in bytes.
+            Its size in bytes, when file and name survive a power cut.
+
+        Raises:
+            OSError: the disk failed; a `.part` may be left for the next start to remove.
         """
-        part = self._directory / snapshot_id.file_name.replace(SUFFIX, PART_SUFFIX)
-        self._disk.unlink(part)
+        random_part = self._dice.uuid().hex()
+        name = snapshot_id.file_name.replace(SUFFIX, f"-{random_part}{PART_SUFFIX}")
+        part = self._directory / name
         file = self._disk.open_append(part)
         try:
             for chunk in chunks:

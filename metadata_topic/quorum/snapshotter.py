@@ -9,15 +9,17 @@ Source: KIP-630; triggers and clean-up as in Kafka's SnapshotGenerator and Kafka
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from kafka_protocol.errors import KafkaError
 from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.records import UnknownMetadataRecordError
 from metadata_topic.image.snapshot_records import snapshot_records
+from metadata_topic.quorum.batches import read_batches
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.metadata_log import MetadataLog
-from metadata_topic.quorum.recovery import QuorumFacts
+from metadata_topic.quorum.quorum_history import QuorumHistory
 from metadata_topic.quorum.snapshots import SnapshotFiles, SnapshotId, snapshot_chunks
 from runtime.clock import Clock
 from runtime.executors import Pool
@@ -93,7 +95,8 @@ class Snapshotter:
         *,
         files: SnapshotFiles,
         log: MetadataLog,
-        facts: Callable[[], QuorumFacts],
+        history: QuorumHistory,
+        note_flushed: Callable[[], Awaitable[None]],
         config: MetadataLogConfig,
         clock: Clock,
         pool: Pool,
@@ -101,9 +104,25 @@ class Snapshotter:
         replayed_bytes: int,
         replayed_records: int,
     ) -> None:
+        """Take the parts.
+
+        Args:
+            files: where snapshots go.
+            log: what they are made of.
+            history: voters and kraft.version by offset.
+            note_flushed: notes the log's flushed end on disk; asked before each snapshot, so that
+                no snapshot of ours ends above it.
+            config: triggers and retention.
+            clock: times of batches.
+            pool: writes the files.
+            last_id: the snapshot that the start began with.
+            replayed_bytes: of log batches after it.
+            replayed_records: likewise.
+        """
         self._files = files
         self._metadata_log = log
-        self._quorum_facts = facts
+        self._history = history
+        self._note_flushed = note_flushed
         self._config = config
         self._clock = clock
         self._pool = pool
@@ -134,7 +153,7 @@ class Snapshotter:
         """Write a snapshot of a committed image and let go of what it replaces.
 
         A failing disk is logged, not fatal: the log has everything, and the next trigger tries
-        again.
+        again. So is a snapshot that could not be read back: it gets no name.
 
         Returns:
             The new snapshot; None if it could not be written.
@@ -154,6 +173,9 @@ class Snapshotter:
             self._bytes += bytes_before
             _log.exception("cannot write a snapshot: file=%s", snapshot_id.file_name)
             return None
+        except (KafkaError, UnknownMetadataRecordError):
+            _log.exception("a snapshot would be unreadable: file=%s", snapshot_id.file_name)
+            return None
         self.last_id = snapshot_id
         _log.info("wrote snapshot: file=%s size_bytes=%d", snapshot_id.file_name, size_bytes)
         try:
@@ -165,7 +187,8 @@ class Snapshotter:
         return snapshot_id
 
     async def _write(self, image: MetadataImage, snapshot_id: SnapshotId) -> int:
-        facts = self._quorum_facts()
+        await self._note_flushed()
+        facts = self._history.at(snapshot_id.end_offset)
         chunks = []
         for chunk in snapshot_chunks(
             snapshot_records(image),
@@ -175,6 +198,8 @@ class Snapshotter:
             kraft_version=facts.kraft_version,
             voters=facts.voters,
         ):
+            for _ in read_batches(chunk):
+                pass  # a snapshot that no start could read must not replace one that it can
             chunks.append(chunk)
             await asyncio.sleep(0)  # a batch is a few milliseconds; others come first now
         return await self._pool.run(self._files.write, snapshot_id, chunks)

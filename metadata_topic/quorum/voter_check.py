@@ -6,7 +6,7 @@ Raises before anything is written: a node that took part under another identity 
 from collections.abc import Sequence
 
 from kafka_protocol.wire.primitives import uuid_to_text
-from metadata_topic.quorum.recovery import QuorumFacts
+from metadata_topic.quorum.quorum_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
 
 

@@ -67,6 +67,7 @@ class BrokerProcess:
         self.port, self.controller_port, self.http_port = free_ports(3)
         self.settings = dict(settings or {})
         self.process: subprocess.Popen[bytes] | None = None
+        self.prefix: list[str] = []  # put before each command, to run it somewhere else
         self.log_file = directory / "server.log"
         directory.mkdir(parents=True, exist_ok=True)
 
@@ -128,7 +129,7 @@ class BrokerProcess:
     def command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run one `tidemark` command to its end."""
         return subprocess.run(
-            [sys.executable, "-m", "tidemark.cli", *arguments],
+            [*self.prefix, sys.executable, "-m", "tidemark.cli", *arguments],
             check=False,
             capture_output=True,
             text=True,
@@ -147,6 +148,10 @@ class BrokerProcess:
         self.write_config()
         return self.command("start", "--config", str(self.config_file), *arguments)
 
+    def start_command(self) -> list[str]:
+        """The process that `start` makes."""
+        return [sys.executable, "-m", "tidemark.cli", "start", "--config", str(self.config_file)]
+
     def start(self, *, wait: bool = True) -> "BrokerProcess":
         """Start (or start again) on the same data, and wait until it answers Metadata."""
         self.write_config()
@@ -155,7 +160,7 @@ class BrokerProcess:
             assert done.returncode == 0, done.stdout + done.stderr
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tidemark.cli", "start", "--config", str(self.config_file)],
+                [*self.prefix, *self.start_command()],
                 stdout=log,
                 stderr=log,
                 cwd=ROOT,

@@ -262,8 +262,9 @@ def test_many_small_steps_make_the_same_image_as_one(
     records = possible(history)
     loader = ImageLoader(EMPTY_IMAGE)
     before: list[tuple[MetadataImage, list[object]]] = []
-    for r in records:
+    for offset, r in enumerate(records):
         loader.add(r)
+        loader.end_of_batch(Provenance(offset, 3, 4))
         if data.draw(st.booleans()):
             image, _ = loader.take()
             before.append((image, [repr(getattr(image, f.name)) for f in fields(image)]))

@@ -19,11 +19,11 @@ from metadata_topic.quorum.format import METADATA_DIRECTORY, FormatPlan, format_
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
 from metadata_topic.quorum.quorum_state_file import parse_quorum_state
 from metadata_topic.raft.voters import VoterEndpoint
-from metadata_topic.testing import PowerCutDisk, PowerCutError
 from runtime.clock import ManualClock
 from runtime.dice import SeededDice
 from runtime.disk import Disk
 from runtime.executors import InlinePool
+from runtime.power_cut_disk import PowerCutDisk, PowerCutError
 
 CONFIG = MetadataLogConfig(
     segment_bytes=1500,
@@ -35,7 +35,15 @@ SEEDS = range(int(os.environ.get("TIDEMARK_RAFT_SEEDS", "12")))
 
 
 class World:
-    def __init__(self, seed: int, path: Path) -> None:
+    """One node through many lives.
+
+    Args:
+        seed: of all dice.
+        path: its log directory.
+        static: voters by configuration; else the format step writes them.
+    """
+
+    def __init__(self, seed: int, path: Path, *, static: bool = False) -> None:
         self.path = path
         self.dice = SeededDice(seed)
         self.clock = ManualClock()
@@ -43,7 +51,8 @@ class World:
         self.asked: set[str] = set()
         self.epoch = 0
         self.lives = 0
-        endpoint = VoterEndpoint("CONTROLLER", "localhost", 9093)
+        self.static_voters = (1,) if static else ()
+        endpoint = None if static else VoterEndpoint("CONTROLLER", "localhost", 9093)
         self.directory_id = format_directory(
             FormatPlan("cluster", 1, (path,), path, endpoint),
             disk=Disk(),
@@ -61,13 +70,14 @@ class World:
             clock=self.clock,
             pool=InlinePool(),
             dice=self.dice,
+            static_voters=self.static_voters,
             config=CONFIG,
         )
 
     async def live(self, operations: int) -> None:
         """One life: start, change things, lose power."""
         self.lives += 1
-        disk = PowerCutDisk(self.dice, operations)
+        disk = PowerCutDisk(self.path, self.dice, operations)
         try:
             node = self.node(disk)
             node.start()
@@ -123,7 +133,7 @@ class World:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_power_cuts_lose_nothing_that_was_answered(seed: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        world = World(seed, Path(directory))
+        world = World(seed, Path(directory), static=seed % 2 == 1)
         for _ in range(12):
             operations = 1 + int(world.dice.random() ** 2 * 400)
             asyncio.run(world.live(operations))
@@ -133,12 +143,13 @@ def test_power_cuts_lose_nothing_that_was_answered(seed: int) -> None:
         assert world.answered
 
 
-def test_a_cut_at_every_single_operation_of_a_first_start() -> None:
+@pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
+def test_a_cut_at_every_single_operation_of_a_first_start(static: bool) -> None:
     operations = 1
     while True:
         with tempfile.TemporaryDirectory() as directory:
-            world = World(1, Path(directory))
-            disk = PowerCutDisk(world.dice, operations)
+            world = World(operations, Path(directory), static=static)
+            disk = PowerCutDisk(world.path, world.dice, operations)
             node = world.node(disk)
             try:
                 node.start()

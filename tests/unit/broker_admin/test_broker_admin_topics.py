@@ -51,7 +51,9 @@ class MemoryNode:
         self.broken: Exception | None = None
         self.record_count = 0
 
-    async def submit(self, decide: Callable[[MetadataImage], ControllerResult[R]]) -> R:
+    async def submit(
+        self, decide: Callable[[MetadataImage], ControllerResult[R]], *, timeout_ms: int = 0
+    ) -> R:
         if self.broken is not None:
             raise self.broken
         result = decide(self.image)

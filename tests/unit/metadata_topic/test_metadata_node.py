@@ -11,9 +11,11 @@ from metadata_topic.controller.topic_specs import TopicDefaults, TopicSpec
 from metadata_topic.controller.topics import CreatedTopic, create_topics
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage
-from metadata_topic.image.records import UnknownMetadataRecordError, make
-from metadata_topic.image.replay import BrokenMetadataLogError
+from metadata_topic.image.records import make
+from metadata_topic.quorum.batches import data_batch
 from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.decision_batches import ContradictoryDecision
+from metadata_topic.quorum.errors import MissingMetadataError, UnreadableRecordError
 from metadata_topic.quorum.format import (
     METADATA_DIRECTORY,
     FormatPlan,
@@ -22,7 +24,6 @@ from metadata_topic.quorum.format import (
 )
 from metadata_topic.quorum.metadata_log import MetadataLog
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
-from metadata_topic.quorum.recovery import MissingMetadataError
 from metadata_topic.quorum.voter_check import QuorumConfigError
 from metadata_topic.raft.voters import VoterEndpoint
 from metadata_topic.testing import registration_of
@@ -85,6 +86,21 @@ class Home:
             node.start()
             await work(node)
             await node.close()
+            return node
+
+        return asyncio.run(run())
+
+    def killed_after(
+        self,
+        work: Callable[[MetadataNode], Awaitable[None]],
+        config: MetadataLogConfig | None = None,
+    ) -> MetadataNode:
+        """Start, work, and end as a killed process does: nothing is closed."""
+
+        async def run() -> MetadataNode:
+            node = self.node(config=config)
+            node.start()
+            await work(node)
             return node
 
         return asyncio.run(run())
@@ -196,7 +212,7 @@ def test_records_that_cannot_be_replayed_never_reach_the_log(home: Home) -> None
 
     async def work(node: MetadataNode) -> None:
         end = node.log_end_offset
-        with pytest.raises(BrokenMetadataLogError):
+        with pytest.raises(ContradictoryDecision):
             await node.submit(poison)
         assert node.log_end_offset == end
         await node.submit(a_topic("a", b"a" * 16))
@@ -277,7 +293,9 @@ def test_a_transaction_without_end_leaves_nothing_and_is_aborted(home: Home) -> 
         recovery_point=0,
     )
     half = [make("BeginTransactionRecord", name="x"), make("TopicRecord", name="half")]
-    log.append_records(half, epoch=1, timestamp_ms=1)
+    log.append(
+        data_batch(half, base_offset=log.end_offset, epoch=1, timestamp_ms=1), timestamp_ms=1
+    )
     log.close()
 
     async def work(node: MetadataNode) -> None:
@@ -319,7 +337,7 @@ def test_a_record_of_a_newer_version_is_fatal_and_named(home: Home) -> None:
     )
     log = home.metadata / "00000000000000000000.log"
     log.write_bytes(log.read_bytes() + batch)
-    with pytest.raises(UnknownMetadataRecordError, match="99"):
+    with pytest.raises(UnreadableRecordError, match=r"000\.log.*position \d+.*99"):
         home.node().start()
 
 
@@ -328,7 +346,7 @@ def test_a_torn_tail_is_cut(home: Home) -> None:
         await node.submit(a_topic("a", b"a" * 16))
         await node.submit(a_topic("b", b"b" * 16))
 
-    home.with_node(create)
+    home.killed_after(create)
     log = home.metadata / "00000000000000000000.log"
     log.write_bytes(log.read_bytes()[:-1])
     assert set(home.with_node(no_work).image.topics_by_name) == {"a"}

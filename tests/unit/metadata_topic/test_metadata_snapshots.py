@@ -18,6 +18,7 @@ from metadata_topic.quorum.snapshotter import (
     snapshots_to_delete,
 )
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
+from runtime.dice import SeededDice
 from runtime.disk import Disk
 
 VOTERS = VoterSet((Voter(ReplicaKey(1, b"d" * 16), (VoterEndpoint("C", "host", 9093),)),))
@@ -64,7 +65,7 @@ def test_a_changed_byte_is_noticed() -> None:
 
 
 def test_names_are_kafkas_and_foreign_ones_are_ignored(tmp_path: Path) -> None:
-    files = SnapshotFiles(tmp_path, Disk())
+    files = SnapshotFiles(tmp_path, Disk(), SeededDice(1))
     assert ID.file_name == "00000000000000001234-0000000005.checkpoint"
     files.write(ID, chunks())
     files.write(SnapshotId(7, 1), chunks())

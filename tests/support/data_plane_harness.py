@@ -20,7 +20,7 @@ from metadata_topic.image.model import PartitionImage, TopicImage
 from runtime.clock import ManualClock
 from runtime.dice import SeededDice
 from runtime.disk import Disk, FileRegion
-from runtime.executors import InlinePool
+from runtime.executors import InlinePool, Pool
 from runtime.metrics import Registry
 from runtime.scheduler import ManualScheduler
 
@@ -33,19 +33,20 @@ class World:
     """One broker's partitions. Topics are made by `add_topic`, all led by this broker."""
 
     directory: Path
+    disk: Disk = field(default_factory=Disk)
+    pool: Pool = field(default_factory=InlinePool)
     configs: dict[str, LogConfig] = field(default_factory=dict)
     topics: dict[str, TopicImage] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.clock = ManualClock(wall_ms=NOW_MS)
         self.scheduler = ManualScheduler(self.clock)
-        self.pool = InlinePool()
         self.dice = SeededDice(7)
         self.metrics = Registry()
         self.logs = LogManager(
             [self.directory],
             config_for=self.config_for,
-            disk=Disk(),
+            disk=self.disk,
             clock=self.clock,
             scheduler=self.scheduler,
             pool=self.pool,

@@ -1,0 +1,157 @@
+"""Which lives of this broker a log directory has seen: an old copy of a directory is found by it.
+
+Every start makes an incarnation id and registers under it. Before that it writes the id into
+`tidemark-lives` of every working log directory, beside the one that the metadata hold. So a
+directory that took part in the last registration names its id. One that does not was put back from
+an older copy, or belongs to a copy of the metadata that is older than it.
+
+    tidemark-lives 1
+    Zm9vYmFyYmF6cXV4MTIzNA 4711
+    crc 0a1b2c3d
+
+Behind each id stands the end of the metadata log when it was written: a directory that was written
+at a later offset than the metadata log has proves that the metadata log is the older one.
+A copy of all directories taken at one moment, and one taken within a life, cannot be told.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from kafka_protocol.errors import CorruptFileError
+from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
+from local_log.log_dir import LIVES
+from runtime.disk import Disk
+
+_HEAD: Final = "tidemark-lives 1"
+
+
+class Life(NamedTuple):
+    """One life of this broker.
+
+    Attributes:
+        incarnation_id: registered under, or about to be.
+        metadata_end: end offset (exclusive) of the metadata log when it was written.
+    """
+
+    incarnation_id: bytes
+    metadata_end: int
+
+
+def dump_lives(lives: Sequence[Life]) -> bytes:
+    """Write the file, oldest life first."""
+    lines = [_HEAD, *(f"{uuid_to_text(life.incarnation_id)} {life.metadata_end}" for life in lives)]
+    text = "\n".join([*lines, ""]).encode()
+    return text + f"crc {crc32c(text):08x}\n".encode()
+
+
+def parse_lives(data: bytes) -> list[Life]:
+    """Read the file.
+
+    Raises:
+        CorruptFileError: cut, changed, or of another version.
+    """
+    text, mark, crc = data.rpartition(b"crc ")
+    try:
+        if not mark or int(crc, 16) != crc32c(text):
+            raise CorruptFileError(f"{LIVES}: its checksum is wrong")
+        lines = text.decode().splitlines()
+        if lines[0] != _HEAD:
+            raise CorruptFileError(f"{LIVES}: of another version: {lines[0][:40]!r}")
+        words = [line.split(" ") for line in lines[1:]]
+        return [Life(uuid_from_text(text_id), int(offset)) for text_id, offset in words]
+    except (ValueError, IndexError) as error:
+        raise CorruptFileError(f"{LIVES}: {error}") from error
+
+
+def read_lives(disk: Disk, directory: Path) -> list[Life]:
+    """Read the lives of a directory; none if the file is missing or damaged, which proves nothing.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    try:
+        return parse_lives(disk.read_file(directory / LIVES))
+    except (FileNotFoundError, CorruptFileError):
+        return []
+
+
+def next_lives(found: Sequence[Life], present: bytes | None, new: Life) -> list[Life]:
+    """What to write before registering.
+
+    Args:
+        found: what the directory says.
+        present: the incarnation id in the metadata, None if this broker was never registered. Only
+            what came before it goes: a later one may be registered still.
+        new: about to be registered.
+    """
+    ids = [life.incarnation_id for life in found]
+    kept = list(found)
+    if present is not None:
+        at = ids.index(present) if present in ids else 0
+        kept = list(found[at:])
+        if present not in ids:
+            kept.insert(0, Life(present, new.metadata_end))
+    return [*kept, new]
+
+
+@dataclass(frozen=True, slots=True)
+class LivesJudgement:
+    """What the lives of the directories say.
+
+    Attributes:
+        old: directories of another time, and why, for people.
+        metadata_is_old: why the metadata directory is the one of another time; empty if it is not.
+    """
+
+    old: Mapping[Path, str]
+    metadata_is_old: str = ""
+
+
+def judge_lives(
+    lives: Mapping[Path, Sequence[Life]],
+    *,
+    expected: Mapping[Path, bytes],
+    metadata_end: int,
+    metadata_path: Path,
+    ids: Mapping[Path, str],
+) -> LivesJudgement:
+    """Compare what directories say with the metadata.
+
+    Args:
+        lives: of each working directory. The metadata directory, if it is one of them, is of the
+            time of its metadata log whatever it says.
+        expected: incarnation id of the last life that worked with each that the metadata know.
+        metadata_end: end offset (exclusive) of the metadata log as it was found: every start as
+            controller writes to it, so after some refused ones an old copy would look newer.
+        metadata_path: where the metadata log lies.
+        ids: directory id of each, as text.
+    """
+    for path, found in lives.items():
+        later = [life for life in found if life.metadata_end > metadata_end]
+        if later:
+            return LivesJudgement(
+                {},
+                f"the metadata log in {metadata_path} ends at offset {metadata_end}, and log "
+                f"directory {path} was written when it ended at {later[-1].metadata_end}: the "
+                "metadata directory is an older copy. Put the newest copy of it back",
+            )
+    old = {
+        path: f"it does not name the last life of this broker ({LIVES}): it is a copy of another "
+        "time. Put the newest copy back, or take it as it is with `tidemark directories accept "
+        f"{ids[path]}`"
+        for path, life in expected.items()
+        if path != metadata_path and life not in [one.incarnation_id for one in lives[path]]
+    }
+    if old and len(old) == len(expected):
+        shown = ", ".join(str(path) for path in old)
+        return LivesJudgement(
+            {},
+            f"no log directory ({shown}) names the last life of this broker: the metadata "
+            f"directory {metadata_path} is of another time. Put directories of one time back, or "
+            "take these as they are with `tidemark directories accept ID`",
+        )
+    return LivesJudgement(old)

@@ -1,0 +1,49 @@
+"""What the metadata say of the replicas of this broker, in the words of the local log."""
+
+from kafka_protocol.types import TopicPartition
+from local_log.placement import WantedReplica
+from metadata_topic.controller.directories import NEVER_ASSIGNED, can_assign
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.model import DIRECTORY_LOST, PartitionImage, TopicImage
+
+
+def wanted_replica(
+    image: MetadataImage, node_id: int, tp: TopicPartition, *, is_missing_some: bool
+) -> WantedReplica | None:
+    """Say what the metadata want under a name here; None if they know no such replica.
+
+    Args:
+        image: the cluster.
+        node_id: this broker.
+        tp: the name of the partition directory.
+        is_missing_some: a log directory of this broker is not there or does not work.
+    """
+    topic = image.topics_by_name.get(tp.topic)
+    partition = None if topic is None else topic.partitions.get(tp.partition)
+    if topic is None or partition is None or node_id not in partition.replicas:
+        return None
+    return describe(image, node_id, topic, tp.partition, partition, is_missing_some=is_missing_some)
+
+
+def describe(
+    image: MetadataImage,
+    node_id: int,
+    topic: TopicImage,
+    index: int,
+    partition: PartitionImage,
+    *,
+    is_missing_some: bool,
+) -> WantedReplica:
+    """The same for a replica that is known to be this broker's."""
+    broker = image.brokers.get(node_id)
+    keeps_order = broker is not None and broker.directories_assigned_from >= 0 and can_assign(image)
+    directory_id = partition.directory_of(node_id)
+    is_lost = directory_id == DIRECTORY_LOST
+    return WantedReplica(
+        topic.id,
+        index,
+        None if is_lost or directory_id in NEVER_ASSIGNED else directory_id,
+        was_never_served=keeps_order,
+        may_be_begun=keeps_order or not is_missing_some,
+        is_lost=is_lost,
+    )

@@ -1,0 +1,234 @@
+"""The small text files of one directory, each held against its CRC32C in a sidecar of ours.
+
+Kafka's checkpoints carry no checksum: one flipped bit makes log start 100 into 900, and both tiers
+delete what lies below. The sidecar `tidemark-checksums` names, for each such file, the checksum of
+the version that was read back from the disk, of every version since that was not fsynced, and of
+the one about to replace it. It is written before the file, so a kill or a power cut between the two
+leaves a file that the sidecar knows. A file that it does not know is damaged.
+
+    tidemark-checksums 1
+    owner Zm9vYmFyYmF6cXV4MTIzNA 3
+    file leader-epoch-checkpoint 1b2c3d4e 5f607182
+    file partition.metadata 99aabbcc
+    crc 0a1b2c3d
+
+`owner` (topic id, partition) stands in partition directories only: two directories that were
+swapped are found by it. A missing or damaged sidecar proves nothing: files are taken as they are,
+and the next write makes a new one.
+"""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from kafka_protocol.errors import CorruptFileError
+from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
+from runtime.disk import Disk
+
+_log = logging.getLogger(__name__)
+
+SIDECAR: Final = "tidemark-checksums"
+_HEAD: Final = "tidemark-checksums 1"
+
+
+class Owner(NamedTuple):
+    """Whose partition directory it is."""
+
+    topic_id: bytes
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecar:
+    """What the file says.
+
+    Attributes:
+        owner: None in a log directory.
+        files: checksums by file name; a name that is absent is not checked.
+    """
+
+    owner: Owner | None
+    files: dict[str, tuple[int, ...]]
+
+
+def dump_sidecar(sidecar: Sidecar) -> bytes:
+    """Write the file; equal facts are equal bytes."""
+    lines = [_HEAD]
+    if sidecar.owner is not None:
+        lines.append(f"owner {uuid_to_text(sidecar.owner.topic_id)} {sidecar.owner.partition}")
+    for name in sorted(sidecar.files):
+        lines.append(" ".join(["file", name, *(f"{crc:08x}" for crc in sidecar.files[name])]))
+    text = "\n".join([*lines, ""]).encode()
+    return text + f"crc {crc32c(text):08x}\n".encode()
+
+
+def parse_sidecar(data: bytes) -> Sidecar:
+    """Read the file.
+
+    Raises:
+        CorruptFileError: cut, changed, or of another version.
+    """
+    text, mark, crc = data.rpartition(b"crc ")
+    try:
+        if not mark or int(crc, 16) != crc32c(text):
+            raise CorruptFileError(f"{SIDECAR}: its own checksum is wrong")
+        lines = text.decode().splitlines()
+        if lines[0] != _HEAD:
+            raise CorruptFileError(f"{SIDECAR}: of another version: {lines[0][:40]!r}")
+        owner, files = None, {}
+        for line in lines[1:]:
+            kind, name, *rest = line.split(" ")
+            if kind == "owner":
+                owner = Owner(uuid_from_text(name), int(rest[0]))
+            elif kind == "file":
+                files[name] = tuple(int(word, 16) for word in rest)
+    except (ValueError, IndexError) as error:
+        raise CorruptFileError(f"{SIDECAR}: {error}") from error
+    return Sidecar(owner, files)
+
+
+class CheckedFiles:
+    """Reads and replaces the small files of one directory.
+
+    Not safe for two threads at once: who writes from several holds a lock.
+
+    Attributes:
+        owner: whose directory it is, as the sidecar says; None if it does not.
+    """
+
+    __slots__ = (
+        "_directory",
+        "_disk",
+        "_is_durable",
+        "_is_kept",
+        "_on_disk",
+        "_versions",
+        "owner",
+    )
+
+    def __init__(
+        self, disk: Disk, directory: Path, *, compare: bool = True, owner: Owner | None = None
+    ) -> None:
+        """Read the sidecar.
+
+        Args:
+            disk: where the directory is.
+            directory: it need not exist yet.
+            compare: False where files may have been written by somebody who keeps no sidecar
+                (Apache Kafka, an older version): what it says is forgotten then.
+            owner: to be written, if the sidecar has none.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        self._disk = disk
+        self._directory = directory
+        # What the sidecar on the disk may say, and the versions that each file may have there.
+        self._on_disk = b""
+        self._versions: dict[str, tuple[int, ...]] = {}
+        self.owner = owner
+        self._is_kept = False
+        self._is_durable = False
+        if compare:
+            self._load()
+
+    def _load(self) -> None:
+        try:
+            data = self._disk.read_file(self._directory / SIDECAR)
+        except FileNotFoundError:
+            return
+        try:
+            sidecar = parse_sidecar(data)
+        except CorruptFileError as error:
+            _log.warning("sidecar is damaged and made again: %s (%s)", self._directory, error)
+            return
+        self._on_disk = data
+        self._versions = dict(sidecar.files)
+        self.owner = sidecar.owner or self.owner
+        self._is_kept = True
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is a sound sidecar, so that what it does not know is damaged."""
+        return self._is_kept
+
+    def knows(self, name: str) -> bool:
+        """Whether the sidecar names this file: then the file was there once."""
+        return name in self._versions
+
+    def read(self, name: str) -> bytes:
+        """Read a file whole.
+
+        Raises:
+            FileNotFoundError: it is not there.
+            CorruptFileError: it is none of the versions that the sidecar names.
+            OSError: the disk failed.
+        """
+        data = self._disk.read_file(self._directory / name)
+        known = self._versions.get(name)
+        if known is not None and crc32c(data) not in known:
+            raise CorruptFileError(
+                f"{self._directory / name} is none of the versions that {SIDECAR} names"
+            )
+        return data
+
+    def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
+        """Replace a file, its checksum first.
+
+        Args:
+            name: of the file.
+            data: all of it.
+            durable: both survive a power cut on return. Without, a power cut may leave the old or
+                the new version with either sidecar: only for files that are made again then.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        path = self._directory / name
+        new = crc32c(data)
+        before = self._versions.get(name)
+        if before is None:
+            before = self._found(path)
+        self._versions[name] = (*(crc for crc in before if crc != new), new)
+        self._save(durable=durable)
+        self._disk.atomic_write(path, data, durable=durable)
+        if durable:
+            self._versions[name] = (new,)  # the sidecar on the disk is tidied by its next write
+
+    def _found(self, path: Path) -> tuple[int, ...]:
+        try:
+            return (crc32c(self._disk.read_file(path)),)
+        except FileNotFoundError:
+            return ()
+
+    def keep(self, *names: str) -> None:
+        """Take the files as they are into the sidecar, where it does not know them yet.
+
+        Not fsynced: a sidecar that a power cut takes is missing, which proves nothing.
+        """
+        for name in names:
+            if name not in self._versions and (found := self._found(self._directory / name)):
+                self._versions[name] = found
+        self._save(durable=False)
+
+    def forget(self, name: str) -> None:
+        """A file goes, or somebody else replaces it: it is not checked until its next write."""
+        if self._versions.pop(name, None) is not None:
+            self._save(durable=True)
+
+    def set_owner(self, owner: Owner, *, durable: bool = False) -> None:
+        """Say whose directory it is."""
+        self.owner = owner
+        self._save(durable=durable)
+
+    def _save(self, *, durable: bool) -> None:
+        data = dump_sidecar(Sidecar(self.owner, self._versions))
+        # What an earlier process wrote may not be on the disk yet either.
+        if data != self._on_disk or (durable and not self._is_durable):
+            self._disk.atomic_write(self._directory / SIDECAR, data, durable=durable)
+            self._on_disk = data
+            self._is_durable = durable
+        self._is_kept = True

@@ -1,0 +1,327 @@
+"""Opening what lies in the log directories at the start.
+
+First everything is looked at, then it is decided for each partition which of its directories is
+the one that the metadata mean (`placement`), then that one is opened. What is not opened stays as
+it is.
+"""
+
+import logging
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kafka_protocol.errors import CorruptFileError
+from kafka_protocol.files.meta_properties import dump_partition_metadata, parse_partition_metadata
+from kafka_protocol.files.segment_names import (
+    LOG,
+    parse_partition_dir,
+    parse_renamed_dir,
+    partition_dir,
+)
+from kafka_protocol.types import ZERO_UUID, TopicPartition
+from local_log.checked_files import CheckedFiles, Owner
+from local_log.config import LogConfig
+from local_log.errors import KafkaStorageError, LogRefused
+from local_log.log_dir import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    UNKNOWN,
+    LogDir,
+)
+from local_log.partition_log import LogHooks, PartitionLog
+from local_log.placement import FoundReplica, WantedReplica, place
+from local_log.segment_files import EPOCH_CHECKPOINT, PARTITION_METADATA, path_of
+from runtime.clock import Clock
+from runtime.disk import Disk
+
+_log = logging.getLogger(__name__)
+
+METADATA_TOPIC = "__cluster_metadata"
+
+WantedFor = Callable[[TopicPartition], WantedReplica | None]
+
+# The name of a file is taken by something else, or a file may not be read: that is one partition's
+# trouble, while any other error means that the disk is broken.
+_OF_ONE_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A partition whose files are here and that is not open.
+
+    Attributes:
+        directories: log directories its files lie in.
+        reason: for people, with the way out.
+        recovery_point: what the checkpoint is to say; UNKNOWN if that is not known.
+    """
+
+    directories: Sequence[LogDir]
+    reason: str
+    recovery_point: int = UNKNOWN
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What became of the directories that were found.
+
+    Attributes:
+        aside: directories of partitions that nobody wants.
+        moved: partitions that lie elsewhere than the metadata say: where they were, where they are.
+    """
+
+    opened: list[tuple[PartitionLog, LogDir]] = field(default_factory=list)
+    refused: dict[TopicPartition, Refused] = field(default_factory=dict)
+    aside: list[tuple[TopicPartition, LogDir]] = field(default_factory=list)
+    moved: list[tuple[TopicPartition, LogDir, LogDir]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """One partition directory."""
+
+    directory: LogDir
+    path: Path
+    files: CheckedFiles
+    topic_id: bytes | None
+
+
+class Loader:
+    """Loads once."""
+
+    def __init__(
+        self,
+        dirs: Sequence[LogDir],
+        *,
+        disk: Disk,
+        clock: Clock,
+        config_for: Callable[[str], LogConfig],
+        hooks_for: Callable[[TopicPartition, LogDir], LogHooks],
+        own_names: Container[str],
+        fail_dir: Callable[[LogDir, OSError], None],
+    ) -> None:
+        self._dirs = dirs
+        self._disk = disk
+        self._clock = clock
+        self._config_for = config_for
+        self._hooks_for = hooks_for
+        self._own_names = own_names
+        self._fail_dir = fail_dir
+        self._compare = True
+        self._loaded = Loaded()
+
+    def load(
+        self, wanted: WantedFor | None, *, compare: bool, last_broker_epoch: int | None
+    ) -> Loaded:
+        """Look, decide, open; see `LogManager.load`."""
+        self._compare = compare
+        found: dict[TopicPartition, list[LogDir]] = {}
+        for directory in self._dirs:
+            if not directory.works:
+                continue
+            try:
+                directory.prepare(compare=compare)
+                directory.read_clean_mark(last_broker_epoch if compare else None)
+                directory.read_checkpoints()
+                for tp in self._partitions_in(directory):
+                    found.setdefault(tp, []).append(directory)
+            except OSError as error:
+                self._fail_dir(directory, error)
+        for directory in self._dirs:
+            if directory.works and not directory.was_clean and any(map(found.get, found)):
+                _log.info("recovering after an unclean stop: path=%s", directory.path)
+        for tp, directories in found.items():
+            self._load_one(tp, directories, wanted)
+        return self._loaded
+
+    def _partitions_in(self, directory: LogDir) -> list[TopicPartition]:
+        """Names of partition directories; leftovers of deletions are removed."""
+        found = []
+        for name in self._disk.list_dir(directory.path):
+            path = directory.path / name
+            if name.removesuffix(".tmp") in self._own_names:
+                continue  # a kill may leave a temporary file; the next write takes its name
+            if not self._disk.is_dir(path):
+                _log.info("unknown file is left alone: %s", path)
+                continue
+            renamed = parse_renamed_dir(name)
+            if renamed is not None:
+                if renamed[1] == "delete":
+                    self._disk.remove_tree(path)
+                continue
+            tp = parse_partition_dir(name)
+            if tp is None or partition_dir(tp) != name:
+                _log.info("unknown directory is left alone: %s", path)
+            elif tp.topic != METADATA_TOPIC:
+                found.append(tp)
+        return found
+
+    # -- one partition
+
+    def _load_one(
+        self, tp: TopicPartition, directories: Sequence[LogDir], wanted_for: WantedFor | None
+    ) -> None:
+        candidates = []
+        for directory in directories:
+            if directory.works:
+                try:
+                    candidates.append(self._look(tp, directory))
+                except _OF_ONE_FILE as error:
+                    self._refuse(tp, directories, f"its files cannot be read: {error}")
+                    return
+                except OSError as error:
+                    self._fail_dir(directory, error)
+        if not candidates:
+            self._refuse(tp, directories, f"{directories[0].path} is offline")
+            return
+        if wanted_for is None:
+            topic_id = next((one.topic_id for one in candidates if one.topic_id), ZERO_UUID)
+            wanted: WantedReplica | None = WantedReplica(topic_id, tp.partition, None)
+        else:
+            wanted = wanted_for(tp)
+        if wanted is None:
+            self._loaded.aside += [(tp, one.directory) for one in candidates]
+            return
+        candidates = [self._believed(one, wanted) for one in candidates]
+        found = [
+            FoundReplica(
+                one.directory.directory_id,
+                str(one.path),
+                one.topic_id,
+                None if one.files.owner is None else one.files.owner.partition,
+            )
+            for one in candidates
+        ]
+        working = {one.directory_id for one in self._dirs if one.works}
+        placement = place(wanted, found, working)
+        if placement.offline:
+            self._refuse(tp, directories, placement.offline)
+            return
+        self._loaded.aside += [(tp, candidates[index].directory) for index in placement.aside]
+        if placement.opened is not None:
+            self._open(tp, candidates[placement.opened], wanted)
+
+    def _look(self, tp: TopicPartition, directory: LogDir) -> _Candidate:
+        path = directory.path / partition_dir(tp)
+        files = CheckedFiles(self._disk, path, compare=self._compare)
+        topic_id = None if files.owner is None else files.owner.topic_id
+        try:
+            topic_id = parse_partition_metadata(files.read(PARTITION_METADATA))
+        except (FileNotFoundError, CorruptFileError) as error:
+            _log.warning("partition without a topic id: path=%s reason=%s", path, error)
+        return _Candidate(directory, path, files, topic_id)
+
+    def _believed(self, candidate: _Candidate, wanted: WantedReplica) -> _Candidate:
+        """Where the id of the partition is in its file, a sidecar of another topic is a mistake."""
+        owner = candidate.files.owner
+        if owner is None or owner.topic_id == wanted.topic_id:
+            return candidate
+        try:
+            data = self._disk.read_file(candidate.path / PARTITION_METADATA)
+            if parse_partition_metadata(data) != wanted.topic_id:
+                return candidate
+        except (FileNotFoundError, CorruptFileError):
+            return candidate
+        _log.error("sidecar is that of another topic, and is made again: %s", candidate.path)
+        files = CheckedFiles(self._disk, candidate.path, compare=False)
+        return _Candidate(candidate.directory, candidate.path, files, wanted.topic_id)
+
+    def _refuse(
+        self,
+        tp: TopicPartition,
+        directories: Sequence[LogDir],
+        reason: str,
+        recovery_point: int = UNKNOWN,
+    ) -> None:
+        _log.error("partition is offline: %s: %s", tp, reason)
+        self._loaded.refused[tp] = Refused(tuple(directories), reason, recovery_point)
+
+    def _open(self, tp: TopicPartition, found: _Candidate, wanted: WantedReplica) -> None:
+        directory = found.directory
+        # Moved while the broker was down: what is known of it was noted where it was.
+        home = next((d for d in self._dirs if d.directory_id == wanted.directory_id), directory)
+        config = self._config_for(tp.topic)
+        log_start = known_log_start(home, tp, config)
+        point = known_recovery_point(home, tp, found.path)
+        try:
+            log = PartitionLog.open(
+                found.path,
+                topic_partition=tp,
+                topic_id=wanted.topic_id,
+                config=config,
+                disk=self._disk,
+                now_ms=self._clock.wall_ms(),
+                recovery_point=point,
+                log_start=log_start,
+                high_watermark=home.entry(HIGH_WATERMARKS, tp) or 0,
+                is_clean=directory.was_clean and home.was_clean,
+                was_compacted=home.entry(CLEANER_OFFSETS, tp) is not None,
+                hooks=self._hooks_for(tp, directory),
+                files=found.files,
+            )
+            if point is None:
+                log.flush()  # all was read, now all is safe: from here on the place is known
+            self._identify(found, wanted)
+        except LogRefused as error:
+            known = error.facts.flushed_end
+            self._refuse(tp, [directory], str(error), UNKNOWN if point is None else known)
+            return
+        except _OF_ONE_FILE as error:
+            self._refuse(tp, [directory], f"a file of it cannot be used: {error}")
+            return
+        except (OSError, KafkaStorageError) as error:
+            if isinstance(error, OSError):
+                self._fail_dir(directory, error)
+            self._refuse(tp, [directory], f"{directory.path} is offline: {directory.failure}")
+            return
+        if log.truncated_bytes:
+            _log.warning(
+                "recovered: partition=%s end=%d cut_bytes=%d",
+                tp,
+                log.log_end_offset,
+                log.truncated_bytes,
+            )
+        if home is not directory:
+            _log.warning("partition was moved: %s from=%s to=%s", tp, home.path, directory.path)
+            self._loaded.moved.append((tp, home, directory))
+        self._loaded.opened.append((log, directory))
+
+    def _identify(self, found: _Candidate, wanted: WantedReplica) -> None:
+        """Write again what the files do not say, and make the sidecar say what they do."""
+        files = found.files
+        if wanted.topic_id == ZERO_UUID:
+            return
+        try:
+            is_right = parse_partition_metadata(files.read(PARTITION_METADATA)) == wanted.topic_id
+        except (FileNotFoundError, CorruptFileError):
+            is_right = False
+        files.owner = Owner(wanted.topic_id, wanted.partition)
+        if not is_right:
+            _log.error("topic id is written again: path=%s", found.path)
+            files.write(PARTITION_METADATA, dump_partition_metadata(wanted.topic_id))
+        files.keep(PARTITION_METADATA, EPOCH_CHECKPOINT)
+
+
+def known_log_start(home: LogDir, tp: TopicPartition, config: LogConfig) -> int | None:
+    """Where the checkpoint of a log directory says that a log begins; None if it does not say."""
+    log_start = home.entry(LOG_STARTS, tp)
+    if log_start is None and home.is_sound(LOG_STARTS) and home.files.knows(LOG_STARTS):
+        return None if config.remote_storage_enable else 0
+    return log_start
+
+
+def known_recovery_point(home: LogDir, tp: TopicPartition, path: Path) -> int | None:
+    """Below which offset all was flushed; None if that is not known.
+
+    Args:
+        home: the log directory whose checkpoints speak of the partition.
+        tp: which.
+        path: of the partition's directory.
+    """
+    point = home.entry(RECOVERY_POINTS, tp)
+    if point is not None:
+        return point if point >= 0 else None
+    if home.is_sound(RECOVERY_POINTS) and home.disk.exists(path_of(path, 0, LOG)):
+        return 0  # begun since the checkpoint was written
+    return None

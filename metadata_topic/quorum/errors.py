@@ -1,0 +1,21 @@
+"""Why a metadata directory cannot be used, in words for whoever has to mend it."""
+
+
+class UnusableMetadataError(Exception):
+    """The metadata directory holds what cannot be relied on.
+
+    Raised before anything on the disk is changed. The message names the file, the position in it
+    and the way out.
+    """
+
+
+class DamagedMetadataError(UnusableMetadataError):
+    """Bytes that were once flushed are gone or changed."""
+
+
+class MissingMetadataError(UnusableMetadataError):
+    """Records are gone that no snapshot contains."""
+
+
+class UnreadableRecordError(UnusableMetadataError):
+    """A whole batch, as it was written, holds a record that this version cannot read or replay."""

@@ -1,0 +1,203 @@
+"""Reads the segment files of the metadata log as they lie there, without changing anything.
+
+Found for each file: how far its whole batches continue each other, what is wrong with the place
+behind them, and which whole batches come after that place. What follows from this is decided in
+`log_verdict`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kafka_protocol.records.batch import (
+    CONTROL_FLAG,
+    HEADER_SIZE,
+    BatchHeader,
+    has_valid_crc,
+    read_header,
+)
+from local_log.segment_files import LOG, parse_segment_file
+from metadata_topic.quorum.batches import MAGIC, flushed_end_of
+from runtime.disk import Disk, OpenFile
+
+_WINDOW_BYTES: Final = 1 << 20
+_NO_PRODUCER: Final = b"\xff" * 10  # producer id and epoch of every batch of a metadata log
+_NO_PRODUCER_POSITION: Final = 43
+_ATTRIBUTES: Final = (0, CONTROL_FLAG)
+
+
+class LaterBatch(NamedTuple):
+    """A whole batch with a right checksum behind a place that is not.
+
+    Attributes:
+        flushed_end: up to where (exclusive) the log was flushed when it was begun; None unknown.
+    """
+
+    position: int
+    base_offset: int
+    epoch: int
+    flushed_end: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSurvey:
+    """What one segment file holds.
+
+    Attributes:
+        name: of the file.
+        base_offset: from its name.
+        size_bytes: of the file.
+        whole_bytes: of the batches from its beginning that are whole and continue each other.
+        end_offset: after the last of these (exclusive).
+        last_epoch: of the last of these; -1 if there is none.
+        fault: what is wrong at `whole_bytes`; None if the file ends there.
+        is_contradiction: a batch is there whole, but does not continue the one before.
+        later: whole batches after the fault.
+    """
+
+    name: str
+    base_offset: int
+    size_bytes: int
+    whole_bytes: int
+    end_offset: int
+    last_epoch: int
+    fault: str | None = None
+    is_contradiction: bool = False
+    later: tuple[LaterBatch, ...] = ()
+
+
+class _Window:
+    """A file seen through a buffer; positions are the file's."""
+
+    def __init__(self, disk: Disk, file: OpenFile) -> None:
+        self._disk = disk
+        self._file = file
+        self.size_bytes = file.size()
+        self._data = b""
+        self._start = 0
+
+    def bytes_at(self, position: int, size: int) -> bytes | memoryview:
+        """The bytes from `position`; fewer only at the end of the file."""
+        at = position - self._start
+        if at < 0 or at + size > len(self._data):
+            self._data = self._disk.read_at(self._file, position, max(size, _WINDOW_BYTES))
+            self._start, at = position, 0
+        return memoryview(self._data)[at : at + size]
+
+
+def survey_log(directory: Path, disk: Disk) -> list[SegmentSurvey]:
+    """Look through all segments of the log, oldest first; none if there is no directory.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    try:
+        names = disk.list_dir(directory)
+    except FileNotFoundError:
+        return []
+    parsed = [(name, parse_segment_file(name)) for name in names]
+    logs = sorted((p[0], name) for name, p in parsed if p is not None and p[1] == LOG)
+    return [_survey(disk, directory / name, base) for base, name in logs]
+
+
+def sound_batches(
+    directory: Path, disk: Disk, segment: SegmentSurvey, from_offset: int
+) -> Iterator[tuple[int, memoryview]]:
+    """Read the whole batches of a surveyed segment that begin at `from_offset` or later.
+
+    Yields:
+        The batch's position in the file, and its bytes.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    file = disk.open_read(directory / segment.name)
+    try:
+        window, position = _Window(disk, file), 0
+        while position < segment.whole_bytes:
+            header = read_header(window.bytes_at(position, HEADER_SIZE))
+            if header.base_offset >= from_offset:
+                yield position, memoryview(window.bytes_at(position, header.size_bytes))
+            position += header.size_bytes
+    finally:
+        file.close()
+
+
+def _survey(disk: Disk, path: Path, base_offset: int) -> SegmentSurvey:
+    file = disk.open_read(path)
+    try:
+        window = _Window(disk, file)
+        position, end_offset, last_epoch = 0, base_offset, -1
+        fault, is_contradiction = None, False
+        while position < window.size_bytes:
+            header = _whole_batch(window, position)
+            if header is None:
+                fault = "no whole batch with a right checksum"
+                break
+            fault = _contradiction(header, end_offset, last_epoch)
+            if fault is not None:
+                is_contradiction = True
+                break
+            position += header.size_bytes
+            end_offset, last_epoch = header.next_offset, header.partition_leader_epoch
+        later = () if fault is None else tuple(_whole_batches_after(window, position))
+        return SegmentSurvey(
+            path.name,
+            base_offset,
+            window.size_bytes,
+            position,
+            end_offset,
+            last_epoch,
+            fault,
+            is_contradiction,
+            later,
+        )
+    finally:
+        file.close()
+
+
+def _contradiction(header: BatchHeader, end_offset: int, last_epoch: int) -> str | None:
+    """Why a whole batch cannot follow the one before; offset and epoch are not in its checksum."""
+    epoch = header.partition_leader_epoch
+    if header.base_offset != end_offset or header.last_offset_delta < 0:
+        return f"a batch at offset {header.base_offset} where {end_offset} is due"
+    if 0 <= last_epoch != epoch and (epoch < last_epoch or not header.is_control):
+        # A leader opens its epoch with a control batch.
+        return f"a batch of epoch {epoch} after one of epoch {last_epoch}"
+    return None
+
+
+def _whole_batch(window: _Window, position: int) -> BatchHeader | None:
+    """The header of the batch at `position`, None if none is there whole."""
+    start = window.bytes_at(position, HEADER_SIZE)
+    if len(start) < HEADER_SIZE:
+        return None
+    header = read_header(start)
+    size = header.size_bytes
+    if header.magic != MAGIC or size < HEADER_SIZE or position + size > window.size_bytes:
+        return None
+    return header if has_valid_crc(window.bytes_at(position, size), 0, header) else None
+
+
+def _whole_batches_after(window: _Window, position: int) -> Iterator[LaterBatch]:
+    """Find whole batches anywhere behind `position`, by the fields that all of them share.
+
+    Every batch of a metadata log has no producer, so its header holds ten bytes of 0xff in a row.
+    """
+    at = position
+    while at + HEADER_SIZE <= window.size_bytes:
+        data = bytes(window.bytes_at(at, min(_WINDOW_BYTES, window.size_bytes - at)))
+        found = data.find(_NO_PRODUCER, _NO_PRODUCER_POSITION)
+        if found < 0:
+            at += max(len(data) - HEADER_SIZE + 1, 1)
+            continue
+        at += found - _NO_PRODUCER_POSITION
+        header = _whole_batch(window, at)
+        if header is None or header.attributes not in _ATTRIBUTES:
+            at += 1
+            continue
+        yield LaterBatch(
+            at, header.base_offset, header.partition_leader_epoch, flushed_end_of(header)
+        )
+        at += header.size_bytes

@@ -1,0 +1,197 @@
+"""Whether the end of the metadata log is a torn tail, or damage: a function of facts.
+
+A torn tail is what a kill or a power cut leaves of an append that nobody was answered for: it may
+be cut. Damage is the loss of what was flushed: cutting it would take back acknowledged changes, and
+a later start would give other records the same offsets. The two look alike at the place itself;
+what lies around it tells them apart. Damage is
+
+1. a place below the newest snapshot's end: only flushed records get into one;
+2. a place in a closed segment: a segment is flushed before the next one begins;
+3. a place below the flushed end that was noted at a start, roll, snapshot or clean stop;
+4. a place before a whole batch that was begun only after the place was flushed: each batch says up
+   to where the log was flushed when it was begun;
+5. a whole batch that does not continue the one before it: no power cut leaves that.
+
+Nothing is concluded from what is missing: without any of these signs a tail counts as torn.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from metadata_topic.quorum.errors import DamagedMetadataError, MissingMetadataError
+from metadata_topic.quorum.flushed_end_file import FLUSHED_END, FlushedEnd
+from metadata_topic.quorum.log_survey import SegmentSurvey
+from metadata_topic.quorum.snapshots import SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryFacts:
+    """What a metadata directory holds.
+
+    Attributes:
+        directory: its name, for messages.
+        segments: oldest first.
+        newest_snapshot: by name, whether it can be read or not; None without snapshots.
+        usable_snapshot: the newest that can be read.
+        noted: content of `tidemark-flushed-end`; None if it is missing or damaged.
+    """
+
+    directory: str
+    segments: Sequence[SegmentSurvey]
+    newest_snapshot: SnapshotId | None = None
+    usable_snapshot: SnapshotId | None = None
+    noted: FlushedEnd | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the next start can rely on.
+
+    Attributes:
+        segments: those that belong together, oldest first; what lies before a hole below the
+            snapshot is not among them.
+        end_offset: after the last sound batch (exclusive).
+        torn_bytes: behind that batch, to be cut.
+        last_epoch: the highest epoch seen in any batch, sound or behind the place; -1 for none.
+        is_replaced: the snapshot replaces the whole log, which begins anew at its end.
+    """
+
+    segments: tuple[SegmentSurvey, ...]
+    end_offset: int
+    torn_bytes: int
+    last_epoch: int
+    is_replaced: bool
+
+
+def judge(facts: DirectoryFacts) -> Verdict:
+    """Tell a torn tail from damage.
+
+    Raises:
+        DamagedMetadataError: flushed bytes are gone or changed.
+        MissingMetadataError: the log does not reach back to a usable snapshot.
+    """
+    base = 0 if facts.usable_snapshot is None else facts.usable_snapshot.end_offset
+    chain = _chain(facts, base)
+    epochs = [later.epoch for s in facts.segments for later in s.later]
+    last_epoch = max([*epochs, *(s.last_epoch for s in facts.segments)], default=-1)
+    is_replaced = _is_replaced(facts, chain)
+    end = chain[-1].end_offset if chain else None
+    if not is_replaced:
+        _check_end(facts, chain)
+    torn_bytes = chain[-1].size_bytes - chain[-1].whole_bytes if chain else 0
+    if is_replaced:
+        return Verdict((), base, 0, last_epoch, True)
+    if chain and chain[0].base_offset > base:
+        raise MissingMetadataError(
+            f"{facts.directory}: the log begins at offset {chain[0].base_offset}, the newest usable"
+            f" snapshot ends at {base}: the records between are lost. Nothing was changed. "
+            "Restore the missing segments, or a snapshot that ends at or after the log's beginning"
+        )
+    return Verdict(tuple(chain), base if end is None else end, torn_bytes, last_epoch, False)
+
+
+def _chain(facts: DirectoryFacts, base: int) -> list[SegmentSurvey]:
+    """The segments that continue each other up to the last one."""
+    chain: list[SegmentSurvey] = []
+    for segment in facts.segments:
+        if chain and segment.base_offset != chain[-1].end_offset:
+            before = chain[-1]
+            if before.fault is None and before.end_offset < segment.base_offset <= base:
+                # Segments below the snapshot were being deleted; some names came back.
+                chain = [segment]
+                continue
+            what = before.fault or f"the file ends, the next one is {segment.name}"
+            raise _damage(facts, before, what, "it is in a closed segment")
+        if chain and segment.last_epoch >= 0 and segment.last_epoch < chain[-1].last_epoch:
+            what = f"epoch {segment.last_epoch} after epoch {chain[-1].last_epoch}"
+            raise _damage(facts, segment, what, "epochs never fall")
+        chain.append(segment)
+    for closed in chain[:-1]:
+        if closed.fault is not None:
+            raise _damage(facts, closed, closed.fault, "it is in a closed segment")
+    return chain
+
+
+def _is_replaced(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> bool:
+    """Whether the snapshot came from elsewhere and says more than this log.
+
+    A snapshot of our own is made of a flushed log, whose end was noted before; so a log that ends
+    below it has lost something. One that was fetched is ahead of the log, or of a newer epoch: then
+    the log's records, the same offsets among them, are those that lost an election (KIP-630).
+    """
+    snapshot, noted = facts.usable_snapshot, facts.noted
+    if snapshot is None or snapshot.end_offset == 0 or snapshot != facts.newest_snapshot:
+        return False
+    if noted is not None and noted.restart_at == snapshot.end_offset:
+        return True  # it was under way
+    if not chain:
+        return False
+    last = chain[-1]
+    if last.is_contradiction:
+        return False
+    if last.end_offset < snapshot.end_offset:
+        return noted is not None and noted.offset <= last.end_offset and not _proof(last)
+    has_batches = any(segment.whole_bytes for segment in chain)
+    return has_batches and snapshot.epoch > max(segment.last_epoch for segment in chain)
+
+
+def _check_end(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> None:
+    """Make sure that what is missing behind the last sound batch was never flushed."""
+    noted = 0 if facts.noted is None else facts.noted.offset
+    snapshot_end = 0 if facts.newest_snapshot is None else facts.newest_snapshot.end_offset
+    if not chain:
+        if max(noted, snapshot_end) > 0:
+            raise _lost_log(facts, max(noted, snapshot_end))
+        return
+    last = chain[-1]
+    what = last.fault or "the log ends"
+    if last.end_offset < snapshot_end:
+        raise _damage(facts, last, what, f"it is below {snapshot_end}, the newest snapshot's end")
+    if last.end_offset < noted:
+        raise _damage(
+            facts, last, what, f"it is below {noted}, which {FLUSHED_END} notes as flushed"
+        )
+    if last.is_contradiction:
+        raise _damage(facts, last, what, "the batch is whole: it was not torn")
+    proof = _proof(last)
+    if proof is not None:
+        raise _damage(facts, last, what, proof)
+
+
+def _proof(segment: SegmentSurvey) -> str | None:
+    """Why the place behind the sound batches was flushed once; None if nothing says so."""
+    for later in segment.later:
+        if later.flushed_end is not None and later.flushed_end > segment.end_offset:
+            return (
+                f"the batch of offset {later.base_offset} at position {later.position} was begun "
+                f"when the log was flushed to {later.flushed_end}"
+            )
+    return None
+
+
+def _damage(
+    facts: DirectoryFacts, segment: SegmentSurvey, what: str, why: str
+) -> DamagedMetadataError:
+    return DamagedMetadataError(
+        f"{facts.directory}/{segment.name} is damaged at position {segment.whole_bytes} (offset "
+        f"{segment.end_offset}): {what}. This is no torn tail: {why}. Nothing was changed. "
+        f"{_way_out(facts)}"
+    )
+
+
+def _lost_log(facts: DirectoryFacts, end: int) -> DamagedMetadataError:
+    return DamagedMetadataError(
+        f"{facts.directory}: all segments of the metadata log are gone, and they were flushed to "
+        f"offset {end}. Nothing was changed. {_way_out(facts)}"
+    )
+
+
+def _way_out(facts: DirectoryFacts) -> str:
+    way = "Restore the file from a copy"
+    if facts.usable_snapshot is None or facts.usable_snapshot.end_offset == 0:
+        return f"{way}; there is no snapshot of the metadata"
+    name = facts.usable_snapshot.file_name
+    return (
+        f"{way}. The newest snapshot is {name}; docs/metadata-log.md says how to go on from it, "
+        "losing every change made after it"
+    )

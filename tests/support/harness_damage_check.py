@@ -1,0 +1,279 @@
+"""What a broker makes of a damaged directory, seen from outside only."""
+
+import re
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from damage_table import EARLIER, EXIT, OFFLINE, WHOLE, Allowed, Damage, Outcome
+from harness_bad_input import batch
+from harness_broker import until
+from harness_damage import LANES, Case, Damaged, log_start, record_of
+from harness_directory_faults import whole_batches_bytes
+from harness_raw_client import RawClient, fetch_fields, produce_fields
+from harness_traffic import Lane
+
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.records.batch import has_valid_crc, read_header
+from kafka_protocol.records.records import iter_records
+from kafka_protocol.wire.api_keys import ApiKey
+
+REFUSALS = {
+    int(ErrorCode.KAFKA_STORAGE_ERROR),
+    int(ErrorCode.REPLICA_NOT_AVAILABLE),
+    int(ErrorCode.CORRUPT_MESSAGE),
+}
+TIER_WAIT_S = 8.0
+NAMED_WITHIN_S = 10.0
+_SEGMENT = re.compile(r"\d{20}\.log")
+
+
+@dataclass
+class Findings:
+    """What one start did.
+
+    Attributes:
+        exit_code: None: it serves.
+        said: the end of its log.
+        outcomes: of each partition, with a text for a person.
+        wrong: what must never be.
+    """
+
+    exit_code: int | None = None
+    said: str = ""
+    outcomes: dict[Lane, tuple[Outcome | None, str]] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+
+
+def look(damaged: Damaged) -> Findings:
+    """Start the broker on what is left and ask about every partition."""
+    broker, found = damaged.broker, Findings()
+    before, remote_before = _log_bytes(damaged, torn_tails=False), _remote_objects(damaged)
+    try:
+        broker.start(wait=False)
+        process = broker.process
+        assert process is not None
+        until(
+            lambda: process.poll() is not None or broker.http("/ready")[0] == 200,
+            "the broker is ready or ends",
+        )
+        found.exit_code = process.poll()
+        if found.exit_code is None:
+            _ask(damaged, found)
+    finally:
+        broker.close()
+        found.said = broker.log_tail(40)
+    for name, size in (before - _log_bytes(damaged, torn_tails=True)).items():
+        found.wrong.append(f"{damaged.of(name)}: {name}: {size} bytes of segments were deleted")
+    for name in sorted(remote_before - _remote_objects(damaged)):
+        found.wrong.append(f"the remote object {name} was deleted")
+    return found
+
+
+def judge(damaged: Damaged, found: Findings) -> list[str]:
+    """Compare with the table; empty: all is as it may be."""
+    complaints = list(found.wrong)
+    if found.exit_code is not None:
+        return complaints + _judge_exit(damaged, found)
+    met = {lane: [case for case in damaged.cases if lane in case.lanes] for lane in LANES}
+    merged: Counter[str] = Counter()
+    refuted: dict[str, list[str]] = {}
+    for lane, (outcome, text) in found.outcomes.items():
+        permitted, why = _permitted(met[lane])
+        if outcome not in permitted:
+            wanted = " or ".join(sorted(one.value for one in permitted))
+            what = f"{why}: must be {wanted}, but {text or 'is ' + str(outcome and outcome.value)}"
+            refuted.setdefault(what, []).append(f"{lane[0]}-{lane[1]}")
+        merged[outcome.value if outcome else "wrong"] += 1
+    for what, names in refuted.items():
+        complaints.append(f"{what}: {len(names)} partitions: {', '.join(names[:3])}")
+    print(", ".join(f"{count} {name}" for name, count in sorted(merged.items())))
+    return complaints
+
+
+def _permitted(met: list[Case]) -> tuple[Allowed, str]:
+    """What may become of a partition that met these damages, and their names."""
+    if not met:
+        return frozenset({WHOLE}), "undamaged"
+    names = str(met[0]) if len(met) == 1 else f"{met[0]} and {len(met) - 1} more"
+    return frozenset().union(*(case.allowed for case in met)), names
+
+
+def _judge_exit(damaged: Damaged, found: Findings) -> list[str]:
+    cases = [case for case in damaged.cases if EXIT in case.allowed]
+    if not cases or found.exit_code != 1:
+        last = found.said.strip().splitlines()[-1:]
+        return [f"{[str(one) for one in damaged.cases]}: exit {found.exit_code}: {last}"]
+    named = [case for case in cases if _is_named(case, damaged, found.said)]
+    return [] if named else [f"{cases[0]}: exit 1 without naming the file: {found.said[-300:]}"]
+
+
+def _is_named(case: Case, damaged: Damaged, said: str) -> bool:
+    path = damaged.broker.directory / case.path
+    is_gone = case.damage is Damage.LOST  # its directory tells enough
+    return str(path) in said or (is_gone and str(path.parent) in said)
+
+
+# ------------------------------------------------------------------ asking
+
+
+def _ask(damaged: Damaged, found: Findings) -> None:
+    broker = damaged.broker
+    with RawClient(broker) as client:
+        _wait_for_tier(client)
+        lows, highs = _offsets(client, -2), _offsets(client, -1)
+        for lane in LANES:
+            found.outcomes[lane] = _outcome(client, lane, lows[lane], highs[lane], damaged.base.end)
+        _check_named(damaged, found)
+        whole = [lane for lane, (one, _) in found.outcomes.items() if one in (WHOLE, EARLIER)]
+        for lane in whole:
+            sent = produce_fields(lane[0], batch(b"after the damage"), index=lane[1])
+            [done] = client.ask(ApiKey.PRODUCE, 7, sent).responses[0].partition_responses
+            if (done.error_code, done.base_offset) != (0, damaged.base.end):
+                found.wrong.append(
+                    f"{lane}: produced: code {done.error_code}, offset {done.base_offset} where"
+                    f" {damaged.base.end} is due"
+                )
+
+
+def _wait_for_tier(client: RawClient) -> None:
+    """Until nothing is "not available" (9); what still is after a while counts as refused."""
+
+    def is_available() -> bool:
+        for lane, (code, low) in _offsets(client, -2).items():
+            waits = code or _fetch(client, lane, low).error_code
+            if waits == ErrorCode.REPLICA_NOT_AVAILABLE:
+                return False
+        return True
+
+    with suppress(AssertionError):
+        until(is_available, "the tier answers", deadline_s=TIER_WAIT_S)
+
+
+def _check_named(damaged: Damaged, found: Findings) -> None:
+    """Each refused partition is named by the health page, or its directory is."""
+    refused = [lane for lane, (one, _) in found.outcomes.items() if one is OFFLINE]
+
+    def nameless() -> list[Lane]:
+        page = damaged.broker.http("/health")[1]
+        return [
+            lane
+            for lane in refused
+            if not re.search(rf"\b{lane[0]}-{lane[1]}\b", page)
+            and f"{damaged.broker.log_directories[damaged.home[lane]]} " not in page
+        ]
+
+    try:
+        until(lambda: not nameless(), "health names all", deadline_s=NAMED_WITHIN_S)
+    except AssertionError:
+        for lane in nameless():
+            text = found.outcomes[lane][1]
+            found.outcomes[lane] = (None, f"/health does not name it ({text})")
+
+
+def _offsets(client: RawClient, time: int) -> dict[Lane, tuple[int, int]]:
+    """Error code and offset of every partition."""
+    numbers: dict[str, list[int]] = {}
+    for topic, number in LANES:
+        numbers.setdefault(topic, []).append(number)
+    asked = [
+        {"name": topic, "partitions": [{"partition_index": n, "timestamp": time} for n in wanted]}
+        for topic, wanted in numbers.items()
+    ]
+    fields = {"replica_id": -1, "isolation_level": 0, "topics": asked}
+    return {
+        (topic.name, one.partition_index): (one.error_code, one.offset)
+        for topic in client.ask(ApiKey.LIST_OFFSETS, 2, fields).topics
+        for one in topic.partitions
+    }
+
+
+def _outcome(
+    client: RawClient, lane: Lane, low: tuple[int, int], high: tuple[int, int], end: int
+) -> tuple[Outcome | None, str]:
+    for code, _ in (low, high):
+        if code in REFUSALS:
+            return OFFLINE, f"error {code}"
+        if code:
+            return None, f"error {code}"
+    first = log_start(lane)
+    if high[1] != end:
+        return None, f"ends at {high[1]}, not {end}"
+    if low[1] > first:
+        return None, f"begins at {low[1]}, not {first}"
+    code, text = _read(client, lane, low[1], end)
+    if code in REFUSALS:
+        return OFFLINE, text
+    if text:
+        return None, text
+    return (WHOLE, "") if low[1] == first else (EARLIER, "")
+
+
+def _read(client: RawClient, lane: Lane, first: int, end: int) -> tuple[int, str]:
+    """Compare every record of [first, end); error code and complaint, (0, "") if all is well."""
+    position, empty = first, 0
+    while position < end:
+        part = _fetch(client, lane, position)
+        if part.error_code:
+            return part.error_code, f"error {part.error_code} at offset {position}"
+        data = bytes(part.records or b"")
+        empty = 0 if data else empty + 1
+        if empty > 10:
+            return 0, f"nothing comes at offset {position}"
+        for at, header in _batches(data):
+            if not has_valid_crc(data, at, header):
+                return 0, f"a batch with a wrong checksum at offset {header.base_offset}"
+            for record in iter_records(data, at):
+                if record.offset < position:
+                    continue
+                if record.offset != position:
+                    return 0, f"offset {record.offset} where {position} is due"
+                if (record.key, record.value) != record_of(lane, position):
+                    return 0, f"another record at offset {position}: {record.value!r:.60}"
+                position += 1
+    return 0, ""
+
+
+def _fetch(client: RawClient, lane: Lane, offset: int) -> Any:
+    fields = fetch_fields(lane[0], offset, partition=lane[1]) | {"max_wait_ms": 1_000}
+    return client.ask(ApiKey.FETCH, 11, fields).responses[0].partitions[0]
+
+
+def _batches(data: bytes) -> list[tuple[int, Any]]:
+    found, position = [], 0
+    while position + 61 <= len(data):
+        header = read_header(data, position)
+        if position + header.size_bytes > len(data):
+            break
+        found.append((position, header))
+        position += header.size_bytes
+    return found
+
+
+# ------------------------------------------------------------------ counting what is kept
+
+
+def _log_bytes(damaged: Damaged, *, torn_tails: bool) -> Counter[str]:
+    """Bytes of segments by partition, those set aside included, those about to be deleted not.
+
+    Args:
+        damaged: whose log directories.
+        torn_tails: whether a last batch that is cut counts: it may be cut off in place.
+    """
+    total: Counter[str] = Counter()
+    for log in damaged.broker.log_directories:
+        for path in log.rglob("*.log*") if log.is_dir() else ():
+            place = path.parent.name
+            if not _SEGMENT.search(path.name) or not path.is_file():
+                continue
+            if path.name.endswith(".deleted") or place.endswith("-delete"):
+                continue
+            data = path.read_bytes()
+            total[place.split(".")[0]] += len(data) if torn_tails else whole_batches_bytes(data)
+    return total
+
+
+def _remote_objects(damaged: Damaged) -> set[str]:
+    store = damaged.broker.remote_directory
+    return {str(path.relative_to(store)) for path in store.rglob("*.log")}

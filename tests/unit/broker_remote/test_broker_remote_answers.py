@@ -1,0 +1,170 @@
+"""What the broker answers to its tier, and that it answers no sooner than it may."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from data_plane_harness import World
+from support_pools import HeldPool, turns
+
+from broker.remote.answers import BrokerAnswers
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.files import offset_checkpoint
+from kafka_protocol.types import TopicPartition
+from metadata_topic.image.image import EMPTY_IMAGE
+from rlm.link import Received
+from rlm.messages import (
+    Ack,
+    AnyMessage,
+    CopiedThrough,
+    DescribeLog,
+    Failure,
+    Health,
+    LogDescription,
+    OpenSegment,
+    RaiseLogStart,
+)
+from runtime.dice import SeededDice
+from runtime.disk import Disk, FaultyDisk
+from runtime.power_cut_disk import PowerCutDisk
+
+LEADER_EPOCH = 3
+ORDERS = TopicPartition("orders", 0)
+
+
+class NoFacts:
+    def on_copied(self, report: CopiedThrough) -> None:
+        pass
+
+    def on_health(self, health: Health) -> None:
+        pass
+
+
+class Tier:
+    """A world with a topic of ten records, and its tier, which asks."""
+
+    def __init__(self, directory: Path, disk: Disk | None = None) -> None:
+        self.pool = HeldPool(is_holding=False)
+        self.world = World(directory, disk=disk or Disk(), pool=self.pool)
+        self.topic_id = self.world.add_topic("orders", leader_epoch=LEADER_EPOCH)
+        for number in range(10):
+            self.world.append("orders", b"%d" % number)
+        self.log = self.world.log("orders")
+        self.directory = directory
+        self.answers: list[AnyMessage] = []
+        self.kept_at_answer: list[int | None] = []
+        self.at_answer: Callable[[], None] = lambda: None
+
+    def kept_log_start(self) -> int | None:
+        """The log start that a new process would find."""
+        path = self.directory / offset_checkpoint.LOG_STARTS
+        return offset_checkpoint.parse(path.read_bytes()).get(ORDERS) if path.exists() else None
+
+    def ask(self, question: AnyMessage) -> None:
+        """Send a question; its answer comes into `answers`."""
+        broker = BrokerAnswers(
+            replicas=self.world.replicas,
+            logs=self.world.logs,
+            image=lambda: EMPTY_IMAGE,
+            high_watermark=lambda: 0,
+            cluster_id="cluster",
+            pool=self.pool,
+            scheduler=self.world.scheduler,
+            loop=asyncio.get_running_loop(),
+            metrics=self.world.metrics,
+            facts=NoFacts(),
+        )
+
+        def reply(answer: AnyMessage, files: Sequence[Any] = ()) -> None:
+            self.at_answer()
+            self.kept_at_answer.append(self.kept_log_start())
+            self.answers.append(answer)
+
+        broker(Received(question), reply)
+
+    def raise_log_start(self, offset: int, leader_epoch: int = LEADER_EPOCH) -> None:
+        self.ask(RaiseLogStart(self.topic_id, 0, leader_epoch, offset=offset, reason="time"))
+
+
+def test_a_raised_log_start_is_answered_when_its_checkpoint_is_on_disk(tmp_path: Path) -> None:
+    async def scene() -> None:
+        tier = Tier(tmp_path)
+        tier.pool.is_holding = True
+        tier.raise_log_start(7)
+        await tier.pool.until_held()
+        await turns()
+        assert tier.answers == []
+        tier.pool.release()
+        await turns()
+        assert tier.answers == [Ack()]
+        assert tier.kept_at_answer == [7]
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("operation", ["fsync", "write_at", "rename"])
+def test_a_log_start_that_cannot_be_kept_is_a_failure(tmp_path: Path, operation: str) -> None:
+    async def scene() -> None:
+        disk = FaultyDisk()
+        tier = Tier(tmp_path, disk)
+        disk.fail([operation], path_part=offset_checkpoint.LOG_STARTS)
+        tier.raise_log_start(7)
+        await turns()
+        (answer,) = tier.answers
+        assert isinstance(answer, Failure), answer
+        assert answer.code == ErrorCode.KAFKA_STORAGE_ERROR
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_an_acknowledged_log_start_survives_a_power_cut(tmp_path: Path, seed: int) -> None:
+    async def scene() -> None:
+        disk = PowerCutDisk(tmp_path, SeededDice(seed))
+        tier = Tier(tmp_path, disk)
+        tier.at_answer = disk.cut
+        tier.raise_log_start(7)
+        await turns()
+        assert tier.answers == [Ack()]
+        assert tier.kept_at_answer == [7]
+
+    asyncio.run(scene())
+
+
+def test_a_log_start_above_the_high_watermark_is_not_taken(tmp_path: Path) -> None:
+    async def scene() -> None:
+        tier = Tier(tmp_path)
+        tier.raise_log_start(11)
+        await turns()
+        (answer,) = tier.answers
+        assert isinstance(answer, Ack)
+        assert not answer.taken
+        assert tier.log.log_start_offset == 0
+
+    asyncio.run(scene())
+
+
+def test_questions_of_an_older_leader_epoch_are_refused_and_change_nothing(tmp_path: Path) -> None:
+    async def scene() -> None:
+        tier = Tier(tmp_path)
+        tier.ask(DescribeLog(tier.topic_id, 0, LEADER_EPOCH))
+        assert isinstance(tier.answers.pop(), LogDescription)
+        older = (tier.topic_id, 0, LEADER_EPOCH - 1)
+        tier.ask(DescribeLog(*older))
+        tier.ask(OpenSegment(*older, base_offset=0))
+        tier.ask(
+            CopiedThrough(
+                *older, last_offset=5, last_offset_epoch=3, remote_start=0, remote_bytes=1
+            )
+        )
+        tier.raise_log_start(7, leader_epoch=LEADER_EPOCH - 1)
+        await turns()
+        codes = [answer.code for answer in tier.answers if isinstance(answer, Failure)]
+        assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 4
+        assert tier.log.log_start_offset == 0
+        assert tier.log.copied_through == -1
+        assert tier.kept_log_start() is None
+
+    asyncio.run(scene())

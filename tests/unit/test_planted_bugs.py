@@ -1,0 +1,97 @@
+"""Every planted bug fits the tree, and the tests named for it exist; see tests/planted/run.py."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RUNNER = ROOT / "tests" / "planted" / "run.py"
+PATCHES = sorted((ROOT / "tests" / "planted").glob("*.patch"))
+
+_spec = importlib.util.spec_from_file_location("planted_runner", RUNNER)
+assert _spec is not None
+assert _spec.loader is not None
+runner = sys.modules[_spec.name] = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(runner)
+
+
+@pytest.mark.parametrize("path", PATCHES, ids=lambda path: path.stem)
+def test_a_planted_bug_applies_and_names_tests_that_exist(path: Path) -> None:
+    planted = runner.read_patch(path)
+    assert runner.git_apply(ROOT, path, "--check") == ""
+    assert planted.bug.endswith("."), "a sentence"
+    for test in planted.tests:
+        file, *names = re.sub(r"\[.*", "", test).split("::")
+        assert (ROOT / file).exists(), test
+        text = (ROOT / file).read_text() if names else ""
+        for name in names:
+            assert re.search(rf"^ *(?:async )?(?:def|class) {name}\b", text, re.MULTILINE), test
+
+
+def git(*arguments: str, cwd: Path) -> str:
+    done = subprocess.run(["git", *arguments], cwd=cwd, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.fixture
+def small_tree(tmp_path: Path) -> Path:
+    git("init", "-q", cwd=tmp_path)
+    (tmp_path / "tests" / "planted").mkdir(parents=True)
+    (tmp_path / "tests" / "test_sums.py").write_text(
+        "from sums import add\n\ndef test_add():\n    assert add(1, 2) == 3\n"
+    )
+    (tmp_path / "sums.py").write_text("def add(a, b):\n    return a + b\n")
+    git("add", ".", cwd=tmp_path)
+    return tmp_path
+
+
+def plant(tree: Path, name: str, line: str, *, replaced: str = "return a + b") -> None:
+    (tree / "tests" / "planted" / f"{name}.patch").write_text(
+        f"Bug: it does\n  {name}.\nTests: tests/test_sums.py\n\n"
+        "diff --git a/sums.py b/sums.py\n--- a/sums.py\n+++ b/sums.py\n@@ -1,2 +1,2 @@\n"
+        f" def add(a, b):\n-    {replaced}\n+    {line}\n"
+    )
+
+
+def run(tree: Path, *ids: str) -> tuple[int, str]:
+    command = [sys.executable, str(RUNNER), "--root", str(tree), *ids]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_runner_tells_caught_survived_and_what_does_not_apply(small_tree: Path) -> None:
+    plant(small_tree, "A1", "return a - b")
+    plant(small_tree, "A2", "return b + a")
+    plant(small_tree, "A3", "return 3", replaced="return b")
+    plant(small_tree, "A4", "syntax error")
+    status, said = run(small_tree)
+    assert status == 1
+    assert "A1    caught by tests/test_sums.py::test_add" in said
+    assert "A2    SURVIVED" in said
+    assert "A3    does not apply" in said
+    assert "A4    NOT TESTED" in said
+    assert "1 of 4 planted bugs are caught" in said
+    assert run(small_tree, "A1")[0] == 0
+    assert (small_tree / "sums.py").read_text().endswith("return a + b\n")
+
+
+@pytest.mark.slow
+def test_the_runner_does_not_begin_with_tests_that_fail_anyway(small_tree: Path) -> None:
+    plant(small_tree, "A1", "return a - b")
+    (small_tree / "tests" / "test_sums.py").write_text("def test_nothing():\n    assert False\n")
+    status, said = run(small_tree)
+    assert status == 1
+    assert "the tests fail without any planted bug" in said
+
+
+def test_the_runner_names_the_bugs_there_are(small_tree: Path) -> None:
+    plant(small_tree, "A1", "return a - b")
+    status, said = run(small_tree, "B9")
+    assert status == 1
+    assert "B9" in said
+    assert "A1" in said
