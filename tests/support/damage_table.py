@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 
 
 class Outcome(Enum):
@@ -227,6 +228,13 @@ TABLE: tuple[Row, ...] = (
     ),
     Row("lock", Scope.DIRECTORY, ".lock", _each(_NOTHING), "made again"),
     Row(
+        "bootstrap.checkpoint of a log directory",
+        Scope.DIRECTORY,
+        "bootstrap.checkpoint",
+        _each(_NOTHING),
+        "nobody reads it there",
+    ),
+    Row(
         "checksums of a log directory",
         Scope.DIRECTORY,
         "tidemark-checksums",
@@ -292,6 +300,21 @@ TABLE: tuple[Row, ...] = (
         "written again",
     ),
     Row(
+        "flushed end of the metadata log",
+        Scope.METADATA,
+        "__cluster_metadata-0/tidemark-flushed-end",
+        _each(_EXIT_OR_NOTHING),
+        "written again",
+    ),
+    Row(
+        "producer snapshot of the metadata log",
+        Scope.METADATA,
+        "__cluster_metadata-0/*.snapshot",
+        _each(_EXIT_OR_NOTHING),
+        "the metadata log has no producers",
+        which=-1,
+    ),
+    Row(
         "metadata snapshot",
         Scope.METADATA,
         "__cluster_metadata-0/*.checkpoint",
@@ -321,6 +344,7 @@ TABLE: tuple[Row, ...] = (
         _each(_EXIT_OR_NOTHING, unreadable=frozenset({WHOLE, OFFLINE, EXIT})),
         "goes on above the highest that was read",
     ),
+    Row("lock of the tier", Scope.TIER, "tier.lock", _each(_EXIT_OR_NOTHING), "made again"),
     Row(
         "tier's database",
         Scope.TIER,
@@ -336,6 +360,24 @@ TABLE: tuple[Row, ...] = (
         "fetched again",
     ),
 )
+
+
+def row_of(path: Path) -> Row | None:
+    """The row that a file belongs to.
+
+    Args:
+        path: below a log directory.
+    """
+    place = path.parts[0]
+    for row in TABLE:
+        if row.scope is Scope.PARTITION and place != "__cluster_metadata-0":
+            parts = path.parts[1:]
+        else:
+            parts = path.parts
+        depth = row.pattern.count("/") + 1
+        if row.pattern != "." and len(parts) == depth and Path(*parts).match(row.pattern):
+            return row
+    return None
 
 
 def as_markdown() -> str:

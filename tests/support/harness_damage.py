@@ -29,6 +29,7 @@ SETTINGS = {
     "replica.high.watermark.checkpoint.interval.ms": "500",
     "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
     "tidemark.remote.copy.max.ms": "1000",
+    "metadata.log.max.record.bytes.between.snapshots": "4000",
 }
 
 
