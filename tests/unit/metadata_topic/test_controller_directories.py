@@ -77,7 +77,9 @@ def directories_of(image: MetadataImage, broker_id: int = 1) -> list[bytes]:
 def at_registration(
     image: MetadataImage, found: Mapping[ReplicaId, bytes], *, is_missing_some: bool
 ) -> list[bytes]:
-    records = records_at_registration(image, 1, found=found, is_missing_some=is_missing_some)
+    records = records_at_registration(
+        image, 1, found=found, refused=NONE, is_missing_some=is_missing_some
+    )
     after = apply(image, records)
     assert directories_of(after, 2) == directories_of(image, 2)
     return directories_of(after)
@@ -111,6 +113,22 @@ def test_only_a_replica_of_before_the_rule_can_be_in_a_directory_that_is_missing
     assert after == [DIRECTORY_LOST if is_lost else directory]
 
 
+@pytest.mark.parametrize("is_missing_some", [True, False])
+def test_what_is_refused_at_the_first_registration_is_not_taken_for_new_at_the_next(
+    is_missing_some: bool,
+) -> None:
+    image = with_topic(cluster_of(2), DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING, A)
+    refused = {replica(0): A, replica(1): DIRECTORY_LOST, replica(2): B}
+    for before, expected in (
+        (image, [A, DIRECTORY_LOST, A]),
+        (registered(image, 1), [DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING, A]),
+    ):
+        records = records_at_registration(
+            before, 1, found=NONE, refused=refused, is_missing_some=is_missing_some
+        )
+        assert directories_of(apply(before, records)) == expected
+
+
 def test_a_broker_that_was_never_registered_settles_its_replicas_as_well() -> None:
     image = with_topic(cluster_of(2), DIRECTORY_UNASSIGNED)
     assert at_registration(image, NONE, is_missing_some=True) == [DIRECTORY_LOST]
@@ -119,14 +137,14 @@ def test_a_broker_that_was_never_registered_settles_its_replicas_as_well() -> No
 def test_an_ordinary_start_writes_nothing() -> None:
     image = with_topic(registered(cluster_of(2), 1), A, B)
     found = {replica(0): A, replica(1): B}
-    assert records_at_registration(image, 1, found=found, is_missing_some=False) == []
+    assert records_at_registration(image, 1, found=found, refused=NONE, is_missing_some=False) == []
 
 
 def test_replicas_of_others_and_topics_that_are_gone_are_passed_over() -> None:
     image = with_topic(registered(cluster_of(2), 1), A)
     found = {ReplicaId(b"x" * 16, 0): B, replica(7): B}
-    assert records_at_registration(image, 1, found=found, is_missing_some=True) == []
-    assert records_at_registration(image, 3, found=NONE, is_missing_some=True) == []
+    assert records_at_registration(image, 1, found=found, refused=NONE, is_missing_some=True) == []
+    assert records_at_registration(image, 3, found=NONE, refused=NONE, is_missing_some=True) == []
 
 
 # -- metadata.version without directories
@@ -139,7 +157,7 @@ def test_an_old_metadata_version_has_no_directories_and_keeps_no_rule() -> None:
     assert image.brokers[1].directories_assigned_from == -1
     assert directories_of(image) == [DIRECTORY_MIGRATING]
     found = {replica(0): A}
-    assert records_at_registration(image, 1, found=found, is_missing_some=True) == []
+    assert records_at_registration(image, 1, found=found, refused=NONE, is_missing_some=True) == []
 
 
 def test_the_rule_begins_with_the_first_registration_after_the_upgrade() -> None:
