@@ -215,6 +215,8 @@ class _Judge:
     def _may_follow(self, segment: SegmentSurvey, *, was_cut: bool) -> bool:
         """Whether a segment stays although offsets are missing before it."""
         first, end = self.end, segment.base_offset
+        if end <= (self.survey.log_start or 0):
+            return True  # a deletion that a power cut undid in part: nobody reads below the start
         if self._is_sparse() or self.survey.accepted.knows_hole(first, end):
             return True
         if not was_cut:
