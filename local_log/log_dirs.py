@@ -168,6 +168,7 @@ class LogManager:
             rolled=lambda: self._flush_later(tp),
             failed=lambda error: self._fail_dir(directory, error),
             before_truncation=lambda end: self._checkpoints.lower(tp, directory, end),
+            log_start_moved=lambda: self._checkpoints.keep_log_starts([tp]),
         )
 
     def _add(self, log: PartitionLog, directory: LogDir) -> None:

@@ -31,8 +31,9 @@ def _is_expected(error: Exception) -> bool:
         NotFormattedError,
     )
     from tidemark.formatting import FormatError
+    from tidemark.offline_topics import OfflineLogError
     from tidemark.remote.wire_client import ClusterError
     from tidemark.rsm.plugin import PluginError
 
     expected = (ConfigError, DirectoryError, AlreadyFormattedError, NotFormattedError, FormatError)
-    return isinstance(error, (*expected, ClusterError, PluginError, OSError))
+    return isinstance(error, (*expected, ClusterError, OfflineLogError, PluginError, OSError))
