@@ -41,14 +41,13 @@ from broker.registration import BrokerRegistration
 from broker.remote.config import tier_config
 from broker.remote.tier import RemoteTier
 from broker.replica.manager import ReplicaManager
-from broker.replica.wanted import wanted_replica
+from broker.replica.wanted import found_replicas, refused_replicas, wanted_replica
 from broker.server_metrics import register_log_metrics, register_metadata_metrics
 from broker.topic_creation import TopicCreation
 from local_log.errors import KafkaStorageError, LogClosed
 from local_log.log_dir import LogDir
 from local_log.log_dirs import LogManager
 from metadata_topic.controller.brokers import Registration
-from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.image.image import MetadataImage
 from rlm.config import TierConfig
@@ -367,13 +366,10 @@ class Broker:
 
     async def _join(self) -> None:
         """Register, host what the metadata say, and lead it."""
-        found = {
-            ReplicaId(log.topic_id, log.partition): directory.directory_id
-            for directory in self._logs.online_dirs()
-            for log in self._logs.logs_in(directory).values()
-        }
         self._broker_epoch = await self._registration.register(
-            found, is_missing_some=self._is_missing_some
+            found_replicas(self._logs),
+            refused=refused_replicas(self._logs, self._image()),
+            is_missing_some=self._is_missing_some,
         )
         self._logs.set_aside()
         self._replicas.apply(self._image(), None)

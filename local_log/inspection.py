@@ -167,7 +167,7 @@ def _given_up(fault: Fault) -> Iterator[str]:
                 "the log start is raised over them, and then the tier deletes them there"
             )
         case FaultKind.ENDS_TOO_EARLY | FaultKind.ENDS_BELOW_ITS_START:
-            yield f"gives up offsets {offset} to {limit - 1}: new records may get them again"
+            yield f"gives up offsets {offset} to {limit - 1}: new records come after them"
         case FaultKind.FIRST_SEGMENT_LOST:
             yield f"raises the log start over offsets {offset} to {limit - 1}"
         case FaultKind.HOLE | FaultKind.DAMAGE | FaultKind.OVERLAP:

@@ -10,7 +10,14 @@ from typing import Final, Protocol
 
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
-from local_log.log_dir import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, UNKNOWN, LogDir
+from local_log.log_dir import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    UNKNOWN,
+    LogDir,
+)
 from local_log.partition_log import PartitionLog
 
 NOTHING: Final[Mapping[TopicPartition, int]] = {}
@@ -44,6 +51,8 @@ def collect(
         refused: recovery points of offline partitions, UNKNOWN where it was lost: that is said, or
             the next start would take it for 0 and cut what it likes.
     """
+    if name == CLEANER_OFFSETS:
+        return dict(before)  # written by Apache Kafka's cleaner; only deleted partitions leave it
     offsets = {tp: offset for tp, offset in before.items() if tp not in logs}
     for tp, log in logs.items():
         if name == RECOVERY_POINTS:

@@ -73,7 +73,7 @@ class LogHooks:
         failed: the disk failed; the directory is to go offline.
         before_truncation: lower recovery point, high watermark and whatever else says how far this
             log reaches to at most this end offset (exclusive); returns when that is durable. Called
-            before any file changes, also while the log is still being opened.
+            before any file changes.
         log_start_moved: make the log start durable: a truncation has moved it.
     """
 

@@ -37,6 +37,7 @@ class LogState:
     __slots__ = (
         "_active",
         "_bases",
+        "_chain_is_clipped",
         "_changes",
         "_closed",
         "_delete_later",
@@ -105,6 +106,7 @@ class LogState:
         # The chain's file is written at each change, and fsynced where these two differ.
         self._epochs_version = 1 if opened.chain_is_dirty else 0
         self._epochs_flushed = 0
+        self._chain_is_clipped = False  # in memory only, until the log start is durable
         self._epoch_seen = opened.epochs.latest_epoch
         self.log_start_offset = opened.log_start_offset
         self.log_start_known = opened.log_start_known
@@ -252,6 +254,7 @@ class LogState:
             self._files.write(EPOCH_CHECKPOINT, epoch_checkpoint.dump(entries), durable=durable)
         except OSError as error:
             self.fail(error)
+        self._chain_is_clipped = False
         self._epochs_version += 1
         if durable:
             self._epochs_flushed = self._epochs_version

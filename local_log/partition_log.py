@@ -100,8 +100,7 @@ class PartitionLog(LogWriter):
             now_ms,
             was_compacted,
         )
-        opener = LogOpener(disk, request, files, topic_partition, hooks.before_truncation)
-        opened = opener.open()
+        opened = LogOpener(disk, request, files, topic_partition).open()
         return cls(
             topic_partition=topic_partition,
             topic_id=topic_id,
@@ -137,8 +136,12 @@ class PartitionLog(LogWriter):
             )
         if offset > self.log_start_offset or not self.log_start_known:
             self.log_start_offset = offset
-            self.epochs.truncate_from_start(offset, keeps=False)
+            self._clip_chain(offset)
         self.log_start_known = True
+
+    def _clip_chain(self, log_start: int) -> None:
+        if self.epochs.truncate_from_start(log_start, keeps=False):
+            self._chain_is_clipped = True
 
     def retain(self, now_ms: int) -> RetentionResult:
         """Drop what has expired, where nobody keeps a checkpoint of log starts.
@@ -175,7 +178,7 @@ class PartitionLog(LogWriter):
         new_start = self._bases[count]
         if decision.raises_log_start and new_start > self.log_start_offset:
             self.log_start_offset = new_start
-            self.epochs.truncate_from_start(new_start, keeps=False)
+            self._clip_chain(new_start)
         dropped = tuple(zip(self._bases[:count], decision.drop, strict=True))
         return Expiry(dropped, self.log_start_offset, decision.roll_active)
 
@@ -209,7 +212,8 @@ class PartitionLog(LogWriter):
         if self._failure is not None or not count:
             return RetentionResult((), 0, self.log_start_offset, expiry.rolled)
         try:
-            self._save_epochs(self.epochs.entries())
+            if self._chain_is_clipped:
+                self._save_epochs(self.epochs.entries())
             size = self._drop_oldest(count)
         except OSError as error:
             self.fail(error)

@@ -8,7 +8,7 @@ are remote, and the checkpoints are truth.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kafka_protocol.files import epoch_checkpoint
@@ -32,7 +32,12 @@ from local_log.segment_files import (
     parse_segment_file,
 )
 from local_log.segment_reading import read_segment, runs_by_headers
-from local_log.segment_recovery import build_producers, write_indexes, write_transaction_index
+from local_log.segment_recovery import (
+    build_producers,
+    last_batch,
+    write_indexes,
+    write_transaction_index,
+)
 from local_log.set_aside import cut_segment, is_cut_name, set_segment_aside
 from local_log.small_files import SmallFiles
 from local_log.survey import OpenRequest, Surveyed, Surveyor
@@ -88,13 +93,11 @@ class LogOpener:
         request: OpenRequest,
         files: SmallFiles,
         topic_partition: TopicPartition,
-        before_truncation: Callable[[int], None],
     ) -> None:
         self._disk = disk
         self._request = request
         self._files = files
         self._partition = topic_partition
-        self._before_truncation = before_truncation
         self._directory = request.directory
         self._truncated = 0
 
@@ -117,7 +120,7 @@ class LogOpener:
         segments = self._segments(found, verdict)
         self._make_again(found, segments, snapshots, verdict)
         epochs, is_dirty = self._epochs(found, verdict, segments)
-        if not segments:
+        if not segments or verdict.log_end > last_batch(segments[-1]).offset:
             segments.append(self._new_segment(verdict.log_end))
         snapshots.remove_strays(segment.base_offset for segment in segments)
         snapshots.remove([offset for offset in snapshots.offsets if offset > verdict.log_end])
@@ -147,8 +150,6 @@ class LogOpener:
         survey = found.survey
         for fault in plan.accepted:
             _log.warning("accepted: path=%s %s", self._directory, describe(fault))
-        if plan.accepted and plan.log_end < max(survey.flushed_end, survey.high_watermark):
-            self._before_truncation(plan.log_end)
         wanted = survey.accepted.with_holes(plan.holes)
         wanted = replace(wanted, is_sparse=wanted.is_sparse or plan.is_sparse)
         if not plan.accepted:

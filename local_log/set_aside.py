@@ -73,7 +73,6 @@ def cut_segment(
     if keeps:
         copy = directory / cut_name(path.name, position, disk.list_dir(directory))
         _copy(disk, path, position, copy)
-        disk.fsync_path(directory)
     file = disk.open_write(path)
     disk.truncate(file, position)
     disk.fsync(file)
@@ -81,10 +80,13 @@ def cut_segment(
 
 
 def _copy(disk: Disk, source: Path, position: int, target: Path) -> None:
-    old, new = disk.open_read(source), disk.open_write(target)
+    """Under a temporary name until it is whole: what a kill leaves is removed at the next start."""
+    part = target.with_name(target.name + ".tmp")
+    old, new = disk.open_read(source), disk.open_empty(part)
     written = 0
     while chunk := disk.read_at(old, position, _CHUNK_BYTES):
         disk.write_at(new, written, chunk)
         written += len(chunk)
         position += len(chunk)
     disk.fsync(new)
+    disk.rename(part, target, durable=True)

@@ -93,7 +93,8 @@ class Open:
     Attributes:
         aside: base offsets of segments that leave the log whole, oldest first.
         cuts: oldest first.
-        log_end: exclusive.
+        log_end: exclusive. Above the end of the last segment after a loss that was accepted: a new
+            segment begins there, so that no offset is given twice.
         log_start_known: False if a tiered log's start was in a checkpoint that is gone.
         chain: what the epoch chain is to be; None: made again from the batches.
         holes: (first, end) that are accepted now and must be remembered.
@@ -135,11 +136,12 @@ class _Judge:
     holes: list[tuple[int, int]] = field(default_factory=list)
     kept: list[SegmentSurvey] = field(default_factory=list)
     end: int = 0
+    found_end: int = 0
 
     def verdict(self) -> Open | Refused:
         survey = self.survey
         self._walk_segments()
-        found_end = self.end
+        self.found_end = self.end
         self._check_end()
         log_start, known = self._log_start()
         chain, problem = self._chain(log_start)
@@ -157,13 +159,17 @@ class _Judge:
             chain,
             problem,
             () if self._is_sparse() else tuple(self.holes),
-            self._is_sparse() and has_holes,
+            self._is_sparse() and (has_holes or bool(self.holes)),
             tuple(self.faults),
         )
         if survey.accepted.covers(plan.accepted):
             return plan
         facts = RefusalFacts(
-            plan.accepted, survey.log_start, found_end, survey.recovery_point, survey.flushed_end
+            plan.accepted,
+            survey.log_start,
+            self.found_end,
+            survey.recovery_point,
+            survey.flushed_end,
         )
         return Refused(facts, plan)
 
@@ -209,6 +215,8 @@ class _Judge:
     def _may_follow(self, segment: SegmentSurvey, *, was_cut: bool) -> bool:
         """Whether a segment stays although offsets are missing before it."""
         first, end = self.end, segment.base_offset
+        if end <= (self.survey.log_start or 0):
+            return True  # a deletion that a power cut undid in part: nobody reads below the start
         if self._is_sparse() or self.survey.accepted.knows_hole(first, end):
             return True
         if not was_cut:
@@ -255,13 +263,16 @@ class _Judge:
         if self.end < survey.flushed_end:
             at = last.whole_bytes if last is not None else 0
             self._add(FaultKind.ENDS_TOO_EARLY, last, at, self.end, survey.flushed_end)
+            if self.kept:
+                self.holes.append((self.end, survey.flushed_end))
+            self.end = survey.flushed_end
         start = survey.log_start
-        if start is None or self.end >= start:
+        if start is None or self.found_end >= start:
             return
-        if survey.recovery_point is None or self.end < survey.recovery_point:
-            self._add(FaultKind.ENDS_BELOW_ITS_START, last, 0, self.end, start)
+        if survey.recovery_point is None or self.found_end < survey.recovery_point:
+            self._add(FaultKind.ENDS_BELOW_ITS_START, last, 0, self.found_end, start)
         self.aside += [segment.base_offset for segment in self.kept]
-        self.kept, self.cuts, self.end = [], [], start
+        self.kept, self.cuts, self.holes, self.end = [], [], [], max(start, self.end)
 
     def _local_start(self) -> int:
         return self.kept[0].base_offset if self.kept else self.end
@@ -321,7 +332,7 @@ class _Judge:
         for segment in self.kept:
             ends = [*(offset for _, offset in segment.places), segment.end_offset][1:]
             for (epoch, base_offset), run_end in zip(segment.places, ends, strict=True):
-                first, end = max(base_offset, log_start), min(run_end, self.end)
+                first, end = max(base_offset, log_start), min(run_end, self.found_end)
                 if epoch < 0 or first >= end:
                     continue
                 newest = cache.entries()[-1:]

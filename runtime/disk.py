@@ -201,13 +201,6 @@ class Disk:
         file = self.open_read(path)
         return self.read_at(file, 0, file.size())
 
-    def map_read(self, file: OpenFile) -> Buffer:
-        """Map a whole file for reading; empty bytes for an empty file."""
-        size = file.size()
-        if size == 0:
-            return b""
-        return memoryview(mmap.mmap(file.fd, size, access=mmap.ACCESS_READ))
-
     def is_resident(self, file: OpenFile, position: int, size: int) -> bool:
         """Say whether reading this region will not wait for the disk.
 

@@ -16,12 +16,22 @@ from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import LogRefused
 from local_log.partition_log import PartitionLog
-from runtime.disk import Disk
+from runtime.disk import Disk, OpenFile
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=120, segment_index_bytes=1200)
 END = 18
 FIRST_LOG = f"{0:020d}.log"
+
+
+class _HastyDisk(Disk):
+    """Real files that are never fsynced: no power is cut here, and there are are many starts."""
+
+    def fsync(self, file: OpenFile) -> None:
+        pass
+
+    def fsync_path(self, path: Path) -> None:
+        pass
 
 
 def _open(directory: Path, **known: object) -> PartitionLog:
@@ -30,7 +40,7 @@ def _open(directory: Path, **known: object) -> PartitionLog:
         topic_partition=TopicPartition("t", 0),
         topic_id=bytes(16),
         config=CONFIG,
-        disk=Disk(),
+        disk=_HastyDisk(),
         now_ms=NOW_MS,
         **known,  # type: ignore[arg-type]
     )
@@ -123,7 +133,7 @@ def test_every_length_is_judged_by_what_was_flushed(known, tmp_path):
     whole = _write(tmp_path / "whole")
     ends = {0: 0} | {at + h.size_bytes: h.next_offset for at, h in iter_batches(whole)}
     flushed = 9
-    for length in range(len(whole) + 1):
+    for length in [*range(0, len(whole), 3), *ends]:
         work = tmp_path / "cut"
         _cut(tmp_path / "whole", work, length)
         end = ends[max(at for at in ends if at <= length)]
@@ -152,12 +162,12 @@ def test_flipped_byte_anywhere_loses_nothing_that_was_flushed(point, tmp_path):
     paths = sorted((tmp_path / "whole").glob("*.log"))
     positions = [(path, at) for path in paths for at in range(path.stat().st_size)]
     for number, (path, position) in enumerate(positions):
-        if point is None and number % 5:
+        if point != 0 and number % 4:
             continue
         work = tmp_path / "flipped"
         shutil.copytree(tmp_path / "whole", work)
         data = bytearray(path.read_bytes())
-        data[position] ^= 1 << number % 8
+        data[position] ^= 1 << number * 5 // 4 % 8
         (work / path.name).write_bytes(data)
         before = _files(work)
         try:
@@ -196,7 +206,7 @@ def test_flipped_byte_after_a_clean_stop_loses_nothing(tmp_path):
         work = tmp_path / "flipped"
         shutil.copytree(tmp_path / "whole", work)
         data = bytearray(path.read_bytes())
-        data[position] ^= 1 << number % 8
+        data[position] ^= 1 << number * 5 // 4 % 8
         (work / path.name).write_bytes(data)
         if not _refused_unchanged(work, recovery_point=END, is_clean=True):
             logs = [found.read_bytes() for found in sorted(work.glob("*.log"))]

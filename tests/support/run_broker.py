@@ -52,7 +52,6 @@ NOT_CHANGING = frozenset(
         "is_dir",
         "is_resident",
         "list_dir",
-        "map_read",
         "memfd",
         "modified_ms",
         "open_read",

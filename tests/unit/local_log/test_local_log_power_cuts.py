@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
-from local_log_kit import append, filled, open_log
+from local_log_kit import NOW_MS, append, filled, open_log
 
 from kafka_protocol.records.batch import iter_batches
+from kafka_protocol.records.control import ControlType, end_transaction_batch
 from local_log.partition_log import PartitionLog
 from runtime.dice import SeededDice
 from runtime.power_cut_disk import PowerCutDisk
@@ -103,3 +104,50 @@ def test_a_clean_stop_survives_a_power_cut(tmp_path: Path, seed: int, flushed: b
     assert offsets_of(again) == list(range(sequence))
     last = {"producer_id": 5, "producer_epoch": 0, "base_sequence": sequence - count}
     assert append(again, count, **last).is_duplicate
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_aborted_transactions_below_the_recovery_point_survive(tmp_path: Path, seed: int) -> None:
+    disk = PowerCutDisk(tmp_path, SeededDice(seed))
+    log = open_log(tmp_path, disk=disk)
+    for number in range(3):
+        first = {"producer_id": 5, "producer_epoch": 0, "base_sequence": number}
+        append(log, 1, is_transactional=True, **first)
+        abort = end_transaction_batch(
+            ControlType.ABORT,
+            base_offset=0,
+            leader_epoch=0,
+            timestamp_ms=NOW_MS,
+            producer_id=5,
+            producer_epoch=0,
+            coordinator_epoch=0,
+        )
+        log.append_as_leader(abort, leader_epoch=0, now_ms=NOW_MS, from_client=False)
+        log.roll(NOW_MS)
+    log.flush()
+    end = log.log_end_offset
+    expected = log.aborted_transactions(0, end)
+    assert len(expected) == 3
+    disk.cut()
+    again = open_log(tmp_path, clean=False, recovery_point=end)
+    assert again.aborted_transactions(0, end) == expected
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_was_flushed_after_a_truncation_survives(tmp_path: Path, seed: int) -> None:
+    disk = PowerCutDisk(tmp_path, SeededDice(seed))
+    log = open_log(tmp_path, disk=disk)
+    for _ in range(60):
+        append(log, 1)
+    log.flush()
+    log.truncate_to(31)
+    for _ in range(7):
+        append(log, 1, epoch=1)
+    log.flush()
+    assert log.recovery_point == log.log_end_offset == 38
+    disk.cut()
+    again = open_log(tmp_path, clean=False, recovery_point=38)
+    assert again.log_end_offset >= 38
+    headers = [header for segment in again.segments for _, header in segment.batches(0)]
+    epochs = [header.partition_leader_epoch for header in headers if header.base_offset < 38]
+    assert epochs == [0] * 31 + [1] * 7

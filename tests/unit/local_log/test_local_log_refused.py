@@ -17,7 +17,6 @@ from local_log_kit import (
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.records.batch import iter_batches
 from local_log.acceptance import ACCEPTED, Accepted, dump, parse
-from local_log.log_results import LogHooks
 from local_log.refusal import Fault, FaultKind, RefusalFacts, describe
 from runtime.disk import Disk, OpenFile
 
@@ -110,25 +109,32 @@ def test_log_that_ends_below_its_start_and_was_not_flushed_begins_there(closed, 
     assert append(log).first_offset == 30
 
 
-def test_accepted_end_lowers_the_marks_before_anything_changes(closed, tmp_path):
+@pytest.mark.parametrize("clean", [True, False])
+def test_accepted_loss_of_the_end_gives_no_offset_twice(closed, tmp_path, clean):
     end = closed.log_end_offset
     path = _path(closed, -1)
     path.write_bytes(path.read_bytes()[:-3])
-    facts = refused(tmp_path, clean=False, recovery_point=end)
+    known = {"clean": clean, "recovery_point": end}
+    facts = refused(tmp_path, **known)
     accept(tmp_path, facts)
-    lowered = []
-
-    def before_truncation(offset):
-        lowered.append((offset, path.stat().st_size))
-
-    size = path.stat().st_size
-    hooks = LogHooks(before_truncation=before_truncation)
-    log = open_log(tmp_path, clean=False, recovery_point=end, hooks=hooks)
-    assert lowered == [(facts.log_end, size)]
-    assert append(log).first_offset == facts.log_end
+    log = open_log(tmp_path, **known)
+    assert append(log).first_offset == end
+    assert log.read(facts.log_end, 1 << 20).first_batch_offset == end
     log.close()
     open_log(tmp_path, recovery_point=log.log_end_offset).close()
-    assert parse((tmp_path / ACCEPTED).read_bytes()) == Accepted()
+    remembered = parse((tmp_path / ACCEPTED).read_bytes())
+    assert remembered == Accepted(holes=((facts.log_end, end),))
+
+
+def test_accepted_loss_of_every_segment_begins_after_what_was_flushed(closed, tmp_path):
+    end = closed.log_end_offset
+    for path in tmp_path.glob("*.log"):
+        path.unlink()
+    config = with_config(remote_storage_enable=True)
+    known = {"clean": False, "recovery_point": end, "log_start": 0, "config": config}
+    accept(tmp_path, refused(tmp_path, **known))
+    log = open_log(tmp_path, **known)
+    assert (log.log_end_offset, append(log).first_offset) == (end, end)
 
 
 # -- damage ------------------------------------------------------------------------------------
@@ -229,7 +235,7 @@ def test_the_copy_is_on_the_disk_before_the_cut_and_the_cut_before_the_log_is_op
     at, _ = list(iter_batches(path.read_bytes()))[-2]
     _flip(path, at + 70)
     open_log(tmp_path, clean=False, disk=disk, recovery_point=0)
-    copy = str(path) + f".1.{at}.cut"
+    copy = str(path) + f".1.{at}.cut.tmp"
     cut = disk.calls.index(("truncate", str(path)))
     assert disk.calls.index(("fsync", copy)) < cut
     assert ("fsync", str(path)) in disk.calls[cut:]
