@@ -9,6 +9,7 @@ recovers.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -40,14 +41,13 @@ from broker.registration import BrokerRegistration
 from broker.remote.config import tier_config
 from broker.remote.tier import RemoteTier
 from broker.replica.manager import ReplicaManager
-from broker.replica.wanted import wanted_replica
+from broker.replica.wanted import found_replicas, refused_replicas, wanted_replica
 from broker.server_metrics import register_log_metrics, register_metadata_metrics
 from broker.topic_creation import TopicCreation
-from local_log.errors import KafkaStorageError
+from local_log.errors import KafkaStorageError, LogClosed
 from local_log.log_dir import LogDir
 from local_log.log_dirs import LogManager
 from metadata_topic.controller.brokers import Registration
-from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.image.image import MetadataImage
 from rlm.config import TierConfig
@@ -188,23 +188,30 @@ class Broker:
             scheduler=self._scheduler,
             on_failure=self._fail,
         )
-        self._node.start()
+        self._node.start(self._settle_directories)
         self._on_stop(self._node.close)
         self.live = LiveConfig(self.config, self._image)
         check_tiered_topics(self.config, self._image())
         self._open_logs()
 
-    def _open_logs(self) -> None:
-        """Settle which directories are used; open what the metadata want of what lies in them."""
-        ports, node_id, image = self._ports, self.config.node_id, self._image()
-        is_missing_some = settle_directories(
+    def _settle_directories(self, image: MetadataImage) -> None:
+        """Settle which directories are used, before the start of the metadata log writes to it.
+
+        Otherwise each refused start on an older copy of it would make the copy look newer.
+        """
+        self._is_missing_some = settle_directories(
             self._directories,
             image,
             log_dirs=self.config.log_dirs,
-            node_id=node_id,
-            disk=ports.disk,
-            dice=ports.dice,
+            node_id=self.config.node_id,
+            disk=self._ports.disk,
+            dice=self._ports.dice,
         )
+
+    def _open_logs(self) -> None:
+        """Open what the metadata want of what lies in the directories."""
+        ports, node_id, image = self._ports, self.config.node_id, self._image()
+        is_missing_some = self._is_missing_some
         self._logs = LogManager(
             list(self.config.log_dirs),
             config_for=self.live.log_config,
@@ -345,7 +352,7 @@ class Broker:
             dice=ports.dice,
             metrics=self.metrics,
         )
-        return Server(
+        server = Server(
             handlers=build_handlers(parts),
             limits=network_limits(self.config, self._tier),
             clock=ports.clock,
@@ -354,16 +361,15 @@ class Broker:
             disk=ports.disk,
             metrics=self.metrics,
         )
+        server.read_failures.on_failure = self._file_failed
+        return server
 
     async def _join(self) -> None:
         """Register, host what the metadata say, and lead it."""
-        found = {
-            ReplicaId(log.topic_id, log.partition): directory.directory_id
-            for directory in self._logs.online_dirs()
-            for log in self._logs.logs_in(directory).values()
-        }
         self._broker_epoch = await self._registration.register(
-            found, is_missing_some=self._is_missing_some
+            found_replicas(self._logs),
+            refused=refused_replicas(self._logs, self._image()),
+            is_missing_some=self._is_missing_some,
         )
         self._logs.set_aside()
         self._replicas.apply(self._image(), None)
@@ -415,6 +421,13 @@ class Broker:
         """A log directory went offline; as in Kafka the last one takes the broker with it."""
         if not self._logs.online_dirs():
             self._end(KafkaStorageError(f"no log directory works any more: {directory.failure}"))
+
+    def _file_failed(self, path: Path, error: OSError) -> None:
+        """A file could not be read while it was sent: its log fails, as at any other read."""
+        for one in self._logs.all():
+            if one.directory == path.parent and not one.is_offline:
+                with contextlib.suppress(KafkaStorageError, LogClosed):
+                    one.fail(error)
 
     def _fail(self, error: BaseException) -> None:
         """The metadata node cannot go on."""

@@ -80,15 +80,24 @@ def _check_lives(
 ) -> None:
     broker = image.brokers[node_id]
     lives: dict[Path, list[Life]] = {}
+    expected: dict[Path, bytes] = {}
     for path in log_dirs:
-        if directories.ids.get(path) in broker.log_dirs:
-            try:
-                lives[path] = read_lives(disk, path)
-            except OSError as error:
-                directories.put_offline(path, str(error))
+        if path not in directories.ids:
+            continue
+        try:
+            lives[path] = read_lives(disk, path)
+        except OSError as error:
+            reason = f"{path / LIVES} cannot be read: {error}"
+            if path == directories.metadata_path:
+                raise DirectoryError(reason) from error
+            directories.put_offline(path, reason)
+            continue
+        life = broker.last_life_of(directories.ids[path])
+        if life is not None:
+            expected[path] = life
     judged = judge_lives(
         lives,
-        present=broker.incarnation_id,
+        expected=expected,
         metadata_end=image.provenance.end_offset,
         metadata_path=directories.metadata_path,
         ids={path: uuid_to_text(directories.ids[path]) for path in lives},

@@ -114,18 +114,19 @@ class LivesJudgement:
 def judge_lives(
     lives: Mapping[Path, Sequence[Life]],
     *,
-    present: bytes,
+    expected: Mapping[Path, bytes],
     metadata_end: int,
     metadata_path: Path,
     ids: Mapping[Path, str],
 ) -> LivesJudgement:
-    """Compare what directories of the last registration say with the metadata.
+    """Compare what directories say with the metadata.
 
     Args:
-        lives: of each working directory that took part in the last registration. The metadata
-            directory, if it is one of them, is of the time of its metadata log whatever it says.
-        present: the incarnation id of that registration.
-        metadata_end: end offset (exclusive) of the metadata log.
+        lives: of each working directory. The metadata directory, if it is one of them, is of the
+            time of its metadata log whatever it says.
+        expected: incarnation id of the last life that worked with each that the metadata know.
+        metadata_end: end offset (exclusive) of the metadata log as it was found: every start as
+            controller writes to it, so after some refused ones an old copy would look newer.
         metadata_path: where the metadata log lies.
         ids: directory id of each, as text.
     """
@@ -142,10 +143,10 @@ def judge_lives(
         path: f"it does not name the last life of this broker ({LIVES}): it is a copy of another "
         "time. Put the newest copy back, or take it as it is with `tidemark directories accept "
         f"{ids[path]}`"
-        for path, found in lives.items()
-        if path != metadata_path and present not in [life.incarnation_id for life in found]
+        for path, life in expected.items()
+        if path != metadata_path and life not in [one.incarnation_id for one in lives[path]]
     }
-    if old and len(old) == len(lives):
+    if old and len(old) == len(expected):
         shown = ", ".join(str(path) for path in old)
         return LivesJudgement(
             {},

@@ -29,6 +29,7 @@ from metadata_topic.image.image import MetadataImage
 log = logging.getLogger(__name__)
 
 _NOT_REGISTERED: Final = -1
+NONE: Final[Mapping[ReplicaId, bytes]] = {}
 
 
 class BrokerRegistration:
@@ -49,7 +50,11 @@ class BrokerRegistration:
         )
 
     async def register(
-        self, found: Mapping[ReplicaId, bytes], *, is_missing_some: bool = False
+        self,
+        found: Mapping[ReplicaId, bytes],
+        *,
+        refused: Mapping[ReplicaId, bytes] = NONE,
+        is_missing_some: bool = False,
     ) -> int:
         """Register, fenced: nothing is led yet; and note where the replicas were found.
 
@@ -58,6 +63,7 @@ class BrokerRegistration:
 
         Args:
             found: directory id of each replica whose log is open.
+            refused: of each whose files are here and cannot be used.
             is_missing_some: a log directory is not there or does not work.
 
         Returns:
@@ -71,7 +77,7 @@ class BrokerRegistration:
             registered = register_broker(image, self._registration)
             node_id = self._registration.node_id
             noted = records_at_registration(
-                image, node_id, found=found, is_missing_some=is_missing_some
+                image, node_id, found=found, refused=refused, is_missing_some=is_missing_some
             )
             return ControllerResult((*registered.records, *noted), registered.response)
 

@@ -64,18 +64,25 @@ class LeaderEpochCache:
         self.latest_epoch = entry.epoch
         return True
 
-    def _changed(self) -> None:
-        self.latest_epoch = self._entries[-1].epoch if self._entries else None
-        if self.on_change is not None:
-            self.on_change(self.entries())
+    def _changed(self, before: list[EpochEntry]) -> None:
+        """Hand the chain on; what cannot be kept did not happen."""
+        try:
+            if self.on_change is not None:
+                self.on_change(self.entries())
+        except BaseException:
+            self._entries = before
+            raise
+        finally:
+            self.latest_epoch = self._entries[-1].epoch if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Note that `epoch` writes from `start_offset` on; nothing happens if it already does.
 
         Entries with the same or a higher epoch or start give way (they held no committed record).
         """
+        before = self.entries()
         if self._insert(EpochEntry(epoch, start_offset)):
-            self._changed()
+            self._changed(before)
 
     def epoch_for(self, offset: int) -> int | None:
         """The epoch that wrote `offset`; None before the first entry."""
@@ -114,8 +121,9 @@ class LeaderEpochCache:
         while kept and self._entries[kept - 1].start_offset >= end_offset:
             kept -= 1
         if kept != len(self._entries):
+            before = self.entries()
             del self._entries[kept:]
-            self._changed()
+            self._changed(before)
 
     def truncate_from_start(self, start_offset: int, *, keeps: bool = True) -> bool:
         """Forget what lies before `start_offset` (the new log start).
@@ -133,17 +141,17 @@ class LeaderEpochCache:
         index = bisect_right(self._entries, start_offset, key=_start)
         if index == 0 or (index == 1 and self._entries[0].start_offset == start_offset):
             return False
-        floor = self._entries[index - 1]
+        floor, before = self._entries[index - 1], self.entries()
         self._entries[:index] = [EpochEntry(floor.epoch, start_offset)]
         if keeps:
-            self._changed()
+            self._changed(before)
         return True
 
     def clear(self) -> None:
         """Forget everything, as after a truncation of the whole log."""
         if self._entries:
-            self._entries.clear()
-            self._changed()
+            before, self._entries = self._entries, []
+            self._changed(before)
 
     def between(self, start_offset: int, end_offset: int) -> list[EpochEntry]:
         """The chain of [start, end), its first entry clipped to `start_offset`."""

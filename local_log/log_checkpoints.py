@@ -10,7 +10,14 @@ from typing import Final, Protocol
 
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
-from local_log.log_dir import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, UNKNOWN, LogDir
+from local_log.log_dir import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    UNKNOWN,
+    LogDir,
+)
 from local_log.partition_log import PartitionLog
 
 NOTHING: Final[Mapping[TopicPartition, int]] = {}
@@ -44,6 +51,8 @@ def collect(
         refused: recovery points of offline partitions, UNKNOWN where it was lost: that is said, or
             the next start would take it for 0 and cut what it likes.
     """
+    if name == CLEANER_OFFSETS:
+        return dict(before)  # written by Apache Kafka's cleaner; only deleted partitions leave it
     offsets = {tp: offset for tp, offset in before.items() if tp not in logs}
     for tp, log in logs.items():
         if name == RECOVERY_POINTS:
@@ -76,7 +85,7 @@ class Checkpoints:
             for name in names:
                 self._write(directory, name)
         except OSError as error:
-            self._fail_dir(directory, error)
+            self._fail_dir(directory, error)  # or says that it cannot be used for now
             return False
         except KafkaStorageError:
             return False  # a log could not be flushed
@@ -115,7 +124,8 @@ class Checkpoints:
                 self._are_kept(directory, members) or self.write(directory, [LOG_STARTS])
             )
             if not kept:
-                error = KafkaStorageError(f"{directory.path} is offline: {directory.failure}")
+                why = directory.failure or "it cannot be written now"
+                error = KafkaStorageError(f"log starts in {directory.path} are not kept: {why}")
                 failed.update(dict.fromkeys(members, error))
         return failed
 

@@ -67,6 +67,7 @@ class LogDir:
         self.checkpointing = make_mutex()
         self.entries: dict[str, dict[TopicPartition, int]] = {}
         self._unsound: set[str] = set()
+        self._stale: set[str] = set()
         self._files: CheckedFiles | None = None
         self._lock: Lock | None = None
 
@@ -183,21 +184,22 @@ class LogDir:
         """Drop what the checkpoints say of partitions; the next versions go without.
 
         Returns:
-            The checkpoints that said something.
+            The checkpoints whose version on the disk still says something that was dropped.
         """
         gone = set(partitions)
         with self.checkpointing:
-            stale = [name for name, known in self.entries.items() if not gone.isdisjoint(known)]
-            for name in stale:
-                known = self.entries[name]
-                self.entries[name] = {tp: at for tp, at in known.items() if tp not in gone}
-        return [name for name in stale if name in CHECKPOINTS]
+            for name, known in self.entries.items():
+                if not gone.isdisjoint(known):
+                    self.entries[name] = {tp: at for tp, at in known.items() if tp not in gone}
+                    self._stale.add(name)
+            return sorted(self._stale)
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace one of the offset checkpoints durably."""
         self.files.write(name, offset_checkpoint.dump(offsets))
         self.entries[name] = dict(offsets)
         self._unsound.discard(name)
+        self._stale.discard(name)
 
 
 def _parse(data: bytes) -> dict[TopicPartition, int]:

@@ -2,11 +2,11 @@
 
 Owned by the event loop's thread; flushes, checkpoints and deletions run on `log-io`. A directory
 whose disk fails goes offline with all its logs (error 56) while the others serve on; a restart
-recovers it. A log that cannot be opened without losing something is offline alone, its files as
-they are.
+recovers it. A log that cannot be opened without loss is offline alone, its files as they are.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,9 +14,9 @@ from pathlib import Path
 from kafka_protocol.files.segment_names import partition_dir, renamed_dir
 from kafka_protocol.types import ZERO_UUID, TopicPartition
 from local_log.config import LogConfig
-from local_log.errors import KafkaStorageError, LogClosed, LogRefused
+from local_log.errors import KafkaStorageError, LogClosed
 from local_log.log_checkpoints import Checkpoints
-from local_log.log_creation import NewLog, begin_log
+from local_log.log_creation import LogCreation, NewLog
 from local_log.log_deletion import DelayedDeletion
 from local_log.log_dir import (
     CHECKPOINTS,
@@ -32,6 +32,7 @@ from local_log.retention import Reason
 from runtime.clock import Clock
 from runtime.dice import Dice, SystemDice
 from runtime.disk import Disk
+from runtime.disk_errors import is_of_exhaustion
 from runtime.executors import InlinePool, Pool
 from runtime.scheduler import Scheduler
 
@@ -82,7 +83,16 @@ class LogManager:
         self._dir_of: dict[TopicPartition, LogDir] = {}
         self._deletion = DelayedDeletion(disk, clock, scheduler, self._pool)
         self._checkpoints = Checkpoints(self, self._fail_dir)
+        self._creation = LogCreation(
+            disk,
+            clock,
+            config_for=config_for,
+            hooks_for=self._hooks,
+            write_checkpoints=self._checkpoints.write,
+            fail_dir=self._fail_dir,
+        )
         self._aside: list[tuple[TopicPartition, LogDir]] = []
+        self._moved: list[tuple[TopicPartition, LogDir, LogDir]] = []
         self.refused: dict[TopicPartition, Refused] = {}
         self.on_offline: Callable[[LogDir], None] = lambda _dir: None
         self.is_loaded = False
@@ -127,13 +137,17 @@ class LogManager:
             config_for=self._config_for,
             hooks_for=self._hooks,
             own_names=self._own_names,
-            fail_dir=self._fail_dir,
+            # Whatever it is: what was not opened must not be taken for missing.
+            fail_dir=self._take_offline,
         )
         loaded = loader.load(wanted, compare=compare, last_broker_epoch=last_broker_epoch)
         self._take(loaded)
         self.is_loaded = True
+        # The next start reads where the metadata say then; the old entries stay until it is noted.
+        moved_to = {directory for _, _, directory in self._moved}
         for directory in self.online_dirs():
-            if any(not directory.is_sound(name) for name in CHECKPOINTS):
+            unsound = any(not directory.is_sound(name) for name in CHECKPOINTS)
+            if unsound or directory in moved_to:
                 self._checkpoints.write(directory, CHECKPOINTS)
 
     def _take(self, loaded: Loaded) -> None:
@@ -141,13 +155,21 @@ class LogManager:
             self._add(log, directory)
         self.refused = loaded.refused
         self._aside = loaded.aside
+        self._moved = loaded.moved
 
     def set_aside(self) -> list[Path]:
         """Rename away what `load` found to be no partition of this broker; nothing is deleted.
 
+        Called when the metadata have noted where the partitions lie.
+
         Returns:
             The new paths.
         """
+        moved, self._moved = self._moved, []
+        for tp, home, _ in moved:
+            stale = home.forget([tp])
+            if home.works:
+                self._checkpoints.write(home, stale)
         aside, self._aside = self._aside, []
         renamed = []
         for tp, directory in aside:
@@ -166,7 +188,7 @@ class LogManager:
         return LogHooks(
             delete_later=self._deletion.later,
             rolled=lambda: self._flush_later(tp),
-            failed=lambda error: self._fail_dir(directory, error),
+            failed=lambda error: self._take_offline(directory, error),
             before_truncation=lambda end: self._checkpoints.lower(tp, directory, end),
             log_start_moved=lambda: self._checkpoints.keep_log_starts([tp]),
         )
@@ -231,58 +253,26 @@ class LogManager:
             For each partition its log, or why there is none.
         """
         made: dict[TopicPartition, PartitionLog | KafkaStorageError] = {}
+        new = []
+        for one in wanted:
+            tp = one.topic_partition
+            if tp in self._logs:
+                made[tp] = self._logs[tp]
+            elif tp in self.refused:
+                made[tp] = KafkaStorageError(
+                    f"{tp} has files here that are offline: {self.refused[tp].reason}"
+                )
+            else:
+                new.append(one)
         counts = dict.fromkeys(self.online_dirs(), 0)
-        for directory in self._dir_of.values():
-            if directory in counts:
-                counts[directory] += 1
-        begun: dict[LogDir, list[PartitionLog]] = {}
-        for new in wanted:
-            known = self._logs.get(new.topic_partition)
-            made[new.topic_partition] = known or self._begin(new, counts, begun)
-        for directory, logs in begun.items():
-            if not self._settle_new(directory, logs):
-                for log in logs:
-                    error = KafkaStorageError(f"{directory.path} is offline: {directory.failure}")
-                    made[log.topic_partition] = error
+        counts |= Counter(one for one in self._dir_of.values() if one in counts)
+        for tp, begun in self._creation.make(new, counts).items():
+            if isinstance(begun, KafkaStorageError):
+                made[tp] = begun
+            else:
+                self._add(*begun)
+                made[tp] = begun[0]
         return made
-
-    def _begin(
-        self, new: NewLog, counts: dict[LogDir, int], begun: dict[LogDir, list[PartitionLog]]
-    ) -> PartitionLog | KafkaStorageError:
-        tp = new.topic_partition
-        if tp in self.refused:
-            return KafkaStorageError(
-                f"{tp} has files here that are offline: {self.refused[tp].reason}"
-            )
-        while online := [directory for directory in counts if directory.works]:
-            directory = min(online, key=lambda one: counts[one])
-            try:
-                hooks, config = self._hooks(tp, directory), new.config or self._config_for(tp.topic)
-                now_ms = self._clock.wall_ms()
-                log = begin_log(self._disk, directory, new, config, hooks, now_ms)
-            except LogRefused as error:
-                return KafkaStorageError(str(error))
-            except OSError as error:
-                self._fail_dir(directory, error)
-                if directory.works:  # nothing is wrong with it: files ran out, say
-                    return KafkaStorageError(f"{tp} cannot be made now: {error}")
-                continue
-            counts[directory] += 1
-            begun.setdefault(directory, []).append(log)
-            return log
-        return KafkaStorageError("every log directory is offline")
-
-    def _settle_new(self, directory: LogDir, logs: Sequence[PartitionLog]) -> bool:
-        """Make the names of new logs durable, and forget what checkpoints say of older ones."""
-        stale = directory.forget([log.topic_partition for log in logs])
-        try:
-            self._disk.fsync_path(directory.path)
-        except OSError as error:
-            self._fail_dir(directory, error)
-            return False
-        for log in logs:
-            self._add(log, directory)
-        return self._checkpoints.write(directory, stale)
 
     def delete(self, *partitions: TopicPartition) -> int:
         """Take logs away: their directories are renamed now and removed later.
@@ -303,8 +293,9 @@ class LogManager:
                     gone.setdefault(directory, []).append((tp, target))
         for directory, names in gone.items():
             renames = [(directory.path / partition_dir(tp), target) for tp, target in names]
-            directory.forget([tp for tp, _ in names])
-            if self._rename(renames, directory) and self._checkpoints.write(directory, CHECKPOINTS):
+            stale = directory.forget([tp for tp, _ in names])
+            written = {*CHECKPOINTS, *stale}
+            if self._rename(renames, directory) and self._checkpoints.write(directory, written):
                 delay_ms = self._config_for(names[0][0].topic).file_delete_delay_ms
                 self._deletion.later([target for _, target in names], delay_ms)
         return count
@@ -442,10 +433,14 @@ class LogManager:
 
     def fail(self, directory: LogDir, error: OSError) -> None:
         """Take a directory offline whose disk failed elsewhere."""
-        self._fail_dir(directory, error)
+        self._take_offline(directory, error)
 
     def _fail_dir(self, directory: LogDir, error: OSError) -> None:
-        """Take a directory offline; may be called on a pool thread."""
+        """Take a directory offline if it is to blame; may be called on a pool thread."""
+        if not is_of_exhaustion(_log, f"log directory {directory.path}", error):
+            self._take_offline(directory, error)
+
+    def _take_offline(self, directory: LogDir, error: OSError) -> None:
         if not directory.works:
             return
         directory.failure = error

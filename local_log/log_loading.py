@@ -68,11 +68,13 @@ class Loaded:
 
     Attributes:
         aside: directories of partitions that nobody wants.
+        moved: partitions that lie elsewhere than the metadata say: where they were, where they are.
     """
 
     opened: list[tuple[PartitionLog, LogDir]] = field(default_factory=list)
     refused: dict[TopicPartition, Refused] = field(default_factory=dict)
     aside: list[tuple[TopicPartition, LogDir]] = field(default_factory=list)
+    moved: list[tuple[TopicPartition, LogDir, LogDir]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +284,7 @@ class Loader:
             )
         if home is not directory:
             _log.warning("partition was moved: %s from=%s to=%s", tp, home.path, directory.path)
-            home.forget([tp])
+            self._loaded.moved.append((tp, home, directory))
         self._loaded.opened.append((log, directory))
 
     def _identify(self, found: _Candidate, wanted: WantedReplica) -> None:

@@ -17,6 +17,7 @@ from local_log.segment import LogSegment
 from local_log.segment_files import EPOCH_CHECKPOINT
 from local_log.small_files import SmallFiles
 from runtime.disk import Disk
+from runtime.disk_errors import is_of_exhaustion
 from runtime.executors import make_mutex
 
 _log = logging.getLogger(__name__)
@@ -212,8 +213,9 @@ class LogState:
     def fail(self, error: OSError) -> NoReturn:
         """Take no more appends: what the disk holds is unknown until a restart has recovered it.
 
-        May be called on a pool thread. A log that was closed has not failed: its files are gone
-        because its partition is.
+        Where the process has no descriptors or memory left, only this question fails: the
+        caller has left files and facts as they were. May be called on a pool thread. A log that was
+        closed has not failed: its files are gone because its partition is.
 
         Raises:
             LogClosed: the log was closed.
@@ -221,6 +223,8 @@ class LogState:
         """
         if self._closed:
             raise LogClosed(f"{self.topic_partition} is gone") from error
+        if self._failure is None and is_of_exhaustion(_log, f"log {self.directory}", error):
+            raise KafkaStorageError(f"{self.directory} cannot be used now: {error}") from error
         if self._failure is None:
             self._failure = error
             _log.error("disk failed, partition is offline: path=%s error=%s", self.directory, error)

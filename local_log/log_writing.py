@@ -1,5 +1,6 @@
 """Writing a log: append, roll, flush."""
 
+from errno import ENOMEM
 from functools import partial
 
 from kafka_protocol.records.batch import (
@@ -15,9 +16,10 @@ from local_log.log_reading import LogReader
 from local_log.log_results import AppendInfo
 from local_log.recompression import recompressed, wanted_codec
 from local_log.segment import LogSegment
-from local_log.segment_files import EPOCH_CHECKPOINT
+from local_log.segment_files import EPOCH_CHECKPOINT, SEGMENT_SUFFIXES, path_of
 from local_log.transactions import note_batch
 from runtime.disk import Buffer
+from runtime.disk_errors import half_done
 
 _RECENT_BATCHES = 512
 _LENGTH_OVERHEAD = 12
@@ -172,7 +174,10 @@ class LogWriter(LogReader):
     def _end_transaction(self, active: LogSegment, batch: Buffer, header: BatchHeader) -> None:
         aborted = note_batch(self.producers, header, lambda: bytes(batch))
         if aborted is not None:
-            active.append_aborted(aborted)
+            try:
+                active.append_aborted(aborted)
+            except OSError as error:  # the marker is in the log: recovery adds its entry
+                raise half_done(error, "an aborted transaction cannot be noted") from error
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
         latest = self.epochs.latest_epoch
@@ -205,17 +210,27 @@ class LogWriter(LogReader):
         return True
 
     def _roll(self, base_offset: int, now_ms: int) -> None:
-        self._active.become_inactive()
-        segment = LogSegment.create(
-            self._disk,
-            self.directory,
-            base_offset,
-            index_bytes=self.config.segment_index_bytes,
-            now_ms=now_ms,
-        )
+        self._active.prepare_inactive()
+        try:
+            segment = LogSegment.create(
+                self._disk,
+                self.directory,
+                base_offset,
+                index_bytes=self.config.segment_index_bytes,
+                now_ms=now_ms,
+            )
+            self.producers.end_offset = base_offset
+            self.snapshots.write(base_offset, self.producers.dump())
+        except OSError:
+            # The old segment goes on, perhaps past this offset: no file may begin there.
+            for suffix in SEGMENT_SUFFIXES:
+                self._disk.unlink(path_of(self.directory, base_offset, suffix))
+            raise
+        try:
+            self._active.become_inactive()
+        except OSError as error:
+            raise half_done(error, "a segment cannot be closed") from error
         segment.index_interval_bytes = self.config.index_interval_bytes
-        self.producers.end_offset = base_offset
-        self.snapshots.write(base_offset, self.producers.dump())
         self._segments.append(segment)
         self._bases.append(base_offset)
         self._active = segment
@@ -258,7 +273,12 @@ class LogWriter(LogReader):
                 if segment.base_offset < target and (
                     is_last or segments[index + 1].base_offset > start
                 ):
-                    segment.fsync()
+                    try:
+                        segment.fsync()
+                    except OSError as error:
+                        if error.errno == ENOMEM:  # what was written may be lost
+                            raise half_done(error, "fsync") from error
+                        raise
                     names_are_new |= segment.base_offset >= start
         if version != self._epochs_flushed:
             # Its file is as new as the chain; this thread must not write it again, the loop does.

@@ -27,6 +27,7 @@ from local_log.survey import OpenRequest
 from local_log.tier_segments import ClosedSegment, SegmentFiles
 from local_log.time_lookup import TimestampedOffset
 from runtime.disk import Disk
+from runtime.disk_errors import half_done
 
 __all__ = [
     "AppendInfo",
@@ -280,7 +281,7 @@ class PartitionLog(LogWriter):
                 self._cut_to(end)
                 return
         except OSError as error:
-            self.fail(error)
+            self.fail(half_done(error, "a truncation ended before its end"))
 
         # The batch with the log start in it went: what was before the start must not come back.
         self.truncate_fully_and_start_at(self.log_start_offset, keep_log_start=True)
@@ -361,7 +362,7 @@ class PartitionLog(LogWriter):
                     self._hooks.log_start_moved()
             self._after_truncation(offset)
         except OSError as error:
-            self.fail(error)
+            self.fail(half_done(error, "a truncation ended before its end"))
 
     def _after_truncation(self, end: int) -> None:
         self._forget_recent()

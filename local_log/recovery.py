@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.records.batch import NO_TIMESTAMP
 from kafka_protocol.types import EpochEntry, TopicPartition
-from local_log.acceptance import ACCEPTED, write_accepted
+from local_log.acceptance import write_accepted
 from local_log.errors import LogRefused
 from local_log.leader_epoch_cache import LeaderEpochCache
 from local_log.producer_snapshots import ProducerSnapshots
@@ -48,9 +48,8 @@ from runtime.disk import Disk
 _log = logging.getLogger(__name__)
 
 _CHECKPOINT = ".checkpoint"  # the metadata log's snapshots
-_OWN_NAMES = frozenset(
-    {EPOCH_CHECKPOINT, PARTITION_METADATA, ACCEPTED, "quorum-state", "tidemark-checksums"}
-)
+_OWN_NAMES = frozenset({EPOCH_CHECKPOINT, PARTITION_METADATA, "quorum-state"})
+_OWN_PREFIX = "tidemark-"
 
 
 @dataclass(slots=True)
@@ -318,7 +317,8 @@ class LogOpener:
 
 
 def _is_ours(name: str) -> bool:
-    return name in _OWN_NAMES or name.endswith(_CHECKPOINT) or is_cut_name(name)
+    known = name in _OWN_NAMES or name.startswith(_OWN_PREFIX)
+    return known or name.endswith(_CHECKPOINT) or is_cut_name(name)
 
 
 def _chain_of(segments: Sequence[LogSegment]) -> list[EpochEntry]:

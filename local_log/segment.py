@@ -23,6 +23,7 @@ from local_log.segment_files import (
 )
 from local_log.segment_index import OffsetIndex, TimeIndex
 from runtime.disk import Buffer, Disk, OpenFile
+from runtime.disk_errors import half_done
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 _SCAN_BYTES = 4096 + HEADER_SIZE
@@ -98,6 +99,11 @@ class LogSegment:
         self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last_entry()
         self.created_ms = now_ms
 
+    def prepare_inactive(self) -> None:
+        """Open what `become_inactive` writes to, which then needs no further descriptor."""
+        self.offset_index.prepare_trim()
+        self.time_index.prepare_trim()
+
     def become_inactive(self) -> None:
         """Close for writing: final time index entry, indexes trimmed to their entries."""
         self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
@@ -150,22 +156,50 @@ class LogSegment:
     # -- write ----------------------------------------------------------------------------------
 
     def append(self, batches: Buffer) -> None:
-        """Write bytes at the end of an active segment; `note_batch` must follow for each batch."""
+        """Write bytes at the end of an active segment; `note_batch` must follow for each batch.
+
+        Raises:
+            OSError: nothing of them is left in the file, or the disk is broken.
+        """
         file = self._file
         assert file is not None
-        self._disk.append(file, batches)
+        try:
+            self._disk.append(file, batches)
+        except OSError:
+            self._cut_torn()
+            raise
+
+    def _cut_torn(self) -> None:
+        """Cut what a failed write left behind: the next one would be written after it."""
+        assert self._file is not None
+        try:
+            self._disk.truncate(self._file, self.size_bytes)
+        except OSError as error:
+            raise half_done(error, "torn bytes cannot be cut") from error
 
     def note_batch(self, size: int, last_offset: int, max_timestamp: int) -> None:
         """Index one batch that was just written at the end.
 
         An entry is made when more than `index_interval_bytes` lie before this batch since the last
         one, and speaks of this batch: its last offset and first byte.
+
+        Raises:
+            OSError: the batch is out of the file again, or the disk is broken.
         """
+        before = self._max_timestamp, self._offset_of_max_timestamp
+        counts = self.offset_index.entries, self.time_index.entries
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
             self._offset_of_max_timestamp = last_offset
         if self.bytes_since_entry > self.index_interval_bytes:
-            self._add_entries(last_offset)
+            try:
+                self._add_entries(last_offset)
+            except OSError:
+                self._max_timestamp, self._offset_of_max_timestamp = before
+                self.offset_index.forget_from(counts[0])
+                self.time_index.forget_from(counts[1])
+                self._cut_torn()
+                raise
         if self.first_timestamp is None and self.size_bytes == 0:
             self.first_timestamp = max_timestamp
         self.size_bytes += size

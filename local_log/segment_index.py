@@ -170,6 +170,22 @@ class SegmentIndex:
         self._data += entry
         self.entries += 1
 
+    def prepare_trim(self) -> None:
+        """Open the file if it is not: after this `trim` needs no further descriptor."""
+        if self._active:
+            self._writable()
+
+    def forget_from(self, entries: int) -> None:
+        """Forget entries from number `entries` on that speak of a batch that did not come about.
+
+        Their bytes stay in the file's tail until the next entry, `trim` or recovery.
+        """
+        if self._active and self.entries > entries:
+            assert isinstance(self._data, bytearray)
+            del self._data[entries * self.entry_size :]
+            self.entries = entries
+            self._loaded(self._data)
+
     def trim(self) -> None:
         """Cut the file to its entries and stop writing; look-ups go on."""
         if self._active:

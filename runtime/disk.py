@@ -243,6 +243,10 @@ class Disk:
             position += got
         return True
 
+    def send_file(self, socket_fd: int, file: OpenFile, position: int, size: int) -> int:
+        """Send part of a file over a socket; say how many bytes went out, 0 at the file's end."""
+        return os.sendfile(socket_fd, file.fd, position, size)
+
     # -- write ----------------------------------------------------------------------------------
 
     def append(self, file: OpenFile, data: Buffer) -> None:
@@ -404,6 +408,11 @@ class FaultyDisk(Disk):
         """Fsync or fail."""
         self._check("fsync", file.path)
         super().fsync(file)
+
+    def fsync_path(self, path: Path) -> None:
+        """Fsync or fail."""
+        self._check("fsync_path", path)
+        super().fsync_path(path)
 
     def truncate(self, file: OpenFile, size: int) -> None:
         """Truncate or fail."""

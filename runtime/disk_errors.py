@@ -5,7 +5,12 @@ a healthy disk: the question that met it fails, and the next one may succeed.
 """
 
 import errno
+import logging
+import resource
+from threading import Lock
 from typing import Final
+
+from runtime.clock import Clock, SystemClock
 
 EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR})
 """Out of descriptors (of the process, of the machine), out of memory, interrupted."""
@@ -28,6 +33,11 @@ PEER: Final = frozenset(
 """Errors of a connection: where a file is sent over a socket, they are not of the file."""
 
 
+SAY_EVERY_MS = 60_000
+DESCRIPTORS_RESERVED = 500
+"""For files beyond those that were open when a connection came; half where the limit is small."""
+
+
 def is_exhausted(error: OSError) -> bool:
     """Whether this process has too little left of something: the disk is not to blame."""
     return error.errno in EXHAUSTED
@@ -40,3 +50,50 @@ def way_out(error: OSError) -> str:
     if error.errno == errno.ENOMEM:
         return "give the process more memory"
     return "it is tried again"
+
+
+def descriptors_for_connections() -> int:
+    """Below this number a descriptor may be a connection's; those above are for files.
+
+    The system gives out the lowest free number. So connections that are refused from here on leave
+    a reserve which nothing but files can use: segments, indexes and checkpoints are opened when
+    they are needed.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return limit - min(DESCRIPTORS_RESERVED, limit // 2)
+
+
+def half_done(error: OSError, what: str) -> OSError:
+    """The error of a step that must not stay half done: never one of exhaustion."""
+    return OSError(errno.EIO, f"{what}: {error}")
+
+
+class Seldom:
+    """Says what happens again and again once a minute, with how often it happened meanwhile."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock, self._lock = clock or SystemClock(), Lock()
+        self._next_ms: int | None = None
+        self._unsaid = 0
+
+    def error(self, logger: logging.Logger, text: str) -> None:
+        """Log at ERROR, unless the last line is less than a minute old. Safe for all threads."""
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            if self._next_ms is not None and now_ms < self._next_ms:
+                self._unsaid += 1
+                return
+            unsaid, self._unsaid, self._next_ms = self._unsaid, 0, now_ms + SAY_EVERY_MS
+        logger.error("%s (not said meanwhile: %d)", text, unsaid)
+
+
+exhaustion: Final = Seldom()
+"""For all who meet an error of exhaustion: one line a minute tells an operator enough."""
+
+
+def is_of_exhaustion(logger: logging.Logger, what: str, error: OSError) -> bool:
+    """Whether `what` cannot be used for now only; then it is said, once a minute."""
+    if not is_exhausted(error):
+        return False
+    exhaustion.error(logger, f"{what} cannot be used now: {error}: {way_out(error)}")
+    return True

@@ -31,9 +31,11 @@ def _is_expected(error: Exception) -> bool:
         NotFormattedError,
     )
     from tidemark.formatting import FormatError
+    from tidemark.log_directories import LogDirectoryError
     from tidemark.offline_topics import OfflineLogError
     from tidemark.remote.wire_client import ClusterError
     from tidemark.rsm.plugin import PluginError
 
     expected = (ConfigError, DirectoryError, AlreadyFormattedError, NotFormattedError, FormatError)
-    return isinstance(error, (*expected, ClusterError, OfflineLogError, PluginError, OSError))
+    ours = (LogDirectoryError, OfflineLogError, ClusterError, PluginError)
+    return isinstance(error, (*expected, *ours, OSError))

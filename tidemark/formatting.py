@@ -74,11 +74,13 @@ def format_node(
             options do not fit the configuration. Nothing was written.
     """
     disk, dice = disk or Disk(), dice or SystemDice()
-    endpoint = _standalone_endpoint(config, standalone)
-    if cluster_id is not None:
-        _check_cluster_id(cluster_id)
     directories = directories_of(config)
     skipped = tuple(path for path in directories if disk.exists(path / META_PROPERTIES))
+    # A new disk of a node that has its metadata directory: the quorum is what it is.
+    is_new_node = config.metadata_log_dir not in skipped
+    endpoint = _standalone_endpoint(config, standalone) if is_new_node or standalone else None
+    if cluster_id is not None:
+        _check_cluster_id(cluster_id)
     if skipped and not ignore_formatted:
         raise FormatError(
             f"log directory {skipped[0]} is already formatted; use --ignore-formatted to leave it "

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from broker.handlers.registry import CloseConnection
 from broker.network.dispatch import Answer, Peer
-from broker.network.sender import Sender, SendFailed
+from broker.network.sender import FileFailed, Sender, SendFailed
 from runtime.disk import FileRegion
 
 if TYPE_CHECKING:
@@ -301,6 +301,8 @@ class Connection:
             try:
                 cold = sender.send()
             except SendFailed as failure:
+                if isinstance(failure, FileFailed):
+                    self._server.read_failures.note(failure.path, failure.error)
                 self.close(str(failure))
                 return
             except OSError as error:
@@ -333,6 +335,8 @@ class Connection:
 
         def done(data: bytes | BaseException) -> None:
             self._warming = False
+            if isinstance(data, OSError):
+                self._server.read_failures.note(piece.file.path, data)
             if self.closed:
                 return
             if isinstance(data, BaseException):

@@ -34,6 +34,9 @@ class NetworkLimits:
             (`tidemark.connection.unsent.bytes.max`).
         send_buffer_bytes: -1 leaves it to the system (`socket.send.buffer.bytes`).
         receive_buffer_bytes: -1 leaves it to the system (`socket.receive.buffer.bytes`).
+        descriptors_max: a connection whose descriptor has this number or a higher one is refused;
+            0: what the process may open, less a reserve for files.
+            DIFFERS: Kafka takes connections until no file can be opened any more.
         backlog: `socket.listen.backlog.size`.
         exempt_client_ids: secret client ids of the tier's own clients, which no limit on
             connections holds back (tiering would stop when clients use up all connections).
@@ -53,6 +56,7 @@ class NetworkLimits:
     unsent_bytes_max: int = 8 * 1024 * 1024
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
+    descriptors_max: int = 0
     backlog: int = 50
     exempt_client_ids: frozenset[str] = frozenset()
     provisional_max: int = 16

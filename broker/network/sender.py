@@ -5,13 +5,14 @@ heap, but only where the page cache holds it: a page fault here would stall ever
 broker. A cold piece is named to the caller, which has it read by a thread and puts it back.
 """
 
-import os
 import socket
 from collections import deque
 from itertools import islice
+from pathlib import Path
 
 from broker.network.dispatch import Answer
 from runtime.disk import Disk, FileRegion
+from runtime.disk_errors import PEER
 
 JOIN_BYTES_MAX = 64 * 1024
 """Up to here joining parts and one plain send is cheaper than a gather list."""
@@ -23,6 +24,19 @@ PIECE_BYTES = 1024 * 1024
 
 class SendFailed(Exception):
     """The answer cannot be completed; the stream is useless from here on."""
+
+
+class FileFailed(SendFailed):
+    """A file could not be read: not the peer's fault.
+
+    Attributes:
+        path: of the file.
+        error: why.
+    """
+
+    def __init__(self, path: Path | str, error: OSError) -> None:
+        super().__init__(f"cannot read {path}: {error}")
+        self.path, self.error = path, error
 
 
 class Sender:
@@ -71,6 +85,7 @@ class Sender:
 
         Raises:
             OSError: the peer is gone.
+            FileFailed: a file cannot be read.
             SendFailed: a file is shorter than the region that was promised from it.
         """
         try:
@@ -134,15 +149,25 @@ class Sender:
             return None
         position = region.position + self._region_sent
         size = min(PIECE_BYTES, region.size_bytes - self._region_sent)
-        if self._disk.is_resident(region.file, position, size):
+        try:
+            is_resident = self._disk.is_resident(region.file, position, size)
+        except OSError as error:
+            raise FileFailed(region.file.path, error) from error
+        if is_resident:
             self._probed_end = self._region_sent + size
             return None
         return FileRegion(region.file, position, size)
 
     def _send_region(self, region: FileRegion) -> bool:
         size = self._probed_end - self._region_sent
+        position = region.position + self._region_sent
         if size:
-            sent = os.sendfile(self._fd, region.file.fd, region.position + self._region_sent, size)
+            try:
+                sent = self._disk.send_file(self._fd, region.file, position, size)
+            except OSError as error:
+                if error.errno in PEER or isinstance(error, BlockingIOError):
+                    raise
+                raise FileFailed(region.file.path, error) from error
             if sent == 0:
                 raise SendFailed(f"{region.file.path} is shorter than the region promised from it")
             self._advance_region(sent)

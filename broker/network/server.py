@@ -16,11 +16,13 @@ from broker.handlers.registry import HandlerTable
 from broker.network.buffers import FrameBuffers
 from broker.network.connection import Connection
 from broker.network.dispatch import Dispatcher, Peer
+from broker.network.file_errors import ReadFailures
 from broker.network.limits import ListenerAddress, NetworkLimits
 from kafka_protocol.errors import MalformedMessageError
 from kafka_protocol.wire.framing import read_request_header
 from runtime.clock import Clock
 from runtime.disk import Disk, FileRegion
+from runtime.disk_errors import Seldom, descriptors_for_connections, way_out
 from runtime.executors import Pool
 from runtime.log_context import escape
 from runtime.metrics import Registry
@@ -58,6 +60,9 @@ class Server:
         self.scratch = bytearray(SCRATCH_BYTES)
         self.buffers = FrameBuffers()
         self.bound: dict[str, tuple[str, int]] = {}
+        self._descriptors_max = limits.descriptors_max or descriptors_for_connections()
+        self._short = Seldom(clock)
+        self.read_failures = ReadFailures(metrics)
         self.loop: asyncio.AbstractEventLoop
         self._scheduler, self._pool = scheduler, pool
         self._listening: list[socket.socket] = []
@@ -83,6 +88,11 @@ class Server:
         self._refused = metrics.counter(
             "kafka_server_socket_server_metrics_connection_refused_total",
             "Connections closed at accept because of a limit, by listener.",
+            ("listener",),
+        )
+        self._short_of_descriptors = metrics.counter(
+            "tidemark_connections_refused_descriptors_total",
+            "Connections closed at accept so that files can still be opened, by listener.",
             ("listener",),
         )
         self._killed = metrics.counter(
@@ -172,7 +182,8 @@ class Server:
                 return
             except OSError as error:
                 # Out of descriptors: the backlog waits until some are free again.
-                log.warning("accept failed: listener=%s error=%s", listener_name, error)
+                self._short_of_descriptors.inc(1, listener_name)
+                self._short.error(log, f"cannot accept: {error}: {way_out(error)}")
                 self.loop.remove_reader(listening)
                 self._scheduler.call_later(
                     SWEEP_MS, lambda: self._accept_again(listening, listener_name)
@@ -188,11 +199,25 @@ class Server:
         limits = self.limits
         host = address[0]
         limit = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
-        over = self._per_ip[host] >= limit or len(self._connections) >= limits.connections_max
+        is_short = sock.fileno() >= self._descriptors_max
+        over = (
+            is_short
+            or self._per_ip[host] >= limit
+            or len(self._connections) >= limits.connections_max
+        )
         if over and not (limits.exempt_client_ids and self._provisional < limits.provisional_max):
             sock.close()
             self._refused.inc(1, listener_name)
-            log.info(
+            if is_short:
+                self._short_of_descriptors.inc(1, listener_name)
+                self._short.error(
+                    log,
+                    f"connections are refused: {self._descriptors_max} descriptors are in use, the "
+                    "rest is for files: let the process open more files (ulimit -n) or lower "
+                    "max.connections",
+                )
+            log.log(
+                logging.DEBUG if is_short else logging.INFO,
                 "closed connection: peer=%s:%d listener=%s reason=too many connections",
                 *address,
                 listener_name,

@@ -1,8 +1,9 @@
 """What the metadata say of the replicas of this broker, in the words of the local log."""
 
 from kafka_protocol.types import TopicPartition
+from local_log.log_dirs import LogManager
 from local_log.placement import WantedReplica
-from metadata_topic.controller.directories import NEVER_ASSIGNED, can_assign
+from metadata_topic.controller.directories import NEVER_ASSIGNED, ReplicaId, can_assign
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import DIRECTORY_LOST, PartitionImage, TopicImage
 
@@ -47,3 +48,27 @@ def describe(
         may_be_begun=keeps_order or not is_missing_some,
         is_lost=is_lost,
     )
+
+
+def found_replicas(logs: LogManager) -> dict[ReplicaId, bytes]:
+    """The directory id of each replica whose log is open."""
+    return {
+        ReplicaId(log.topic_id, log.partition): directory.directory_id
+        for directory in logs.online_dirs()
+        for log in logs.logs_in(directory).values()
+    }
+
+
+def refused_replicas(logs: LogManager, image: MetadataImage) -> dict[ReplicaId, bytes]:
+    """The directory id of each replica whose files are here and are not used.
+
+    DIRECTORY_LOST where several directories have files of it.
+    """
+    refused = {}
+    for tp, reason in logs.refused.items():
+        topic = image.topics_by_name.get(tp.topic)
+        if topic is not None:
+            ids = {directory.directory_id for directory in reason.directories}
+            replica = ReplicaId(topic.id, tp.partition)
+            refused[replica] = ids.pop() if len(ids) == 1 else DIRECTORY_LOST
+    return refused

@@ -103,6 +103,7 @@ def register_broker(
             epoch,
             with_directories=partition_record_version(image.metadata_version) >= 1,
         ),
+        absent_directories=_absent(image, previous, registration),
     )
     records.append(broker_record(broker, image.metadata_version))
     return ControllerResult(tuple(records), epoch)
@@ -115,6 +116,25 @@ def _assigned_from(
         return -1
     known = -1 if previous is None else previous.directories_assigned_from
     return known if known >= 0 else epoch
+
+
+def _absent(
+    image: MetadataImage, previous: BrokerImage | None, registration: Registration
+) -> tuple[tuple[bytes, bytes], ...]:
+    """Directories that replicas live in and that do not work now, each with its last life.
+
+    One that comes back must name that life, or it is a copy of another time.
+    """
+    if previous is None or not registration.keeps_directories:
+        return ()
+    used = {
+        partition.directory_of(previous.id)
+        for topic in image.topics_by_id.values()
+        for partition in topic.partitions.values()
+        if previous.id in partition.replicas
+    }
+    lives = [(one, previous.last_life_of(one)) for one in used - set(registration.log_dirs)]
+    return tuple(sorted((one, life) for one, life in lives if life is not None))
 
 
 def register_controller(image: MetadataImage, registration: Registration) -> ControllerResult[None]:

@@ -76,6 +76,7 @@ def records_at_registration(
     broker_id: int,
     *,
     found: Mapping[ReplicaId, bytes],
+    refused: Mapping[ReplicaId, bytes],
     is_missing_some: bool,
 ) -> list[MetadataRecord]:
     """Assign what a broker found on its disks; settle replicas of before the rule.
@@ -84,6 +85,8 @@ def records_at_registration(
         image: the cluster before this registration.
         broker_id: who registers.
         found: directory id of each replica whose files are there and will be served.
+        refused: the same of each whose files are there and cannot be used now. Where it was served
+            before the rule, a later start must not take it for one that never was.
         is_missing_some: a directory of this broker is not there or does not work.
 
     Returns:
@@ -95,9 +98,10 @@ def records_at_registration(
     keeps_order = broker is not None and broker.directories_assigned_from >= 0
     records = []
     for replica in replicas_of_broker(image, broker_id):
-        wanted = found.get(ReplicaId(replica.topic.id, replica.partition))
-        if wanted is None and replica.directory_id in NEVER_ASSIGNED:
-            wanted = DIRECTORY_LOST if is_missing_some and not keeps_order else None
+        replica_id = ReplicaId(replica.topic.id, replica.partition)
+        wanted = found.get(replica_id)
+        if wanted is None and replica.directory_id in NEVER_ASSIGNED and not keeps_order:
+            wanted = refused.get(replica_id, DIRECTORY_LOST if is_missing_some else None)
         if wanted is not None and wanted != replica.directory_id:
             records.append(_change(image, broker_id, replica, wanted))
     return records

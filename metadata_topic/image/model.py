@@ -112,8 +112,11 @@ class BrokerImage:
         log_dirs: ids of its online log directories.
         directories_assigned_from: from this offset on a replica of this broker is served only after
             its directory was committed, and the broker keeps sidecars and lives in its directories;
-            -1 for a broker that does not (Apache Kafka, an older version of ours). A tagged field
-            that Kafka skips.
+            -1 for a broker that does not (Apache Kafka, an older version of ours).
+        absent_directories: directories that replicas of it are assigned to and that are not in
+            `log_dirs`: their ids, and the incarnation id of the last life they took part in.
+
+    The last two are tagged fields that Kafka skips.
     """
 
     id: int
@@ -127,11 +130,18 @@ class BrokerImage:
     log_dirs: tuple[bytes, ...] = ()
     cordoned_log_dirs: tuple[bytes, ...] | None = None
     directories_assigned_from: int = -1
+    absent_directories: tuple[tuple[bytes, bytes], ...] = ()
 
     @property
     def is_active(self) -> bool:
         """Whether it may lead partitions and take new replicas."""
         return not self.fenced and not self.in_controlled_shutdown
+
+    def last_life_of(self, directory_id: bytes) -> bytes | None:
+        """Incarnation id of the last life that worked with a directory; None if none is known."""
+        if directory_id in self.log_dirs:
+            return self.incarnation_id
+        return dict(self.absent_directories).get(directory_id)
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
         """The endpoint of a listener, None if the broker does not have it."""

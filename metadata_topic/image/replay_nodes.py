@@ -43,6 +43,7 @@ def _register_broker(delta: MetadataDelta, value: Any) -> None:
             log_dirs=tuple(value.log_dirs),
             cordoned_log_dirs=None if cordoned is None else tuple(cordoned),
             directories_assigned_from=value.directories_assigned_from,
+            absent_directories=tuple((d.id, d.last_life) for d in value.absent_directories),
         )
     )
 

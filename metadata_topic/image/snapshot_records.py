@@ -73,6 +73,7 @@ def _nodes_lists(name: str, node: BrokerImage | ControllerImage) -> dict[str, li
 def broker_record(broker: BrokerImage, metadata_version: int) -> MetadataRecord:
     """The RegisterBrokerRecord that says everything known of a broker."""
     cordoned = broker.cordoned_log_dirs
+    absent = message("RegisterBrokerRecord").cls.AbsentDirectories
     return make(
         "RegisterBrokerRecord",
         register_broker_version(metadata_version),
@@ -86,6 +87,10 @@ def broker_record(broker: BrokerImage, metadata_version: int) -> MetadataRecord:
         log_dirs=list(broker.log_dirs),
         cordoned_log_dirs=None if cordoned is None else list(cordoned),
         directories_assigned_from=broker.directories_assigned_from,
+        absent_directories=[
+            absent(id=directory_id, last_life=life)
+            for directory_id, life in broker.absent_directories
+        ],
     )
 
 

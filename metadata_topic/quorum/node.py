@@ -215,23 +215,29 @@ class MetadataNode:
 
     # -- start ----------------------------------------------------------------------------------
 
-    def start(self) -> None:
+    def start(self, check: Callable[[MetadataImage], None] | None = None) -> None:
         """Read the disk, open a new epoch, and on the first start write the bootstrap records.
 
         Synchronous: nothing of the process works before the metadata is there.
+
+        Args:
+            check: sees the metadata as they were found, before anything is written; what it raises
+                ends the start.
 
         Raises:
             QuorumConfigError: this node is not the quorum's voter.
             NotFormattedError: the first start finds no bootstrap records.
             UnusableMetadataError: the disk holds what cannot be relied on.
             OSError, KafkaStorageError: the disk failed.
-            With any of the first three nothing on the disk was changed.
+            With any of the first three, and what `check` raises, nothing on the disk was changed.
         """
         election = self._state_file.read()
         found = read_directory(self._directory, files=self._files, disk=self._disk)
         facts = found.history.latest
         voters = find_voters(facts, self._key, self._static_voters)
         bootstrap = read_bootstrap(self._log_dir, self._disk) if found.loader.is_blank else []
+        if check is not None:
+            check(found.loader.take()[0])
         self._metadata_log = repair(
             found, files=self._files, config=self._config, disk=self._disk, clock=self._clock
         )
@@ -244,9 +250,6 @@ class MetadataNode:
         self._run(self._core.handle(Started(election, found.last_epoch, self.log_end_offset)))
         self._activate(bootstrap)
         self._metadata_log.note_flushed()
-        first = found.verdict.segments[:1]
-        if first and self.log_start_offset < first[0].base_offset:
-            self._metadata_log.delete_before(first[0].base_offset)
         self._is_started = True
         unserved = unserved_features(self.image)
         if unserved:

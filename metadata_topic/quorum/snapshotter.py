@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from kafka_protocol.errors import KafkaError
 from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.records import UnknownMetadataRecordError
 from metadata_topic.image.snapshot_records import snapshot_records
 from metadata_topic.quorum.batches import read_batches
 from metadata_topic.quorum.config import MetadataLogConfig
@@ -152,7 +153,7 @@ class Snapshotter:
         """Write a snapshot of a committed image and let go of what it replaces.
 
         A failing disk is logged, not fatal: the log has everything, and the next trigger tries
-        again.
+        again. So is a snapshot that could not be read back: it gets no name.
 
         Returns:
             The new snapshot; None if it could not be written.
@@ -171,6 +172,9 @@ class Snapshotter:
         except OSError:
             self._bytes += bytes_before
             _log.exception("cannot write a snapshot: file=%s", snapshot_id.file_name)
+            return None
+        except (KafkaError, UnknownMetadataRecordError):
+            _log.exception("a snapshot would be unreadable: file=%s", snapshot_id.file_name)
             return None
         self.last_id = snapshot_id
         _log.info("wrote snapshot: file=%s size_bytes=%d", snapshot_id.file_name, size_bytes)

@@ -33,7 +33,9 @@ CHANGING = frozenset(
         "lock",
         "make_dirs",
         "open_append",
+        "open_empty",
         "open_write",
+        "remove_dir",
         "remove_tree",
         "rename",
         "truncate",
@@ -56,6 +58,7 @@ NOT_CHANGING = frozenset(
         "read_at",
         "read_file",
         "read_into",
+        "send_file",
         "size",
     }
 )

@@ -7,7 +7,8 @@ RECORDS = (
     EndPoints:[]{Name:str, Host:str, Port:u16, SecurityProtocol:i16},
     Features:[]{Name:str, MinSupportedVersion:i16, MaxSupportedVersion:i16},
     Rack:str?, Fenced:bool=true, InControlledShutdown:bool 1+, LogDirs:[]uuid@0 3+,
-    CordonedLogDirs:[]uuid?@1=null 4+, DirectoriesAssignedFrom:i64@10010=-1
+    CordonedLogDirs:[]uuid?@1=null 4+, DirectoriesAssignedFrom:i64@10010=-1,
+    AbsentDirectories:[]{Id:uuid, LastLife:uuid}@10011
 """,
     "1 UnregisterBrokerRecord 0 f0 | BrokerId:i32, BrokerEpoch:i64",
     "2 TopicRecord 0 f0 | Name:str, TopicId:uuid",

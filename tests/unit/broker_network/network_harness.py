@@ -32,8 +32,8 @@ def never(_: RequestContext, __: Any) -> Any:
 class Harness:
     """The server, the time it lives in, and connections to it."""
 
-    def __init__(self, server: Server, scheduler: ManualScheduler) -> None:
-        self.server, self._scheduler = server, scheduler
+    def __init__(self, server: Server, scheduler: ManualScheduler, metrics: Registry) -> None:
+        self.server, self._scheduler, self.metrics = server, scheduler, metrics
         self.clients: list[Client] = []
 
     def advance(self, step_ms: int) -> None:
@@ -104,6 +104,7 @@ async def serving(
             Handler(ApiKey.API_VERSIONS, 0, 4, never),
         ]
     )
+    metrics = Registry()
     server = Server(
         handlers=table,
         limits=replace(limits or NetworkLimits()),
@@ -111,10 +112,10 @@ async def serving(
         scheduler=scheduler,
         pool=InlinePool(),
         disk=disk or Disk(),
-        metrics=Registry(),
+        metrics=metrics,
     )
     await server.start([ListenerAddress("PLAINTEXT", "127.0.0.1", 0)])
-    harness = Harness(server, scheduler)
+    harness = Harness(server, scheduler, metrics)
     try:
         yield harness
     finally:

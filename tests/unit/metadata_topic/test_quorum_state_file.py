@@ -70,3 +70,44 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     election = ElectionState(9, 1, None)
     file.write(election, kraft_version=1, voters=VOTERS)
     assert file.read() == election
+
+
+VOTED = [
+    (0, ElectionState(7, 1, ReplicaKey(1))),
+    (1, ElectionState(7, None, ReplicaKey(2, DIRECTORY))),
+    (1, ElectionState(7, 3, None)),
+]
+
+
+@pytest.mark.parametrize(("version", "election"), VOTED)
+def test_no_flipped_bit_of_our_own_file_gives_another_vote(
+    tmp_path: Path, version: int, election: ElectionState
+) -> None:
+    file = QuorumStateFile(tmp_path, Disk())
+    file.write(election, kraft_version=version, voters=VOTERS)
+    sound = (tmp_path / "quorum-state").read_bytes()
+    expected = file.read()
+    for position in range(len(sound)):
+        for bit in range(8):
+            bad = bytearray(sound)
+            bad[position] ^= 1 << bit
+            (tmp_path / "quorum-state").write_bytes(bad)
+            with pytest.raises(QuorumStateError, match=r"quorum-state.*moved away"):
+                file.read()
+    (tmp_path / "quorum-state").write_bytes(sound)
+    assert file.read() == expected
+
+
+def test_our_file_cut_anywhere_is_refused(tmp_path: Path) -> None:
+    file = QuorumStateFile(tmp_path, Disk())
+    file.write(ElectionState(7, 3, None), kraft_version=1, voters=VOTERS)
+    sound = (tmp_path / "quorum-state").read_bytes()
+    for size in range(len(sound)):
+        (tmp_path / "quorum-state").write_bytes(sound[:size])
+        with pytest.raises(QuorumStateError):
+            file.read()
+
+
+def test_kafka_may_write_the_file_again_without_a_checksum(tmp_path: Path) -> None:
+    (tmp_path / "quorum-state").write_bytes(VECTORS[1][0])
+    assert QuorumStateFile(tmp_path, Disk()).read() == VECTORS[1][2]

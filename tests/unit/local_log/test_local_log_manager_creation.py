@@ -1,0 +1,266 @@
+"""New logs are durable before anybody hears of them, and know nothing of older namesakes."""
+
+import errno
+import shutil
+from pathlib import Path
+
+import pytest
+from local_log_kit import append
+from local_log_manager_kit import (
+    BILLS,
+    IDS,
+    ORDERS,
+    ORDERS_1,
+    Host,
+    QuickDisk,
+    make,
+    names_in,
+    record_bytes,
+)
+
+from kafka_protocol.files import offset_checkpoint
+from kafka_protocol.types import TopicPartition
+from local_log.checked_files import CheckedFiles
+from local_log.errors import KafkaStorageError
+from local_log.log_creation import NewLog
+from local_log.log_dir import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from local_log.log_dirs import LogManager
+from local_log.placement import WantedReplica
+from runtime.dice import SeededDice
+from runtime.disk import Disk
+from runtime.power_cut_disk import PowerCutDisk, PowerCutError
+
+NEW_ID = b"n" * 16
+EVERY = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS)
+
+
+def new_logs(count: int) -> list[NewLog]:
+    return [NewLog("new", number, NEW_ID) for number in range(count)]
+
+
+def made(manager: LogManager, count: int) -> dict[str, list[int]]:
+    """Partitions that were made, by the directory they lie in."""
+    found: dict[str, list[int]] = {}
+    for tp, log in manager.create_all(new_logs(count)).items():
+        if isinstance(log, KafkaStorageError):
+            found.setdefault("failed", []).append(tp.partition)
+            assert manager.get(tp) is None
+        else:
+            assert manager.get(tp) is log
+            directory = manager.directory_of(tp)
+            assert directory is not None
+            assert log.directory.parent == directory.path
+            assert append(log).last_offset == log.log_end_offset - 1
+            found.setdefault(directory.path.name, []).append(tp.partition)
+    return {where: sorted(numbers) for where, numbers in found.items()}
+
+
+# -- a disk that fails half way
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+@pytest.mark.parametrize("operation", ["open_append", "fsync_path", "rename"])
+def test_a_directory_that_fails_half_way_loses_all_of_them_to_another(
+    tmp_path: Path, operation: str, after: int
+) -> None:
+    host = Host(tmp_path, 2)
+    manager = host.start()
+    host.disk.fail([operation], path_part="data-0/new", error=errno.EIO, after=after)
+    assert made(manager, 6) == {"data-1": list(range(6))}
+    assert [directory.works for directory in manager.dirs] == [False, True]
+
+
+def test_a_directory_whose_names_cannot_be_made_durable_loses_them_to_another(
+    tmp_path: Path,
+) -> None:
+    class NamelessDisk(QuickDisk):
+        def fsync_path(self, path: Path) -> None:
+            if path.name == "data-0" and "new-0" in names_in(path):
+                raise OSError(errno.EIO, "broken", str(path))
+
+    host = Host(tmp_path, 2, disk=NamelessDisk())
+    manager = host.start()
+    assert made(manager, 4) == {"data-1": [0, 1, 2, 3]}
+
+
+def test_where_every_directory_fails_each_is_refused(tmp_path: Path) -> None:
+    host = Host(tmp_path, 2)
+    manager = host.start()
+    host.disk.fail(["open_append"], path_part="new", error=errno.ENOSPC, after=3)
+    assert made(manager, 3) == {"failed": [0, 1, 2]}
+
+
+def test_used_up_descriptors_fail_one_log_and_no_directory(tmp_path: Path) -> None:
+    host = Host(tmp_path, 2)
+    manager = host.start()
+    host.disk.fail(["open_append"], path_part="new-2", error=errno.EMFILE)
+    found = made(manager, 4)
+    assert found.pop("failed") == [2]
+    assert sorted(number for numbers in found.values() for number in numbers) == [0, 1, 3]
+    assert all(directory.works for directory in manager.dirs)
+    host.disk.heal()
+    assert manager.create("new", 2, NEW_ID).log_end_offset == 0
+
+
+def test_files_that_are_there_are_never_taken_for_a_new_log(tmp_path: Path) -> None:
+    """A refused partition keeps its files: only its deletion takes them."""
+    host = Host(tmp_path)
+    (log,) = make(host.start(), ORDERS)
+    log.close()
+    host.wanted = {ORDERS: WantedReplica(IDS["orders"], 1, host.id_of(0))}  # another partition
+    manager = host.start()
+    before = record_bytes(tmp_path)
+    with pytest.raises(KafkaStorageError):
+        manager.create(*ORDERS, IDS["orders"])
+    assert record_bytes(tmp_path) == before
+    assert manager.delete(ORDERS) == 1
+    assert manager.create(*ORDERS, IDS["orders"]).log_end_offset == 0
+
+
+# -- an older topic of the same name
+
+
+def old_topic(root: Path, dirs: int = 1) -> Host:
+    """An old topic with an entry in every checkpoint, also in Kafka's cleaner's."""
+    host = Host(root, dirs)
+    manager = host.start()
+    for log in make(manager, ORDERS, BILLS):
+        log.raise_log_start(30)
+        log.flush()
+    for checkpoint in (manager.checkpoint_log_starts, manager.checkpoint_recovery_points):
+        checkpoint()
+    manager.checkpoint_high_watermarks()
+    manager.close()
+    for path in host.paths:
+        offsets = offset_checkpoint.dump({ORDERS: 40})
+        CheckedFiles(Disk(), path).write(CLEANER_OFFSETS, offsets)
+    assert all(ORDERS in host.checkpoint(name) for name in EVERY)
+    return host
+
+
+def test_what_was_known_of_a_deleted_topic_is_gone_from_every_checkpoint(tmp_path: Path) -> None:
+    host = old_topic(tmp_path)
+    manager = host.start()
+    manager.delete(ORDERS)
+    assert not any(ORDERS in host.checkpoint(name) for name in EVERY)
+    assert host.checkpoint(HIGH_WATERMARKS) == {BILLS: 60}
+
+
+def test_no_power_cut_lets_a_new_topic_meet_what_was_known_of_the_old_one(tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    old_topic(base)
+    cuts = 0
+    while True:
+        cuts += 1
+        root = tmp_path / f"cut-{cuts}"
+        shutil.copytree(base, root)
+        host = Host(root)
+        is_done = replaced_until_the_cut(host, cuts)
+        after = host.manager(Disk())
+        new_in_a = WantedReplica(NEW_ID, 0, host.id_of(0))
+        wanted = new_in_a if is_done else WantedReplica(NEW_ID, 0, None)
+        bills = WantedReplica(IDS["bills"], 0, host.id_of(0))
+        after.load({ORDERS: wanted, BILLS: bills}.get)
+        after.set_aside()
+        assert after.refused == {}, cuts
+        log = after.get(ORDERS)
+        assert not is_done or log is not None
+        log = log or after.create(*ORDERS, NEW_ID)
+        assert (log.topic_id, log.log_start_offset, log.log_end_offset) == (NEW_ID, 0, 0), cuts
+        assert log.high_watermark == log.recovery_point == 0
+        kept = after.get(BILLS)
+        assert kept is not None
+        assert (kept.log_start_offset, kept.log_end_offset) == (30, 60)
+        after.close()
+        assert not any(host.checkpoint(name).get(ORDERS, 0) for name in EVERY)
+        if is_done:
+            break
+    assert cuts > 20
+
+
+def replaced_until_the_cut(host: Host, operations: int) -> bool:
+    """Delete the old topic, stop, and make the new one; whether that was done before the cut."""
+    disk = PowerCutDisk(host.root, SeededDice(operations), operations=operations)
+    try:
+        manager = host.manager(disk)
+        manager.load()
+        manager.delete(ORDERS)
+        again = host.manager(disk)  # killed and started again
+        again.load({BILLS: WantedReplica(IDS["bills"], 0, host.id_of(0))}.get)
+        again.set_aside()
+        log = again.create(*ORDERS, NEW_ID)
+        assert log.log_end_offset == 0
+    except PowerCutError:
+        return False
+    except KafkaStorageError:
+        assert disk.is_off
+        return False
+    disk.cut()
+    return True
+
+
+# -- power cuts
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_power_cut_loses_a_log_that_was_made(tmp_path: Path, seed: int) -> None:
+    """After `create_all` a replica is assigned: its files must be there from then on."""
+    for cut in range(1, 200):
+        root = tmp_path / str(cut)
+        host = Host(root, 2)
+        disk = PowerCutDisk(root, SeededDice(seed * 1000 + cut), operations=cut)
+        assigned: dict[TopicPartition, WantedReplica] = {}
+        try:
+            manager = host.manager(disk)
+            manager.load()
+            for tp, log in manager.create_all(new_logs(3)).items():
+                directory = manager.directory_of(tp)
+                assert not isinstance(log, KafkaStorageError)
+                assert directory is not None
+                assigned[tp] = WantedReplica(NEW_ID, tp.partition, directory.directory_id)
+        except PowerCutError:
+            pass
+        disk.cut()
+        wanted = {
+            new.topic_partition: WantedReplica(NEW_ID, new.partition, None) for new in new_logs(3)
+        }
+        after = host.manager(Disk())
+        after.load((wanted | assigned).get)
+        after.set_aside()
+        assert after.refused == {}
+        assert set(assigned) <= {log.topic_partition for log in after.all()}
+        if len(assigned) == 3:
+            return
+        assert made(after, 3).keys() <= {"data-0", "data-1"}
+    raise AssertionError("never done")
+
+
+def test_a_deletion_that_a_power_cut_undoes_leaves_a_whole_log_or_none(tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    host = Host(base)
+    make(host.start(), ORDERS, ORDERS_1)[0].flush()
+    host.start().close()
+    for cut in range(1, 100):
+        root = tmp_path / str(cut)
+        shutil.copytree(base, root)
+        host = Host(root)
+        disk = PowerCutDisk(root, SeededDice(cut), operations=cut)
+        is_done = False
+        try:
+            manager = host.manager(disk)
+            manager.load()
+            manager.delete(ORDERS)
+            is_done = True
+        except PowerCutError:
+            pass
+        disk.cut()
+        host.disk = Disk()
+        manager = host.start()
+        ends = {log.topic_partition: log.log_end_offset for log in manager.all()}
+        assert ends.pop(ORDERS_1) == 60
+        assert ends in ({}, {ORDERS: 60})
+        assert manager.refused == {}
+        if is_done:
+            assert ends == {}
+            return
+    raise AssertionError("never done")

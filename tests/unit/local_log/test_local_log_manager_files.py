@@ -1,0 +1,314 @@
+"""No small file of a partition or of a log directory costs records when it is lost or damaged."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from local_log_kit import append
+from local_log_manager_kit import BILLS, IDS, ORDERS, ORDERS_1, Host, make, names_in, record_bytes
+
+from kafka_protocol.files.meta_properties import dump_partition_metadata, parse_partition_metadata
+from kafka_protocol.types import TopicPartition
+from local_log.checked_files import SIDECAR
+from local_log.errors import KafkaStorageError
+from local_log.log_dir import CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from local_log.placement import WantedReplica
+from local_log.segment_files import PARTITION_METADATA
+
+CHECKPOINTS = [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS]
+METADATA = dump_partition_metadata(IDS["orders"])
+Damage = Callable[[Path], object]
+
+
+def flip(bit: int) -> Damage:
+    def damage(path: Path) -> None:
+        data = bytearray(path.read_bytes())
+        data[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(data)
+
+    return damage
+
+
+def stopped(tmp_path: Path, dirs: int = 1, *partitions: TopicPartition, clean: bool = True) -> Host:
+    """A host whose partitions were assigned to the directories they lie in."""
+    host = Host(tmp_path, dirs)
+    manager = host.start()
+    for log in make(manager, *(partitions or (ORDERS,))):
+        directory = manager.directory_of(log.topic_partition)
+        assert directory is not None
+        host.assign(log.topic_partition, index=host.paths.index(directory.path))
+    for name in (manager.checkpoint_log_starts, manager.checkpoint_recovery_points):
+        name()
+    manager.checkpoint_high_watermarks()
+    manager.close(clean=clean)
+    return host
+
+
+def assert_whole(host: Host, *partitions: TopicPartition, **load: object) -> None:
+    """Every record is served, twice: the first start must not spoil the second."""
+    for _ in range(2):
+        before = record_bytes(host.root)
+        manager = host.start(**load)
+        assert {log.topic_partition for log in manager.all()} == set(partitions)
+        for log in manager.all():
+            assert (log.log_start_offset, log.log_end_offset) == (0, 60)
+            data = (log.directory / PARTITION_METADATA).read_bytes()
+            assert parse_partition_metadata(data) == IDS[log.topic_partition.topic]
+        assert manager.refused == {}
+        assert record_bytes(host.root) == before
+        manager.close(clean=False)
+
+
+# -- partition.metadata
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("with_sidecar", [True, False])
+@pytest.mark.parametrize("is_assigned", [True, False])
+@pytest.mark.parametrize(
+    "damage", [Path.unlink, lambda p: p.write_bytes(b""), lambda p: p.write_bytes(METADATA[:20])]
+)
+def test_a_lost_topic_id_costs_nothing(
+    tmp_path: Path, damage: Damage, is_assigned: bool, with_sidecar: bool, clean: bool
+) -> None:
+    host = stopped(tmp_path, clean=clean)
+    if not is_assigned:
+        host.unassign(ORDERS)
+    if not with_sidecar:
+        (host.directory() / SIDECAR).unlink()
+    damage(host.directory() / PARTITION_METADATA)
+    assert_whole(host, ORDERS)
+
+
+def test_each_flipped_bit_of_a_topic_id_costs_nothing(tmp_path: Path) -> None:
+    host = stopped(tmp_path)
+    file = host.directory() / PARTITION_METADATA
+    for bit in range(8 * len(METADATA)):
+        flip(bit)(file)
+        manager = host.start()
+        assert [log.log_end_offset for log in manager.all()] == [60]
+        manager.close()
+        assert file.read_bytes() == METADATA
+
+
+def test_each_flipped_bit_of_a_topic_id_without_a_sidecar_deletes_nothing(tmp_path: Path) -> None:
+    """Then a flipped bit may be another topic's id: nothing but the metadata knows better."""
+    host = stopped(tmp_path)
+    for bit in range(8 * len(METADATA)):
+        (host.directory() / SIDECAR).unlink(missing_ok=True)
+        flip(bit)(host.directory() / PARTITION_METADATA)
+        before = record_bytes(tmp_path)
+        manager = host.start()
+        assert manager.get(ORDERS) or ORDERS in manager.refused
+        assert names_in(host.paths[0]) >= {"orders-0"}
+        assert record_bytes(tmp_path) == before
+        manager.close()
+        (host.directory() / PARTITION_METADATA).write_bytes(METADATA)
+
+
+def wrong_id(host: Host) -> None:
+    (host.directory() / SIDECAR).unlink()
+    (host.directory() / PARTITION_METADATA).write_bytes(dump_partition_metadata(b"x" * 16))
+
+
+def test_a_wrong_topic_id_where_the_metadata_assigned_it_is_offline(tmp_path: Path) -> None:
+    host = stopped(tmp_path)
+    wrong_id(host)
+    before = record_bytes(tmp_path)
+    manager = host.start()
+    assert manager.get(ORDERS) is None
+    assert "those of another partition" in manager.refused[ORDERS].reason
+    with pytest.raises(KafkaStorageError, match="those of another partition"):
+        manager.create(*ORDERS, IDS["orders"])
+    assert names_in(host.paths[0]) >= {"orders-0"}
+    assert record_bytes(tmp_path) == before
+
+
+def test_a_wrong_topic_id_that_was_never_assigned_is_put_aside(tmp_path: Path) -> None:
+    host = stopped(tmp_path)
+    host.unassign(ORDERS)
+    wrong_id(host)
+    before = record_bytes(tmp_path)
+    manager = host.start()
+    assert manager.refused == {}
+    assert manager.create(*ORDERS, IDS["orders"]).log_end_offset == 0
+    (aside,) = [name for name in names_in(host.paths[0]) if name.endswith("-stray")]
+    host.scheduler.advance(10**7)
+    manager.close()
+    host.start()
+    assert record_bytes(host.paths[0] / aside) == before
+
+
+def test_a_wrong_topic_id_of_before_the_rule_is_offline(tmp_path: Path) -> None:
+    host = stopped(tmp_path)
+    host.wanted = {ORDERS: WantedReplica(IDS["orders"], 0, None, was_never_served=False)}
+    wrong_id(host)
+    manager = host.start()
+    assert "those of another topic" in manager.refused[ORDERS].reason
+    assert names_in(host.paths[0]) >= {"orders-0"}
+
+
+# -- whole directories
+
+
+def test_directories_of_two_partitions_that_were_swapped_are_offline(tmp_path: Path) -> None:
+    host = stopped(tmp_path, 1, ORDERS, ORDERS_1, BILLS)
+    for one, other in ((ORDERS, ORDERS_1), (ORDERS, BILLS)):
+        swap(host.directory(one), host.directory(other))
+        before = record_bytes(tmp_path)
+        manager = host.start()
+        assert manager.refused.keys() == {one, other}
+        assert record_bytes(tmp_path) == before
+        manager.close()
+        swap(host.directory(one), host.directory(other))
+    assert_whole(host, ORDERS, ORDERS_1, BILLS)
+
+
+def swap(one: Path, other: Path) -> None:
+    between = one.with_name("between")
+    one.rename(between)
+    other.rename(one)
+    between.rename(other)
+
+
+def test_a_copy_in_the_other_directory_is_put_aside(tmp_path: Path) -> None:
+    host = stopped(tmp_path, 2)
+    home = 0 if host.directory(index=0).exists() else 1
+    shutil.copytree(host.directory(index=home), host.directory(index=1 - home))
+    assert_whole(host, ORDERS)
+    assert not host.directory(index=1 - home).exists()
+    assert any(name.endswith("-stray") for name in names_in(host.paths[1 - home]))
+
+
+def test_two_copies_that_the_metadata_cannot_tell_apart_are_offline(tmp_path: Path) -> None:
+    host = stopped(tmp_path, 2)
+    host.unassign(ORDERS)
+    home = 0 if host.directory(index=0).exists() else 1
+    shutil.copytree(host.directory(index=home), host.directory(index=1 - home))
+    before = record_bytes(tmp_path)
+    manager = host.start()
+    assert "leave one" in manager.refused[ORDERS].reason
+    assert set(manager.refused[ORDERS].directories) == set(manager.dirs)
+    manager.close()
+    assert record_bytes(tmp_path) == before
+    shutil.rmtree(host.directory(index=1 - home))
+    assert_whole(host, ORDERS)
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_a_partition_that_was_moved_by_hand_keeps_what_was_known_of_it(
+    tmp_path: Path, is_noted: bool
+) -> None:
+    """Also when the start after the move is killed before or after the metadata know of it."""
+    host = stopped(tmp_path, 2)
+    manager = host.start()
+    manager.get(ORDERS).raise_log_start(5)
+    assert manager.keep_log_starts([ORDERS]) == {}
+    manager.close(clean=False)
+    home = 0 if host.directory(index=0).exists() else 1
+    host.directory(index=home).rename(host.directory(index=1 - home))
+    for name in CHECKPOINTS[::2]:
+        (host.paths[home] / name).unlink()
+    for _ in range(3):
+        manager = host.start(set_aside=is_noted)
+        log = manager.get(ORDERS)
+        assert (log.log_start_offset, log.log_end_offset) == (5, 60)
+        if is_noted:
+            host.assign(ORDERS, index=1 - home)
+            assert ORDERS not in host.checkpoint(LOG_STARTS, home)
+        manager.close(clean=False)
+    assert host.checkpoint(LOG_STARTS, 1 - home) == {ORDERS: 5}
+
+
+def test_a_directory_that_is_lost_never_begins_its_partitions_anew(tmp_path: Path) -> None:
+    host = stopped(tmp_path, 2)
+    home = 0 if host.directory(index=0).exists() else 1
+    manager = host.manager()
+    manager.put_offline(host.paths[home], OSError(5, "broken"))
+    assert host.wanted is not None
+    manager.load(host.wanted.get)
+    assert manager.get(ORDERS) is None
+    manager.close()
+    assert_whole(host, ORDERS)
+
+
+# -- sidecars
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("damage", [Path.unlink, lambda p: p.write_bytes(b""), flip(77)])
+def test_a_lost_sidecar_costs_nothing_and_is_made_again(
+    tmp_path: Path, damage: Damage, clean: bool
+) -> None:
+    host = stopped(tmp_path, clean=clean)
+    damage(host.directory() / SIDECAR)
+    damage(host.paths[0] / SIDECAR)
+    assert_whole(host, ORDERS)
+    assert b"owner b29vb29vb29vb29vb29vbw 0" in (host.directory() / SIDECAR).read_bytes()
+
+
+def test_the_sidecar_of_another_topic_costs_nothing(tmp_path: Path) -> None:
+    host = stopped(tmp_path, 1, ORDERS, BILLS)
+    shutil.copy(host.directory(BILLS) / SIDECAR, host.directory(ORDERS) / SIDECAR)
+    assert_whole(host, ORDERS, BILLS)
+
+
+def test_the_sidecar_of_another_partition_is_offline_until_it_is_removed(tmp_path: Path) -> None:
+    """Its topic id is the right one: whose records these are cannot be told."""
+    host = stopped(tmp_path, 1, ORDERS, ORDERS_1)
+    shutil.copy(host.directory(ORDERS_1) / SIDECAR, host.directory(ORDERS) / SIDECAR)
+    manager = host.start()
+    assert manager.refused.keys() == {ORDERS}
+    manager.close()
+    (host.directory(ORDERS) / SIDECAR).unlink()
+    assert_whole(host, ORDERS, ORDERS_1)
+
+
+def test_where_somebody_else_wrote_last_sidecars_are_not_believed(tmp_path: Path) -> None:
+    host = stopped(tmp_path, 1, ORDERS, ORDERS_1)
+    shutil.copy(host.directory(ORDERS_1) / SIDECAR, host.directory(ORDERS) / SIDECAR)
+    assert_whole(host, ORDERS, ORDERS_1, compare=False)
+
+
+# -- clean mark
+
+
+@pytest.mark.parametrize(
+    "mark", [b"", b"{", b'{"version":0}', b'{"version":0,"brokerEpoch":41}', b"[]", b"\xff"]
+)
+def test_a_mark_that_proves_nothing_means_recovery(tmp_path: Path, mark: bytes) -> None:
+    host = stopped(tmp_path)
+    (host.paths[0] / CLEAN_SHUTDOWN).write_bytes(mark)
+    manager = host.start(last_broker_epoch=42)
+    assert [directory.was_clean for directory in manager.dirs] == [False]
+    assert not (host.paths[0] / CLEAN_SHUTDOWN).exists()
+    assert [log.log_end_offset for log in manager.all()] == [60]
+
+
+def test_a_mark_of_another_life_is_believed_only_where_lives_are_not_compared(
+    tmp_path: Path,
+) -> None:
+    host = stopped(tmp_path)
+    (host.paths[0] / CLEAN_SHUTDOWN).write_bytes(b'{"version":0,"brokerEpoch":41}')
+    manager = host.start(last_broker_epoch=42, compare=False)
+    assert [directory.was_clean for directory in manager.dirs] == [True]
+
+
+def test_there_is_no_clean_mark_while_a_partition_is_refused(tmp_path: Path) -> None:
+    host = stopped(tmp_path, 1, ORDERS, BILLS)
+    wrong_id(host)
+    for _ in range(2):
+        manager = host.start()
+        assert manager.refused.keys() == {ORDERS}
+        append(manager.get(BILLS))
+        manager.close()
+        assert not (host.paths[0] / CLEAN_SHUTDOWN).exists()
+    (host.directory() / PARTITION_METADATA).write_bytes(METADATA)
+    manager = host.start()
+    assert {log.topic_partition: log.log_end_offset for log in manager.all()} == {
+        ORDERS: 60,
+        BILLS: 62,
+    }
+    manager.close()
+    assert (host.paths[0] / CLEAN_SHUTDOWN).exists()

@@ -1,0 +1,87 @@
+"""A metadata directory and everything to start nodes in it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.records import MetadataRecord, make
+from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.format import METADATA_DIRECTORY, FormatPlan, format_directory
+from metadata_topic.quorum.node import MetadataNode
+from metadata_topic.raft.voters import VoterEndpoint
+from runtime.clock import ManualClock
+from runtime.dice import SeededDice
+from runtime.disk import Disk, FaultyDisk
+from runtime.executors import InlinePool, Pool
+from runtime.scheduler import Scheduler
+
+DIRECTORY_ID = b"D" * 16
+
+Work = Callable[[MetadataNode], Awaitable[None]]
+Decide = Callable[[MetadataImage], ControllerResult[None]]
+
+
+class Home:
+    """See the module."""
+
+    def __init__(self, path: Path, *, config: MetadataLogConfig | None = None) -> None:
+        self.path = path
+        self.metadata = path / METADATA_DIRECTORY
+        self.log = self.metadata / "00000000000000000000.log"
+        self.clock = ManualClock()
+        self.dice = SeededDice(7)
+        self.disk: Disk = FaultyDisk()
+        self.config = config
+        self.failures: list[BaseException] = []
+        endpoint = VoterEndpoint("CONTROLLER", "localhost", 9093)
+        plan = FormatPlan("cluster", 1, (path,), path, endpoint, directory_ids={path: DIRECTORY_ID})
+        format_directory(plan, disk=Disk(), clock=self.clock, dice=self.dice)
+
+    def node(self, *, scheduler: Scheduler | None = None, pool: Pool | None = None) -> MetadataNode:
+        return MetadataNode(
+            self.path,
+            node_id=1,
+            cluster_id="cluster",
+            directory_id=DIRECTORY_ID,
+            disk=self.disk,
+            clock=self.clock,
+            pool=pool or InlinePool(),
+            dice=self.dice,
+            config=self.config,
+            scheduler=scheduler,
+            on_failure=self.failures.append,
+        )
+
+    def life(self, work: Work | None = None, *, killed: bool = False) -> MetadataNode:
+        """Start, work, stop; `killed` ends as a killed process does: nothing is closed."""
+
+        async def run() -> MetadataNode:
+            node = self.node()
+            node.start()
+            if work is not None:
+                await work(node)
+            if not killed:
+                await node.close()
+            return node
+
+        return asyncio.run(run())
+
+    def files(self) -> dict[str, bytes]:
+        """Name and content of everything in the metadata directory."""
+        return {path.name: path.read_bytes() for path in self.metadata.iterdir()}
+
+
+def topics(*names: str) -> Decide:
+    """A decision that makes topics without partitions."""
+    return records(
+        make("TopicRecord", name=name, topic_id=name.encode().ljust(16, b"-")[:16])
+        for name in names
+    )
+
+
+def records(wanted: Iterable[MetadataRecord]) -> Decide:
+    """A decision that writes these records."""
+    taken = tuple(wanted)
+    return lambda image: ControllerResult(taken, None)

@@ -1,0 +1,214 @@
+"""What a start makes of snapshots, epochs and votes that do not fit the log."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from metadata_home import DIRECTORY_ID, Home, topics
+
+from kafka_protocol.records.control import ControlType
+from kafka_protocol.wire.codec import message
+from metadata_topic.image.model import TopicImage
+from metadata_topic.image.records import MetadataRecord, make
+from metadata_topic.quorum.errors import DamagedMetadataError
+from metadata_topic.quorum.flushed_end_file import FLUSHED_END, FlushedEnd, dump_flushed_end
+from metadata_topic.quorum.node import MetadataNode
+from metadata_topic.quorum.quorum_history import QuorumFacts, QuorumHistory
+from metadata_topic.quorum.quorum_state_file import parse_quorum_state
+from metadata_topic.quorum.snapshots import (
+    CorruptSnapshotError,
+    SnapshotFiles,
+    SnapshotId,
+    read_snapshot,
+    snapshot_chunks,
+)
+from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
+from runtime.dice import SeededDice
+from runtime.disk import Disk
+
+VOTERS = VoterSet((Voter(ReplicaKey(1, DIRECTORY_ID), (VoterEndpoint("C", "host", 9093),)),))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+async def three_topics(node: MetadataNode) -> None:
+    for name in ("a", "b", "c"):
+        await node.submit(topics(name))
+
+
+def fetched(home: Home, snapshot_id: SnapshotId, *names: str) -> None:
+    """A snapshot as another leader would have sent it."""
+    records: list[MetadataRecord] = [
+        make("FeatureLevelRecord", name="metadata.version", feature_level=30)
+    ]
+    records += [make("TopicRecord", name=name, topic_id=name.encode() * 16) for name in names]
+    chunks = snapshot_chunks(
+        records,
+        snapshot_id=snapshot_id,
+        last_contained_timestamp_ms=1,
+        now_ms=lambda: 1,
+        kraft_version=1,
+        voters=VOTERS,
+    )
+    SnapshotFiles(home.metadata, Disk(), SeededDice(1)).write(snapshot_id, chunks)
+
+
+def test_a_snapshot_of_a_newer_epoch_replaces_the_log(home: Home) -> None:
+    """The log's tail lost an election: its records were never committed (KIP-630)."""
+    home.life(three_topics)
+    fetched(home, SnapshotId(8, 3), "x", "y")
+    for epoch in (4, 5):
+        node = home.life()
+        assert set(node.image.topics_by_name) == {"x", "y"}
+        assert node.leader_epoch == epoch
+        assert node.log_start_offset == 8
+    assert not home.log.exists()
+
+
+def test_a_snapshot_of_the_same_epoch_leaves_the_longer_log(home: Home) -> None:
+    home.life(three_topics)
+    fetched(home, SnapshotId(8, 1), "a")
+    assert set(home.life().image.topics_by_name) == {"a", "b", "c"}
+
+
+def test_a_fetched_snapshot_ahead_of_a_whole_log_replaces_it(home: Home) -> None:
+    home.life(three_topics)
+    fetched(home, SnapshotId(100, 1), "x")
+    node = home.life()
+    assert set(node.image.topics_by_name) == {"x"}
+    assert node.log_start_offset == 100
+
+
+def test_a_replacement_that_was_under_way_is_finished(home: Home) -> None:
+    """All segments are gone, the new one is not there yet; the note says why."""
+    home.life(three_topics)
+    fetched(home, SnapshotId(100, 3), "x")
+    for path in home.metadata.iterdir():
+        if path.name.startswith("0") and not path.name.endswith(".checkpoint"):
+            path.unlink()
+    (home.metadata / FLUSHED_END).write_bytes(dump_flushed_end(FlushedEnd(10, restart_at=100)))
+    assert set(home.life().image.topics_by_name) == {"x"}
+    assert b"restart -1" in (home.metadata / FLUSHED_END).read_bytes()
+    assert home.life().leader_epoch == 5
+
+
+def test_a_damaged_log_is_not_replaced_by_a_newer_snapshot_behind_it(home: Home) -> None:
+    home.life(three_topics)
+    fetched(home, SnapshotId(100, 1), "x")
+    home.log.write_bytes(home.log.read_bytes()[:-1])
+    with pytest.raises(DamagedMetadataError):
+        home.life()
+
+
+@pytest.mark.parametrize("loss", ["removed", "of an hour ago", "of kafka"])
+def test_a_lost_or_old_vote_costs_a_single_voter_nothing(home: Home, loss: str) -> None:
+    path = home.metadata / "quorum-state"
+    home.life(three_topics)
+    old = path.read_bytes()
+    for _ in range(3):
+        home.life()
+    if loss == "removed":
+        path.unlink()
+    elif loss == "of kafka":
+        path.write_bytes(
+            b'{"leaderId":1,"leaderEpoch":2,"votedId":-1,'
+            b'"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}'
+        )
+    else:
+        path.write_bytes(old)
+    assert home.life().leader_epoch == 5
+    assert parse_quorum_state(path.read_bytes()).epoch == 5
+
+
+def test_the_next_epoch_is_above_those_of_damaged_snapshots_and_torn_batches(home: Home) -> None:
+    home.life(three_topics)
+    fetched(home, SnapshotId(9, 1), "a")
+    (home.metadata / SnapshotId(8, 40).file_name).write_bytes(b"damaged")
+    (home.metadata / "quorum-state").unlink()
+    assert home.life().leader_epoch == 41
+
+
+def test_voters_hold_from_their_own_offset_on_and_are_taken_back() -> None:
+    other = VoterSet((Voter(ReplicaKey(2, b"o" * 16)),))
+    history = QuorumHistory(QuorumFacts(1, VOTERS), 10)
+    version = message("KRaftVersionRecord").cls(kraft_version=2)
+    history.note(15, [(ControlType.LEADER_CHANGE, None)])
+    history.note(20, [(ControlType.KRAFT_VERSION, version)])
+    history.set_voters(30, other)
+    assert history.at(10) == history.at(19) == QuorumFacts(1, VOTERS)
+    assert history.at(20) == history.at(29) == QuorumFacts(2, VOTERS)
+    assert history.at(30) == history.latest == QuorumFacts(2, other, in_log=True)
+    history.truncate_to(29)
+    assert history.latest == QuorumFacts(2, VOTERS)
+    history.truncate_to(0)
+    assert history.latest == QuorumFacts(1, VOTERS)
+
+
+def test_a_snapshot_stores_the_voters_of_its_own_offset(home: Home) -> None:
+    other = VoterSet((Voter(ReplicaKey(1, b"o" * 16)),))
+
+    async def work(node: MetadataNode) -> None:
+        await node.submit(topics("a"))
+        making = asyncio.ensure_future(node.snapshot())
+        node._history.set_voters(node.log_end_offset + 1, other)
+        made = await making
+        assert made is not None
+        written = read_snapshot((home.metadata / made.file_name).read_bytes())
+        assert written.voters is not None
+        assert written.voters.voters[0].key == ReplicaKey(1, DIRECTORY_ID)
+
+    home.life(work)
+
+
+def test_two_writers_of_one_snapshot_do_not_share_a_file(home: Home) -> None:
+    files = SnapshotFiles(home.path, Disk(), SeededDice(1))
+    chunks = [b"one", b"two"]
+
+    def interrupted() -> object:
+        yield b"torn"
+        assert files.write(SnapshotId(7, 1), chunks) == 6
+        yield b"end"
+
+    files.write(SnapshotId(7, 1), interrupted())  # type: ignore[arg-type]
+    assert (home.path / SnapshotId(7, 1).file_name).read_bytes() == b"tornend"
+    parts = [home.path / f"{n}.checkpoint.part" for n in ("00000000000000000007-0000000001-ab", 1)]
+    for part in parts:
+        part.touch()
+    files.remove_leftovers()
+    assert not any(part.exists() for part in parts)
+
+
+def test_a_snapshot_that_could_not_be_read_back_gets_no_name(home: Home) -> None:
+    async def work(node: MetadataNode) -> None:
+        await node.submit(topics("a"))
+        topic = TopicImage("x" * 40_000, b"x" * 16, {})
+        poisoned = replace(node.image, topics_by_id={topic.id: topic})
+        assert await node._snapshotter.make(poisoned) is None
+        assert not list(home.metadata.glob("*.part"))
+        assert await node.snapshot() is not None
+
+    home.life(work)
+    assert set(home.life().image.topics_by_name) == {"a"}
+
+
+def test_the_parts_of_a_large_snapshot_are_batches_that_kafka_takes() -> None:
+    values = [
+        make("ConfigRecord", resource_type=2, resource_name="t", name=f"k{n}", value="x" * 32_000)
+        for n in range(600)
+    ]
+    chunks = list(
+        snapshot_chunks(
+            values,
+            snapshot_id=SnapshotId(1, 1),
+            last_contained_timestamp_ms=1,
+            now_ms=lambda: 1,
+        )
+    )
+    assert max(len(chunk) for chunk in chunks) <= 8 << 20
+    assert len(read_snapshot(b"".join(chunks)).records) == 600
+    with pytest.raises(CorruptSnapshotError):
+        read_snapshot(b"".join(chunks)[:-1])

@@ -1,0 +1,28 @@
+"""`tidemark directories list`: the log directories of a node."""
+
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from runtime.disk import Disk
+from tidemark.loading import load
+from tidemark.log_directories import directory_rows
+
+
+@click.command("list")
+@click.option(
+    "--config", "-c", "config_file", required=True, metavar="FILE", type=click.Path(path_type=Path),
+    help="The node's server.properties.",
+)  # fmt: skip
+@click.option("--override", multiple=True, metavar="K=V", help="Replace one entry; repeatable.")
+def command(config_file: Path, override: tuple[str, ...]) -> None:
+    """Show the log directories of a node, running or not; nothing is changed."""
+    config = load(config_file, override, list_without_effect=False)
+    table = Table("directory id", "path", "replicas", "state", box=None)
+    for row in directory_rows(config, Disk()):
+        table.add_row(row.id or "-", row.path or "-", str(row.replicas), row.state)
+    # Into a pipe nothing is cut: paths are what this is about.
+    Console(width=None if sys.stdout.isatty() else 1000).print(table)
