@@ -25,6 +25,7 @@ Buffer = bytes | bytearray | memoryview
 
 _MAGIC_POSITION = 16
 _LENGTH_OVERHEAD = 12
+_RECORD_BYTES_MIN = 7  # length, attributes, two deltas, key, value and headers: a byte each
 _CRC_START = 21
 _CODEC_MAX = 4
 _LZ4, _SNAPPY, _GZIP, _ZSTD = 3, 2, 1, 4
@@ -108,6 +109,10 @@ def check_client_batch(batch: Buffer, header: BatchHeader, config: LogConfig, no
     codec = attributes & 0x07
     if codec:
         _check_codec(batch, codec)
+    elif header.record_count * _RECORD_BYTES_MIN > len(batch) - HEADER_SIZE:
+        raise InvalidRecord(
+            f"{header.record_count} records cannot be in {len(batch) - HEADER_SIZE} bytes"
+        )
     if not config.stamps_append_time:
         _check_timestamps(header, config, now_ms)
     if config.compacts or config.message_timestamp_before_max_ms != LONG_MAX:

@@ -125,17 +125,27 @@ class LeaderEpochCache:
             del self._entries[kept:]
             self._changed(before)
 
-    def truncate_from_start(self, start_offset: int) -> None:
+    def truncate_from_start(self, start_offset: int, *, keeps: bool = True) -> bool:
         """Forget what lies before `start_offset` (the new log start).
 
         The epoch that wrote it stays and is said to start there.
+
+        Args:
+            start_offset: inclusive.
+            keeps: hand the change to `on_change`; False while the log start itself is not durable:
+                a chain on disk that begins above it says nothing of what lies between.
+
+        Returns:
+            Whether there was anything to forget.
         """
         index = bisect_right(self._entries, start_offset, key=_start)
         if index == 0 or (index == 1 and self._entries[0].start_offset == start_offset):
-            return
+            return False
         floor, before = self._entries[index - 1], self.entries()
         self._entries[:index] = [EpochEntry(floor.epoch, start_offset)]
-        self._changed(before)
+        if keeps:
+            self._changed(before)
+        return True
 
     def clear(self) -> None:
         """Forget everything, as after a truncation of the whole log."""

@@ -2,8 +2,7 @@
 
 Owned by the event loop's thread; flushes, checkpoints and deletions run on `log-io`. A directory
 whose disk fails goes offline with all its logs (error 56) while the others serve on; a restart
-recovers it. A log that cannot be opened without losing something is offline alone, its files as
-they are.
+recovers it. A log that cannot be opened without loss is offline alone, its files as they are.
 """
 
 import logging
@@ -191,6 +190,7 @@ class LogManager:
             rolled=lambda: self._flush_later(tp),
             failed=lambda error: self._take_offline(directory, error),
             before_truncation=lambda end: self._checkpoints.lower(tp, directory, end),
+            log_start_moved=lambda: self._checkpoints.keep_log_starts([tp]),
         )
 
     def _add(self, log: PartitionLog, directory: LogDir) -> None:

@@ -241,16 +241,15 @@ class Loader:
         directory = found.directory
         # Moved while the broker was down: what is known of it was noted where it was.
         home = next((d for d in self._dirs if d.directory_id == wanted.directory_id), directory)
-        log_start = home.entry(LOG_STARTS, tp)
-        if log_start is None and home.is_sound(LOG_STARTS) and home.files.knows(LOG_STARTS):
-            log_start = None if self._config_for(tp.topic).remote_storage_enable else 0
-        point = self._recovery_point(tp, home, found.path)
+        config = self._config_for(tp.topic)
+        log_start = known_log_start(home, tp, config)
+        point = known_recovery_point(home, tp, found.path)
         try:
             log = PartitionLog.open(
                 found.path,
                 topic_partition=tp,
                 topic_id=wanted.topic_id,
-                config=self._config_for(tp.topic),
+                config=config,
                 disk=self._disk,
                 now_ms=self._clock.wall_ms(),
                 recovery_point=point,
@@ -288,15 +287,6 @@ class Loader:
             self._loaded.moved.append((tp, home, directory))
         self._loaded.opened.append((log, directory))
 
-    def _recovery_point(self, tp: TopicPartition, home: LogDir, path: Path) -> int | None:
-        """Below which offset all was flushed; None if that is not known."""
-        point = home.entry(RECOVERY_POINTS, tp)
-        if point is not None:
-            return point if point >= 0 else None
-        if home.is_sound(RECOVERY_POINTS) and self._disk.exists(path_of(path, 0, LOG)):
-            return 0  # begun since the checkpoint was written
-        return None
-
     def _identify(self, found: _Candidate, wanted: WantedReplica) -> None:
         """Write again what the files do not say, and make the sidecar say what they do."""
         files = found.files
@@ -311,3 +301,27 @@ class Loader:
             _log.error("topic id is written again: path=%s", found.path)
             files.write(PARTITION_METADATA, dump_partition_metadata(wanted.topic_id))
         files.keep(PARTITION_METADATA, EPOCH_CHECKPOINT)
+
+
+def known_log_start(home: LogDir, tp: TopicPartition, config: LogConfig) -> int | None:
+    """Where the checkpoint of a log directory says that a log begins; None if it does not say."""
+    log_start = home.entry(LOG_STARTS, tp)
+    if log_start is None and home.is_sound(LOG_STARTS) and home.files.knows(LOG_STARTS):
+        return None if config.remote_storage_enable else 0
+    return log_start
+
+
+def known_recovery_point(home: LogDir, tp: TopicPartition, path: Path) -> int | None:
+    """Below which offset all was flushed; None if that is not known.
+
+    Args:
+        home: the log directory whose checkpoints speak of the partition.
+        tp: which.
+        path: of the partition's directory.
+    """
+    point = home.entry(RECOVERY_POINTS, tp)
+    if point is not None:
+        return point if point >= 0 else None
+    if home.is_sound(RECOVERY_POINTS) and home.disk.exists(path_of(path, 0, LOG)):
+        return 0  # begun since the checkpoint was written
+    return None

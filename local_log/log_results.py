@@ -73,10 +73,12 @@ class LogHooks:
         failed: the disk failed; the directory is to go offline.
         before_truncation: lower recovery point, high watermark and whatever else says how far this
             log reaches to at most this end offset (exclusive); returns when that is durable. Called
-            before any file changes, also while the log is still being opened.
+            before any file changes.
+        log_start_moved: make the log start durable: a truncation has moved it.
     """
 
     delete_later: Callable[[list[Path], int], None] | None = None
     rolled: Callable[[], None] = field(default=lambda: None)
     failed: Callable[[OSError], None] = field(default=lambda _error: None)
     before_truncation: Callable[[int], None] = field(default=lambda _end_offset: None)
+    log_start_moved: Callable[[], object] = field(default=lambda: None)

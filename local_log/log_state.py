@@ -15,8 +15,10 @@ from local_log.log_results import LogHooks
 from local_log.recovery import OpenedLog
 from local_log.segment import LogSegment
 from local_log.segment_files import EPOCH_CHECKPOINT
+from local_log.small_files import SmallFiles
 from runtime.disk import Disk
 from runtime.disk_errors import is_of_exhaustion
+from runtime.executors import make_mutex
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +37,7 @@ class LogState:
     __slots__ = (
         "_active",
         "_bases",
+        "_chain_is_clipped",
         "_changes",
         "_closed",
         "_delete_later",
@@ -43,12 +46,15 @@ class LogState:
         "_epochs_flushed",
         "_epochs_version",
         "_failure",
+        "_files",
         "_high_watermark",
         "_hooks",
         "_jitter_ms",
         "_less_recent",
+        "_marks",
         "_recent",
         "_segments",
+        "_truncations",
         "_unflushed_since_ms",
         "config",
         "copied_through",
@@ -75,6 +81,7 @@ class LogState:
         directory: Path,
         config: LogConfig,
         disk: Disk,
+        files: SmallFiles,
         opened: OpenedLog,
         recovery_point: int,
         high_watermark: int,
@@ -85,6 +92,7 @@ class LogState:
         self.directory = directory
         self.config = config
         self._disk = disk
+        self._files = files
         self._hooks = hooks
         self._delete_later = hooks.delete_later or _delete_now(disk)
         self._segments = opened.segments
@@ -96,8 +104,9 @@ class LogState:
         self.epochs = opened.epochs
         self.epochs.on_change = self._save_epochs
         # The chain's file is written at each change, and fsynced where these two differ.
-        self._epochs_version = 1 if opened.truncated_bytes else 0
+        self._epochs_version = 1 if opened.chain_is_dirty else 0
         self._epochs_flushed = 0
+        self._chain_is_clipped = False  # in memory only, until the log start is durable
         self._epoch_seen = opened.epochs.latest_epoch
         self.log_start_offset = opened.log_start_offset
         self.log_start_known = opened.log_start_known
@@ -114,6 +123,10 @@ class LogState:
         # Counted when segments have left the lists, before their files change names, and at each
         # truncation: pool threads that worked on a copy see that they must look again.
         self._changes = 0
+        # Counted, under `_marks`, before a truncation changes anything: a flush that has run beside
+        # it does not know what it has flushed.
+        self._truncations = 0
+        self._marks = make_mutex()
         self._closed = False
         self._unflushed_since_ms: int | None = None
         self._jitter_ms = 0
@@ -238,11 +251,10 @@ class LogState:
             self._epoch_seen = newest
         durable = self.config.remote_storage_enable
         try:
-            self._disk.atomic_write(
-                self.directory / EPOCH_CHECKPOINT, epoch_checkpoint.dump(entries), durable=durable
-            )
+            self._files.write(EPOCH_CHECKPOINT, epoch_checkpoint.dump(entries), durable=durable)
         except OSError as error:
             self.fail(error)
+        self._chain_is_clipped = False
         self._epochs_version += 1
         if durable:
             self._epochs_flushed = self._epochs_version

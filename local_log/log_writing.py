@@ -1,6 +1,7 @@
 """Writing a log: append, roll, flush."""
 
 from errno import ENOMEM
+from functools import partial
 
 from kafka_protocol.records.batch import (
     HEADER_SIZE,
@@ -60,8 +61,9 @@ class LogWriter(LogReader):
             if header.producer_id >= 0:
                 known = self.producers.check(header)
                 if known is not None:
+                    stamp = known.timestamp if config.stamps_append_time else -1
                     return AppendInfo(
-                        known.first_offset, known.last_offset, -1, self.log_start_offset, True
+                        known.first_offset, known.last_offset, stamp, self.log_start_offset, True
                     )
             if config.compression_type != "producer":
                 codec = wanted_codec(config.compression_type)
@@ -248,15 +250,21 @@ class LogWriter(LogReader):
         """
         if self._failure is not None:
             self._refuse()
-        target = self._beside_the_loop(lambda segments: self._fsync(segments, up_to))
-        self.recovery_point = max(self.recovery_point, target)
+        while True:
+            truncations = self._truncations
+            # Before the segments are looked at: what is appended meanwhile may lie in a new one.
+            end = self.log_end_offset
+            target = end if up_to is None else min(up_to, end)
+            self._beside_the_loop(partial(self._fsync, target=target))
+            with self._marks:
+                if truncations == self._truncations:
+                    self.recovery_point = max(self.recovery_point, target)
+                    break
         if self.recovery_point >= self.log_end_offset:
             self._unflushed_since_ms = None
 
-    def _fsync(self, segments: list[LogSegment], up_to: int | None) -> int:
-        """Fsync what is not known to be safe; the end (exclusive) of what is safe now."""
-        end = self.log_end_offset
-        target = end if up_to is None else min(up_to, end)
+    def _fsync(self, segments: list[LogSegment], target: int) -> None:
+        """Fsync what is not known to be safe below `target` (exclusive)."""
         start, version = self.recovery_point, self._epochs_version
         names_are_new = False
         if target > start:
@@ -279,7 +287,6 @@ class LogWriter(LogReader):
         if names_are_new:
             self._disk.fsync_path(self.directory)
         self._epochs_flushed = version
-        return target
 
     def flush_if_due(self, now_ms: int) -> bool:
         """Whether `flush.ms` has passed since the first unflushed append (the caller flushes)."""

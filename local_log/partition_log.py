@@ -9,6 +9,7 @@ moving the end, and closing.
 """
 
 import logging
+from bisect import bisect_left
 from pathlib import Path
 
 from kafka_protocol.types import TopicPartition
@@ -17,11 +18,12 @@ from local_log.config import LogConfig
 from local_log.errors import OffsetOutOfRange
 from local_log.log_results import AppendInfo, Expiry, LogHooks, LogRead, RetentionResult
 from local_log.log_writing import LogWriter
-from local_log.recovery import LogOpener, OpenRequest
+from local_log.recovery import LogOpener
 from local_log.retention import LogFacts, SegmentFacts, decide
 from local_log.segment import LogSegment
-from local_log.segment_recovery import build_producers
-from local_log.small_files import SmallFiles
+from local_log.segment_recovery import build_producers, last_batch
+from local_log.small_files import PlainFiles, SmallFiles
+from local_log.survey import OpenRequest
 from local_log.tier_segments import ClosedSegment, SegmentFiles
 from local_log.time_lookup import TimestampedOffset
 from runtime.disk import Disk
@@ -87,30 +89,40 @@ class PartitionLog(LogWriter):
             LogRefused: the log contradicts what is known of it; nothing on disk was changed.
             OSError: the disk failed.
         """
+        hooks, files = hooks or LogHooks(), files or PlainFiles(disk, directory)
         request = OpenRequest(
-            directory, config, recovery_point or 0, log_start, is_clean, now_ms, was_compacted
+            directory,
+            config,
+            recovery_point,
+            log_start,
+            high_watermark,
+            is_clean,
+            now_ms,
+            was_compacted,
         )
-        opened = LogOpener(disk, request).open()
+        opened = LogOpener(disk, request, files, topic_partition).open()
         return cls(
             topic_partition=topic_partition,
             topic_id=topic_id,
             directory=directory,
             config=config,
             disk=disk,
+            files=files,
             opened=opened,
             recovery_point=opened.log_end_offset if is_clean else recovery_point or 0,
             high_watermark=high_watermark,
-            hooks=hooks or LogHooks(),
+            hooks=hooks,
         )
 
     # -- the start moves
     # -----------------------------------------------------------------------------
 
     def raise_log_start(self, offset: int) -> None:
-        """Move the log start up (in memory; the manager's checkpoint makes it durable).
+        """Move the log start up in memory.
 
-        Where it is unknown (its checkpoint was lost), this says what it is, also below the local
-        start.
+        The caller makes it durable: `flush` up to it, then the checkpoint. The epoch chain on disk
+        is clipped later, when segments go or it changes anyway. Where the start is unknown (its
+        checkpoint was lost), this says what it is, also below the local start.
 
         Raises:
             OffsetOutOfRange: above the high watermark.
@@ -124,8 +136,12 @@ class PartitionLog(LogWriter):
             )
         if offset > self.log_start_offset or not self.log_start_known:
             self.log_start_offset = offset
-            self.epochs.truncate_from_start(offset)
+            self._clip_chain(offset)
         self.log_start_known = True
+
+    def _clip_chain(self, log_start: int) -> None:
+        if self.epochs.truncate_from_start(log_start, keeps=False):
+            self._chain_is_clipped = True
 
     def retain(self, now_ms: int) -> RetentionResult:
         """Drop what has expired, where nobody keeps a checkpoint of log starts.
@@ -162,6 +178,7 @@ class PartitionLog(LogWriter):
         new_start = self._bases[count]
         if decision.raises_log_start and new_start > self.log_start_offset:
             self.log_start_offset = new_start
+            self._clip_chain(new_start)
         dropped = tuple(zip(self._bases[:count], decision.drop, strict=True))
         return Expiry(dropped, self.log_start_offset, decision.roll_active)
 
@@ -195,7 +212,8 @@ class PartitionLog(LogWriter):
         if self._failure is not None or not count:
             return RetentionResult((), 0, self.log_start_offset, expiry.rolled)
         try:
-            self.epochs.truncate_from_start(self.log_start_offset)
+            if self._chain_is_clipped:
+                self._save_epochs(self.epochs.entries())
             size = self._drop_oldest(count)
         except OSError as error:
             self.fail(error)
@@ -256,25 +274,51 @@ class PartitionLog(LogWriter):
                 max(offset, self.log_start_offset), keep_log_start=True
             )
             return
-        self._changes += 1
         try:
-            while self._bases[-1] >= offset:
-                self._bases.pop()
-                self._discard(self._segments.pop())
-            self._active = self._segments[-1]
-            self._active.activate(
-                index_bytes=self.config.segment_index_bytes, now_ms=self._active.created_ms
-            )
-            self._active.truncate_to(offset)
-            end = self._end_of_active()
+            end = self._end_if_cut(offset)
             if end >= self.log_start_offset:
-                self._after_truncation(end)
+                self._lower_marks(end)
+                self._cut_to(end)
                 return
         except OSError as error:
             self.fail(half_done(error, "a truncation ended before its end"))
 
         # The batch with the log start in it went: what was before the start must not come back.
         self.truncate_fully_and_start_at(self.log_start_offset, keep_log_start=True)
+
+    def _end_if_cut(self, offset: int) -> int:
+        """Where the log ends once the batch that holds `offset` has gone."""
+        segment = self._segments[bisect_left(self._bases, offset) - 1]
+        found = segment.find_batch(offset)
+        if found is not None:
+            return min(offset, found[1].base_offset)
+        return offset if segment is self._active else last_batch(segment).offset
+
+    def _lower_marks(self, end: int) -> None:
+        """Say first, in memory and on disk, that the log reaches no further than `end`.
+
+        A start in the middle of a truncation must not take it for a loss.
+        """
+        with self._marks:
+            self._truncations += 1
+            self.recovery_point = min(self.recovery_point, end)
+        self._high_watermark = min(self._high_watermark, end)
+        self._hooks.before_truncation(end)
+
+    def _cut_to(self, end: int) -> None:
+        self._changes += 1
+        while self._bases[-1] >= end and len(self._bases) > 1:
+            self._bases.pop()
+            self._discard(self._segments.pop())
+        self._active = self._segments[-1]
+        self._active.activate(
+            index_bytes=self.config.segment_index_bytes, now_ms=self._active.created_ms
+        )
+        self._active.truncate_to(end)
+        # Names and sizes from before must not come back behind what is appended now.
+        self._disk.fsync(self._active.file)
+        self._disk.fsync_path(self.directory)
+        self._after_truncation(end)
 
     def _discard(self, segment: LogSegment) -> None:
         """Rename away and unlink a segment that has left the list."""
@@ -283,14 +327,6 @@ class PartitionLog(LogWriter):
         segment.release()
         self._delete_later(paths, 0)
 
-    def _end_of_active(self) -> int:
-        end = self._active.base_offset
-        for _, header in self._active.batches(
-            self._active.offset_index.lookup(self.log_end_offset).position
-        ):
-            end = header.next_offset
-        return end
-
     def truncate_fully_and_start_at(self, offset: int, *, keep_log_start: bool = False) -> None:
         """Drop everything and begin again, empty, at `offset`.
 
@@ -298,9 +334,14 @@ class PartitionLog(LogWriter):
             offset: the new local start and log end.
             keep_log_start: the range from the log start on is still there, but remote.
         """
-        self._changes += 1
-        gone, self._segments, self._bases = self._segments, [], [offset]
         try:
+            self._lower_marks(0)  # until the new segment is there, a start finds nothing at all
+            moves_start = not (keep_log_start and self.log_start_offset <= offset)
+            if moves_start and offset > self.log_start_offset:
+                self.log_start_offset = offset
+                self._hooks.log_start_moved()  # or the old first segment would count as lost
+            self._changes += 1
+            gone, self._segments, self._bases = self._segments, [], [offset]
             for segment in reversed(gone):
                 self._discard(segment)
             self._active = LogSegment.create(
@@ -312,9 +353,13 @@ class PartitionLog(LogWriter):
             )
             self._active.index_interval_bytes = self.config.index_interval_bytes
             self._segments.append(self._active)
-            if not (keep_log_start and self.log_start_offset <= offset):
+            self._disk.fsync_path(self.directory)
+            if moves_start:
+                is_lower = offset < self.log_start_offset
                 self.log_start_offset = offset
                 self.epochs.clear()
+                if is_lower:
+                    self._hooks.log_start_moved()
             self._after_truncation(offset)
         except OSError as error:
             self.fail(half_done(error, "a truncation ended before its end"))
@@ -324,14 +369,13 @@ class PartitionLog(LogWriter):
         self.log_end_offset = end
         self._changes += 1
         self.size_bytes = sum(segment.size_bytes for segment in self._segments)
-        self.recovery_point = min(self.recovery_point, end)
         self.copied_through = min(self.copied_through, end - 1)
         self.epochs.truncate_from_end(end)
         self.snapshots.remove([o for o in self.snapshots.offsets if o > end])
         self.producers = build_producers(
             self._segments, self.snapshots, start=self.log_start_offset, end=end
         )
-        self._high_watermark = min(self._high_watermark, end)
+        self._high_watermark = max(self._high_watermark, self.local_log_start_offset)
         self.producers.raise_high_watermark(self._high_watermark)
         self._set_jitter()
 

@@ -1,54 +1,54 @@
-"""Opens a partition directory, whatever the last process left in it.
+"""Opens a partition directory, whatever the last process left in it: look, decide, apply.
 
-After a clean stop files are trusted as far as cheap checks go. After anything else every segment
-from the recovery point on is read whole: the log is cut before the first batch that is torn or
-damaged, or is missing, and indexes, epochs and producer state are made again from what is left.
-Everything made from the log can be lost: only `.log` files, the epochs of offsets that are remote,
-and the checkpoints are truth. See docs/decisions/holes-after-a-power-cut.md.
+`survey` looks and changes nothing, `verdict` decides and is pure, and here the decision is applied.
+A log that contradicts what is known of it is refused, and then nothing on disk was changed. Record
+bytes are never unlinked: what leaves the log is kept beside it (`set_aside`), but for an incomplete
+last batch. Everything made from the log can be lost: only `.log` files, the epochs of offsets that
+are remote, and the checkpoints are truth.
 """
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
+from dataclasses import dataclass, replace
 
-from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import epoch_checkpoint
-from kafka_protocol.types import EpochEntry
-from local_log.config import LogConfig
+from kafka_protocol.types import EpochEntry, TopicPartition
+from local_log.acceptance import write_accepted
+from local_log.errors import LogRefused
 from local_log.leader_epoch_cache import LeaderEpochCache
 from local_log.producer_snapshots import ProducerSnapshots
 from local_log.producer_state import ProducerStates
+from local_log.refusal import FaultKind, RefusalFacts, describe
 from local_log.segment import LogSegment
 from local_log.segment_files import (
     CLEANED,
     DELETED,
     EPOCH_CHECKPOINT,
     LOG,
-    OFFSET_INDEX,
     PARTITION_METADATA,
     PRODUCER_SNAPSHOT,
     SWAP,
-    TIME_INDEX,
     TXN_INDEX,
     parse_segment_file,
-    path_of,
 )
+from local_log.segment_reading import read_segment, runs_by_headers
 from local_log.segment_recovery import (
     build_producers,
     last_batch,
-    needs_rebuild,
-    recover_segment,
+    write_indexes,
+    write_transaction_index,
 )
+from local_log.set_aside import cut_segment, is_cut_name, set_segment_aside
+from local_log.small_files import SmallFiles
+from local_log.survey import OpenRequest, Surveyed, Surveyor
+from local_log.verdict import Open, Refused, judge
 from runtime.disk import Disk
 
 _log = logging.getLogger(__name__)
 
-_QUORUM_STATE = "quorum-state"
 _CHECKPOINT = ".checkpoint"  # the metadata log's snapshots
-_OURS = "tidemark-"
-_OWN_NAMES = frozenset({EPOCH_CHECKPOINT, PARTITION_METADATA, _QUORUM_STATE})
+_OWN_NAMES = frozenset({EPOCH_CHECKPOINT, PARTITION_METADATA, "quorum-state"})
+_OWN_PREFIX = "tidemark-"
 
 
 @dataclass(slots=True)
@@ -58,7 +58,8 @@ class OpenedLog:
     Attributes:
         segments: oldest first, the last one active.
         log_start_known: False if a tiered partition's log start was in a checkpoint that is gone.
-        truncated_bytes: bytes cut off because they were torn or damaged.
+        truncated_bytes: bytes that left the log.
+        chain_is_dirty: the epoch chain was written and not fsynced.
     """
 
     segments: list[LogSegment]
@@ -69,306 +70,246 @@ class OpenedLog:
     log_end_offset: int
     log_start_known: bool = True
     truncated_bytes: int = 0
+    chain_is_dirty: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class OpenRequest:
-    """What the caller knows about the directory.
-
-    Attributes:
-        recovery_point: below this everything was flushed.
-        log_start: from the checkpoint, None if it has none.
-        is_clean: the last stop of this log directory was clean.
-        was_compacted: a cleaner has worked here, so offsets may be missing rightly.
-    """
-
-    directory: Path
-    config: LogConfig
-    recovery_point: int
-    log_start: int | None
-    is_clean: bool
-    now_ms: int
-    was_compacted: bool = False
+def refused(topic_partition: TopicPartition, facts: RefusalFacts) -> LogRefused:
+    """The error that names what is wrong and the way out."""
+    topic, partition = topic_partition
+    return LogRefused(
+        "; ".join(map(describe, facts.faults)),
+        f"look with `tidemark log inspect {topic} {partition}`, "
+        f"take it as it is with `tidemark log accept {topic} {partition}`",
+        facts,
+    )
 
 
 class LogOpener:
     """Opens one directory; used once."""
 
-    def __init__(self, disk: Disk, request: OpenRequest) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        request: OpenRequest,
+        files: SmallFiles,
+        topic_partition: TopicPartition,
+    ) -> None:
         self._disk = disk
         self._request = request
+        self._files = files
+        self._partition = topic_partition
         self._directory = request.directory
         self._truncated = 0
-        self._epochs_on_disk: list[EpochEntry] = []
-        self._may_have_holes = request.was_compacted or request.config.compacts
 
     def open(self) -> OpenedLog:
         """Open it, repairing what needs repair.
 
         Raises:
+            LogRefused: it contradicts what is known of it; nothing was changed.
             OSError: the disk failed.
         """
-        request = self._request
-        names = self._tidy()
-        segments = self._find_segments(names)
+        found = Surveyor(self._disk, self._request, self._files).look()
+        verdict = judge(found.survey)
+        if isinstance(verdict, Refused):
+            raise refused(self._partition, verdict.facts)
+        self._remember(found, verdict)
+        self._tidy(found)
+        self._take_out(found, verdict)
+        names = self._disk.list_dir(self._directory)
         snapshots = ProducerSnapshots(self._disk, self._directory, names)
-        epochs = self._read_epochs(segments)
-        if not request.is_clean:
-            self._recover_from(segments, request.recovery_point, epochs, snapshots)
-        self._check_indexes(segments, list(segments), epochs, snapshots)
-        self._report_holes(segments)
-        log_end = self._end_of(segments, epochs, snapshots)
-        local_start = segments[0].base_offset if segments else log_end
-        log_start, known = self._log_start(local_start)
-        if log_end < log_start:
-            _log.warning(
-                "log ends before its start, beginning anew: path=%s end=%d start=%d",
-                self._directory,
-                log_end,
-                log_start,
-            )
-            self._drop(segments, 0)
-            log_end = log_start
-        if not segments:
-            segments.append(self._new_segment(log_end))
-        epochs.truncate_from_end(log_end)
-        if known:
-            epochs.truncate_from_start(log_start)
-        self._save_epochs(epochs.entries())
+        segments = self._segments(found, verdict)
+        self._make_again(found, segments, snapshots, verdict)
+        epochs, is_dirty = self._epochs(found, verdict, segments)
+        if not segments or verdict.log_end > last_batch(segments[-1]).offset:
+            segments.append(self._new_segment(verdict.log_end))
         snapshots.remove_strays(segment.base_offset for segment in segments)
-        snapshots.remove([offset for offset in snapshots.offsets if offset > log_end])
-        producers = build_producers(segments, snapshots, start=log_start, end=log_end)
+        snapshots.remove([offset for offset in snapshots.offsets if offset > verdict.log_end])
+        producers = build_producers(
+            segments, snapshots, start=verdict.log_start, end=verdict.log_end
+        )
+        config = self._request.config
         for segment in segments[:-1]:
-            segment.release()  # checked: who reads an index again maps it again
-        segments[-1].activate(index_bytes=request.config.segment_index_bytes, now_ms=request.now_ms)
-        for segment in segments:
-            segment.index_interval_bytes = request.config.index_interval_bytes
+            segment.release()  # checked: who reads it opens it again
+        segments[-1].activate(index_bytes=config.segment_index_bytes, now_ms=self._request.now_ms)
         return OpenedLog(
-            segments, epochs, producers, snapshots, log_start, log_end, known, self._truncated
+            segments,
+            epochs,
+            producers,
+            snapshots,
+            verdict.log_start,
+            verdict.log_end,
+            verdict.log_start_known,
+            self._truncated,
+            is_dirty or bool(self._truncated),
         )
 
-    # -- files ----------------------------------------------------------------------------------
+    # -- what leaves the log --------------------------------------------------------------------
 
-    def _tidy(self) -> list[str]:
+    def _remember(self, found: Surveyed, plan: Open) -> None:
+        """Keep what was accepted before anything changes, so that a kill changes no judgement."""
+        survey = found.survey
+        for fault in plan.accepted:
+            _log.warning("accepted: path=%s %s", self._directory, describe(fault))
+        wanted = survey.accepted.with_holes(plan.holes)
+        wanted = replace(wanted, is_sparse=wanted.is_sparse or plan.is_sparse)
+        if not plan.accepted:
+            wanted = replace(wanted, judgement=None)  # nothing is wrong any more
+        if wanted != survey.accepted:
+            write_accepted(self._disk, self._directory, wanted)
+
+    def _tidy(self, found: Surveyed) -> None:
         """Remove what a stopped process left half done; finish a compaction's last step."""
         disk, directory = self._disk, self._directory
-        names = disk.list_dir(directory)
-        swapped = {name.removesuffix(SWAP) for name in names if name.endswith(SWAP)}
-        for name in names:
-            path = directory / name
+        for base_offset in found.replaced:
+            self._set_aside(base_offset)
+        for name in found.swaps:
+            disk.rename(directory / name, directory / name.removesuffix(SWAP))
+        if found.swaps:
+            disk.fsync_path(directory)
+            _log.warning("finished a compaction: path=%s files=%d", directory, len(found.swaps))
+        for name in found.names:
             if name.endswith((DELETED, CLEANED, ".tmp")):
-                disk.unlink(path)
-            elif name.endswith(SWAP):
-                disk.rename(path, directory / name.removesuffix(SWAP))
-        if swapped:
-            _log.warning("finished a compaction: path=%s files=%d", directory, len(swapped))
+                disk.unlink(directory / name)
         names = disk.list_dir(directory)
         logs = {p[0] for p in map(parse_segment_file, names) if p is not None and p[1] == LOG}
         for name in names:
             parsed = parse_segment_file(name)
             if parsed is None:
-                if (
-                    name not in _OWN_NAMES
-                    and not name.startswith(_OURS)
-                    and (not name.endswith(_CHECKPOINT))
-                ):
+                if not _is_ours(name):
                     _log.info("unknown file is left alone: %s", directory / name)
             elif parsed[1] != PRODUCER_SNAPSHOT and parsed[0] not in logs:
                 _log.warning("index without a log is removed: %s", directory / name)
                 disk.unlink(directory / name)
-        return disk.list_dir(directory)
 
-    def _find_segments(self, names: Sequence[str]) -> list[LogSegment]:
+    def _take_out(self, found: Surveyed, plan: Open) -> None:
+        """Take whole segments out, newest first, then cut."""
+        sizes = {segment.base_offset: segment.size_bytes for segment in found.segments}
+        for base_offset in reversed(plan.aside):
+            self._truncated += sizes[base_offset]
+            self._set_aside(base_offset)
+        for cut in plan.cuts:
+            size = sizes[cut.base_offset] - cut.position
+            copy = cut_segment(
+                self._disk, self._directory, cut.base_offset, cut.position, keeps=cut.keeps
+            )
+            self._truncated += size
+            _log.warning(
+                "log is cut: path=%s base_offset=%d kept_bytes=%d cut_bytes=%d later_segments=%d "
+                "copy=%s",
+                self._directory,
+                cut.base_offset,
+                cut.position,
+                size,
+                len(plan.aside),
+                copy,
+            )
+        if plan.log_end == plan.log_start and plan.aside and not plan.cuts:
+            _log.warning("log begins anew: path=%s offset=%d", self._directory, plan.log_end)
+
+    def _set_aside(self, base_offset: int) -> None:
+        target = set_segment_aside(self._disk, self._directory, base_offset)
+        _log.warning("segment is set aside: path=%s", target)
+
+    # -- what is made from the log --------------------------------------------------------------
+
+    def _segments(self, found: Surveyed, plan: Open) -> list[LogSegment]:
+        cuts = {cut.base_offset: cut.position for cut in plan.cuts}
         segments = []
-        for name in names:
-            parsed = parse_segment_file(name)
-            if parsed is not None and parsed[1] == LOG:
-                size = self._disk.size(self._directory / name)
-                segment = LogSegment(self._disk, self._directory, parsed[0], size)
+        for old in found.segments:
+            base = old.base_offset
+            if base not in plan.aside:
+                size = cuts.get(base, old.size_bytes)
+                segment = LogSegment(self._disk, self._directory, base, size)
                 segment.index_interval_bytes = self._request.config.index_interval_bytes
                 segments.append(segment)
         return segments
 
     def _new_segment(self, base_offset: int) -> LogSegment:
-        return LogSegment.create(
+        segment = LogSegment.create(
             self._disk,
             self._directory,
             base_offset,
             index_bytes=self._request.config.segment_index_bytes,
             now_ms=self._request.now_ms,
         )
+        segment.index_interval_bytes = self._request.config.index_interval_bytes
+        return segment
 
-    def _drop(self, segments: list[LogSegment], index: int) -> None:
-        """Remove the segments from number `index` on."""
-        for segment in segments[index:]:
-            self._truncated += segment.size_bytes
-            for suffix in (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX):
-                self._disk.unlink(path_of(self._directory, segment.base_offset, suffix))
-        del segments[index:]
-
-    def _read_epochs(self, segments: Sequence[LogSegment]) -> LeaderEpochCache:
-        path = self._directory / EPOCH_CHECKPOINT
-        try:
-            self._epochs_on_disk = epoch_checkpoint.parse(self._disk.read_file(path))
-            return LeaderEpochCache(self._epochs_on_disk)
-        except FileNotFoundError:
-            reason = "missing"
-        except CorruptFileError as error:
-            reason = str(error)
-        if segments:
-            _log.warning("epoch chain is read from the log: path=%s reason=%s", path, reason)
-        epochs = LeaderEpochCache()
-        for segment in segments:
-            for _, header in segment.batches(0):
-                if header.partition_leader_epoch >= 0:
-                    epochs.assign(header.partition_leader_epoch, header.base_offset)
-        self._disk.atomic_write(path, epoch_checkpoint.dump(epochs.entries()), durable=False)
-        self._epochs_on_disk = epochs.entries()
-        return epochs
-
-    def _save_epochs(self, entries: list[EpochEntry]) -> None:
-        """Keep what opening has found out; that something went need not be written.
-
-        The next start would cut the same entries off again, and most starts cut one: the epoch in
-        which nothing was written. Nor is it fsynced: opening the same files finds the same.
-        """
-        if not set(entries) <= set(self._epochs_on_disk):
-            path = self._directory / EPOCH_CHECKPOINT
-            self._disk.atomic_write(path, epoch_checkpoint.dump(entries), durable=False)
-
-    def _log_start(self, local_start: int) -> tuple[int, bool]:
-        checkpoint = self._request.log_start
-        if not self._request.config.remote_storage_enable:
-            return max(checkpoint or 0, local_start), True
-        if checkpoint is None:
-            return local_start, local_start == 0
-        return checkpoint, True
-
-    # -- recovery -------------------------------------------------------------------------------
-
-    def _recover_from(
+    def _make_again(
         self,
-        segments: list[LogSegment],
-        recovery_point: int,
-        epochs: LeaderEpochCache,
+        found: Surveyed,
+        segments: Sequence[LogSegment],
         snapshots: ProducerSnapshots,
+        plan: Open,
     ) -> None:
-        first = 0
+        """Make indexes again of every segment that was read whole."""
+        start, producers = plan.log_start, None
         for index, segment in enumerate(segments):
-            if segment.base_offset <= recovery_point:
-                first = index
-        # Below it a power cut takes names: the deletion of an index survives, its log's does not.
-        self._check_indexes(segments, segments[:first], epochs, snapshots)
-        for segment in segments[first:]:
-            if segment in segments:
-                end = self._recover(segments, segment, epochs, snapshots)
-                self._drop_after_hole(segments, segment, end, epochs)
-
-    def _drop_after_hole(
-        self, segments: list[LogSegment], segment: LogSegment, end: int, epochs: LeaderEpochCache
-    ) -> None:
-        """Where a lost end left no torn bytes, the later segments go all the same.
-
-        A file that was not flushed may come back shorter by whole batches, or not at all.
-        """
-        index = segments.index(segment)
-        following = segments[index + 1] if index + 1 < len(segments) else None
-        if self._may_have_holes or following is None or following.base_offset <= end:
-            return
-        _log.warning(
-            "records are lost, the log is cut before the hole: path=%s end=%d next=%d "
-            "later_segments=%d",
-            segment.path(LOG),
-            end,
-            following.base_offset,
-            len(segments) - index - 1,
-        )
-        self._drop(segments, index + 1)
-        epochs.truncate_from_end(end)
-
-    def _check_indexes(
-        self,
-        segments: list[LogSegment],
-        checked: Sequence[LogSegment],
-        epochs: LeaderEpochCache,
-        snapshots: ProducerSnapshots,
-    ) -> None:
-        for segment in checked:
-            if segment in segments and needs_rebuild(self._disk, segment):
-                _log.warning("indexes are missing or damaged, rebuilding: %s", segment.path(LOG))
-                self._recover(segments, segment, epochs, snapshots)
-            segment.release()  # a long log has more segments than a process may have files
-
-    def _report_holes(self, segments: Sequence[LogSegment]) -> None:
-        """What was flushed and is missing now was not lost by a stop of ours: a person should look.
-
-        The rest stays readable; consumers pass over a hole as they do in a compacted log.
-        """
-        if self._may_have_holes:
-            return
-        for segment, following in pairwise(segments):
-            end, _ = last_batch(segment)
-            segment.release()
-            if end < following.base_offset:
-                _log.error(
-                    "offsets are missing: path=%s first=%d last=%d",
-                    segment.path(LOG),
-                    end,
-                    following.base_offset - 1,
+            reading = found.readings.get(segment.base_offset)
+            if reading is None:
+                producers = None
+                continue
+            if reading.whole_bytes != segment.size_bytes:
+                reading = read_segment(
+                    self._disk,
+                    segment,
+                    index_bytes=self._request.config.segment_index_bytes,
+                    stop=segment.size_bytes,
                 )
+            write_indexes(self._disk, segment, reading.indexes)
+            if not reading.has_producers:
+                self._disk.unlink(segment.path(TXN_INDEX))
+                continue
+            if producers is None:
+                producers = build_producers(
+                    segments[:index], snapshots, start=start, end=segment.base_offset
+                )
+            write_transaction_index(self._disk, segment, producers)
 
-    def _recover(
-        self,
-        segments: list[LogSegment],
-        segment: LogSegment,
-        epochs: LeaderEpochCache,
-        snapshots: ProducerSnapshots,
-    ) -> int:
-        """Make a segment's indexes again; if it had to be cut, the segments after it go.
+    def _epochs(
+        self, found: Surveyed, plan: Open, segments: Sequence[LogSegment]
+    ) -> tuple[LeaderEpochCache, bool]:
+        """The chain, and whether its file was written without a fsync.
 
-        Returns:
-            Its end offset (exclusive).
+        That something went need not be written: the next start would cut the same entries off
+        again, and most starts cut one: the epoch in which nothing was written.
         """
-        index = segments.index(segment)
-        following = segments[index + 1].base_offset if index + 1 < len(segments) else None
-        producers = build_producers(
-            segments[:index], snapshots, start=self._request.log_start or 0, end=segment.base_offset
+        chain = plan.chain
+        if chain is None:
+            if segments:
+                _log.warning(
+                    "epoch chain is made from the log: path=%s reason=%s",
+                    self._directory / EPOCH_CHECKPOINT,
+                    plan.chain_problem,
+                )
+            chain = tuple(_chain_of(segments))
+        epochs = LeaderEpochCache(chain)
+        epochs.truncate_from_end(plan.log_end)
+        if plan.log_start_known:
+            epochs.truncate_from_start(plan.log_start)
+        entries = epochs.entries()
+        if plan.chain is not None and set(entries) <= set(found.chain_on_disk):
+            return epochs, False
+        # Where remote data hangs on it, durably; else the same files give the same chain again.
+        durable = self._request.config.remote_storage_enable or any(
+            fault.kind is FaultKind.EPOCH_CHAIN_LOST for fault in plan.accepted
         )
-        cut, end, is_dense = recover_segment(
-            self._disk,
-            segment,
-            epochs,
-            producers,
-            index_bytes=self._request.config.segment_index_bytes,
-            end_offset=following,
-        )
-        self._may_have_holes |= not is_dense
-        if cut:
-            self._truncated += cut
-            _log.warning(
-                "log is cut: path=%s kept_bytes=%d cut_bytes=%d later_segments=%d",
-                segment.path(LOG),
-                segment.size_bytes,
-                cut,
-                len(segments) - index - 1,
-            )
-            self._drop(segments, index + 1)
-            epochs.truncate_from_end(end)
-        return end
+        self._files.write(EPOCH_CHECKPOINT, epoch_checkpoint.dump(entries), durable=durable)
+        return epochs, not durable
 
-    def _end_of(
-        self,
-        segments: list[LogSegment],
-        epochs: LeaderEpochCache,
-        snapshots: ProducerSnapshots,
-    ) -> int:
-        """The log end: after the last whole batch of the last segment."""
-        if not segments:
-            return self._request.log_start or 0
-        last = segments[-1]
-        end, whole = last_batch(last)
-        if whole != last.size_bytes:
-            _log.warning("torn tail after a clean stop: %s", last.path(LOG))
-            self._recover(segments, last, epochs, snapshots)
-            end, _ = last_batch(last)
-        return end
+
+def _is_ours(name: str) -> bool:
+    known = name in _OWN_NAMES or name.startswith(_OWN_PREFIX)
+    return known or name.endswith(_CHECKPOINT) or is_cut_name(name)
+
+
+def _chain_of(segments: Sequence[LogSegment]) -> list[EpochEntry]:
+    """The chain that the batches themselves tell."""
+    epochs = LeaderEpochCache()
+    for segment in segments:
+        for epoch, start_offset in runs_by_headers(segment):
+            latest = epochs.latest_epoch
+            if latest is None or epoch > latest:
+                epochs.assign(epoch, start_offset)
+        segment.release()
+    return epochs.entries()

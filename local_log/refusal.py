@@ -87,6 +87,35 @@ class RefusalFacts:
             raise ValueError(f"no judgement of a log: {error!r}") from error
 
 
+def describe(fault: Fault) -> str:
+    """What is wrong, for people."""
+    file, offset, limit = fault.file or "every segment", fault.offset, fault.limit
+    match fault.kind:
+        case FaultKind.ENDS_TOO_EARLY:
+            return f"the log ends at offset {offset}, but was flushed up to {limit} ({file})"
+        case FaultKind.ENDS_BELOW_ITS_START:
+            return f"the log ends at offset {offset}, below its log start {limit}"
+        case FaultKind.HOLE:
+            return f"offsets {offset} to {limit - 1} are missing before {file}"
+        case FaultKind.DAMAGE:
+            return (
+                f"{file} is damaged at byte {fault.position}: offsets {offset} to "
+                f"{max(offset, limit - 1)} are in doubt"
+            )
+        case FaultKind.OVERLAP:
+            return (
+                f"{file} reaches at byte {fault.position} into the segment that begins at offset "
+                f"{limit}"
+            )
+        case FaultKind.FIRST_SEGMENT_LOST:
+            return f"the log starts at offset {offset}, but its first segment is {file}"
+        case FaultKind.EPOCH_CHAIN_LOST:
+            return (
+                f"{file} is lost or damaged, and offsets {offset} to {limit - 1} are remote only: "
+                "without it they cannot be found"
+            )
+
+
 def _offset(value: object) -> int:
     if not isinstance(value, int):
         raise TypeError(f"{value!r} is no offset")

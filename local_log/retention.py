@@ -5,6 +5,10 @@ watermark and (a) wholly below the log start, or (b) too old or too much, and, w
 copied to the remote tier, known to lie there durably. Equality counts the same way in both tiers:
 a segment goes when its age is *above* the limit and when *removing* it keeps at least the size
 limit.
+
+What a topic keeps remotely is given up by the tier alone (RaiseLogStart), also when nothing more is
+copied (`remote.log.copy.disable`): a local segment that is not copied is younger than some remote
+one perhaps, and a log start raised over it would delete both.
 """
 
 from collections.abc import Sequence
@@ -77,7 +81,7 @@ def decide(segments: Sequence[SegmentFacts], log: LogFacts, config: LogConfig) -
         log: offsets and the time.
         config: the topic's settings.
     """
-    tiered = config.copies_to_remote
+    tiered = config.remote_storage_enable
     reasons: list[Reason] = []
     left_bytes = sum(segment.size_bytes for segment in segments)
     for index, segment in enumerate(segments):
@@ -97,7 +101,7 @@ def decide(segments: Sequence[SegmentFacts], log: LogFacts, config: LogConfig) -
     active, roll_active = segments[-1], False
     if len(reasons) == len(segments):
         roll_active = True
-    elif tiered and active.size_bytes and active.end_offset <= log.high_watermark:
+    elif config.copies_to_remote and active.size_bytes and active.end_offset <= log.high_watermark:
         # It must be copied before it may go, and only closed segments are copied.
         roll_active = _expired(active, active.size_bytes, log.now_ms, config) is not None
     raises = not tiered and any(reason is not Reason.LOG_START for reason in reasons)

@@ -27,6 +27,7 @@ __all__ = [
     "TXN_INDEX",
     "parse_segment_file",
     "path_of",
+    "segment_file",
 ]
 
 CLEANED = ".cleaned"

@@ -2,16 +2,42 @@
 
 While a segment is written its indexes are files of full (sparse) length with a zero tail, and their
 entries are also held in memory; each entry is written through as it is made. Trimmed to their
-entries they belong to a closed segment and are mapped when somebody first looks something up.
+entries they belong to a closed segment and are read: an unreadable sector is then an error of the
+disk, where a mapping would end the process. One block of entries is kept, so that a reader that
+goes on finds its next place without a look at the file.
 A file is open from its first new entry on, so that an idle partition costs no descriptor for it.
 """
 
 from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
 
 from kafka_protocol.files import offset_index, time_index
 from kafka_protocol.files.offset_index import OffsetPosition
 from kafka_protocol.files.time_index import TimestampOffset
 from runtime.disk import Buffer, Disk, OpenFile
+
+_BLOCK_ENTRIES = 512
+
+
+class _Key(NamedTuple):
+    """A rising field of an entry: `at` bytes from its beginning."""
+
+    form: Struct
+    at: int
+
+
+_OFFSET_KEY = _Key(Struct(">i"), 0)
+_POSITION_KEY = _Key(Struct(">i"), 4)
+_TIME_KEY = _Key(Struct(">q"), 0)
+
+
+class _Block(NamedTuple):
+    """Entries from slot `start` on, of an index of `total` entries."""
+
+    start: int
+    total: int
+    data: bytes
 
 
 class SegmentIndex:
@@ -19,6 +45,7 @@ class SegmentIndex:
 
     __slots__ = (
         "_active",
+        "_block",
         "_data",
         "_disk",
         "_file",
@@ -33,12 +60,12 @@ class SegmentIndex:
         self._disk = disk
         self.path = path
         self.base_offset = base_offset
-        self._data: Buffer | None = None
+        self._data: bytearray | None = None  # the entries, only while active
+        self._block: _Block | None = None  # the newest part of a closed index that was read
         self._file: OpenFile | None = None
         self._active = False
         self.max_entries = 0
-        # Valid entries; of a closed index known once it was looked into.
-        self.entries = 0
+        self.entries = 0  # only while active
 
     @property
     def is_active(self) -> bool:
@@ -54,6 +81,7 @@ class SegmentIndex:
         found = file.size()
         data = bytearray(self._disk.read_at(file, 0, found - found % size))
         self._data = data
+        self._block = None
         self._active = True
         self.entries = len(data) // size
         self.max_entries = max_bytes // size
@@ -76,19 +104,68 @@ class SegmentIndex:
     def _loaded(self, data: Buffer) -> None:
         """Called when the entries have become known."""
 
-    def buffer(self) -> Buffer:
-        """The entries' bytes, mapped if it is a closed index."""
-        data = self._data
-        if data is None:
-            file = self._disk.open_read(self.path)
-            data = self._disk.map_read(file)
-            self.entries = len(data) // self.entry_size
-            self._loaded(data)
-            self._data = data  # last: another thread that sees it may use what was loaded
-        return data
+    def count(self) -> int:
+        """How many entries there are; bytes after the last whole one do not count.
+
+        Raises:
+            FileNotFoundError: the file is not there.
+        """
+        return self.entries if self._active else self._disk.size(self.path) // self.entry_size
+
+    def _entries_up_to(self, key: _Key, wanted: int) -> tuple[int, bytes, bytes]:
+        """Look into a closed index.
+
+        Returns:
+            How many entries have a key <= `wanted`; the last of these and the one after it, empty
+            where there is none.
+        """
+        block = self._block
+        if block is None or not self._holds(block, key, wanted):
+            block = self._block = self._read_block(key, wanted)
+        size, data, read = self.entry_size, block.data, key.form.unpack_from
+        low, high, at = 0, len(data) // size, key.at
+        while low < high:
+            middle = (low + high) // 2
+            if read(data, middle * size + at)[0] <= wanted:
+                low = middle + 1
+            else:
+                high = middle
+        floor, following = data[(low - 1) * size : low * size] if low else b"", b""
+        if block.start + low < block.total:
+            following = data[low * size : (low + 1) * size] or self._entry(block.start + low)
+        return block.start + low, floor, following
+
+    def _entry(self, slot: int) -> bytes:
+        size = self.entry_size
+        return self._disk.read_at(self._disk.open_read(self.path), slot * size, size)
+
+    def _holds(self, block: _Block, key: _Key, wanted: int) -> bool:
+        """Whether the last entry with a key <= `wanted` is in this block."""
+        data, read = block.data, key.form.unpack_from
+        size = self.entry_size
+        if not data or (block.start > 0 and read(data, key.at)[0] > wanted):
+            return False
+        is_last = block.start + len(data) // size >= block.total
+        return is_last or bool(read(data, len(data) - size + key.at)[0] > wanted)
+
+    def _read_block(self, key: _Key, wanted: int) -> _Block:
+        disk, size = self._disk, self.entry_size
+        file = disk.open_read(self.path)
+        total = file.size() // size
+        low, high = 0, (total - 1) // _BLOCK_ENTRIES if total else 0
+        while low < high:
+            middle = (low + high + 1) // 2
+            at = middle * _BLOCK_ENTRIES * size + key.at
+            if key.form.unpack(disk.read_at(file, at, key.form.size))[0] <= wanted:
+                low = middle
+            else:
+                high = middle - 1
+        start = low * _BLOCK_ENTRIES
+        wanted_bytes = min(_BLOCK_ENTRIES, total - start) * size
+        return _Block(start, total, disk.read_at(file, start * size, wanted_bytes))
 
     def _append(self, entry: bytes) -> None:
-        assert isinstance(self._data, bytearray)
+        assert self._data is not None
         self._disk.write_at(self._writable(), self.entries * self.entry_size, entry)
         self._data += entry
         self.entries += 1
@@ -119,7 +196,7 @@ class SegmentIndex:
 
     def truncate_entries(self, entries: int) -> None:
         """Forget all entries from number `entries` on (only while active)."""
-        assert isinstance(self._data, bytearray)
+        assert self._data is not None
         size, file = self.entry_size, self._writable()
         self._disk.truncate(file, entries * size)
         self._disk.truncate(file, max(self.max_entries, entries) * size)
@@ -136,9 +213,10 @@ class SegmentIndex:
             self._disk.fsync_path(self.path)
 
     def release(self) -> None:
-        """Let go of file and mapping, without trimming."""
+        """Let go of the file and of what was read of it, without trimming."""
         self._file = None
         self._data = None
+        self._block = None
         self._active = False
 
 
@@ -171,11 +249,22 @@ class OffsetIndex(SegmentIndex):
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The largest entry <= `offset`, or (base offset, 0)."""
-        return offset_index.lookup(self.buffer(), self.base_offset, offset)
+        base = self.base_offset
+        if self._data is not None:
+            return offset_index.lookup(self._data, base, offset)
+        _, floor, _ = self._entries_up_to(_OFFSET_KEY, offset - base)
+        return offset_index.read_entry(floor, base, 0) if floor else OffsetPosition(base, 0)
+
+    def last_entry(self) -> OffsetPosition:
+        """The newest entry, or (base offset, 0)."""
+        return self.lookup(2**62)
 
     def first_entry_from(self, position: int) -> OffsetPosition | None:
         """The first entry at or after byte `position`: offsets before that byte are below it."""
-        data = self.buffer()
+        data = self._data
+        if data is None:
+            _, _, entry = self._entries_up_to(_POSITION_KEY, position - 1)
+            return offset_index.read_entry(entry, self.base_offset, 0) if entry else None
         low, high = 0, self.entries
         while low < high:
             middle = (low + high) // 2
@@ -188,8 +277,9 @@ class OffsetIndex(SegmentIndex):
         return offset_index.read_entry(data, self.base_offset, low)
 
     def truncate_to(self, offset: int) -> None:
-        """Forget entries of batches that end at or after `offset`."""
-        data = self.buffer()
+        """Forget entries of batches that end at or after `offset` (only while active)."""
+        data = self._data
+        assert data is not None
         floor = offset_index.lookup(data, self.base_offset, offset - 1, self.entries)
         kept = 0
         if floor.position:
@@ -232,29 +322,27 @@ class TimeIndex(SegmentIndex):
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The largest entry <= `timestamp`, or (-1, base offset)."""
-        return time_index.lookup(self.buffer(), self.base_offset, timestamp)
+        base = self.base_offset
+        if self._data is not None:
+            return time_index.lookup(self._data, base, timestamp)
+        _, floor, _ = self._entries_up_to(_TIME_KEY, timestamp)
+        return time_index.read_entry(floor, base, 0) if floor else TimestampOffset(-1, base)
 
     def last_entry(self) -> TimestampOffset:
-        """The newest entry: the segment's largest timestamp once it is closed.
-
-        Retention asks this of every segment: a closed index is read, not mapped (a mapping keeps a
-        descriptor open).
-        """
+        """The newest entry: the segment's largest timestamp once it is closed."""
         if self._data is not None:
             return self.last
         file = self._disk.open_read(self.path)
-        self.entries = file.size() // self.entry_size
-        if self.entries:
-            at = (self.entries - 1) * self.entry_size
-            self._loaded_last(self._disk.read_at(file, at, self.entry_size))
-        return self.last
-
-    def _loaded_last(self, entry: bytes) -> None:
-        self.last = time_index.read_entry(entry, self.base_offset, 0)
+        entries = file.size() // self.entry_size
+        if not entries:
+            return TimestampOffset(-1, self.base_offset)
+        entry = self._disk.read_at(file, (entries - 1) * self.entry_size, self.entry_size)
+        return time_index.read_entry(entry, self.base_offset, 0)
 
     def truncate_to(self, offset: int) -> None:
-        """Forget entries that speak of `offset` or later ones."""
-        data = self.buffer()
+        """Forget entries that speak of `offset` or later ones (only while active)."""
+        data = self._data
+        assert data is not None
         low, high = 0, self.entries
         while low < high:
             middle = (low + high) // 2

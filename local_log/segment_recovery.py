@@ -1,79 +1,70 @@
-"""Whether one segment is whole, and how it is made whole again.
+"""What a segment's indexes and headers tell, and how what is made from batches is made again."""
 
-The log file is the truth: it is cut before the first batch that is torn or damaged, and everything
-beside it is made from what is left.
-"""
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from kafka_protocol.records.batch import HEADER_SIZE, BatchHeader, crc32c_of, read_header
-from local_log.leader_epoch_cache import LeaderEpochCache
+from kafka_protocol.files import txn_index
+from kafka_protocol.records.batch import MAGIC, BatchHeader
+from local_log.index_builder import IndexBuilder
 from local_log.producer_snapshots import ProducerSnapshots
 from local_log.producer_state import ProducerStates
 from local_log.segment import LogSegment
-from local_log.segment_files import LOG, TXN_INDEX
+from local_log.segment_files import OFFSET_INDEX, TIME_INDEX, TXN_INDEX
 from local_log.transactions import note_batch
 from runtime.disk import Disk
 
-_WINDOW_BYTES = 1 << 20
-_LENGTH_OVERHEAD = 12
-_CRC_START = 21
+
+class SegmentEnd(NamedTuple):
+    """Where a segment's whole batches end: first offset and first byte after them (exclusive)."""
+
+    offset: int
+    position: int
+    last: BatchHeader | None
 
 
-class RecoveredSegment(NamedTuple):
-    """What reading a whole segment has shown.
-
-    Attributes:
-        cut_bytes: cut off because they were torn or damaged.
-        end_offset: after its last batch (exclusive).
-        is_dense: no offset is missing in it, so it never was compacted.
-    """
-
-    cut_bytes: int
-    end_offset: int
-    is_dense: bool
-
-
-def last_batch(segment: LogSegment) -> tuple[int, int]:
-    """The offset and the byte after the last whole batch."""
-    entry = segment.offset_index.lookup(2**62)
-    end, position = segment.base_offset, entry.position
+def last_batch(segment: LogSegment) -> SegmentEnd:
+    """Where the last whole batch ends, by index and headers."""
+    entry = segment.offset_index.last_entry()
+    end, position, last = segment.base_offset, entry.position, None
     for at, header in segment.batches(entry.position):
         end = header.next_offset
         position = at + header.size_bytes
-    return end, position
+        last = header
+    return SegmentEnd(end, position, last)
 
 
 def needs_rebuild(disk: Disk, segment: LogSegment) -> bool:
     """Whether a segment's indexes are missing, damaged, or empty where they cannot be."""
-    for index in (segment.offset_index, segment.time_index):
+    offsets, times = segment.offset_index, segment.time_index
+    for index in (offsets, times):
         if not disk.exists(index.path) or disk.size(index.path) % index.entry_size:
             return True
+    has_offsets, stamps = offsets.count() > 0, times.count()
     if segment.size_bytes == 0:
-        return disk.size(segment.offset_index.path) > 0 or disk.size(segment.time_index.path) > 0
-    index = segment.offset_index
-    entry = index.lookup(2**62)
-    newest = segment.time_index.last_entry()
-    if index.entries and (
-        entry.offset <= segment.base_offset or entry.position >= segment.size_bytes
-    ):
+        return has_offsets or stamps > 0
+    if has_offsets and not _points_at_a_batch(segment):
         return True  # a zero tail (never trimmed), or it belongs to another log
-    if segment.time_index.entries and newest.offset < segment.base_offset:
+    newest = times.last_entry()
+    if stamps and newest.offset < segment.base_offset:
         return True
-    if (
-        segment.time_index.entries
-        and newest.timestamp <= 0
-        and newest.offset == (segment.base_offset)
-    ):
+    if stamps and newest.timestamp <= 0 and newest.offset == segment.base_offset:
         return True
-    if index.entries and segment.time_index.entries:
+    if has_offsets and stamps:
         return False
-    if segment.time_index.entries > 1 and not index.entries:
+    if stamps > 1 and not has_offsets:
         return True  # they get their entries together, but for one at each close
     # Empty may be right: few bytes, one batch, or no timestamps. Then a look at the batches tells.
     return _should_have_entries(segment)
+
+
+def _points_at_a_batch(segment: LogSegment) -> bool:
+    """Whether the newest entry speaks of a batch that is there, and so all before it do."""
+    entry = segment.offset_index.last_entry()
+    if entry.offset <= segment.base_offset or entry.position >= segment.size_bytes:
+        return False
+    header = next((header for _, header in segment.batches(entry.position)), None)
+    return header is not None and header.magic == MAGIC and header.last_offset == entry.offset
 
 
 def _should_have_entries(segment: LogSegment) -> bool:
@@ -84,94 +75,50 @@ def _should_have_entries(segment: LogSegment) -> bool:
         if position > 2 * segment.index_interval_bytes:
             wants_offset = True
             break
-    return (wants_offset and not segment.offset_index.entries) or (
-        newest >= 0 and not segment.time_index.entries
+    return (wants_offset and not segment.offset_index.count()) or (
+        newest >= 0 and not segment.time_index.count()
     )
 
 
-def recover_segment(
-    disk: Disk,
-    segment: LogSegment,
-    epochs: LeaderEpochCache | None,
-    producers: ProducerStates,
-    *,
-    index_bytes: int,
-    end_offset: int | None = None,
-) -> RecoveredSegment:
-    """Read a whole segment, cut it before the first bad batch, make its indexes again.
+def write_indexes(disk: Disk, segment: LogSegment, built: IndexBuilder) -> None:
+    """Replace a segment's indexes and take over what its batches have shown.
+
+    Not fsynced: whoever finds them damaged makes them again.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    segment.release()
+    disk.atomic_write(segment.path(OFFSET_INDEX), built.offset_entries(), durable=False)
+    disk.atomic_write(segment.path(TIME_INDEX), built.time_entries(), durable=False)
+    segment.size_bytes = built.size_bytes
+    segment.bytes_since_entry = built.bytes_since_entry
+    segment.first_timestamp = built.first_timestamp
+    segment.set_max_timestamp(built.max_timestamp, built.offset_of_max_timestamp)
+
+
+def write_transaction_index(disk: Disk, segment: LogSegment, producers: ProducerStates) -> None:
+    """Make a segment's transaction index again, or remove it where no transaction was aborted.
 
     Args:
         disk: where it is.
-        segment: has its base offset; all else is found anew.
-        epochs: gets the epochs found; None if they are known.
+        segment: checked.
         producers: state before the segment; after it on return.
-        index_bytes: room for each index while it is written.
-        end_offset: first offset of the next segment, which this one must not reach into.
+
+    Raises:
+        OSError: the disk failed.
     """
-    found = disk.size(segment.path(LOG))
-    segment.offset_index.release()
-    segment.time_index.release()
-    segment.offset_index.reset(index_bytes)
-    segment.time_index.reset(index_bytes)
-    disk.unlink(segment.path(TXN_INDEX))
-    segment.size_bytes = 0
-    segment.bytes_since_entry = 0
-    segment.first_timestamp = None
-    segment.set_max_timestamp(-1, segment.base_offset)
-    expected, is_dense = segment.base_offset, True
-    producers.end_offset = max(producers.end_offset, segment.base_offset)
-    for header, batch in _valid_batches(disk, segment, found):
-        if header.base_offset < expected or header.last_offset_delta < 0:
-            break
-        if end_offset is not None and header.last_offset >= end_offset:
-            break
-        is_dense &= header.base_offset == expected
-        is_dense &= header.record_count == header.last_offset_delta + 1
-        expected = header.next_offset
-        epoch = header.partition_leader_epoch
-        if epochs is not None and epoch >= 0 and epoch > _latest(epochs):
-            epochs.assign(epoch, header.base_offset)
-        aborted = note_batch(producers, header, partial(bytes, batch))
-        if aborted is not None:
-            segment.append_aborted(aborted)
-        segment.note_batch(header.size_bytes, header.last_offset, header.max_timestamp)
-    if segment.size_bytes != found:
-        with_write = disk.open_write(segment.path(LOG))
-        disk.truncate(with_write, segment.size_bytes)
-        disk.fsync(with_write)
-    segment.become_inactive()
-    return RecoveredSegment(found - segment.size_bytes, expected, is_dense)
-
-
-def _latest(epochs: LeaderEpochCache) -> int:
-    return -1 if epochs.latest_epoch is None else epochs.latest_epoch
-
-
-def _valid_batches(
-    disk: Disk, segment: LogSegment, size: int
-) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Header and bytes of each batch from the start, up to the first that is torn or damaged."""
-    file = disk.open_read(segment.path(LOG))
-    position, window, start = 0, memoryview(b""), 0
-    while position + HEADER_SIZE <= size:
-        at = position - start
-        if at + HEADER_SIZE > len(window):
-            window, start = memoryview(disk.read_at(file, position, _WINDOW_BYTES)), position
-            at = 0
-            if len(window) < HEADER_SIZE:
-                return
-        header = read_header(window, at)
-        batch_size = header.batch_length + _LENGTH_OVERHEAD
-        if batch_size < HEADER_SIZE or position + batch_size > size or header.magic != 2:
-            return
-        if at + batch_size > len(window):
-            wanted = max(_WINDOW_BYTES, batch_size)
-            window, start, at = memoryview(disk.read_at(file, position, wanted)), position, 0
-        batch = window[at : at + batch_size]
-        if crc32c_of(batch, _CRC_START, batch_size - _CRC_START) != header.crc:
-            return
-        yield header, batch
-        position += batch_size
+    aborted = []
+    for at, header in segment.batches(0):
+        entry = note_batch(producers, header, partial(segment.read_bytes, at, header.size_bytes))
+        if entry is not None:
+            aborted.append(entry)
+    path = segment.path(TXN_INDEX)
+    if aborted:
+        data = b"".join(map(txn_index.pack_entry, aborted))
+        disk.atomic_write(path, data, durable=False)
+    else:
+        disk.unlink(path)
 
 
 def build_producers(

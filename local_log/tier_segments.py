@@ -12,6 +12,8 @@ from itertools import pairwise
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import epoch_checkpoint, offset_index, producer_snapshot, time_index
 from kafka_protocol.types import EpochEntry
+from local_log.config import INT_MAX
+from local_log.index_builder import IndexBuilder
 from local_log.producer_snapshots import ProducerSnapshots
 from local_log.segment import LogSegment
 from local_log.segment_files import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX
@@ -151,23 +153,13 @@ def _is_longer_than_interval(segment: LogSegment) -> bool:
 
 def rebuild_indexes(disk: Disk, segment: LogSegment) -> None:
     """Make both indexes from the log's headers and swap them in by renaming."""
-    offsets, times = bytearray(), bytearray()
-    since, newest, its_offset, last_stamp = 0, -1, segment.base_offset, -1
-    for position, header in segment.batches(0):
-        last = header.last_offset
-        if header.max_timestamp > newest:
-            newest, its_offset = header.max_timestamp, last
-        if since > segment.index_interval_bytes:
-            offsets += offset_index.pack_entry(last - segment.base_offset, position)
-            if newest > last_stamp:
-                times += time_index.pack_entry(newest, its_offset - segment.base_offset)
-                last_stamp = newest
-            since = 0
-        since += header.size_bytes
-    if newest > last_stamp:
-        times += time_index.pack_entry(newest, its_offset - segment.base_offset)
-    disk.atomic_write(segment.path(OFFSET_INDEX), offsets)
-    disk.atomic_write(segment.path(TIME_INDEX), times)
+    built = IndexBuilder(
+        segment.base_offset, interval_bytes=segment.index_interval_bytes, index_bytes=INT_MAX
+    )
+    for _, header in segment.batches(0):
+        built.add(header)
+    disk.atomic_write(segment.path(OFFSET_INDEX), built.offset_entries())
+    disk.atomic_write(segment.path(TIME_INDEX), built.time_entries())
 
 
 def _snapshot(

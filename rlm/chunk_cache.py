@@ -14,6 +14,7 @@ What is there at a time is for at most 3/8 lent to readers that go on, for at mo
 of them, and the rest is what several readers share.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -29,6 +30,9 @@ from rlm.telemetry import Telemetry
 from rsm_plugins.api import RemoteResourceNotFoundError
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from runtime.disk import Disk
+from runtime.disk_errors import is_of_exhaustion
+
+log = logging.getLogger(__name__)
 
 
 class ChunkCache:
@@ -213,7 +217,10 @@ class ChunkCache:
         self._policy.add(key, chunk.size_bytes)
 
     def _set_aside(self, first: int, end: int) -> Place | None:
-        """Memory for bytes, by eviction if need be; None if what is held leaves no room."""
+        """Memory for bytes, by eviction if need be; None if there is none now.
+
+        What is held leaves no room, or the process has no descriptor left.
+        """
         size = end - first
         # One chunk larger than the whole cache must be readable too.
         if self._total - self._idle + size > self._max and self._total > self._idle:
@@ -230,7 +237,12 @@ class ChunkCache:
                     break
         for key, chunk in victims:
             self._evict(key, chunk)
-        place = self._fit(first, end, victims[0][1] if victims else None)
+        try:
+            place = self._fit(first, end, victims[0][1] if victims else None)
+        except OSError as error:  # of a new file only: nobody was evicted for it
+            if not is_of_exhaustion(log, "memory for chunks", error):
+                raise
+            return None
         place.leaving = [
             Leaving(key, chunk.file, chunk.size_bytes, is_reused=chunk.file is place.file)
             for key, chunk in victims

@@ -260,6 +260,7 @@ class RemoteLogMetadataManagerContract:
         assert outcome(owned.own(PARTITION, Fence(4, 1)), pump) is None
         error = outcome(owned.own(PARTITION, FENCE), pump)
         assert isinstance(error, MetadataRefusedError)
+        assert error.fence == Fence(4, 1), "the next incarnation must go above it"
         assert not owned.is_ready(PARTITION)
 
     def test_a_segment_may_be_known_by_any_spelling_of_its_topic(

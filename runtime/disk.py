@@ -198,13 +198,6 @@ class Disk:
         file = self.open_read(path)
         return self.read_at(file, 0, file.size())
 
-    def map_read(self, file: OpenFile) -> Buffer:
-        """Map a whole file for reading; empty bytes for an empty file."""
-        size = file.size()
-        if size == 0:
-            return b""
-        return memoryview(mmap.mmap(file.fd, size, access=mmap.ACCESS_READ))
-
     def is_resident(self, file: OpenFile, position: int, size: int) -> bool:
         """Say whether reading this region will not wait for the disk.
 
@@ -415,6 +408,11 @@ class FaultyDisk(Disk):
         """Fsync or fail."""
         self._check("fsync", file.path)
         super().fsync(file)
+
+    def fsync_path(self, path: Path) -> None:
+        """Fsync or fail."""
+        self._check("fsync_path", path)
+        super().fsync_path(path)
 
     def truncate(self, file: OpenFile, size: int) -> None:
         """Truncate or fail."""

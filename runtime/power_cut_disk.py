@@ -11,9 +11,10 @@ The running process sees its files as on any disk. At the cut the tree below `ro
 one of the states that a POSIX disk may have then (see `runtime.power_cut_model`). The dice draw it,
 so that a seed replays it. What was below `root` when the disk was made counts as durable.
 
-Reads are the plain ones. Files that something else writes below `root` (a library, another disk)
-are durable as they are when this disk first meets them; those it never meets are left alone.
-Writing through anything else to a file that this disk knows is not supported.
+Nothing is read after the cut, either: a process that goes on in another thread must not take what
+the next one will find for its own. Files that something else writes below `root` (a library,
+another disk) are durable as they are when this disk first meets them; those it never meets are left
+alone. Writing through anything else to a file that this disk knows is not supported.
 """
 
 import os
@@ -67,7 +68,7 @@ class PowerCutDisk(Disk):
         return self._off
 
     def cut(self) -> None:
-        """Cut the power now; every later writing call raises PowerCutError."""
+        """Cut the power now; every later call raises PowerCutError."""
         with self._lock:
             if self._off:
                 return
@@ -138,6 +139,48 @@ class PowerCutDisk(Disk):
     def _node_of(self, file: OpenFile) -> FileNode | None:
         facts = os.fstat(file.fd)
         return self._files.get((facts.st_dev, facts.st_ino))
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def open_read(self, path: Path) -> OpenFile:
+        """Open an existing file."""
+        self._need_power()
+        return super().open_read(path)
+
+    def read_at(self, file: OpenFile, position: int, size: int) -> bytes:
+        """Read."""
+        self._need_power()
+        return super().read_at(file, position, size)
+
+    def read_into(self, file: OpenFile, position: int, buffer: bytearray | memoryview) -> int:
+        """Read."""
+        self._need_power()
+        return super().read_into(file, position, buffer)
+
+    def list_dir(self, path: Path) -> list[str]:
+        """List."""
+        self._need_power()
+        return super().list_dir(path)
+
+    def exists(self, path: Path) -> bool:
+        """Look."""
+        self._need_power()
+        return super().exists(path)
+
+    def is_dir(self, path: Path) -> bool:
+        """Look."""
+        self._need_power()
+        return super().is_dir(path)
+
+    def size(self, path: Path) -> int:
+        """Look."""
+        self._need_power()
+        return super().size(path)
+
+    def modified_ms(self, path: Path) -> int:
+        """Look."""
+        self._need_power()
+        return super().modified_ms(path)
 
     # -- content --------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The `tidemark` command: start, format, dev, directories, remote, rsm, version.
+"""The `tidemark` command: start, format, dev, directories, log, remote, rsm, version.
 
 Commands are imported when they are called, so that `tidemark --help` and a start are quick. What a
 user did wrong ends in one message on stderr and exit code 1; nothing has been written then.
@@ -17,6 +17,7 @@ _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "dev": "Run one broker with a local remote tier, ready in a second, nothing to set up.",
         "directories": "Look at a node's log directories; give a lost one up.",
         "format": "Prepare the log directories of a node.",
+        "log": "Look at the files of one partition: inspect, accept.",
         "remote": "Look at the remote tier of a running cluster: segments, audit.",
         "rsm": "For authors and operators of storage plugins: check.",
         "start": "Run a node with a server.properties.",

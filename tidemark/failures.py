@@ -32,8 +32,10 @@ def _is_expected(error: Exception) -> bool:
     )
     from tidemark.formatting import FormatError
     from tidemark.log_directories import LogDirectoryError
+    from tidemark.offline_topics import OfflineLogError
     from tidemark.remote.wire_client import ClusterError
     from tidemark.rsm.plugin import PluginError
 
     expected = (ConfigError, DirectoryError, AlreadyFormattedError, NotFormattedError, FormatError)
-    return isinstance(error, (*expected, ClusterError, LogDirectoryError, PluginError, OSError))
+    ours = (LogDirectoryError, OfflineLogError, ClusterError, PluginError)
+    return isinstance(error, (*expected, *ours, OSError))

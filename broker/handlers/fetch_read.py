@@ -91,6 +91,8 @@ def _read(
     if partition is None or (fetch.topic_id is not None and partition.topic_id != fetch.topic_id):
         partition = _find(replicas, fetch)
     read.partition = partition
+    if partition.log.is_offline:  # also for offsets that the tier could serve
+        replicas.require(partition.topic, fetch.index)
     partition.counters.fetch_requests.value += 1
     if not partition.is_leader or fetch.current_leader_epoch >= 0:
         partition.check_leader(fetch.current_leader_epoch)

@@ -127,6 +127,8 @@ class ReplicaManager:
             if tp in self.pending:
                 raise NotLeaderOrFollower(f"{topic}-{partition} is being made")
             raise UnknownTopicOrPartition(f"{topic}-{partition}")
+        if found.log.is_offline:  # offsets too: nobody may build on what no disk holds
+            raise KafkaStorageError(f"{topic}-{partition} is offline: its disk failed")
         return found
 
     def require_id(self, topic_id: bytes, partition: int) -> Partition:

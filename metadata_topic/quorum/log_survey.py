@@ -5,26 +5,21 @@ behind them, and which whole batches come after that place. What follows from th
 `log_verdict`.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kafka_protocol.records.batch import (
-    CONTROL_FLAG,
-    HEADER_SIZE,
-    BatchHeader,
-    has_valid_crc,
-    read_header,
-)
+from kafka_protocol.records.batch import HEADER_SIZE, BatchHeader, has_valid_crc, read_header
 from local_log.segment_files import LOG, parse_segment_file
 from metadata_topic.quorum.batches import MAGIC, flushed_end_of
 from runtime.disk import Disk, OpenFile
 
 _WINDOW_BYTES: Final = 1 << 20
-_NO_PRODUCER: Final = b"\xff" * 10  # producer id and epoch of every batch of a metadata log
-_NO_PRODUCER_POSITION: Final = 43
-_ATTRIBUTES: Final = (0, CONTROL_FLAG)
+_MAGIC_POSITION: Final = 16
+_LIKE_A_HEADER: Final = re.compile(rb"\x02.{4}\x00[\x00\x20].{20}\xff{10}", re.DOTALL)
+"""Magic, any checksum, the attributes of data or control, lengths and times, no producer."""
 
 
 class LaterBatch(NamedTuple):
@@ -181,23 +176,19 @@ def _whole_batch(window: _Window, position: int) -> BatchHeader | None:
 
 
 def _whole_batches_after(window: _Window, position: int) -> Iterator[LaterBatch]:
-    """Find whole batches anywhere behind `position`, by the fields that all of them share.
-
-    Every batch of a metadata log has no producer, so its header holds ten bytes of 0xff in a row.
-    """
+    """Find whole batches anywhere behind `position`, by the fields that all of them share."""
     at = position
     while at + HEADER_SIZE <= window.size_bytes:
         data = bytes(window.bytes_at(at, min(_WINDOW_BYTES, window.size_bytes - at)))
-        found = data.find(_NO_PRODUCER, _NO_PRODUCER_POSITION)
-        if found < 0:
-            at += max(len(data) - HEADER_SIZE + 1, 1)
-            continue
-        at += found - _NO_PRODUCER_POSITION
-        header = _whole_batch(window, at)
-        if header is None or header.attributes not in _ATTRIBUTES:
-            at += 1
-            continue
-        yield LaterBatch(
-            at, header.base_offset, header.partition_leader_epoch, flushed_end_of(header)
-        )
-        at += header.size_bytes
+        done = 0  # bytes of `data` that cannot be the beginning of another batch
+        while found := _LIKE_A_HEADER.search(data, done + _MAGIC_POSITION):
+            done = found.start() - _MAGIC_POSITION
+            header = _whole_batch(window, at + done)
+            if header is None:
+                done += 1
+                continue
+            yield LaterBatch(
+                at + done, header.base_offset, header.partition_leader_epoch, flushed_end_of(header)
+            )
+            done += header.size_bytes
+        at += max(done, len(data) - HEADER_SIZE + 1)

@@ -48,8 +48,8 @@ class Verdict:
     """What the next start can rely on.
 
     Attributes:
-        segments: those that belong together, oldest first; what lies before a hole below the
-            snapshot is not among them.
+        segments: those that belong together, oldest first.
+        stale: older ones before a hole; all of them and the hole are below the snapshot.
         end_offset: after the last sound batch (exclusive).
         torn_bytes: behind that batch, to be cut.
         last_epoch: the highest epoch seen in any batch, sound or behind the place; -1 for none.
@@ -61,6 +61,7 @@ class Verdict:
     torn_bytes: int
     last_epoch: int
     is_replaced: bool
+    stale: tuple[SegmentSurvey, ...] = ()
 
 
 def judge(facts: DirectoryFacts) -> Verdict:
@@ -87,7 +88,9 @@ def judge(facts: DirectoryFacts) -> Verdict:
             f" snapshot ends at {base}: the records between are lost. Nothing was changed. "
             "Restore the missing segments, or a snapshot that ends at or after the log's beginning"
         )
-    return Verdict(tuple(chain), base if end is None else end, torn_bytes, last_epoch, False)
+    stale = tuple(facts.segments[: len(facts.segments) - len(chain)])
+    end_offset = base if end is None else end
+    return Verdict(tuple(chain), end_offset, torn_bytes, last_epoch, False, stale)
 
 
 def _chain(facts: DirectoryFacts, base: int) -> list[SegmentSurvey]:

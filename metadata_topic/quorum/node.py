@@ -250,9 +250,6 @@ class MetadataNode:
         self._run(self._core.handle(Started(election, found.last_epoch, self.log_end_offset)))
         self._activate(bootstrap)
         self._metadata_log.note_flushed()
-        first = found.verdict.segments[:1]
-        if first and self.log_start_offset < first[0].base_offset:
-            self._metadata_log.delete_before(first[0].base_offset)
         self._is_started = True
         unserved = unserved_features(self.image)
         if unserved:

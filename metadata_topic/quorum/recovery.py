@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kafka_protocol.errors import MalformedMessageError
 from kafka_protocol.records.errors import InvalidRecordError
+from local_log.set_aside import set_segment_aside
 from metadata_topic.image.errors import BrokenMetadataLogError
 from metadata_topic.image.image import EMPTY_IMAGE
 from metadata_topic.image.loader import ImageLoader
@@ -136,6 +137,9 @@ def repair(
     verdict = found.verdict
     start = 0 if found.snapshot_id is None else found.snapshot_id.end_offset
     flushed = 0 if found.noted is None else found.noted.offset
+    for stale in verdict.stale:
+        kept = set_segment_aside(disk, found.directory, stale.base_offset)
+        _log.warning("segment below the snapshot, before a hole, is set aside: %s", kept)
     log = MetadataLog.open(
         found.directory,
         config=config,

@@ -12,7 +12,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from damage_table import PLAIN, TABLE, Damage, Row, Scope
+from damage_table import PLAIN, TABLE, Damage, Row, Scope, as_markdown, row_of
+from harness_broker import ROOT
 from harness_damage import LANES, PER_TOPIC, Base, Damaged, fill
 from harness_damage_check import judge, look
 
@@ -47,6 +48,24 @@ def check(damaged: Damaged) -> list[str]:
 
 def report(complaints: list[str]) -> None:
     assert not complaints, f"{len(complaints)} defects:\n" + "\n".join(sorted(complaints))
+
+
+def test_every_file_of_a_broker_is_in_the_table(bases: dict[str, Base]) -> None:
+    unknown = {
+        str(path.relative_to(base.directory))
+        for base in bases.values()
+        for directory in base.directory.glob("logs*")
+        for path in directory.rglob("*")
+        if path.is_file() and path.suffix != ".tmp"  # a kill may leave one
+        if row_of(path.relative_to(directory)) is None
+    }
+    assert unknown == set()
+
+
+def test_the_documented_table_is_this_one() -> None:
+    text = (ROOT / "docs" / "local-log.md").read_text()
+    [_, documented, _] = text.split("<!-- the damage table -->\n")
+    assert documented == as_markdown(), "run tests/support/damage_table.py and put it there"
 
 
 def _partition_cases() -> list[list[tuple[Row, Damage, str, int]]]:

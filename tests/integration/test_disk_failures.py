@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness_broker import BrokerProcess, until
 from harness_clients import produce, read_all
 
 from broker.broker import Broker, Ports
 from broker.config.broker_config import BrokerConfig
-from runtime.disk import FaultyDisk
+from runtime.disk import Disk, FaultyDisk, OpenFile
 
 MakeBroker = Callable[..., BrokerProcess]
 PARTITIONS = 4
@@ -153,3 +153,43 @@ def test_metadata_log_whose_disk_fails_ends_the_broker(
     assert not (formatted.log_directory / "t-0").exists()
     assert not (formatted.log_directory / ".kafka_cleanshutdown").exists()
     formatted.start()  # what is on the disk is good
+
+
+class UnreadableDisk(Disk):
+    """Every file of one topic gives EIO where it is sent to a client."""
+
+    def send_file(self, socket_fd: int, file: OpenFile, position: int, size: int) -> int:
+        if "filling-0" in str(file.path):
+            raise OSError(errno.EIO, "Input/output error")
+        return super().send_file(socket_fd, file, position, size)
+
+
+def test_a_file_that_cannot_be_sent_takes_its_directory_offline(
+    make_broker: MakeBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    formatted = make_broker()
+    assert formatted.format().returncode == 0
+    config, _ = BrokerConfig.load(formatted.properties())
+
+    async def scenario() -> BaseException | None:
+        broker = Broker(config, Ports(disk=UnreadableDisk()))
+        try:
+            await broker.start()
+            await asyncio.to_thread(produce, formatted, "filling", [(b"k", b"first")])
+            await asyncio.to_thread(poll)
+            await asyncio.wait({broker.fatal}, timeout=30)
+            assert "is offline" in str(broker.health.report())
+            return broker.fatal.exception()
+        finally:
+            await broker.stop()
+
+    def poll() -> None:
+        consumer = Consumer({"bootstrap.servers": formatted.bootstrap, "group.id": "unused"})
+        consumer.assign([TopicPartition("filling", 0, 0)])
+        consumer.poll(2)
+        consumer.close()
+
+    assert "no log directory works any more" in str(asyncio.run(scenario()))
+    said = [each for each in caplog.records if "file cannot be read" in each.getMessage()]
+    assert len(said) == 1
+    assert "filling-0" in said[0].getMessage()

@@ -1,19 +1,37 @@
-"""A kill leaves any prefix of the bytes: every length must open, cut to whole batches."""
+"""Whatever is cut off or flipped: a log opens with what was acknowledged, or is left as it is.
 
+What may be lost is said by the recovery point: nothing below it, also when it is unknown.
+"""
+
+import itertools
 import shutil
 from pathlib import Path
 
 import pytest
 
+from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
+from local_log.errors import LogRefused
 from local_log.partition_log import PartitionLog
-from runtime.disk import Disk
+from runtime.disk import Disk, OpenFile
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=120, segment_index_bytes=1200)
+END = 18
+FIRST_LOG = f"{0:020d}.log"
+
+
+class _HastyDisk(Disk):
+    """Real files that are never fsynced: no power is cut here, and there are are many starts."""
+
+    def fsync(self, file: OpenFile) -> None:
+        pass
+
+    def fsync_path(self, path: Path) -> None:
+        pass
 
 
 def _open(directory: Path, **known: object) -> PartitionLog:
@@ -22,22 +40,23 @@ def _open(directory: Path, **known: object) -> PartitionLog:
         topic_partition=TopicPartition("t", 0),
         topic_id=bytes(16),
         config=CONFIG,
-        disk=Disk(),
+        disk=_HastyDisk(),
         now_ms=NOW_MS,
         **known,  # type: ignore[arg-type]
     )
 
 
-def _write(directory: Path) -> bytes:
+def _write(directory: Path, *, clean: bool = False) -> bytes:
     directory.mkdir()
     log = _open(directory)
     for i in range(12):
         records = [(NOW_MS + i, b"k%d" % i, b"v" * (i * 3), []) for _ in range(1 + i % 2)]
-        sequences = [sum(1 + j % 2 for j in range(i))]
-        batch = build_batch(records, producer_id=4, producer_epoch=0, base_sequence=sequences[0])
+        sequence = sum(1 + j % 2 for j in range(i))
+        batch = build_batch(records, producer_id=4, producer_epoch=0, base_sequence=sequence)
         log.append_as_leader(batch, leader_epoch=i // 5, now_ms=NOW_MS)
     assert log.segment_count == 3
-    log.close(clean=False)
+    assert log.log_end_offset == END
+    log.close(clean=clean)
     return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
 
 
@@ -46,12 +65,21 @@ def _cut(source: Path, target: Path, length: int) -> None:
     shutil.copytree(source, target)
     for path in sorted(target.glob("*.log")):
         data = path.read_bytes()
-        if length <= 0 and path.name != f"{0:020d}.log":
+        if length <= 0 and path.name != FIRST_LOG:
             for sibling in target.glob(f"{path.stem}.*"):
                 sibling.unlink()
             continue
         path.write_bytes(data[: max(length, 0)])
         length -= len(data)
+
+
+def _files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def _record_bytes(files: dict[str, bytes]) -> int:
+    """Of all that is or was part of the log; the zero tail of nothing counts."""
+    return sum(len(data) for name, data in files.items() if name.endswith((".log", ".cut")))
 
 
 def _check(directory: Path, whole: bytes, length: int, **known: object) -> None:
@@ -79,6 +107,18 @@ def _check(directory: Path, whole: bytes, length: int, **known: object) -> None:
     assert _open(directory, is_clean=True).log_end_offset == end + 1
 
 
+def _refused_unchanged(directory: Path, **known: object) -> bool:
+    """Whether the log is refused; then nothing on disk may have changed."""
+    before = _files(directory)
+    try:
+        log = _open(directory, **known)
+    except LogRefused:
+        assert _files(directory) == before
+        return True
+    log.close(clean=False)
+    return False
+
+
 def test_every_length_opens_cut_to_whole_batches(tmp_path):
     whole = _write(tmp_path / "whole")
     for length in range(len(whole) + 1):
@@ -88,35 +128,111 @@ def test_every_length_opens_cut_to_whole_batches(tmp_path):
         shutil.rmtree(work)
 
 
-@pytest.mark.parametrize("stride", [1])
-def test_every_length_of_the_last_segment_opens_from_the_recovery_point(stride, tmp_path):
+@pytest.mark.parametrize("known", ["recovery point", "clean", "unknown", "unknown, watermark"])
+def test_every_length_is_judged_by_what_was_flushed(known, tmp_path):
     whole = _write(tmp_path / "whole")
-    sizes = [path.stat().st_size for path in sorted((tmp_path / "whole").glob("*.log"))]
-    last_base = int(max((tmp_path / "whole").glob("*.log")).stem)
-    for length in range(sum(sizes[:-1]) + 1, len(whole) + 1, stride):
+    ends = {0: 0} | {at + h.size_bytes: h.next_offset for at, h in iter_batches(whole)}
+    flushed = 9
+    for length in [*range(0, len(whole), 3), *ends]:
         work = tmp_path / "cut"
         _cut(tmp_path / "whole", work, length)
-        _check(work, whole, length, recovery_point=last_base)
+        end = ends[max(at for at in ends if at <= length)]
+        match known:
+            case "recovery point":
+                refused = _refused_unchanged(work, recovery_point=flushed)
+                assert refused == (end < flushed), length
+            case "clean":
+                refused = _refused_unchanged(
+                    work, recovery_point=0, high_watermark=flushed, is_clean=True
+                )
+                assert refused == (end < flushed), length
+            case "unknown":
+                assert not _refused_unchanged(work, recovery_point=None)
+            case "unknown, watermark":
+                refused = _refused_unchanged(work, recovery_point=None, high_watermark=flushed)
+                assert refused == (end < flushed), length
         shutil.rmtree(work)
 
 
-def test_flipped_byte_anywhere_cuts_the_log_before_its_batch(tmp_path):
+@pytest.mark.parametrize("point", [0, 9, END, None])
+def test_flipped_byte_anywhere_loses_nothing_that_was_flushed(point, tmp_path):
     whole = _write(tmp_path / "whole")
-    first = tmp_path / "whole" / f"{0:020d}.log"
-    size = first.stat().st_size
-    for position in range(0, size, 7):
+    batches = [(h, whole[at + 16 : at + h.size_bytes]) for at, h in iter_batches(whole)]
+    last_size = batches[-1][0].size_bytes
+    paths = sorted((tmp_path / "whole").glob("*.log"))
+    positions = [(path, at) for path in paths for at in range(path.stat().st_size)]
+    for number, (path, position) in enumerate(positions):
+        if point != 0 and number % 4:
+            continue
         work = tmp_path / "flipped"
         shutil.copytree(tmp_path / "whole", work)
-        data = bytearray(first.read_bytes())
-        data[position] ^= 0x55
-        (work / first.name).write_bytes(data)
-        log = _open(work)
-        starts = [(at, h) for at, h in iter_batches(whole) if at + h.size_bytes <= size]
-        hit = next((at, h) for at, h in starts if at + h.size_bytes > position)
-        # Base offset and epoch are outside the checksum: a flip there may pass as a hole.
-        if position - hit[0] >= 16 or 8 <= position - hit[0] < 12:
-            assert log.log_end_offset == hit[1].base_offset
-        log.close()
+        data = bytearray(path.read_bytes())
+        data[position] ^= 1 << number * 5 // 4 % 8
+        (work / path.name).write_bytes(data)
+        before = _files(work)
+        try:
+            log = _open(work, recovery_point=point)
+        except LogRefused:
+            assert _files(work) == before
+            # Not for the last batch alone: a stopped process may have left it so.
+            assert point != 0 or number < len(whole) - last_size
+            shutil.rmtree(work)
+            continue
+        # Of what is not known to be flushed a stop may have left the last batch incomplete.
+        assert log.log_end_offset >= (batches[-1][0].base_offset if point is None else point)
+        found = [
+            (header, segment.read_bytes(at, header.size_bytes)[16:])
+            for segment in log.segments
+            for at, header in segment.batches(0)
+        ]
+        log.close(clean=False)
+        lost = _record_bytes(before) - _record_bytes(_files(work))
+        assert lost <= (last_size if number >= len(whole) - last_size else 0)
+        if point is None or path == paths[-1] or point < int(paths[1].stem):
+            # The epoch of a batch is outside its checksum; nothing else may differ.
+            same = [(h._replace(partition_leader_epoch=0), body) for h, body in found]
+            expected = [(h._replace(partition_leader_epoch=0), body) for h, body in batches]
+            assert same == expected[: len(same)]
+        else:  # below the recovery point nothing is read that its index does not make doubtful
+            assert log.log_end_offset == END or path == paths[1]
+        shutil.rmtree(work)
+
+
+def test_flipped_byte_after_a_clean_stop_loses_nothing(tmp_path):
+    whole = _write(tmp_path / "whole", clean=True)
+    paths = sorted((tmp_path / "whole").glob("*.log"))
+    positions = [(path, at) for path in paths for at in range(path.stat().st_size)]
+    for number, (path, position) in enumerate(positions):
+        work = tmp_path / "flipped"
+        shutil.copytree(tmp_path / "whole", work)
+        data = bytearray(path.read_bytes())
+        data[position] ^= 1 << number * 5 // 4 % 8
+        (work / path.name).write_bytes(data)
+        if not _refused_unchanged(work, recovery_point=END, is_clean=True):
+            logs = [found.read_bytes() for found in sorted(work.glob("*.log"))]
+            assert len(b"".join(logs)) == len(whole)
+        shutil.rmtree(work)
+
+
+@pytest.mark.parametrize("point", [0, END])
+def test_flipped_or_cut_epoch_chain_is_made_from_the_batches(point, tmp_path):
+    _write(tmp_path / "whole")
+    chain = (tmp_path / "whole" / "leader-epoch-checkpoint").read_bytes()
+    wanted = epoch_checkpoint.parse(chain)
+    changed = [chain[:length] for length in range(len(chain))]
+    for position, bit in itertools.product(range(len(chain)), range(8)):
+        data = bytearray(chain)
+        data[position] ^= 1 << bit
+        changed.append(bytes(data))
+    for data in changed:
+        work = tmp_path / "changed"
+        shutil.copytree(tmp_path / "whole", work)
+        (work / "leader-epoch-checkpoint").write_bytes(data)
+        log = _open(work, recovery_point=point)
+        if point == 0:
+            assert log.epochs.entries() == wanted, data
+        # Segments below the recovery point are not read: there its own checksum must tell.
+        assert log.epochs.latest_epoch == wanted[-1].epoch, data
         shutil.rmtree(work)
 
 

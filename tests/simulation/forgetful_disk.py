@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from metadata_topic.testing import PowerCutError
 from runtime.dice import Dice
 from runtime.disk import Buffer, Disk, OpenFile
+from runtime.power_cut_disk import PowerCutError
 
 Undo = Callable[[], None]
 FORGETS = {

@@ -20,11 +20,11 @@ from metadata_topic.quorum.format import METADATA_DIRECTORY, FormatPlan, format_
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
 from metadata_topic.quorum.snapshots import SnapshotFiles, SnapshotId, snapshot_chunks
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
-from metadata_topic.testing import PowerCutError
 from runtime.clock import ManualClock
 from runtime.dice import SeededDice
 from runtime.disk import Disk
 from runtime.executors import InlinePool
+from runtime.power_cut_disk import PowerCutError
 
 CONFIG = MetadataLogConfig(
     segment_bytes=500,

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 
 
 class Outcome(Enum):
@@ -55,6 +56,7 @@ _EITHER = frozenset({WHOLE, OFFLINE})
 _EXIT = frozenset({EXIT})
 _EXIT_OR_NOTHING = frozenset({WHOLE, EXIT})
 _EARLIER = frozenset({WHOLE, EARLIER})
+_DOUBTED = frozenset({WHOLE, EARLIER, OFFLINE})
 
 
 @dataclass(frozen=True)
@@ -226,11 +228,18 @@ TABLE: tuple[Row, ...] = (
     ),
     Row("lock", Scope.DIRECTORY, ".lock", _each(_NOTHING), "made again"),
     Row(
+        "bootstrap.checkpoint of a log directory",
+        Scope.DIRECTORY,
+        "bootstrap.checkpoint",
+        _each(_NOTHING),
+        "nobody reads it there",
+    ),
+    Row(
         "checksums of a log directory",
         Scope.DIRECTORY,
         "tidemark-checksums",
-        _each(_NOTHING, neighbour=_EITHER, old=_EITHER),
-        "accepted and written again",
+        _each(_NOTHING, neighbour=_DOUBTED, old=_DOUBTED),
+        "accepted and written again; one that contradicts the files makes them damaged",
     ),
     Row(
         "lives of a log directory",
@@ -291,6 +300,21 @@ TABLE: tuple[Row, ...] = (
         "written again",
     ),
     Row(
+        "flushed end of the metadata log",
+        Scope.METADATA,
+        "__cluster_metadata-0/tidemark-flushed-end",
+        _each(_EXIT_OR_NOTHING),
+        "written again",
+    ),
+    Row(
+        "producer snapshot of the metadata log",
+        Scope.METADATA,
+        "__cluster_metadata-0/*.snapshot",
+        _each(_EXIT_OR_NOTHING),
+        "the metadata log has no producers",
+        which=-1,
+    ),
+    Row(
         "metadata snapshot",
         Scope.METADATA,
         "__cluster_metadata-0/*.checkpoint",
@@ -309,17 +333,18 @@ TABLE: tuple[Row, ...] = (
         "metadata log directory",
         Scope.METADATA,
         "__cluster_metadata-0",
-        {Damage.LOST: _EXIT, Damage.EMPTY: _EXIT, Damage.OLD: _EXIT},
-        "the truth about the cluster: all of it or no start",
+        {Damage.LOST: _EXIT, Damage.EMPTY: _EXIT, Damage.OLD: _EXIT_OR_NOTHING},
+        "the truth about the cluster; a backup taken within one life cannot be told",
     ),
     # ---------------------------------------------------------------- the tier
     Row(
         "incarnation of the tier",
         Scope.TIER,
         "tier-incarnation",
-        _each(_EXIT_OR_NOTHING),
+        _each(_EXIT_OR_NOTHING, unreadable=frozenset({WHOLE, OFFLINE, EXIT})),
         "goes on above the highest that was read",
     ),
+    Row("lock of the tier", Scope.TIER, "tier.lock", _each(_EXIT_OR_NOTHING), "made again"),
     Row(
         "tier's database",
         Scope.TIER,
@@ -335,6 +360,24 @@ TABLE: tuple[Row, ...] = (
         "fetched again",
     ),
 )
+
+
+def row_of(path: Path) -> Row | None:
+    """The row that a file belongs to.
+
+    Args:
+        path: below a log directory.
+    """
+    place = path.parts[0]
+    for row in TABLE:
+        if row.scope is Scope.PARTITION and place != "__cluster_metadata-0":
+            parts = path.parts[1:]
+        else:
+            parts = path.parts
+        depth = row.pattern.count("/") + 1
+        if row.pattern != "." and len(parts) == depth and Path(*parts).match(row.pattern):
+            return row
+    return None
 
 
 def as_markdown() -> str:

@@ -29,6 +29,7 @@ SETTINGS = {
     "replica.high.watermark.checkpoint.interval.ms": "500",
     "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
     "tidemark.remote.copy.max.ms": "1000",
+    "metadata.log.max.record.bytes.between.snapshots": "4000",
 }
 
 
@@ -200,6 +201,7 @@ class Damaged:
         self.base = base
         _copy(base.directory, directory)
         self.broker = broker_at(directory)
+        self.broker.is_formatted = True
         self.cases: list[Case] = []
         self.home = {lane: self.broker.index_of(*lane) for lane in LANES}
 

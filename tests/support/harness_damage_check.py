@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from damage_table import EARLIER, EXIT, OFFLINE, WHOLE, Allowed, Outcome
+from damage_table import EARLIER, EXIT, OFFLINE, WHOLE, Allowed, Damage, Outcome
 from harness_bad_input import batch
 from harness_broker import until
 from harness_damage import LANES, Case, Damaged, log_start, record_of
@@ -76,20 +76,28 @@ def judge(damaged: Damaged, found: Findings) -> list[str]:
     complaints = list(found.wrong)
     if found.exit_code is not None:
         return complaints + _judge_exit(damaged, found)
-    allowed: dict[Lane, tuple[Allowed, str]] = dict.fromkeys(
-        LANES, (frozenset({WHOLE}), "undamaged")
-    )
-    for case in damaged.cases:
-        allowed |= dict.fromkeys(case.lanes, (case.allowed, str(case)))
+    met = {lane: [case for case in damaged.cases if lane in case.lanes] for lane in LANES}
     merged: Counter[str] = Counter()
+    refuted: dict[str, list[str]] = {}
     for lane, (outcome, text) in found.outcomes.items():
-        permitted, why = allowed[lane]
+        permitted, why = _permitted(met[lane])
         if outcome not in permitted:
             wanted = " or ".join(sorted(one.value for one in permitted))
-            complaints.append(f"{why}: {lane[0]}-{lane[1]} must be {wanted}: {text}")
+            what = f"{why}: must be {wanted}, but {text or 'is ' + str(outcome and outcome.value)}"
+            refuted.setdefault(what, []).append(f"{lane[0]}-{lane[1]}")
         merged[outcome.value if outcome else "wrong"] += 1
+    for what, names in refuted.items():
+        complaints.append(f"{what}: {len(names)} partitions: {', '.join(names[:3])}")
     print(", ".join(f"{count} {name}" for name, count in sorted(merged.items())))
     return complaints
+
+
+def _permitted(met: list[Case]) -> tuple[Allowed, str]:
+    """What may become of a partition that met these damages, and their names."""
+    if not met:
+        return frozenset({WHOLE}), "undamaged"
+    names = str(met[0]) if len(met) == 1 else f"{met[0]} and {len(met) - 1} more"
+    return frozenset().union(*(case.allowed for case in met)), names
 
 
 def _judge_exit(damaged: Damaged, found: Findings) -> list[str]:
@@ -102,7 +110,9 @@ def _judge_exit(damaged: Damaged, found: Findings) -> list[str]:
 
 
 def _is_named(case: Case, damaged: Damaged, said: str) -> bool:
-    return str(damaged.broker.directory / case.path) in said
+    path = damaged.broker.directory / case.path
+    is_gone = case.damage is Damage.LOST  # its directory tells enough
+    return str(path) in said or (is_gone and str(path.parent) in said)
 
 
 # ------------------------------------------------------------------ asking

@@ -1,5 +1,6 @@
 """A broker with several log directories, and what a test finds in them from outside."""
 
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,9 +18,11 @@ class DirectoriesBroker(BrokerProcess):
         log_directories: in the order of `log.dirs`; the first one is the metadata directory unless
             `metadata.log.dir` is among the settings.
         namespace: where it runs, if somewhere else than the test.
+        is_formatted: a start does not format, whatever is missing.
     """
 
     namespace: MountNamespace | None = None
+    is_formatted = False
 
     def __init__(
         self,
@@ -40,6 +43,12 @@ class DirectoriesBroker(BrokerProcess):
     def properties(self) -> dict[str, str]:
         """As every broker's, with all log directories."""
         return super().properties() | {"log.dirs": ",".join(map(str, self.log_directories))}
+
+    def format(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """`tidemark format`, or nothing where that was done."""
+        if self.is_formatted:
+            return subprocess.CompletedProcess([], 0, "", "")
+        return super().format(*arguments)
 
     def run_with(self, *arguments: str) -> None:
         """From the next start on: on the disk of `run_broker.py`; without arguments: as usual."""

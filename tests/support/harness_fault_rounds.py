@@ -61,6 +61,10 @@ def answers_of(broker: DirectoriesBroker, lane: Lane) -> dict[str, tuple[int, in
             }
             [answer] = client.ask(ApiKey.LIST_OFFSETS, 2, wanted).topics[0].partitions
             found[name] = (answer.error_code, answer.offset)
+        epochs = {"topic": topic, "partitions": [{"partition": partition, "leader_epoch": 0}]}
+        ended = client.ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, 3, {"topics": [epochs]})
+        [end] = ended.topics[0].partitions
+        found["OffsetForLeaderEpoch"] = (end.error_code, end.end_offset)
         fetched = client.ask(ApiKey.FETCH, 4, fetch_fields(topic, partition=partition))
         [part] = fetched.responses[0].partitions
         found["Fetch"] = (part.error_code, part.high_watermark)
@@ -109,11 +113,12 @@ class Rounds:
             What happened, for a person.
         """
         dice = Random(f"{self.seed}/{number}")
-        kinds = (
-            [kind] if kind else [one for one in FAULTS if self.has_mounts or not one.needs_mount]
-        )
+        possible = [one for one in FAULTS if self.has_mounts or not one.needs_mount]
+        Random(self.seed).shuffle(possible)
         target = dice.choice(self.exposed)
-        fault = dice.choice(kinds)(self.disks[target])
+        # Even and odd rounds have brokers of their own: both go through all kinds.
+        turn = number // 2 + number % 2 * (len(possible) // 2)
+        fault = (kind or possible[turn % len(possible)])(self.disks[target])
         is_running = fault.hits_running and dice.random() < 0.5
         when = "running" if is_running else "at start"
         what = f"{type(fault).__name__} of {fault.disk.path.name}, {when}"

@@ -3,10 +3,15 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import TopicPartition
+from local_log.acceptance import read_accepted, write_accepted
 from local_log.config import LogConfig
+from local_log.errors import LogRefused
 from local_log.partition_log import PartitionLog
+from local_log.refusal import RefusalFacts
 from runtime.disk import Disk
 
 NOW_MS = 1_700_000_000_000
@@ -61,3 +66,19 @@ def with_config(config: LogConfig = SMALL, **changes: object) -> LogConfig:
 
 def files_of(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def refused(directory: Path, **known: object) -> RefusalFacts:
+    """Why the log is refused; nothing on disk may have changed then."""
+    before = files_of(directory)
+    with pytest.raises(LogRefused) as error:
+        open_log(directory, **known)
+    assert files_of(directory) == before
+    assert "tidemark log accept orders 0" in error.value.way_out
+    return error.value.facts
+
+
+def accept(directory: Path, facts: RefusalFacts) -> None:
+    """Take a log as it is, as a person does."""
+    known = read_accepted(Disk(), directory)
+    write_accepted(Disk(), directory, replace(known, judgement=facts))

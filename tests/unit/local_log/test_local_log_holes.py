@@ -7,12 +7,25 @@ import logging
 import shutil
 
 import pytest
-from local_log_kit import GOLDEN, NOW_MS, SMALL, append, files_of, filled, open_log, with_config
+from local_log_kit import (
+    GOLDEN,
+    NOW_MS,
+    SMALL,
+    accept,
+    append,
+    files_of,
+    filled,
+    open_log,
+    refused,
+    with_config,
+)
 
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.types import TopicPartition
+from local_log.acceptance import Accepted, read_accepted
 from local_log.log_dirs import LogManager
+from local_log.refusal import Fault, FaultKind
 from runtime.clock import ManualClock
 from runtime.disk import Disk
 
@@ -69,15 +82,37 @@ def test_lost_segment_takes_the_later_ones_with_it(tmp_path, flushed):
     assert _offsets(log) == list(range(bases[2]))
 
 
-def test_hole_in_what_was_flushed_is_kept_and_told(tmp_path, caplog):
+def test_hole_in_what_was_flushed_is_refused_and_once_accepted_kept(tmp_path, caplog):
     log = filled(tmp_path)
     end, bases = log.log_end_offset, [segment.base_offset for segment in log.segments]
     log.close(clean=False)
     first = _lose_the_last_batch(log, 1)
+    facts = refused(tmp_path, clean=False, recovery_point=bases[3])
+    name = f"{bases[2]:020d}.log"
+    assert facts.faults == (Fault(FaultKind.HOLE, name, 0, first, bases[2]),)
+    accept(tmp_path, facts)
     log = open_log(tmp_path, clean=False, recovery_point=bases[3])
     assert log.log_end_offset == end
-    (told,) = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert f"first={first} last={bases[2] - 1}" in told.message
+    log.close()
+    for _ in range(2):
+        caplog.clear()
+        log = open_log(tmp_path, recovery_point=end)
+        assert (log.log_end_offset, _offsets(log)[first]) == (end, bases[2])
+        log.close()
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert read_accepted(Disk(), tmp_path) == Accepted(holes=((first, bases[2]),))
+
+
+def test_hole_beside_an_accepted_one_is_refused(tmp_path):
+    log = filled(tmp_path)
+    end, bases = log.log_end_offset, [segment.base_offset for segment in log.segments]
+    log.close(clean=False)
+    _lose_the_last_batch(log, 1)
+    accept(tmp_path, refused(tmp_path, clean=False, recovery_point=end))
+    open_log(tmp_path, clean=False, recovery_point=end).close()
+    _lose_the_last_batch(log, 2)
+    (fault,) = refused(tmp_path, clean=False, recovery_point=end).faults
+    assert (fault.kind, fault.limit) == (FaultKind.HOLE, bases[3])
 
 
 def test_nothing_is_told_of_a_whole_log(tmp_path, caplog):
@@ -93,7 +128,11 @@ def test_compacted_topic_keeps_its_holes(tmp_path, caplog):
     end = log.log_end_offset
     log.close(clean=False)
     _lose_the_last_batch(log, 1)
-    assert open_log(tmp_path, clean=False, config=config).log_end_offset == end
+    opened = open_log(tmp_path, clean=False, config=config, recovery_point=end)
+    assert opened.log_end_offset == end
+    opened.close()
+    # It is remembered: the policy may change, the holes stay.
+    assert open_log(tmp_path, recovery_point=end).log_end_offset == end
     assert not [record for record in caplog.records if record.levelno == logging.ERROR]
 
 

@@ -17,7 +17,7 @@ RECOMPRESS = with_config(ROOMY, compression_type="lz4")
 
 
 def _claiming(count):
-    batch = batch_of()
+    batch = batch_of(codec=4)
     struct.pack_into(">i", batch, 23, count - 1)
     struct.pack_into(">i", batch, 57, count)
     write_crc(batch, 0, len(batch))

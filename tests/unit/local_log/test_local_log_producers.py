@@ -1,5 +1,7 @@
 """Idempotent producers and transactions (N048-N051)."""
 
+from itertools import pairwise
+
 import pytest
 from local_log_kit import NOW_MS, append, batch_of, open_log
 
@@ -181,3 +183,35 @@ def test_transaction_index_entry_says_where_the_stable_end_was(tmp_path):
         (2, 2, 3, 0),
         (1, 0, 4, 5),
     ]
+
+
+def test_an_aborted_transaction_is_named_for_every_segment_it_reaches_over(tmp_path):
+    log = open_log(tmp_path)
+    _send(log, 0, 2, pid=1, is_transactional=True)  # 0, 1 in the first segment
+    while log.segment_count < 3:
+        append(log, 3)
+    _end(log, 1, 0, commit=False)
+    append(log, 1)
+    log.high_watermark = end = log.log_end_offset
+    assert [bool(list(segment.aborted())) for segment in log.segments] == [False, False, True]
+    borders = [segment.base_offset for segment in log.segments] + [end]
+    for start, stop in pairwise(borders):
+        assert log.aborted_transactions(start, stop) == [(1, 0)]
+    assert log.aborted_transactions(0, 1) == [(1, 0)]
+    assert log.aborted_transactions(end - 1, end) == []
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_open_transactions_come_back_from_a_snapshot_in_the_order_of_their_offsets(tmp_path, clean):
+    log = open_log(tmp_path)
+    _send(log, 0, pid=1)  # 0: so that producer 1 comes first in the snapshot
+    _send(log, 0, pid=2, is_transactional=True)  # 1
+    _send(log, 1, pid=1, is_transactional=True)  # 2
+    _send(log, 0, pid=3, is_transactional=True)  # 3
+    log.roll(NOW_MS)
+    log.close(clean=clean)
+    log = open_log(tmp_path, clean=clean, high_watermark=4)
+    assert log.last_stable_offset == 1
+    _end(log, 3, 0, commit=False)
+    (aborted,) = log.segments[-1].aborted()
+    assert aborted.last_stable_offset == 1, "the first that is still open, not any"

@@ -92,11 +92,16 @@ def test_local_limits_of_minus_two_are_the_total_ones():
     assert decide(_segments(1, NOW), facts, config).drop == (Reason.LOCAL_TIME,)
 
 
-def test_topic_no_longer_copied_expires_by_the_total_limits_and_raises_its_start():
+def test_topic_no_longer_copied_expires_by_the_total_limits_what_is_copied_and_keeps_its_start():
     config = replace(TIERED, remote_log_copy_disable=True, local_retention_ms=0, retention_ms=5000)
-    assert decide(_segments(6000, NOW), FACTS, config).drop == ()
-    decision = decide(_segments(1, NOW), FACTS, config)
-    assert (decision.drop, decision.raises_log_start) == ((Reason.TIME,), True)
+    copied = replace(FACTS, copied_through=9)
+    assert decide(_segments(6000, NOW), copied, config).drop == ()
+    decision = decide(_segments(1, 1, NOW), copied, config)
+    assert (decision.drop, decision.raises_log_start) == ((Reason.TIME,), False)
+    assert decide(_segments(1, 1, NOW), FACTS, config).drop == ()
+    raised = replace(copied, log_start_offset=20)
+    decision = decide(_segments(1, 1, NOW), raised, config)
+    assert (decision.drop, decision.raises_log_start) == ((Reason.LOG_START,) * 2, False)
 
 
 # -- on a real log -----------------------------------------------------------------------------

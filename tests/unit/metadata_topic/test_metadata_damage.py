@@ -1,11 +1,14 @@
 """Damage of what was flushed is refused with the disk as it was; only a torn tail is cut."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
-from metadata_home import Home, topics
+from metadata_home import DIRECTORY_ID, Home, topics
 
+from kafka_protocol.errors import KafkaError
 from kafka_protocol.records.batch import BatchHeader, iter_batches
+from metadata_topic.image.records import make
 from metadata_topic.quorum.batches import note_flushed_end
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.errors import (
@@ -18,7 +21,10 @@ from metadata_topic.quorum.flushed_end_file import (
     dump_flushed_end,
     parse_flushed_end,
 )
-from metadata_topic.quorum.node import MetadataNode
+from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
+from metadata_topic.quorum.snapshots import SnapshotFiles, SnapshotId, snapshot_chunks
+from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
+from runtime.disk import Disk, FaultyDisk
 
 EPOCH_BYTES = range(12, 16)
 
@@ -330,3 +336,51 @@ def test_a_refused_start_leaves_leftovers_and_damaged_snapshots_where_they_are(h
     assert set(home.life().image.topics_by_name) == {"a", "b"}
     assert not list(home.metadata.glob("*.part"))
     assert list(home.metadata.glob("*.corrupt"))
+
+
+@pytest.mark.parametrize("after", range(8))
+def test_a_note_that_cannot_be_written_costs_nothing_that_was_answered(
+    home: Home, after: int
+) -> None:
+    """At a start, a roll, a snapshot, a stop: whichever it is, the next start has it all."""
+    home.config = MetadataLogConfig(segment_bytes=400, max_retention_bytes=-1)
+    disk = home.disk = FaultyDisk()
+    disk.fail(["rename"], path_part=FLUSHED_END, after=after)
+    answered = set()
+
+    async def work(node: MetadataNode) -> None:
+        for n in range(12):
+            await node.submit(topics(f"t{n}"))
+            answered.add(f"t{n}")
+            if n % 5 == 0:
+                await node.snapshot()
+
+    with contextlib.suppress(OSError, MetadataUnavailable):
+        home.life(work)
+    disk.heal()
+    for _ in range(2):
+        assert answered <= set(home.life().image.topics_by_name)
+
+
+@pytest.mark.parametrize("operation", ["rename", "fsync", "open_append"])
+@pytest.mark.parametrize("after", range(6))
+def test_a_replacement_on_a_failing_disk_is_finished_later(
+    home: Home, operation: str, after: int
+) -> None:
+    home.life(three_topics)
+    voter = Voter(ReplicaKey(1, DIRECTORY_ID), (VoterEndpoint("C", "host", 9093),))
+    chunks = snapshot_chunks(
+        [make("TopicRecord", name="theirs", topic_id=b"t" * 16)],
+        snapshot_id=SnapshotId(100, 3),
+        last_contained_timestamp_ms=1,
+        now_ms=lambda: 1,
+        kraft_version=1,
+        voters=VoterSet((voter,)),
+    )
+    SnapshotFiles(home.metadata, Disk(), home.dice).write(SnapshotId(100, 3), chunks)
+    disk = home.disk = FaultyDisk()
+    disk.fail([operation], path_part="__cluster_metadata", after=after)
+    with contextlib.suppress(OSError, KafkaError):
+        home.life()
+    disk.heal()
+    assert set(home.life().image.topics_by_name) == {"theirs"}

@@ -9,13 +9,14 @@ import pytest
 from tier_pair import Pair, bytes_of
 
 from kafka_protocol.files import txn_index
+from rlm.disk_chunk_cache import DiskChunkCache
 from rlm.disk_index_cache import DiskIndexCache, sealed, unsealed
 from rlm.messages import Health, Released
 from rlm.testing import values_of
 from rsm_plugins.segment import IndexType
 from rsm_plugins.testing import Operation, segment
 from runtime.clock import ManualClock
-from runtime.disk import Disk, FaultyDisk
+from runtime.disk import Disk, FaultyDisk, OpenFile
 
 INDEXES, CHUNKS = "remote-log-index-cache", "remote-log-chunk-cache"
 
@@ -173,17 +174,23 @@ def test_damaged_chunk_files_are_fetched_anew(tmp_path: Path, damage: str) -> No
     assert len(off) == (1 if damage == "unreadable" else 0)
 
 
-def test_a_flipped_base_offset_in_a_cached_chunk_is_noticed(tmp_path: Path) -> None:
-    """No checksum of a batch covers its base offset."""
-    pair = Pair(tmp_path, chunk_cache_bytes=900, chunk_cache_disk_bytes=1 << 20)
-    pair.log.fill(3, records=20)
-    pair.assign()
-    truth = read_all(pair)
-    for path in (tmp_path / CHUNKS).iterdir():
-        data = bytearray(path.read_bytes())
-        data[7] ^= 64
-        path.write_bytes(data)
-    assert read_all(pair) == truth
+def test_each_flipped_bit_of_a_cached_chunk_is_noticed(tmp_path: Path) -> None:
+    """No checksum of a batch covers its base offset, and not every batch is in an index."""
+    disk, size, key = Disk(), 100, (b"s" * 16, 0, 100)
+    cache = DiskChunkCache(disk, tmp_path / CHUNKS, 1 << 20, "lru")
+    data, buffer = bytes(range(size)), bytearray(size)
+    source = disk.memfd("chunk")
+    disk.write_at(source, 0, data)
+    for bit in range(size * 8):
+        cache.put(key, source, size)
+        assert cache.read_into(key, memoryview(buffer))
+        assert buffer == data
+        (path,) = (tmp_path / CHUNKS).iterdir()
+        content = bytearray(data)
+        content[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(content)
+        assert not cache.read_into(key, memoryview(buffer)), bit
+        assert key not in cache, "it is let go"
 
 
 def test_what_an_earlier_process_left_in_the_chunk_cache_is_removed(tmp_path: Path) -> None:
@@ -208,3 +215,26 @@ def test_descriptors_that_are_used_up_do_not_switch_the_chunk_cache_off(tmp_path
     assert pair.reads.on_disk.is_on
     files = [path.stat().st_size for path in (tmp_path / CHUNKS).iterdir()]
     assert sum(files) == pair.reads.on_disk.total_bytes
+
+
+class NoMemoryFiles(Disk):
+    """Makes no memory file while `is_short`."""
+
+    is_short = False
+
+    def memfd(self, name: str) -> OpenFile:
+        if self.is_short:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().memfd(name)
+
+
+def test_a_tier_without_descriptors_answers_late_and_goes_on(tmp_path: Path) -> None:
+    disk = NoMemoryFiles()
+    pair = Pair(tmp_path, disk=disk)
+    pair.log.fill(1, records=20)
+    pair.assign()
+    disk.is_short = True
+    assert pair.read(0, wait_ms=100).files == ()
+    assert pair.reads.chunks.total_bytes == 0
+    disk.is_short = False
+    assert bytes_of(pair.read(0))

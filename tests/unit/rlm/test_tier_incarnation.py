@@ -1,5 +1,6 @@
 """An incarnation never repeats, whatever became of its file."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from rlmm.api import Fence
 from rlmm.events import SegmentAdded, Stamp
 from rsm_plugins.testing import segment
 from runtime.clock import ManualClock
+from runtime.dice import SeededDice
 from runtime.disk import Disk, FaultyDisk
+from runtime.power_cut_disk import PowerCutDisk, PowerCutError
 
 NOW_MS = 1_900_000_000_000
 
@@ -33,6 +36,29 @@ def test_numbers_rise_over_restarts_with_a_clock_that_stands_still(tmp_path: Pat
 def test_numbers_rise_with_a_clock_that_was_set_back(tmp_path: Path) -> None:
     incarnations(tmp_path, ManualClock(wall_ms=NOW_MS)).take()
     assert incarnations(tmp_path, ManualClock(wall_ms=5)).take() == NOW_MS + 1
+
+
+@pytest.mark.parametrize("operation", ["fsync", "fsync_path"])
+def test_a_number_that_cannot_be_fsynced_is_not_given_out(tmp_path: Path, operation: str) -> None:
+    disk = FaultyDisk()
+    disk.fail([operation])
+    with pytest.raises(OSError, match="No space"):
+        incarnations(tmp_path, ManualClock(wall_ms=NOW_MS), disk=disk).take()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_never_repeat_over_power_cuts_with_a_clock_that_stands_still(
+    tmp_path: Path, seed: int
+) -> None:
+    dice, taken = SeededDice(seed), list[int]()
+    for operations in (3, 7, 1, 12, 5, 30):
+        disk = PowerCutDisk(tmp_path, dice, operations)
+        given = incarnations(tmp_path, ManualClock(wall_ms=NOW_MS), disk=disk)
+        with suppress(PowerCutError):
+            while True:
+                taken.append(given.take())
+    assert len(taken) > 5
+    assert taken == sorted(set(taken))
 
 
 DAMAGES = {

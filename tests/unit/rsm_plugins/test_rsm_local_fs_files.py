@@ -1,6 +1,7 @@
 """What the directory plugin does on disk, beyond the contract that all plugins share."""
 
 import io
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -206,3 +207,35 @@ def test_a_root_that_went_is_a_failing_store_and_is_not_made_again(
     assert not root.exists()
     elsewhere.rename(root)
     assert read(manager.fetch_log_segment(copied, 0)) == LOG_BYTES
+
+
+def test_every_object_is_fsynced_before_its_name_and_every_name_after(
+    manager: LocalFsRemoteStorageManager, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order of the system calls: write, fsync of the file, rename, fsync of the directory."""
+    fsynced: dict[int, int] = {}  # inode -> size
+    named: list[Path] = []  # renamed, and not yet durable there
+    fsync, rename = os.fsync, os.rename
+
+    def seen_fsync(fd: int) -> None:
+        fsync(fd)
+        facts = os.fstat(fd)
+        fsynced[facts.st_ino] = facts.st_size
+        for path in list(named):
+            if os.path.samestat(path.parent.stat(), facts):
+                named.remove(path)
+
+    def seen_rename(source: str, target: Path) -> None:
+        facts = os.stat(source)
+        assert fsynced.get(facts.st_ino) == facts.st_size, f"{target.suffix} is not on disk"
+        assert named == [], "a name before this one may still be lost"
+        rename(source, target)
+        named.append(target)
+        renamed.append(target.suffix)
+
+    renamed: list[str] = []
+    monkeypatch.setattr(os, "fsync", seen_fsync)
+    monkeypatch.setattr(os, "rename", seen_rename)
+    copy(manager, segment())
+    assert sorted(renamed) == [".indexes", ".log", ".manifest"]
+    assert named == []

@@ -1,0 +1,112 @@
+"""`tidemark-accepted`: what a person accepted of a log, and the holes that are known to be right.
+
+One JSON line, then its CRC32C. Holes and `sparse` are remembered for as long as the log lives; an
+accepted judgement only until a start that finds nothing wrong. A damaged file counts as missing:
+then nothing is accepted, and a log that needs it is refused again.
+"""
+
+import json
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from crc32c import crc32c
+
+from local_log.refusal import Fault, RefusalFacts
+from runtime.disk import Disk
+
+_log = logging.getLogger(__name__)
+
+ACCEPTED: Final = "tidemark-accepted"
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What is remembered.
+
+    Attributes:
+        judgement: what a person looked at and took as it is; None if there is nothing.
+        holes: (first, end) of ranges of offsets that are missing, end exclusive.
+        is_sparse: offsets may be missing anywhere: a cleaner worked here.
+    """
+
+    judgement: RefusalFacts | None = None
+    holes: tuple[tuple[int, int], ...] = ()
+    is_sparse: bool = False
+
+    def covers(self, faults: tuple[Fault, ...]) -> bool:
+        """Whether a person accepted every one of these faults."""
+        known = () if self.judgement is None else self.judgement.faults
+        return set(faults) <= set(known)
+
+    def knows_hole(self, first: int, end: int) -> bool:
+        """Whether it was accepted that [first, end) is missing."""
+        return any(low <= first and end <= high for low, high in self.holes)
+
+    def with_holes(self, holes: tuple[tuple[int, int], ...]) -> "Accepted":
+        """The same, with more holes."""
+        return replace(self, holes=tuple(sorted({*self.holes, *holes})))
+
+
+NOTHING: Final = Accepted()
+
+
+def dump(accepted: Accepted) -> bytes:
+    """Write the file."""
+    judgement = accepted.judgement
+    line = json.dumps(
+        {
+            "version": _VERSION,
+            "judgement": None if judgement is None else judgement.to_json(),
+            "holes": [list(hole) for hole in accepted.holes],
+            "sparse": accepted.is_sparse,
+        }
+    ).encode()
+    return line + b"\n%08x\n" % crc32c(line)
+
+
+def parse(data: bytes) -> Accepted:
+    """Read the file.
+
+    Raises:
+        ValueError: cut, changed, or of another version.
+    """
+    line, _, rest = data.partition(b"\n")
+    if rest != b"%08x\n" % crc32c(line):
+        raise ValueError("its checksum is wrong")
+    values = json.loads(line)
+    if values["version"] != _VERSION:
+        raise ValueError(f"version {values['version']}")
+    judgement = values["judgement"]
+    return Accepted(
+        None if judgement is None else RefusalFacts.from_json(judgement),
+        tuple((int(first), int(end)) for first, end in values["holes"]),
+        bool(values["sparse"]),
+    )
+
+
+def read_accepted(disk: Disk, directory: Path) -> Accepted:
+    """What is remembered of the log in `directory`.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    path = directory / ACCEPTED
+    try:
+        return parse(disk.read_file(path))
+    except FileNotFoundError:
+        return NOTHING
+    except (ValueError, KeyError, TypeError) as error:
+        _log.error("file is damaged, nothing counts as accepted: path=%s reason=%s", path, error)
+        return NOTHING
+
+
+def write_accepted(disk: Disk, directory: Path, accepted: Accepted) -> None:
+    """Remember it; returns when that survives a power cut.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    disk.atomic_write(directory / ACCEPTED, dump(accepted))

@@ -1,0 +1,84 @@
+"""Makes both indexes of a segment in memory, entry by entry as an append does. Pure."""
+
+from kafka_protocol.files import offset_index, time_index
+from kafka_protocol.records.batch import BatchHeader
+
+
+class IndexBuilder:
+    """Gets the headers of a segment's batches in their order.
+
+    Attributes:
+        size_bytes: of the batches so far: where the next one begins.
+        max_timestamp: largest batch timestamp so far, -1 if there is none.
+        offset_of_max_timestamp: last offset of the first batch that has it.
+        first_timestamp: of the first batch, None before it.
+        bytes_since_entry: of the batches after the newest entry.
+    """
+
+    __slots__ = (
+        "_base_offset",
+        "_entries_left",
+        "_interval_bytes",
+        "_last_stamp",
+        "_offsets",
+        "_times",
+        "_times_left",
+        "bytes_since_entry",
+        "first_timestamp",
+        "max_timestamp",
+        "offset_of_max_timestamp",
+        "size_bytes",
+    )
+
+    def __init__(self, base_offset: int, *, interval_bytes: int, index_bytes: int) -> None:
+        self._base_offset = base_offset
+        self._interval_bytes = interval_bytes
+        self._entries_left = index_bytes // offset_index.ENTRY_SIZE
+        self._times_left = index_bytes // time_index.ENTRY_SIZE - 1  # one is for the close
+        self._last_stamp = -1
+        self._offsets = bytearray()
+        self._times = bytearray()
+        self.size_bytes = 0
+        self.max_timestamp = -1
+        self.offset_of_max_timestamp = base_offset
+        self.first_timestamp: int | None = None
+        self.bytes_since_entry = 0
+
+    def add(self, header: BatchHeader) -> None:
+        """Note the next batch.
+
+        An entry is made when more than the interval lies before this batch since the last one, and
+        speaks of this batch: its last offset and first byte.
+        """
+        last, size = header.last_offset, header.size_bytes
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.offset_of_max_timestamp = last
+        if self.first_timestamp is None:
+            self.first_timestamp = header.max_timestamp
+        if self.bytes_since_entry > self._interval_bytes:
+            if self._entries_left > 0:
+                relative = last - self._base_offset
+                self._offsets += offset_index.pack_entry(relative, self.size_bytes)
+                self._entries_left -= 1
+            if self._times_left > 0:
+                self._add_time()
+            self.bytes_since_entry = 0
+        self.size_bytes += size
+        self.bytes_since_entry += size
+
+    def _add_time(self) -> None:
+        if self.max_timestamp > self._last_stamp:
+            relative = self.offset_of_max_timestamp - self._base_offset
+            self._times += time_index.pack_entry(self.max_timestamp, relative)
+            self._last_stamp = self.max_timestamp
+            self._times_left -= 1
+
+    def offset_entries(self) -> bytes:
+        """The offset index's bytes."""
+        return bytes(self._offsets)
+
+    def time_entries(self) -> bytes:
+        """The time index's bytes, with the entry that closes a segment."""
+        self._add_time()
+        return bytes(self._times)

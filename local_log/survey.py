@@ -1,0 +1,224 @@
+"""Looks at a partition directory without changing anything: what is there, how far it is sound.
+
+What must be read whole is read whole: after an unclean stop every segment from the recovery point
+on, with an unknown recovery point all of them, and every segment whose indexes do not fit it. Of
+the others the first and the last batch are looked at.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafka_protocol.errors import CorruptFileError
+from kafka_protocol.files import epoch_checkpoint
+from kafka_protocol.records.batch import HEADER_SIZE, MAGIC, read_header
+from kafka_protocol.types import EpochEntry
+from local_log.acceptance import read_accepted
+from local_log.config import LogConfig
+from local_log.segment import LogSegment
+from local_log.segment_files import (
+    EPOCH_CHECKPOINT,
+    LOG,
+    SWAP,
+    parse_segment_file,
+    path_of,
+)
+from local_log.segment_reading import SegmentReading, read_segment
+from local_log.segment_recovery import last_batch, needs_rebuild
+from local_log.small_files import SmallFiles
+from local_log.verdict import LogSurvey, SegmentSurvey
+from runtime.disk import Disk
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRequest:
+    """What the caller knows about the directory; see `PartitionLog.open`."""
+
+    directory: Path
+    config: LogConfig
+    recovery_point: int | None
+    log_start: int | None
+    high_watermark: int
+    is_clean: bool
+    now_ms: int
+    was_compacted: bool = False
+
+
+class _SwapSegment(LogSegment):
+    """A segment that a cleaner has written and not yet put into its place."""
+
+    __slots__ = ()
+
+    def path(self, suffix: str) -> Path:
+        """Path of one of its files, under the name it has now."""
+        path = path_of(self.directory, self.base_offset, suffix)
+        swap = path.with_name(path.name + SWAP)
+        return swap if self._disk.exists(swap) else path
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """What was found, and what was learned on the way.
+
+    Attributes:
+        names: of all files in the directory.
+        segments: as the log would have them, oldest first.
+        readings: by base offset, of the segments that were read whole.
+        replaced: base offsets of segments that a half finished compaction has replaced.
+        swaps: names of the files that it had still to rename.
+        chain_on_disk: the epoch chain as its file says, empty if it says nothing.
+    """
+
+    survey: LogSurvey
+    names: tuple[str, ...]
+    segments: tuple[LogSegment, ...]
+    readings: dict[int, SegmentReading]
+    replaced: tuple[int, ...]
+    swaps: tuple[str, ...]
+    chain_on_disk: tuple[EpochEntry, ...]
+
+
+class Surveyor:
+    """Looks at one directory; used once."""
+
+    def __init__(self, disk: Disk, request: OpenRequest, files: SmallFiles) -> None:
+        self._disk = disk
+        self._request = request
+        self._files = files
+        self._directory = request.directory
+        self._readings: dict[int, SegmentReading] = {}
+
+    def look(self) -> Surveyed:
+        """Look at everything.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        request = self._request
+        names = self._disk.list_dir(self._directory)
+        swaps = tuple(name for name in names if name.endswith(SWAP))
+        segments, replaced = self._segments(names, swaps)
+        surveys = self._survey_all(segments)
+        chain, problem = self._chain()
+        survey = LogSurvey(
+            tuple(surveys),
+            chain,
+            problem,
+            request.recovery_point,
+            request.log_start,
+            request.high_watermark,
+            request.is_clean,
+            request.config.remote_storage_enable,
+            request.was_compacted or request.config.compacts,
+            read_accepted(self._disk, self._directory),
+        )
+        return Surveyed(
+            survey,
+            tuple(names),
+            tuple(segments),
+            self._readings,
+            replaced,
+            swaps,
+            chain or (),
+        )
+
+    def _chain(self) -> tuple[tuple[EpochEntry, ...] | None, str]:
+        try:
+            data = self._files.read(EPOCH_CHECKPOINT)
+            # A rename that was not yet durable leaves an empty file on some file systems.
+            return (tuple(epoch_checkpoint.parse(data)), "") if data else (None, "empty")
+        except FileNotFoundError:
+            return None, "missing"
+        except CorruptFileError as error:
+            return None, str(error)
+
+    # -- segments -------------------------------------------------------------------------------
+
+    def _segments(
+        self, names: Sequence[str], swaps: Sequence[str]
+    ) -> tuple[list[LogSegment], tuple[int, ...]]:
+        """The segments as they are once a half finished compaction is finished."""
+        plain, swapped = _bases_of(names), _bases_of([name.removesuffix(SWAP) for name in swaps])
+        new = [self._segment(_SwapSegment, base) for base in sorted(swapped)]
+        replaced = set(plain & swapped)
+        if new:
+            # As Kafka: whatever begins between the first and the end of the last new segment.
+            end = last_batch(new[-1])[0]
+            replaced |= {base for base in plain if new[0].base_offset <= base < end}
+        old = [self._segment(LogSegment, base) for base in plain - replaced]
+        segments = sorted([*new, *old], key=lambda segment: segment.base_offset)
+        return segments, tuple(sorted(replaced))
+
+    def _segment(self, kind: type[LogSegment], base_offset: int) -> LogSegment:
+        segment = kind(self._disk, self._directory, base_offset, 0)
+        segment.size_bytes = self._disk.size(segment.path(LOG))
+        segment.index_interval_bytes = self._request.config.index_interval_bytes
+        return segment
+
+    def _survey_all(self, segments: Sequence[LogSegment]) -> list[SegmentSurvey]:
+        request, surveys = self._request, []
+        first = 0
+        for index, segment in enumerate(segments):
+            if request.recovery_point is not None and segment.base_offset <= request.recovery_point:
+                first = index
+        for index, segment in enumerate(segments):
+            next_base = segments[index + 1].base_offset if index + 1 < len(segments) else None
+            survey = None
+            if index < first or (request.is_clean and request.recovery_point is not None):
+                survey = self._glance(segment, next_base)
+            surveys.append(survey or self._read(segment, next_base))
+            segment.release()  # a long log has more segments than a process may have files
+        return surveys
+
+    def _read(self, segment: LogSegment, next_base: int | None) -> SegmentSurvey:
+        reading = read_segment(
+            self._disk,
+            segment,
+            index_bytes=self._request.config.segment_index_bytes,
+            next_base=next_base,
+        )
+        self._readings[segment.base_offset] = reading
+        places = reading.epochs
+        if reading.last_place is not None and reading.last_place not in places:
+            places += (reading.last_place,)
+        return SegmentSurvey(
+            segment.base_offset,
+            segment.size_bytes,
+            True,
+            reading.whole_bytes,
+            reading.end_offset,
+            reading.ending,
+            reading.first_gap,
+            reading.lacks_records,
+            places,
+        )
+
+    def _glance(self, segment: LogSegment, next_base: int | None) -> SegmentSurvey | None:
+        """Look at its first and last batch; None if it must be read whole."""
+        if needs_rebuild(self._disk, segment):
+            _log.warning("indexes are missing or damaged, rebuilding: %s", segment.path(LOG))
+            return None
+        base, size = segment.base_offset, segment.size_bytes
+        if size == 0:
+            return SegmentSurvey(base, 0, False, 0, base)
+        head = segment.read_bytes(0, HEADER_SIZE)
+        if size < HEADER_SIZE or read_header(head).magic != MAGIC:
+            return None
+        first = read_header(head)
+        end, whole, last = last_batch(segment)
+        if last is None or last.magic != MAGIC or last.base_offset < first.base_offset:
+            return None
+        if first.base_offset < base or whole != size or (next_base is not None and end > next_base):
+            return None
+        places = [EpochEntry(first.partition_leader_epoch, first.base_offset)]
+        if last.base_offset > first.base_offset:
+            places.append(EpochEntry(last.partition_leader_epoch, last.base_offset))
+        return SegmentSurvey(base, size, False, size, end, places=tuple(places))
+
+
+def _bases_of(names: Sequence[str]) -> set[int]:
+    parsed = map(parse_segment_file, names)
+    return {found[0] for found in parsed if found is not None and found[1] == LOG}

@@ -1,0 +1,85 @@
+"""A broker that is asked for more descriptors than there are: it refuses, and lives."""
+
+import json
+import resource
+import socket
+from collections.abc import Callable
+
+from confluent_kafka import Producer
+from harness_broker import BrokerProcess, until
+from harness_clients import produce, read_all
+from harness_tier import create
+
+OPEN_FILES = 260
+
+
+class SmallBroker(BrokerProcess):
+    """Starts as others do, but may open few files."""
+
+    def start(self, *, wait: bool = True) -> "SmallBroker":
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, limits[1]))
+        # The broker raises its soft limit to the hard one: that must be as low.
+        super().start(wait=False)
+        resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        if wait:
+            until(self.answers, "the broker answers")
+            until(lambda: self.http("/ready")[0] == 200, "the broker is ready")
+        return self
+
+
+def connect(broker: BrokerProcess) -> socket.socket | None:
+    """A connection that says nothing; None where it was not taken."""
+    try:
+        return socket.create_connection(("127.0.0.1", broker.port), 5)
+    except OSError:
+        return None
+
+
+def healthy(broker: BrokerProcess) -> bool:
+    return json.loads(broker.http("/health")[1])["status"] == "green"
+
+
+def test_silent_connections_do_not_take_the_descriptors_of_files(
+    make_broker: Callable[..., BrokerProcess],
+) -> None:
+    made = make_broker()
+    broker = SmallBroker(made.directory)
+    broker.settings = {"max.connections.per.ip": "100000"}
+    try:
+        broker.start()
+        create(broker, "orders", **{"segment.bytes": "1048576"})
+        failures: list[object] = []
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
+
+        def send(count: int) -> None:
+            for number in range(count):
+                producer.produce(
+                    "orders",
+                    b"%d" % number + bytes(100_000),
+                    on_delivery=lambda error, _: failures.append(error) if error else None,
+                )
+            assert producer.flush(30) == 0
+            assert not failures
+
+        send(10)
+        silent = [connect(broker) for _ in range(3 * OPEN_FILES)]
+        name = "tidemark_connections_refused_descriptors_total"
+        until(lambda: "ulimit -n" in broker.log_text(), "the refusal is said")
+        send(80)  # many rolls: each opens files
+        assert healthy(broker)
+        assert len(broker.local_segments("orders")) > 5
+        for each in silent:
+            if each is not None:
+                each.close()
+        until(broker.answers, "new connections work again")
+        assert broker.metric(name) > 0
+        produce(broker, "orders", [(None, b"last")])
+        assert len(read_all(broker, "orders")) == 91
+        assert healthy(broker)
+        assert broker.log_text().count("connections are refused") <= 2, "once a minute"
+        assert broker.terminate() == 0
+    finally:
+        broker.close()
+        print(broker.log_tail(100))

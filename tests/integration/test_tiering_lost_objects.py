@@ -1,0 +1,163 @@
+"""Objects that vanish or rot in the store, and a disk that takes the tier's caches."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from harness_broker import BrokerProcess, until
+from harness_clients import produce, read_all
+from harness_tier import create, tiered_away
+
+MakeBroker = Callable[..., BrokerProcess]
+TIERED = {
+    "remote.storage.enable": "true",
+    "segment.bytes": "1048576",
+    "local.retention.bytes": "1",
+}
+
+
+def reasons(broker: BrokerProcess) -> list[str]:
+    found: list[str] = json.loads(broker.http("/health")[1])["reasons"]
+    return found
+
+
+def fill(broker: BrokerProcess, topic: str = "orders", **config: str) -> int:
+    create(broker, topic, **TIERED, **config)
+    produce(broker, topic, [(None, b"%d" % n + bytes(100_000)) for n in range(45)])
+    tiered_away(broker, topic)
+    return 45
+
+
+def first_value(broker: BrokerProcess, topic: str = "orders") -> object:
+    """Code of the error that a consumer's application sees at offset 0, or the value it gets."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "fetch.error.backoff.ms": 10,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        message = consumer.poll(2)
+        if message is None:
+            return None
+        error = message.error()
+        return error.code() if error is not None else message.value()
+    finally:
+        consumer.close()
+
+
+@pytest.mark.parametrize("damage", ["missing", "damaged"])
+def test_a_lost_object_turns_health_red_by_its_name_until_it_is_back(
+    make_broker: MakeBroker, damage: str
+) -> None:
+    broker = make_broker(tiered=True).start()
+    count = fill(broker)
+    path = min(broker.remote_directory.rglob("*.log"))
+    data = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(data[:1_000] + bytes((data[1_000] ^ 1,)) + data[1_001:])
+    assert not isinstance(first_value(broker), bytes)
+    named = f"log is {damage} in the store"
+    (reason,) = until(
+        lambda: [each for each in reasons(broker) if named in each], "health names the object"
+    )
+    assert reason.startswith("tier: orders-0: remote segment ")
+    assert " from offset 0: " in reason
+    path.write_bytes(data)
+    until(lambda: isinstance(first_value(broker), bytes), "the object is served again")
+    until(lambda: reasons(broker) == [], "health is green")
+    assert len(read_all(broker, "orders")) == count
+
+
+def unmounted(path: Path) -> None:
+    """The disk is gone: its files are, and nothing can be made there."""
+    shutil.rmtree(path)
+    path.write_text("no directory any more")
+
+
+def test_the_loss_of_the_first_log_directory_does_not_end_tiering_for_the_others(
+    make_broker: MakeBroker, tmp_path: Path
+) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    broker = make_broker(tiered=True)
+    broker.settings = {
+        "log.dirs": f"{one},{other}",
+        "metadata.log.dir": str(broker.log_directory),
+        "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
+    }
+    broker.start()
+    kept = one if (one / "__remote_log_metadata-0").exists() else other
+    lost = other if kept is one else one
+    broker.terminate()
+    broker.settings["log.dirs"] = f"{lost},{kept}"
+    broker.start()
+    for number in range(4):
+        topic = f"topic{number}"
+        create(broker, topic, **TIERED)
+        if (kept / f"{topic}-0").exists():
+            break
+    produce(broker, topic, [(None, b"%d" % n + bytes(100_000)) for n in range(45)])
+    until(lambda: len(broker.remote_segments(topic)) >= 4, "all closed segments are copied")
+    until(lambda: len(list((kept / f"{topic}-0").glob("*.log"))) == 1, "expired here")
+    for name in ("tier.lock", "tier-incarnation", "remote-log-metadata"):
+        assert (broker.log_directory / name).exists()
+        assert not (lost / name).exists()
+    unmounted(lost)
+    broker.kill_tier()
+    assert len(read_all(broker, topic)) == 45
+    assert not (kept / "remote-log-index-cache").exists()
+    produce(broker, topic, [(None, bytes(100_000)) for _ in range(30)])
+    until(lambda: len(broker.remote_segments(topic)) >= 6, "copying goes on")
+    off = "the index cache on disk is off"
+    until(lambda: any(off in each for each in reasons(broker)), "health says what is off")
+
+
+def tiered_records(broker: BrokerProcess) -> int:
+    return len(read_all(broker, "orders"))
+
+
+@pytest.mark.parametrize("name", ["tier-incarnation", "tier.lock"])
+@pytest.mark.parametrize("damage", ["lost", "empty", "flipped"])
+def test_the_tier_comes_up_whatever_became_of_its_small_files(
+    make_broker: MakeBroker, name: str, damage: str
+) -> None:
+    broker = make_broker(tiered=True).start()
+    count = fill(broker)
+    broker.kill()
+    path = broker.log_directory / name
+    content = path.read_bytes()
+    if damage == "lost":
+        path.unlink()
+    else:
+        path.write_bytes(b"" if damage == "empty" else bytes(b ^ 1 for b in content))
+    broker.start()
+    assert tiered_records(broker) == count
+    produce(broker, "orders", [(None, bytes(100_000)) for _ in range(30)])
+    until(lambda: len(broker.remote_segments("orders")) >= 6, "copying goes on")
+    until(lambda: reasons(broker) == [], "health is green")
+
+
+def test_a_rocksdb_with_a_flipped_bit_is_read_again_from_the_topic(
+    make_broker: MakeBroker,
+) -> None:
+    broker = make_broker(tiered=True).start()
+    count = fill(broker)
+    assert broker.terminate() == 0  # a clean stop leaves tables
+    tables = list((broker.log_directory / "remote-log-metadata").glob("*.sst"))
+    assert tables
+    for path in tables:
+        data = bytearray(path.read_bytes())
+        data[len(data) // 3] ^= 4
+        path.write_bytes(data)
+    broker.start()
+    assert tiered_records(broker) == count
+    until(lambda: reasons(broker) == [], "health is green")
+    assert "metadata cache" in broker.log_text()

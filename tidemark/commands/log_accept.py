@@ -1,0 +1,41 @@
+"""`tidemark log accept`: take a partition that a start has refused as it is."""
+
+from pathlib import Path
+
+import click
+
+from local_log.inspection import accept, report
+from runtime.disk import Disk
+from tidemark.loading import load
+from tidemark.offline_logs import inspections
+from tidemark.offline_options import offline_options
+from tidemark.offline_topics import OfflineLogError
+
+
+@click.command("accept")
+@offline_options
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def command(
+    topic: str, partition: int, config_file: Path, override: tuple[str, ...], yes: bool
+) -> None:
+    """Take a partition as it is; the next start that finds it so opens it.
+
+    Nothing but `tidemark-accepted` is written, so the broker may run. What the start cuts it keeps.
+    """
+    config = load(config_file, override, list_without_effect=False)
+    disk = Disk()
+    found = inspections(config, topic, partition, disk)
+    if len(found) > 1:
+        places = ", ".join(str(one.request.directory) for one in found)
+        raise OfflineLogError(
+            f"{topic}-{partition} is in several log directories: {places}; move all but one away"
+        )
+    for line in report(found[0]):
+        click.echo(line)
+    if not found[0].is_refused:
+        click.echo("there is nothing to accept")
+        return
+    if not yes:
+        click.confirm("take the log as it is?", abort=True)
+    accept(disk, found[0])
+    click.echo("accepted; restart the broker to open the log")
