@@ -1,0 +1,335 @@
+"""Offset checkpoints that are lost, damaged or old delete nothing, and forget nobody's entry."""
+
+import errno
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from local_log_kit import NOW_MS, append, with_config
+from local_log_manager_kit import BILLS, IDS, ORDERS, ORDERS_1, Host, QuickDisk, make, record_bytes
+
+from kafka_protocol.files import offset_checkpoint
+from kafka_protocol.files.meta_properties import dump_partition_metadata
+from local_log.checked_files import SIDECAR
+from local_log.errors import KafkaStorageError
+from local_log.log_dir import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    UNKNOWN,
+)
+from local_log.placement import WantedReplica
+from runtime.dice import SeededDice
+from runtime.disk import Disk, OpenFile
+from runtime.power_cut_disk import PowerCutDisk, PowerCutError
+
+WRITTEN = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
+Damage = Callable[[Path], object]
+
+
+def flip(bit: int) -> Damage:
+    def damage(path: Path) -> None:
+        data = bytearray(path.read_bytes())
+        data[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(data)
+
+    return damage
+
+
+def filled(tmp_path: Path, *, start: int = 30) -> Host:
+    """Two partitions with a log start above 0, flushed and killed."""
+    host = Host(tmp_path)
+    manager = host.start()
+    for log in make(manager, ORDERS, BILLS):
+        log.flush()
+        log.raise_log_start(start)
+    checkpoint_all(manager)
+    host.assign(ORDERS, BILLS)
+    manager.close(clean=False)
+    return host
+
+
+def checkpoint_all(manager) -> None:
+    manager.checkpoint_log_starts()
+    manager.checkpoint_recovery_points()
+    manager.checkpoint_high_watermarks()
+
+
+@pytest.mark.parametrize("name", [*WRITTEN, CLEANER_OFFSETS])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.unlink(missing_ok=True),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"0\n2\nbills 0 3"),
+        lambda path: path.write_bytes(b"\xff\xfe"),
+        lambda path: path.write_bytes(b"0\n2\nbills 0 999\norders 0 999\n"),
+    ],
+)
+def test_a_damaged_checkpoint_deletes_nothing(tmp_path: Path, name: str, damage: Damage) -> None:
+    host = filled(tmp_path)
+    damage(host.paths[0] / name)
+    before = record_bytes(tmp_path)
+    for _ in range(2):
+        manager = host.start()
+        assert {log.log_end_offset for log in manager.all()} == {60}
+        assert all(log.log_start_offset <= 30 for log in manager.all())
+        assert record_bytes(tmp_path) == before
+        manager.close(clean=False)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_no_flipped_bit_of_a_checkpoint_is_believed(tmp_path: Path, name: str) -> None:
+    host = filled(tmp_path)
+    sound = (host.paths[0] / name).read_bytes()
+    files = host.manager().dirs[0]
+    for bit in range(8 * len(sound)):
+        flip(bit)(host.paths[0] / name)
+        files.read_checkpoints()
+        assert files.entries[name] == {}
+        assert not files.is_sound(name)
+        flip(bit)(host.paths[0] / name)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_checkpoint_of_an_hour_ago_is_not_believed(tmp_path: Path, name: str) -> None:
+    host = filled(tmp_path)
+    old = tmp_path / "old"
+    shutil.copy(host.paths[0] / name, old)
+    manager = host.start()
+    for log in manager.all():
+        append(log)
+        log.high_watermark = log.log_end_offset
+        log.flush()
+        log.raise_log_start(55)
+    for _ in range(2):  # the sidecar forgets the version before the last with the next write
+        checkpoint_all(manager)
+    manager.close(clean=False)
+    shutil.copy(old, host.paths[0] / name)
+    manager = host.start(set_aside=False)
+    assert [directory.works for directory in manager.dirs] == [True]
+    starts = {log.log_start_offset for log in manager.all()}
+    assert starts == ({0} if name == LOG_STARTS else {55})
+    assert {log.high_watermark for log in manager.all()} == (
+        {starts.pop()} if name == HIGH_WATERMARKS else {61}
+    )
+
+
+def test_a_lost_recovery_point_is_unknown_until_all_was_read_and_flushed(tmp_path: Path) -> None:
+    host = filled(tmp_path)
+    (host.paths[0] / RECOVERY_POINTS).unlink()
+    manager = host.start()
+    assert {log.recovery_point for log in manager.all()} == {60}
+    assert host.checkpoint(RECOVERY_POINTS) == {ORDERS: 60, BILLS: 60}
+
+
+def test_a_log_without_an_entry_in_a_sound_checkpoint_was_begun_since(tmp_path: Path) -> None:
+    host = filled(tmp_path)
+    manager = host.start()
+    (log,) = make(manager, ORDERS_1, records=3)
+    host.assign(ORDERS_1)
+    assert ORDERS_1 not in host.checkpoint(RECOVERY_POINTS)
+    log.close(clean=False)
+    with (log.directory / f"{0:020}.log").open("ab") as file:
+        file.write(bytes(20))  # torn
+    manager = host.start()
+    assert manager.refused == {}
+    reopened = manager.get(ORDERS_1)
+    assert reopened is not None
+    assert (reopened.recovery_point, reopened.log_end_offset) == (0, 3)
+
+
+def refuse(host: Host) -> None:
+    """The files of ORDERS say from now on that they are another topic's."""
+    (host.directory() / SIDECAR).unlink(missing_ok=True)
+    (host.directory() / "partition.metadata").write_bytes(dump_partition_metadata(b"x" * 16))
+
+
+def mend(host: Host) -> None:
+    (host.directory() / SIDECAR).unlink(missing_ok=True)
+    metadata = dump_partition_metadata(IDS["orders"])
+    (host.directory() / "partition.metadata").write_bytes(metadata)
+
+
+def test_entries_of_an_offline_partition_survive_rewrites_and_restarts(tmp_path: Path) -> None:
+    host = filled(tmp_path)
+    refuse(host)
+    before = {name: host.checkpoint(name)[ORDERS] for name in WRITTEN}
+    assert before == {RECOVERY_POINTS: 60, LOG_STARTS: 30, HIGH_WATERMARKS: 60}
+    for clean in (True, False, True):
+        manager = host.start()
+        assert manager.refused.keys() == {ORDERS}
+        checkpoint_all(manager)
+        assert {name: host.checkpoint(name)[ORDERS] for name in WRITTEN} == before
+        manager.close(clean=clean)
+        assert {name: host.checkpoint(name)[ORDERS] for name in WRITTEN} == before
+    mend(host)
+    log = host.start().get(ORDERS)
+    assert log is not None
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (30, 60, 60)
+
+
+def test_a_lost_recovery_point_of_an_offline_partition_stays_unknown(tmp_path: Path) -> None:
+    """Its entry says so: without one the next start would take it for 0 and cut what it likes."""
+    host = filled(tmp_path)
+    refuse(host)
+    (host.paths[0] / RECOVERY_POINTS).unlink()
+    for _ in range(3):
+        manager = host.start()
+        assert host.checkpoint(RECOVERY_POINTS) == {ORDERS: UNKNOWN, BILLS: 60}
+        checkpoint_all(manager)
+        manager.close()
+        assert host.checkpoint(RECOVERY_POINTS) == {ORDERS: UNKNOWN, BILLS: 60}
+    mend(host)
+    manager = host.start()
+    log = manager.get(ORDERS)
+    assert log is not None
+    assert log.log_end_offset == log.recovery_point == 60
+    manager.checkpoint_recovery_points()
+    assert host.checkpoint(RECOVERY_POINTS)[ORDERS] == 60
+
+
+def test_entries_of_a_partition_that_is_not_there_survive_as_well(tmp_path: Path) -> None:
+    host = filled(tmp_path)
+    host.directory().rename(tmp_path / "away")
+    manager = host.start()
+    checkpoint_all(manager)
+    manager.close()
+    (tmp_path / "away").rename(host.directory())
+    log = host.start().get(ORDERS)
+    assert log is not None
+    assert (log.log_start_offset, log.high_watermark) == (30, 60)
+
+
+def test_nothing_on_the_disk_says_that_more_was_safe_than_a_truncation_leaves(
+    tmp_path: Path,
+) -> None:
+    host = filled(tmp_path)
+    manager = host.start()
+    directory = manager.dirs[0]
+    manager._checkpoints.lower(ORDERS, directory, 45)
+    assert host.checkpoint(RECOVERY_POINTS) == {ORDERS: 45, BILLS: 60}
+    assert host.checkpoint(HIGH_WATERMARKS) == {ORDERS: 45, BILLS: 60}
+    manager._checkpoints.lower(ORDERS, directory, 50)
+    assert host.checkpoint(RECOVERY_POINTS)[ORDERS] == 45
+
+
+# -- log starts
+
+
+class NotingDisk(QuickDisk):
+    """Notes in which order things become so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: list[str] = []
+
+    def fsync(self, file: OpenFile) -> None:
+        super().fsync(file)
+        self.notes.append(f"fsync {Path(file.path).name}")
+
+    def rename(self, source: Path, target: Path, *, durable: bool = False) -> None:
+        super().rename(source, target, durable=durable)
+        self.notes.append(f"rename {target.name}")
+
+    def of(self, *words: str) -> list[str]:
+        return [note for note in self.notes if any(word in note for word in words)]
+
+
+def test_the_log_is_flushed_up_to_a_log_start_before_that_is_on_the_disk(tmp_path: Path) -> None:
+    disk = NotingDisk()
+    host = Host(tmp_path, disk=disk)
+    manager = host.start()
+    (log,) = make(manager, ORDERS, records=4)
+    log.raise_log_start(3)
+    disk.notes.clear()
+    assert manager.keep_log_starts([ORDERS]) == {}
+    order = disk.of(".log", "rename " + LOG_STARTS)
+    assert order[0].startswith("fsync 0000")
+    assert order[-1] == "rename " + LOG_STARTS
+    disk.notes.clear()
+    assert manager.keep_log_starts([ORDERS]) == {}
+    assert disk.notes == []  # it is kept already
+
+
+def test_log_starts_that_are_not_kept_are_told_by_partition(tmp_path: Path) -> None:
+    host = Host(tmp_path, 2)
+    manager = host.start()
+    logs = make(manager, ORDERS, ORDERS_1)
+    for log in logs:
+        log.raise_log_start(7)
+    bad, good = logs
+    bad_path = bad.directory.parent
+    host.disk.fail(["rename"], path_part=f"{bad_path}/{LOG_STARTS}", error=errno.EIO)
+    failed = manager.keep_log_starts([ORDERS, ORDERS_1, BILLS])
+    assert failed.keys() == {bad.topic_partition, BILLS}
+    assert host.checkpoint(LOG_STARTS, host.paths.index(good.directory.parent)) == {
+        good.topic_partition: 7
+    }
+
+
+def test_retention_has_log_starts_on_the_disk_before_the_first_segment_goes(
+    tmp_path: Path,
+) -> None:
+    disk = NotingDisk()
+    host = Host(tmp_path, 2, disk=disk, config=with_config(retention_ms=1000))
+    manager = host.start()
+    make(manager, ORDERS, ORDERS_1, BILLS)
+    disk.notes.clear()
+    assert len(manager.run_retention(NOW_MS + 5000)) > 9
+    order = ["." if ".deleted" in note else "*" for note in disk.of(".deleted", "rename log-start")]
+    assert "".join(order).strip(".") == "**"  # one for each directory and pass, both first
+    assert order[:2] == ["*", "*"]
+
+
+def test_retention_drops_nothing_in_a_directory_that_does_not_keep_log_starts(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path, 2, config=with_config(retention_ms=1000))
+    manager = host.start()
+    logs = make(manager, ORDERS, ORDERS_1, BILLS)
+    host.disk.fail(["rename"], path_part=f"data-0/{LOG_STARTS}", error=errno.EIO)
+    dropped = {tp for tp, _, _ in manager.run_retention(NOW_MS + 5000)}
+    for log in logs:
+        is_bad = log.directory.parent.name == "data-0"
+        assert (log.topic_partition in dropped) is not is_bad
+        assert bool(list(log.directory.glob("*.deleted"))) is not is_bad
+
+
+def test_no_power_cut_in_a_retention_pass_makes_a_hole(tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    host = Host(base)
+    manager = host.start()
+    make(manager, ORDERS, records=30)[0].flush()
+    checkpoint_all(manager)
+    host.assign(ORDERS)
+    manager.close(clean=False)
+    for cut in range(1, 200):
+        root = tmp_path / str(cut)
+        shutil.copytree(base, root)
+        disk = PowerCutDisk(root, SeededDice(cut), operations=cut)
+        host = Host(root, disk=disk, config=with_config(retention_ms=1000))
+        host.wanted = {ORDERS: WantedReplica(IDS["orders"], 0, host.id_of(0))}
+        is_done = False
+        try:
+            manager = host.start()
+            is_done = bool(manager.run_retention(NOW_MS + 5000))
+        except (PowerCutError, KafkaStorageError):
+            assert disk.is_off
+        disk.cut()
+        host.disk = Disk()
+        manager = host.start()
+        assert manager.refused == {}
+        log = manager.get(ORDERS)
+        assert log is not None
+        bases = [segment.base_offset for segment in log.segments]
+        assert log.log_end_offset == 30
+        assert log.log_start_offset in (0, 30)
+        assert bases[0] <= log.log_start_offset
+        entry = offset_checkpoint.parse((root / "data-0" / LOG_STARTS).read_bytes()).get(ORDERS, 0)
+        assert bases[0] <= entry
+        if is_done:
+            return
+    raise AssertionError("never done")
