@@ -46,7 +46,8 @@ planted: $(VENV)/.installed-dev
 
 # What takes too long for every run: ROUNDS seeds where `make test` takes a dozen.
 prove: planted
-	TIDEMARK_RAFT_SEEDS=$(ROUNDS) $(BIN)/pytest tests/simulation/test_raft_power_cuts.py $(PYTEST_ARGS)
+	TIDEMARK_RAFT_SEEDS=$(ROUNDS) TIDEMARK_LOG_SEEDS=$(ROUNDS) \
+		$(BIN)/pytest tests/simulation/test_raft_power_cuts.py tests/simulation/test_log_power_cuts.py $(PYTEST_ARGS)
 
 docs: $(VENV)/.installed
 	$(BIN)/python -m broker.config.docs > docs/configuration.md

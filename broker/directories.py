@@ -168,8 +168,10 @@ def _identify(found: Directories, metas: dict[Path, MetaProperties], node_id: in
     metadata_file = found.metadata_path / META_PROPERTIES
     for path, meta in metas.items():
         file = path / META_PROPERTIES
+        twin = next((one for one, known in found.ids.items() if known == meta.directory_id), None)
         is_other = meta.node_id != node_id or meta.cluster_id != found.cluster_id
-        if is_other and path in found.changed and path != found.metadata_path:
+        is_wrong = is_other or meta.directory_id is None or twin is not None
+        if is_wrong and path in found.changed and path != found.metadata_path:
             found.put_offline(path, f"{file} is damaged: bring it back")
             continue
         if meta.node_id != node_id:
@@ -183,7 +185,6 @@ def _identify(found: Directories, metas: dict[Path, MetaProperties], node_id: in
             )
         if meta.directory_id is None:
             raise DirectoryError(f"{file} has no directory.id")
-        twin = next((one for one, known in found.ids.items() if known == meta.directory_id), None)
         if twin is not None:
             raise DirectoryError(f"{file} has the same directory.id as {twin / META_PROPERTIES}")
         found.ids[path] = meta.directory_id

@@ -56,7 +56,8 @@ def settle_directories(
     adopt(directories, known, node_id=node_id, disk=disk, dice=dice)
     if writes_sidecars(image, node_id):
         _check_changed(directories)
-        _check_lives(directories, image, log_dirs, node_id, disk)
+    # Lives are compared in any case: where the metadata log was lost whole, it knows of no broker.
+    _check_lives(directories, image, log_dirs, node_id, disk)
     return bool(directories.offline) or not known <= set(directories.ids.values())
 
 
@@ -78,7 +79,7 @@ def _check_lives(
     node_id: int,
     disk: Disk,
 ) -> None:
-    broker = image.brokers[node_id]
+    broker = image.brokers.get(node_id) if writes_sidecars(image, node_id) else None
     lives: dict[Path, list[Life]] = {}
     expected: dict[Path, bytes] = {}
     for path in log_dirs:
@@ -92,7 +93,7 @@ def _check_lives(
                 raise DirectoryError(reason) from error
             directories.put_offline(path, reason)
             continue
-        life = broker.last_life_of(directories.ids[path])
+        life = None if broker is None else broker.last_life_of(directories.ids[path])
         if life is not None:
             expected[path] = life
     judged = judge_lives(

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kafka_protocol.files import epoch_checkpoint
+from kafka_protocol.records.batch import NO_TIMESTAMP
 from kafka_protocol.types import EpochEntry, TopicPartition
 from local_log.acceptance import write_accepted
 from local_log.errors import LogRefused
@@ -19,7 +20,7 @@ from local_log.leader_epoch_cache import LeaderEpochCache
 from local_log.producer_snapshots import ProducerSnapshots
 from local_log.producer_state import ProducerStates
 from local_log.refusal import FaultKind, RefusalFacts, describe
-from local_log.segment import LogSegment
+from local_log.segment import RELATIVE_OFFSET_MAX, LogSegment
 from local_log.segment_files import (
     CLEANED,
     DELETED,
@@ -31,7 +32,7 @@ from local_log.segment_files import (
     TXN_INDEX,
     parse_segment_file,
 )
-from local_log.segment_reading import read_segment, runs_by_headers
+from local_log.segment_reading import filler, read_segment, runs_by_headers
 from local_log.segment_recovery import (
     build_producers,
     last_batch,
@@ -120,8 +121,7 @@ class LogOpener:
         segments = self._segments(found, verdict)
         self._make_again(found, segments, snapshots, verdict)
         epochs, is_dirty = self._epochs(found, verdict, segments)
-        if not segments or verdict.log_end > last_batch(segments[-1]).offset:
-            segments.append(self._new_segment(verdict.log_end))
+        self._reach(segments, verdict.log_end)
         snapshots.remove_strays(segment.base_offset for segment in segments)
         snapshots.remove([offset for offset in snapshots.offsets if offset > verdict.log_end])
         producers = build_producers(
@@ -223,6 +223,24 @@ class LogOpener:
                 segment.index_interval_bytes = self._request.config.index_interval_bytes
                 segments.append(segment)
         return segments
+
+    def _reach(self, segments: list[LogSegment], log_end: int) -> None:
+        """Make the log end at `log_end`: by an empty segment, or by a batch for what was lost."""
+        end = last_batch(segments[-1]).offset if segments else log_end
+        if segments and end == log_end:
+            return
+        if not segments or log_end - end > RELATIVE_OFFSET_MAX:
+            segments.append(self._new_segment(log_end))
+            return
+        if segments[-1].base_offset == end:
+            segments.pop()  # empty: its file is taken again
+        segment = self._new_segment(end)
+        batch = filler(end, log_end)
+        segment.append(batch)
+        segment.note_batch(len(batch), log_end - 1, NO_TIMESTAMP)
+        self._disk.fsync(segment.file)
+        self._disk.fsync_path(self._directory)
+        segments.append(segment)
 
     def _new_segment(self, base_offset: int) -> LogSegment:
         segment = LogSegment.create(

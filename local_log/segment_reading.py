@@ -12,11 +12,16 @@ from typing import NamedTuple
 from kafka_protocol.records.batch import (
     CRC_START,
     HEADER_SIZE,
+    LOG_OVERHEAD,
     MAGIC,
     MAGIC_POSITION,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
     BatchHeader,
     crc32c_of,
+    pack_header,
     read_header,
+    write_crc,
 )
 from kafka_protocol.types import EpochEntry
 from local_log.index_builder import IndexBuilder
@@ -120,7 +125,7 @@ def read_segment(
             break
         if header.base_offset != expected and gap is None:
             gap = Gap(builder.size_bytes, expected)
-        if header.record_count != header.last_offset_delta + 1:
+        if header.record_count != header.last_offset_delta + 1 and not is_filler(header):
             lacks_records = True
         if epoch > latest:
             epochs.append(EpochEntry(epoch, header.base_offset))
@@ -142,6 +147,45 @@ def read_segment(
         None if last is None else EpochEntry(last.partition_leader_epoch, last.base_offset),
         has_producers,
         builder,
+    )
+
+
+def filler(first: int, end: int) -> bytes:
+    """A batch without records for the offsets [first, end), which were lost.
+
+    Consumers pass over it, as over the batches that a compaction has emptied; those belong to a
+    producer, this one to none.
+
+    Args:
+        first: inclusive.
+        end: exclusive, at most 2^31 above it.
+    """
+    header = BatchHeader(
+        base_offset=first,
+        batch_length=HEADER_SIZE - LOG_OVERHEAD,
+        partition_leader_epoch=-1,
+        magic=MAGIC,
+        crc=0,
+        attributes=0,
+        last_offset_delta=end - first - 1,
+        base_timestamp=NO_TIMESTAMP,
+        max_timestamp=NO_TIMESTAMP,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=0,
+    )
+    batch = bytearray(pack_header(header))
+    write_crc(batch, 0, HEADER_SIZE)
+    return bytes(batch)
+
+
+def is_filler(header: BatchHeader) -> bool:
+    """Whether a batch stands for offsets that were lost, see `filler`."""
+    return (
+        header.record_count == 0
+        and header.producer_id == NO_PRODUCER_ID
+        and header.max_timestamp == NO_TIMESTAMP
     )
 
 

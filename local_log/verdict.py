@@ -93,8 +93,8 @@ class Open:
     Attributes:
         aside: base offsets of segments that leave the log whole, oldest first.
         cuts: oldest first.
-        log_end: exclusive. Above the end of the last segment after a loss that was accepted: a new
-            segment begins there, so that no offset is given twice.
+        log_end: exclusive. Above the end of the last segment after a loss that was accepted: a
+            batch without records takes the offsets between, so that none of them is given twice.
         log_start_known: False if a tiered log's start was in a checkpoint that is gone.
         chain: what the epoch chain is to be; None: made again from the batches.
         holes: (first, end) that are accepted now and must be remembered.
@@ -215,6 +215,8 @@ class _Judge:
     def _may_follow(self, segment: SegmentSurvey, *, was_cut: bool) -> bool:
         """Whether a segment stays although offsets are missing before it."""
         first, end = self.end, segment.base_offset
+        if end <= (self.survey.log_start or 0):
+            return True  # a deletion that a power cut undid in part: nobody reads below the start
         if self._is_sparse() or self.survey.accepted.knows_hole(first, end):
             return True
         if not was_cut:
@@ -261,8 +263,6 @@ class _Judge:
         if self.end < survey.flushed_end:
             at = last.whole_bytes if last is not None else 0
             self._add(FaultKind.ENDS_TOO_EARLY, last, at, self.end, survey.flushed_end)
-            if self.kept:
-                self.holes.append((self.end, survey.flushed_end))
             self.end = survey.flushed_end
         start = survey.log_start
         if start is None or self.found_end >= start:

@@ -165,7 +165,10 @@ class Disk:
 
     def read_at(self, file: OpenFile, position: int, size: int) -> bytes:
         """Read up to `size` bytes from `position`; fewer only at the file's end."""
-        data = os.pread(file.fd, size, position)
+        try:
+            data = os.pread(file.fd, size, position)
+        except OSError as error:  # the kernel does not say which file
+            raise OSError(error.errno, error.strerror, str(file.path)) from error
         if len(data) == size or not data:
             return data
         parts = [data]

@@ -198,3 +198,19 @@ def test_what_is_not_missing_is_not_forgotten(node: Node) -> None:
     assert (unknown.returncode, "is not known" in unknown.stderr) == (1, True)
     nonsense = node.tool("forget", "what?", "--yes")
     assert (nonsense.returncode, "no directory id" in nonsense.stderr) == (1, True)
+
+
+def test_a_lost_metadata_log_is_not_begun_anew(node: Node) -> None:
+    node.broker.kill()
+    metadata = node.broker.directory / "logs" / "__cluster_metadata-0"
+    kept = {path.name: path.read_bytes() for path in metadata.iterdir()}
+    for name in kept:
+        if name != "00000000000000000000-0000000000.checkpoint":  # the voters, as formatted
+            (metadata / name).unlink()
+    refused = node.broker.start_to_end()
+    assert refused.returncode == 1
+    assert "the metadata directory is an older copy" in refused.stderr
+    for name, content in kept.items():
+        (metadata / name).write_bytes(content)
+    node.broker.start()
+    assert node.ends() == node.expected(len(RECORDS))
