@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from harness_kafka_tools import kafka_tool, require_kafka_tools
 
 from metadata_topic.controller.brokers import fence_broker, register_broker, unfence_broker
+from metadata_topic.controller.directories import ReplicaId, assign_directories
 from metadata_topic.controller.producer_ids import allocate_producer_ids
 from metadata_topic.controller.topic_deletion import delete_topics
 from metadata_topic.controller.topic_specs import Config, TopicDefaults, TopicSpec
@@ -52,7 +54,11 @@ def a_busy_life(home: Path, *, standalone: bool) -> Path:
             config=MetadataLogConfig(segment_bytes=20_000),
         )
         node.start()
-        registration = registration_of(1, life=life)
+        # With our own tagged fields: the directories it keeps, and one of them that is away.
+        directory = bytes([100 + life]) * 16
+        registration = replace(
+            registration_of(1, life=life), keeps_directories=True, log_dirs=(directory,)
+        )
         epoch = await node.submit(lambda image: register_broker(image, registration))
         await node.submit(lambda i: unfence_broker(i, broker_id=1, broker_epoch=epoch))
         configs = (Config("retention.ms", "1000"),)
@@ -67,6 +73,14 @@ def a_busy_life(home: Path, *, standalone: bool) -> Path:
                     validate_config=lambda _name, _configs: None,
                 )
             )
+        assigned = {ReplicaId(node.image.topics_by_name[f"topic-{life}-1"].id, 0): directory}
+        await node.submit(
+            lambda image: assign_directories(
+                image, broker_id=1, broker_epoch=epoch, assignments=assigned
+            )
+        )
+        assert node.image.brokers[1].directories_assigned_from >= 0
+        assert len(node.image.brokers[1].absent_directories) == life - 1
         await node.submit(lambda image: delete_topics(image, [(f"topic-{life}-0", bytes(16))]))
         await node.submit(
             lambda image: allocate_producer_ids(image, broker_id=1, broker_epoch=epoch)

@@ -284,13 +284,14 @@ def test_retention_has_log_starts_on_the_disk_before_the_first_segment_goes(
     assert order[:2] == ["*", "*"]
 
 
+@pytest.mark.parametrize("error", [errno.EIO, errno.EMFILE])
 def test_retention_drops_nothing_in_a_directory_that_does_not_keep_log_starts(
-    tmp_path: Path,
+    tmp_path: Path, error: int
 ) -> None:
     host = Host(tmp_path, 2, config=with_config(retention_ms=1000))
     manager = host.start()
     logs = make(manager, ORDERS, ORDERS_1, BILLS)
-    host.disk.fail(["rename"], path_part=f"data-0/{LOG_STARTS}", error=errno.EIO)
+    host.disk.fail(["rename"], path_part=f"data-0/{LOG_STARTS}", error=error)
     dropped = {tp for tp, _, _ in manager.run_retention(NOW_MS + 5000)}
     for log in logs:
         is_bad = log.directory.parent.name == "data-0"

@@ -2,6 +2,7 @@
 
 import errno
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -197,6 +198,32 @@ def replaced_until_the_cut(host: Host, operations: int) -> bool:
         return False
     disk.cut()
     return True
+
+
+def test_no_second_power_cut_does_either(tmp_path: Path) -> None:
+    """The first took the checkpoints of the deletion: only its rename is on the disk."""
+    base = tmp_path / "base"
+    old_topic(base)
+    shutil.rmtree(base / "data-0" / "orders-0")
+    for cut in range(1, 200):
+        root = tmp_path / f"cut-{cut}"
+        shutil.copytree(base, root)
+        host = Host(root, disk=PowerCutDisk(root, SeededDice(cut), operations=cut))
+        host.wanted = {
+            ORDERS: WantedReplica(NEW_ID, 0, None),
+            BILLS: WantedReplica(IDS["bills"], 0, host.id_of(0)),
+        }
+        is_done = False
+        with suppress(PowerCutError, KafkaStorageError):
+            is_done = host.start().create(*ORDERS, NEW_ID).log_end_offset == 0
+        host.disk = Disk()
+        manager = host.start()
+        assert manager.refused == {}
+        log = manager.get(ORDERS) or manager.create(*ORDERS, NEW_ID)
+        assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (0, 0, 0)
+        if is_done:
+            return
+    raise AssertionError("never done")
 
 
 # -- power cuts
