@@ -430,7 +430,9 @@ def test_an_older_version_may_have_dropped_segments_that_its_checkpoint_does_not
     for path in log.directory.glob(f"{0:020d}.*"):
         path.unlink()
     manager.close(clean=False)
-    assert broker.start().refused[ORDERS].reason  # we write the start first: something was lost
+    manager = broker.start()
+    assert ORDERS in manager.refused  # we write the start first: something was lost
+    manager.close(clean=False)
     for sidecar in broker.paths[0].rglob("tidemark-checksums"):
         sidecar.unlink()
     assert broker.start().get(ORDERS).log_start_offset == second
