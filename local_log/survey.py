@@ -169,6 +169,8 @@ class Surveyor:
             survey = None
             if index < first or (request.is_clean and request.recovery_point is not None):
                 survey = self._glance(segment, next_base)
+            if next_base is None and survey and survey.end_offset != request.recovery_point:
+                survey = None  # a log that was closed cleanly ends at its recovery point
             surveys.append(survey or self._read(segment, next_base))
             segment.release()  # a long log has more segments than a process may have files
         return surveys
@@ -211,7 +213,9 @@ class Surveyor:
         end, whole, last = last_batch(segment)
         if last is None or last.magic != MAGIC or last.base_offset < first.base_offset:
             return None
-        if first.base_offset < base or whole != size or (next_base is not None and end > next_base):
+        if not base <= first.base_offset < end:
+            return None  # a changed bit: base offsets are outside of a batch's checksum
+        if whole != size or (next_base is not None and end > next_base):
             return None
         places = [EpochEntry(first.partition_leader_epoch, first.base_offset)]
         if last.base_offset > first.base_offset:

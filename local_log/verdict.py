@@ -284,7 +284,8 @@ class _Judge:
         checkpoint = survey.log_start
         if survey.is_tiered:
             if checkpoint is None:
-                return local_start, local_start == 0
+                start = self._start_by_chain(local_start)
+                return start, start == 0
             return checkpoint, True
         if checkpoint is not None and survey.segments:
             first = survey.segments[0]
@@ -292,6 +293,14 @@ class _Judge:
                 kind = FaultKind.FIRST_SEGMENT_LOST
                 self._add(kind, first, 0, checkpoint, first.base_offset)
         return max(checkpoint or 0, local_start), True
+
+    def _start_by_chain(self, local_start: int) -> int:
+        """Where an unknown log start may lie: the chain is clipped where the log begins."""
+        if self.kept and self.survey.chain:
+            start = self.survey.chain[0].start_offset
+            if local_start < start < self.kept[0].end_offset:
+                return start
+        return local_start
 
     # -- the epoch chain ------------------------------------------------------------------------
 
@@ -308,7 +317,7 @@ class _Judge:
         if is_remote:
             if chain is not None:
                 # An unknown log start: it may be the local one, but no chain begins above that.
-                lowest = local_start if survey.log_start is None else survey.log_start
+                lowest = log_start if survey.log_start is None else survey.log_start
                 on_disk = survey.chain or ()
                 if not on_disk or on_disk[0].start_offset > lowest:
                     problem = "it begins above the log start"
