@@ -168,8 +168,9 @@ def _lock(path: Path, disk: Disk) -> Lock:
 def _identify(found: Directories, metas: dict[Path, MetaProperties], node_id: int) -> None:
     """Compare every `meta.properties` with the configuration and with the others."""
     metadata_file = found.metadata_path / META_PROPERTIES
-    for path, meta in metas.items():
-        file = path / META_PROPERTIES
+    # The sound ones first: a damaged one may bear the id of another, which keeps it.
+    for path in sorted(metas, key=lambda path: path in found.changed):
+        file, meta = path / META_PROPERTIES, metas[path]
         twin = next((one for one, known in found.ids.items() if known == meta.directory_id), None)
         is_other = meta.node_id != node_id or meta.cluster_id != found.cluster_id
         is_wrong = is_other or meta.directory_id is None or twin is not None

@@ -93,6 +93,7 @@ class LogDir:
             return
         if meta.directory_id is not None:
             self.directory_id = meta.directory_id
+            self._files.keep(META_PROPERTIES)  # `tidemark format` writes no sidecar
 
     @property
     def files(self) -> CheckedFiles:

@@ -16,6 +16,7 @@ from kafka_protocol.files.segment_names import (
     LOG,
     parse_partition_dir,
     parse_renamed_dir,
+    parse_segment_file,
     partition_dir,
 )
 from kafka_protocol.types import ZERO_UUID, TopicPartition
@@ -242,7 +243,7 @@ class Loader:
         # Moved while the broker was down: what is known of it was noted where it was.
         home = next((d for d in self._dirs if d.directory_id == wanted.directory_id), directory)
         config = self._config_for(tp.topic)
-        log_start = known_log_start(home, tp, config)
+        log_start = known_log_start(home, tp, config, found.path)
         point = known_recovery_point(home, tp, found.path)
         try:
             log = PartitionLog.open(
@@ -303,12 +304,26 @@ class Loader:
         files.keep(PARTITION_METADATA, EPOCH_CHECKPOINT)
 
 
-def known_log_start(home: LogDir, tp: TopicPartition, config: LogConfig) -> int | None:
-    """Where the checkpoint of a log directory says that a log begins; None if it does not say."""
+def known_log_start(home: LogDir, tp: TopicPartition, config: LogConfig, path: Path) -> int | None:
+    """Where the checkpoint of a log directory says that a log begins; None if it does not say.
+
+    Args:
+        home: the log directory whose checkpoints speak of the partition.
+        tp: which.
+        config: of its topic.
+        path: of the partition's directory.
+    """
     log_start = home.entry(LOG_STARTS, tp)
-    if log_start is None and home.is_sound(LOG_STARTS) and home.files.knows(LOG_STARTS):
-        return None if config.remote_storage_enable else 0
-    return log_start
+    if config.remote_storage_enable:
+        return log_start
+    if home.files.knows(LOG_STARTS):
+        return 0 if log_start is None and home.is_sound(LOG_STARTS) else log_start
+    if log_start is None:
+        return None
+    # Apache Kafka and older versions drop first segments before the checkpoint says so.
+    parsed = map(parse_segment_file, home.disk.list_dir(path))
+    first = min((p[0] for p in parsed if p is not None and p[1] == LOG), default=log_start)
+    return max(log_start, first)
 
 
 def known_recovery_point(home: LogDir, tp: TopicPartition, path: Path) -> int | None:

@@ -187,8 +187,12 @@ class _Judge:
             survey.may_have_holes
             or survey.accepted.is_sparse
             or any(segment.lacks_records for segment in survey.segments)
-            # A cleaner never touches the last segment: a gap there is no sign of its work.
-            or any(segment.first_gap is not None for segment in survey.segments[:-1])
+            # A cleaner never touches the last segment, and leaves no damage: a gap there is no sign
+            # of its work, but a base offset that was changed.
+            or any(
+                segment.first_gap is not None and segment.ending is Ending.WHOLE
+                for segment in survey.segments[:-1]
+            )
         )
 
     def _walk_segments(self) -> None:
@@ -231,7 +235,7 @@ class _Judge:
         """Where a segment must end, its end offset then, and whether that is a fault."""
         position, offset = segment.whole_bytes, segment.end_offset
         ending, gap = segment.ending, segment.first_gap
-        if gap is not None and is_last and not self._is_sparse():
+        if gap is not None and not self._is_sparse():
             position, offset, ending = gap.position, gap.offset, Ending.DAMAGED
         if ending is Ending.WHOLE:
             return None, offset, False

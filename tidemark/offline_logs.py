@@ -37,7 +37,7 @@ def inspections(config: BrokerConfig, topic: str, partition: int, disk: Disk) ->
             directory,
             settings,
             recovery_point=known_recovery_point(home, tp, directory),
-            log_start=known_log_start(home, tp, settings),
+            log_start=known_log_start(home, tp, settings, directory),
             high_watermark=home.entry(HIGH_WATERMARKS, tp) or 0,
             is_clean=disk.exists(path / CLEAN_SHUTDOWN),
             now_ms=now_ms,

@@ -126,6 +126,10 @@ class MetadataLog:
         note_flushed_end(batch, self.flushed_end)
         self.append(batch, timestamp_ms=timestamp_ms)
 
+    def is_untouched(self, end_offset: int) -> bool:
+        """Whether the log works and still ends at `end_offset`: a failed append left nothing."""
+        return not self._log.is_offline and self._log.log_end_offset == end_offset
+
     def flush(self) -> int:
         """Make everything appended durable; may run on a pool thread, one at a time.
 

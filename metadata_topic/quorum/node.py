@@ -411,6 +411,7 @@ class MetadataNode:
         )
 
     async def _commit(self, prepared: PreparedDecision) -> None:
+        before = self.log_end_offset
         try:
             self._metadata_log.append(prepared.data, timestamp_ms=self._clock.wall_ms())
             end_offset = await self._pool.run(self._metadata_log.flush)
@@ -418,6 +419,9 @@ class MetadataNode:
             self.image, delta = prepared.loader.take()
             assert self.image.provenance.end_offset == self.high_watermark
         except BaseException as error:
+            if isinstance(error, KafkaError) and self._metadata_log.is_untouched(before):
+                # Descriptors or memory ran out: nothing was written, the disk is not to blame.
+                raise MetadataUnavailable("the metadata log takes no records now") from error
             # What the log holds now is not known: another decision could contradict it.
             self._fail(error)
             if isinstance(error, Exception):

@@ -419,3 +419,20 @@ def test_log_start_survives_a_kill_after_retention(broker):
     log = broker.start().get(ORDERS)
     assert (log.log_start_offset, log.log_end_offset) == (start, 60)
     assert not list(log.directory.glob("*.deleted"))
+
+
+def test_an_older_version_may_have_dropped_segments_that_its_checkpoint_does_not_know(broker):
+    manager = broker.start()
+    log = _fill(manager.create(*ORDERS, TOPIC_ID))
+    log.raise_log_start(5)
+    manager.checkpoint_log_starts()
+    second = log.segments[1].base_offset
+    for path in log.directory.glob(f"{0:020d}.*"):
+        path.unlink()
+    manager.close(clean=False)
+    manager = broker.start()
+    assert ORDERS in manager.refused  # we write the start first: something was lost
+    manager.close(clean=False)
+    for sidecar in broker.paths[0].rglob("tidemark-checksums"):
+        sidecar.unlink()
+    assert broker.start().get(ORDERS).log_start_offset == second

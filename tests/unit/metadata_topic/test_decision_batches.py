@@ -1,5 +1,6 @@
 """Nothing gets into the metadata log that could not be read back, and nothing of what fails."""
 
+import errno
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -304,3 +305,19 @@ def test_an_image_and_the_rest_of_the_log_say_nothing_twice() -> None:
                 loader.end_of_batch(Provenance(offset + len(batch) - 1, 1, 1))
             offset += len(batch)
         assert loader.take()[0] == final
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_used_up_descriptors_refuse_a_decision_and_the_node_lives(home: Home, error: int) -> None:
+    async def work(node: MetadataNode) -> None:
+        assert isinstance(home.disk, FaultyDisk)
+        home.disk.fail(["append", "open_append", "write_at"], error=error)
+        with pytest.raises(MetadataUnavailable):
+            await node.submit(topics("a"))
+        assert (home.failures, node.failure) == ([], None)
+        home.disk.heal()
+        await node.submit(topics("b"))
+        assert set(node.image.topics_by_name) == {"b"}
+
+    home.life(work)
+    assert set(home.life().image.topics_by_name) == {"b"}
