@@ -30,6 +30,8 @@ from runtime.disk import Disk, Lock, LockHeldError
 log = logging.getLogger(__name__)
 
 LOCK_FILE: Final = ".lock"
+_OF_NOBODY: Final = frozenset({LOCK_FILE, "lost+found", META_PROPERTIES + ".tmp"})
+"""What an empty directory may hold; the last one is left by a kill while it was adopted."""
 
 
 class DirectoryError(Exception):
@@ -122,7 +124,7 @@ def _look(found: Directories, path: Path, disk: Disk) -> MetaProperties | None:
         if not is_metadata and not disk.exists(path / META_PROPERTIES):
             if disk.exists(path) and not disk.is_dir(path):
                 found.put_offline(path, f"{path} is no directory")
-            elif disk.is_dir(path) and set(disk.list_dir(path)) - {LOCK_FILE, "lost+found"}:
+            elif disk.is_dir(path) and set(disk.list_dir(path)) - _OF_NOBODY:
                 found.put_offline(
                     path,
                     f"it is not empty and has no {META_PROPERTIES}: whose it is cannot be told. "

@@ -10,7 +10,7 @@ from broker.directories import Directories, DirectoryError, adopt
 from broker.lives import Life, dump_lives, judge_lives, next_lives, read_lives
 from kafka_protocol.files.meta_properties import META_PROPERTIES
 from kafka_protocol.wire.primitives import uuid_to_text
-from local_log.checked_files import SIDECAR
+from local_log.checked_files import SIDECAR, CheckedFiles
 from local_log.log_dir import LIVES
 from metadata_topic.controller.directories import known_directories
 from metadata_topic.image.image import MetadataImage
@@ -54,10 +54,12 @@ def settle_directories(
     """
     known = known_directories(image, node_id)
     adopt(directories, known, node_id=node_id, disk=disk, dice=dice)
-    if writes_sidecars(image, node_id):
+    compare = writes_sidecars(image, node_id)
+    if compare:
         _check_changed(directories)
     # Lives are compared in any case: where the metadata log was lost whole, it knows of no broker.
     _check_lives(directories, image, log_dirs, node_id, disk)
+    _keep_checksums(directories, disk, compare=compare)
     return bool(directories.offline) or not known <= set(directories.ids.values())
 
 
@@ -70,6 +72,18 @@ def _check_changed(directories: Directories) -> None:
         if path == directories.metadata_path:
             raise DirectoryError(reason)
         directories.put_offline(path, reason)
+
+
+def _keep_checksums(directories: Directories, disk: Disk, *, compare: bool) -> None:
+    """From now on a changed `meta.properties` is noticed."""
+    for path in list(directories.ids):
+        try:
+            CheckedFiles(disk, path, compare=compare).keep(META_PROPERTIES)
+        except OSError as error:
+            reason = f"{path / SIDECAR} cannot be written: {error}"
+            if path == directories.metadata_path:
+                raise DirectoryError(reason) from error
+            directories.put_offline(path, reason)
 
 
 def _check_lives(

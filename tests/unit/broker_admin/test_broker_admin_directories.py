@@ -1,6 +1,7 @@
 """Log directories are checked before anything is written, and every clash names both sides."""
 
 import errno
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from kafka_protocol.files.meta_properties import (
 from local_log.checked_files import CheckedFiles
 from runtime.dice import SeededDice
 from runtime.disk import Disk, FaultyDisk
+from runtime.power_cut_disk import PowerCutDisk, PowerCutError
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAQQ"
 OTHER = "BBBBBBBBBBBBBBBBBBBBBQ"
@@ -86,6 +88,31 @@ def test_an_empty_directory_beside_formatted_ones_is_a_new_disk(tmp_path: Path) 
     meta = parse_meta_properties((second / META_PROPERTIES).read_bytes())
     assert (meta.cluster_id, meta.node_id) == (CLUSTER, 1)
     assert meta.directory_id not in (None, b"\1" * 16)
+
+
+def test_a_kill_while_a_new_disk_is_adopted_leaves_a_new_disk(tmp_path: Path) -> None:
+    for cut in range(1, 20):
+        root = tmp_path / str(cut)
+        root.mkdir()
+        first, second = formatted(root / "a", 1), root / "b"
+        second.mkdir()
+        opened(first).release()
+        disk = PowerCutDisk(root, SeededDice(cut), operations=cut)
+        is_done = False
+        directories = open_directories([first, second], metadata_path=first, node_id=1, disk=disk)
+        with suppress(PowerCutError):
+            adopt(directories, set(), node_id=1, disk=disk, dice=SeededDice(1))
+            is_done = True
+        directories.release()
+        disk.cut()
+        directories = opened(first, second)
+        assert directories.offline == {}
+        adopted(directories, known=set())
+        assert set(directories.ids) == {first, second}
+        directories.release()
+        if is_done:
+            return
+    raise AssertionError("never done")
 
 
 def adopted(directories: Directories, known: set[bytes]) -> None:

@@ -16,6 +16,7 @@ from broker.directories import DirectoryError, open_directories
 from broker.directory_checks import settle_directories, write_life
 from broker.lives import Life, dump_lives, next_lives, parse_lives, read_lives
 from kafka_protocol.errors import CorruptFileError
+from kafka_protocol.files.meta_properties import META_PROPERTIES
 from local_log.log_dir import LIVES
 from metadata_topic.controller.brokers import Registration, register_broker, unfence_broker
 from metadata_topic.controller.features import SUPPORTED_FEATURES
@@ -24,7 +25,7 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.format import FormatPlan, format_directory
-from metadata_topic.quorum.node import MetadataNode
+from metadata_topic.quorum.node import MetadataNode, QuorumConfigError
 from runtime.clock import ManualClock
 from runtime.dice import SeededDice
 from runtime.disk import Disk, OpenFile
@@ -312,6 +313,37 @@ def test_unreadable_lives_of_the_metadata_directory_end_the_start(tmp_path: Path
     (machine.metadata / LIVES).mkdir()
     with pytest.raises(DirectoryError, match=LIVES):
         machine.start()
+
+
+@pytest.mark.parametrize("dedicated", [True, False])
+def test_a_changed_identity_of_a_directory_is_noticed(tmp_path: Path, dedicated: bool) -> None:
+    """Under another id its replicas would be missed, and new ones begin beside them."""
+    machine = machine_at(tmp_path, 2, dedicated)
+    data = machine.log_dirs[-1]
+    kept = (data / META_PROPERTIES).read_bytes()
+    for position in range(len(kept)):
+        changed = bytearray(kept)
+        changed[position] ^= 1
+        (data / META_PROPERTIES).write_bytes(changed)
+        assert machine.start(SETTLED) == {data}
+    (data / META_PROPERTIES).write_bytes(kept)
+    assert machine.start() == set()
+
+
+@pytest.mark.parametrize("dedicated", [True, False])
+def test_a_changed_identity_of_the_metadata_directory_ends_the_start(
+    tmp_path: Path, dedicated: bool
+) -> None:
+    machine = machine_at(tmp_path, 2, dedicated)
+    kept = (machine.metadata / META_PROPERTIES).read_bytes()
+    for position in range(len(kept)):
+        changed = bytearray(kept)
+        changed[position] ^= 1
+        (machine.metadata / META_PROPERTIES).write_bytes(changed)
+        with pytest.raises((DirectoryError, QuorumConfigError)):
+            machine.start(SETTLED)
+    (machine.metadata / META_PROPERTIES).write_bytes(kept)
+    assert machine.start() == set()
 
 
 # -- the file
