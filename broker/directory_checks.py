@@ -58,7 +58,7 @@ def settle_directories(
     if compare:
         _check_changed(directories)
     # Lives are compared in any case: where the metadata log was lost whole, it knows of no broker.
-    _check_lives(directories, image, log_dirs, node_id, disk)
+    check_lives(directories, image, log_dirs, node_id, disk)
     _keep_checksums(directories, disk, compare=compare)
     return bool(directories.offline) or not known <= set(directories.ids.values())
 
@@ -86,13 +86,18 @@ def _keep_checksums(directories: Directories, disk: Disk, *, compare: bool) -> N
             directories.put_offline(path, reason)
 
 
-def _check_lives(
+def check_lives(
     directories: Directories,
     image: MetadataImage,
     log_dirs: Sequence[Path],
     node_id: int,
     disk: Disk,
 ) -> None:
+    """Put directories of another time offline.
+
+    Raises:
+        DirectoryError: the metadata directory is the one of another time.
+    """
     broker = image.brokers.get(node_id) if writes_sidecars(image, node_id) else None
     lives: dict[Path, list[Life]] = {}
     expected: dict[Path, bytes] = {}

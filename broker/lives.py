@@ -137,7 +137,9 @@ def judge_lives(
                 {},
                 f"the metadata log in {metadata_path} ends at offset {metadata_end}, and log "
                 f"directory {path} was written when it ended at {later[-1].metadata_end}: the "
-                "metadata directory is an older copy. Put the newest copy of it back",
+                "metadata directory is an older copy. Put the newest copy of it back; if there is "
+                "none, take each such log directory as it is with "
+                f"`tidemark directories accept {ids[path]}`",
             )
     old = {
         path: f"it does not name the last life of this broker ({LIVES}): it is a copy of another "

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from broker.config.broker_config import BrokerConfig
 from broker.directories import Directories, open_directories
+from broker.directory_checks import check_lives
 from broker.lives import Life, dump_lives, read_lives
 from broker.metadata_log import open_metadata_node
 from kafka_protocol.errors import CorruptFileError
@@ -124,7 +125,7 @@ def _stopped(config: BrokerConfig, disk: Disk) -> Iterator[Directories]:
 
 
 def accept(config: BrokerConfig, directory: str, disk: Disk) -> Path:
-    """Take a directory of another time as it is: the next start uses it.
+    """Take a directory of another time than the metadata as it is: the next start uses it.
 
     Returns:
         Its path.
@@ -143,9 +144,11 @@ def accept(config: BrokerConfig, directory: str, disk: Disk) -> Path:
         image = _read_image(config, disk)
         broker = image.brokers.get(config.node_id)
         life = None if broker is None else broker.last_life_of(directory_id)
-        if life is None or _names(disk, path, life):
+        end = image.provenance.end_offset
+        is_later = any(known.metadata_end > end for known in read_lives(disk, path))
+        if not is_later and (life is None or _names(disk, path, life)):
             raise LogDirectoryError(f"log directory {directory} ({path}) is not of another time")
-        disk.atomic_write(path / LIVES, dump_lives([Life(life, 0)]))
+        disk.atomic_write(path / LIVES, dump_lives([] if life is None else [Life(life, 0)]))
         return path
 
 
@@ -209,7 +212,8 @@ async def _write_forgotten(
         scheduler=LoopScheduler(asyncio.get_running_loop()),
         on_failure=lambda _error: None,
     )
-    node.start()
+    # An old copy of the metadata must not be written to.
+    node.start(lambda image: check_lives(directories, image, config.log_dirs, config.node_id, disk))
     try:
         return await node.submit(decide)
     finally:

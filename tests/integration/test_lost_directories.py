@@ -124,6 +124,10 @@ def test_an_old_metadata_directory_is_refused(node: Node, tmp_path: Path) -> Non
     refused = node.broker.start_to_end()
     assert refused.returncode == 1
     assert "the metadata directory is an older copy" in refused.stderr
+    accepting = refused.stderr.split("directories accept ")[1].split("`")[0]
+    assert node.tool("accept", accepting, "--yes").returncode == 0
+    node.broker.start()
+    assert node.ends() == node.expected(len(RECORDS))
 
 
 def test_an_old_copy_of_a_directory_is_offline_until_it_is_accepted(

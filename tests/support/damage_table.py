@@ -21,6 +21,8 @@ class Outcome(Enum):
     EARLIER = "earlier"  # the same, and records below the log start that are still there
     OFFLINE = "offline"  # error 56, 9 or 2, and /health names partition or directory
     EXIT = "exit"  # the broker ends with 1 and names the file
+    CHECKSUM = "checksum"  # the batch comes with its checksum, which the client finds wrong
+    UNTOLD = "not told"  # records of the other partition: batches do not say whose they are
 
 
 class Damage(Enum):
@@ -44,7 +46,7 @@ class Scope(Enum):
     TIER = "the tier's local state"
 
 
-WHOLE, EARLIER, OFFLINE, EXIT = Outcome
+WHOLE, EARLIER, OFFLINE, EXIT, CHECKSUM, UNTOLD = Outcome
 PLAIN, COPIED, TIERED = "plain", "copied", "tiered"
 """Topics: not tiered; tiered with all segments here, too; tiered with old segments only remote."""
 EVERY_TOPIC = frozenset({PLAIN, COPIED, TIERED})
@@ -57,6 +59,8 @@ _EXIT = frozenset({EXIT})
 _EXIT_OR_NOTHING = frozenset({WHOLE, EXIT})
 _EARLIER = frozenset({WHOLE, EARLIER})
 _DOUBTED = frozenset({WHOLE, EARLIER, OFFLINE})
+_SEGMENT = {"flipped": frozenset({OFFLINE, CHECKSUM}), "neighbour": frozenset({OFFLINE, UNTOLD})}
+"""A segment whose first and last batch fit is not read whole at a start, as in Kafka."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ TABLE: tuple[Row, ...] = (
         "closed segment",
         Scope.PARTITION,
         "*.log",
-        _each(_OFFLINE),
+        _each(_OFFLINE, **_SEGMENT),
         "acknowledged records are gone: a person decides",
         topics=frozenset({PLAIN}),
     ),
@@ -126,7 +130,7 @@ TABLE: tuple[Row, ...] = (
         "closed segment, copied",
         Scope.PARTITION,
         "*.log",
-        _each(_EITHER),
+        _each(_EITHER, **_SEGMENT),
         "as above; a copy may serve",
         topics=frozenset({COPIED}),
     ),
@@ -134,7 +138,7 @@ TABLE: tuple[Row, ...] = (
         "last segment",
         Scope.PARTITION,
         "*.log",
-        _each(_OFFLINE),
+        _each(_OFFLINE, **_SEGMENT),
         "it ends below the recovery point",
         which=-1,
     ),

@@ -1,5 +1,6 @@
 """Directories to damage: filled once, copied for each case, damaged file by file."""
 
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -13,6 +14,10 @@ from harness_broker import until
 from harness_directories import DirectoriesBroker
 from harness_tier import admin_of, alter, create
 from harness_traffic import Lane
+
+from kafka_protocol.records.batch import read_header
+
+SEGMENT = re.compile(r"\d{20}\.log")
 
 DIRECTORIES = 8  # one for the metadata, and one for each damage
 PER_TOPIC = 24
@@ -272,15 +277,22 @@ def _do(damage: Damage, file: Path, old: Path, other: Path | None) -> bool:
         case Damage.CUT:
             new = data[: len(data) // 2]
         case Damage.FLIPPED:
-            middle = len(data) // 2
-            new = data[:middle] + bytes(byte ^ 1 for byte in data[middle : middle + 1])
-            new += data[middle + 1 :]
+            at = _in_a_record(data) if SEGMENT.fullmatch(file.name) else len(data) // 2
+            new = data[:at] + bytes(byte ^ 1 for byte in data[at : at + 1]) + data[at + 1 :]
         case Damage.NEIGHBOUR:
             new = data if other is None else other.read_bytes()
         case Damage.OLD:
             new = old.read_bytes() if old.is_file() else data
     file.write_bytes(new)
     return new != data
+
+
+def _in_a_record(data: bytes) -> int:
+    """The last byte of the batch in the middle: under its checksum, unlike a base offset."""
+    position = 0
+    while position < len(data) // 2:
+        position += read_header(data, position).size_bytes
+    return max(position - 1, 0)
 
 
 def _do_directory(damage: Damage, place: Path, old: Path, other: Path | None) -> bool:

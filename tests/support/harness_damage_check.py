@@ -24,6 +24,7 @@ REFUSALS = {
     int(ErrorCode.REPLICA_NOT_AVAILABLE),
     int(ErrorCode.CORRUPT_MESSAGE),
 }
+WRONG_CHECKSUM, ANOTHER_RECORD = "a batch with a wrong checksum", "another record"
 TIER_WAIT_S = 8.0
 NAMED_WITHIN_S = 10.0
 _SEGMENT = re.compile(r"\d{20}\.log")
@@ -205,6 +206,10 @@ def _outcome(
     code, text = _read(client, lane, low[1], end)
     if code in REFUSALS:
         return OFFLINE, text
+    if text.startswith(WRONG_CHECKSUM):
+        return Outcome.CHECKSUM, text
+    if text.startswith(ANOTHER_RECORD):
+        return Outcome.UNTOLD, text
     if text:
         return None, text
     return (WHOLE, "") if low[1] == first else (EARLIER, "")
@@ -223,14 +228,14 @@ def _read(client: RawClient, lane: Lane, first: int, end: int) -> tuple[int, str
             return 0, f"nothing comes at offset {position}"
         for at, header in _batches(data):
             if not has_valid_crc(data, at, header):
-                return 0, f"a batch with a wrong checksum at offset {header.base_offset}"
+                return 0, f"{WRONG_CHECKSUM} at offset {header.base_offset}"
             for record in iter_records(data, at):
                 if record.offset < position:
                     continue
                 if record.offset != position:
                     return 0, f"offset {record.offset} where {position} is due"
                 if (record.key, record.value) != record_of(lane, position):
-                    return 0, f"another record at offset {position}: {record.value!r:.60}"
+                    return 0, f"{ANOTHER_RECORD} at offset {position}: {record.value!r:.60}"
                 position += 1
     return 0, ""
 
