@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from kafka_protocol.errors import CorruptFileError
+from kafka_protocol.files.sealed import seal, unseal
 from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
 from local_log.log_dir import LIVES
 from runtime.disk import Disk
@@ -44,8 +43,7 @@ class Life(NamedTuple):
 def dump_lives(lives: Sequence[Life]) -> bytes:
     """Write the file, oldest life first."""
     lines = [_HEAD, *(f"{uuid_to_text(life.incarnation_id)} {life.metadata_end}" for life in lives)]
-    text = "\n".join([*lines, ""]).encode()
-    return text + f"crc {crc32c(text):08x}\n".encode()
+    return seal(lines)
 
 
 def parse_lives(data: bytes) -> list[Life]:
@@ -54,16 +52,10 @@ def parse_lives(data: bytes) -> list[Life]:
     Raises:
         CorruptFileError: cut, changed, or of another version.
     """
-    text, mark, crc = data.rpartition(b"crc ")
     try:
-        if not mark or int(crc, 16) != crc32c(text):
-            raise CorruptFileError(f"{LIVES}: its checksum is wrong")
-        lines = text.decode().splitlines()
-        if lines[0] != _HEAD:
-            raise CorruptFileError(f"{LIVES}: of another version: {lines[0][:40]!r}")
-        words = [line.split(" ") for line in lines[1:]]
+        words = [line.split(" ") for line in unseal(data, head=_HEAD)]
         return [Life(uuid_from_text(text_id), int(offset)) for text_id, offset in words]
-    except (ValueError, IndexError) as error:
+    except ValueError as error:
         raise CorruptFileError(f"{LIVES}: {error}") from error
 
 

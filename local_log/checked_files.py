@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from kafka_protocol.errors import CorruptFileError
+from kafka_protocol.files.sealed import seal, unseal
 from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
 from runtime.disk import Disk
 
@@ -61,8 +62,7 @@ def dump_sidecar(sidecar: Sidecar) -> bytes:
         lines.append(f"owner {uuid_to_text(sidecar.owner.topic_id)} {sidecar.owner.partition}")
     for name in sorted(sidecar.files):
         lines.append(" ".join(["file", name, *(f"{crc:08x}" for crc in sidecar.files[name])]))
-    text = "\n".join([*lines, ""]).encode()
-    return text + f"crc {crc32c(text):08x}\n".encode()
+    return seal(lines)
 
 
 def parse_sidecar(data: bytes) -> Sidecar:
@@ -71,15 +71,9 @@ def parse_sidecar(data: bytes) -> Sidecar:
     Raises:
         CorruptFileError: cut, changed, or of another version.
     """
-    text, mark, crc = data.rpartition(b"crc ")
+    owner, files = None, {}
     try:
-        if not mark or int(crc, 16) != crc32c(text):
-            raise CorruptFileError(f"{SIDECAR}: its own checksum is wrong")
-        lines = text.decode().splitlines()
-        if lines[0] != _HEAD:
-            raise CorruptFileError(f"{SIDECAR}: of another version: {lines[0][:40]!r}")
-        owner, files = None, {}
-        for line in lines[1:]:
+        for line in unseal(data, head=_HEAD):
             kind, name, *rest = line.split(" ")
             if kind == "owner":
                 owner = Owner(uuid_from_text(name), int(rest[0]))

@@ -7,15 +7,12 @@ import click
 from runtime.disk import Disk
 from tidemark.loading import load
 from tidemark.log_directories import accept
+from tidemark.offline_options import config_options
 
 
 @click.command("accept")
 @click.argument("directory", metavar="ID")
-@click.option(
-    "--config", "-c", "config_file", required=True, metavar="FILE", type=click.Path(path_type=Path),
-    help="The node's server.properties.",
-)  # fmt: skip
-@click.option("--override", multiple=True, metavar="K=V", help="Replace one entry; repeatable.")
+@config_options
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(directory: str, config_file: Path, override: tuple[str, ...], yes: bool) -> None:
     """Use log directory ID although it is a copy of another time. The broker must be stopped."""

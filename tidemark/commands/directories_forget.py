@@ -7,17 +7,14 @@ import click
 from runtime.disk import Disk
 from tidemark.loading import load
 from tidemark.log_directories import forget, lost_by_forgetting
+from tidemark.offline_options import config_options
 
 _SHOWN_MAX = 20
 
 
 @click.command("forget")
 @click.argument("directory", metavar="ID")
-@click.option(
-    "--config", "-c", "config_file", required=True, metavar="FILE", type=click.Path(path_type=Path),
-    help="The node's server.properties.",
-)  # fmt: skip
-@click.option("--override", multiple=True, metavar="K=V", help="Replace one entry; repeatable.")
+@config_options
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(directory: str, config_file: Path, override: tuple[str, ...], yes: bool) -> None:
     """Give log directory ID up: its partitions begin anew, empty. The broker must be stopped.

@@ -10,14 +10,11 @@ from rich.table import Table
 from runtime.disk import Disk
 from tidemark.loading import load
 from tidemark.log_directories import directory_rows
+from tidemark.offline_options import config_options
 
 
 @click.command("list")
-@click.option(
-    "--config", "-c", "config_file", required=True, metavar="FILE", type=click.Path(path_type=Path),
-    help="The node's server.properties.",
-)  # fmt: skip
-@click.option("--override", multiple=True, metavar="K=V", help="Replace one entry; repeatable.")
+@config_options
 def command(config_file: Path, override: tuple[str, ...]) -> None:
     """Show the log directories of a node, running or not; nothing is changed."""
     config = load(config_file, override, list_without_effect=False)

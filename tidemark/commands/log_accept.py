@@ -8,12 +8,12 @@ from local_log.inspection import accept, report
 from runtime.disk import Disk
 from tidemark.loading import load
 from tidemark.offline_logs import inspections
-from tidemark.offline_options import offline_options
+from tidemark.offline_options import partition_options
 from tidemark.offline_topics import OfflineLogError
 
 
 @click.command("accept")
-@offline_options
+@partition_options
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(
     topic: str, partition: int, config_file: Path, override: tuple[str, ...], yes: bool

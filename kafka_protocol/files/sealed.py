@@ -1,0 +1,34 @@
+"""Small text files of our own carry their checksum in their last line, `crc 1b2c3d4e`."""
+
+from crc32c import crc32c
+
+from kafka_protocol.errors import CorruptFileError
+
+
+def seal(lines: list[str]) -> bytes:
+    """Write lines and, below them, the CRC32C of all that stands before."""
+    text = "\n".join([*lines, ""]).encode()
+    return text + f"crc {crc32c(text):08x}\n".encode()
+
+
+def unseal(data: bytes, *, head: str) -> list[str]:
+    """Read the lines below the first one.
+
+    Args:
+        data: the whole file.
+        head: what the first line must be: name and version of the format.
+
+    Raises:
+        CorruptFileError: cut, changed, or of another version.
+    """
+    text, mark, crc = data.rpartition(b"crc ")
+    try:
+        is_whole = bool(mark) and int(crc, 16) == crc32c(text)
+        lines = text.decode().splitlines()
+    except ValueError as error:
+        raise CorruptFileError(f"{head}: {error}") from error
+    if not is_whole or not lines:
+        raise CorruptFileError(f"{head}: its own checksum is wrong")
+    if lines[0] != head:
+        raise CorruptFileError(f"{head}: of another version: {lines[0][:40]!r}")
+    return lines[1:]
