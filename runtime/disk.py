@@ -380,7 +380,10 @@ class FaultyDisk(Disk):
         after: int = 0,
     ) -> None:
         """From the call number `after` on (from 0), the operations raise OSError(`error`)."""
-        self._rules.append(_FaultRule(frozenset(operations), path_part, error, after))
+        wanted = frozenset(operations)
+        never = [one for one in wanted if getattr(type(self), one) is getattr(Disk, one)]
+        assert not never, f"{type(self).__name__} has no faults in {sorted(never)}"
+        self._rules.append(_FaultRule(wanted, path_part, error, after))
 
     def heal(self) -> None:
         """Drop all rules."""

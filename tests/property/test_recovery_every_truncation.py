@@ -1,16 +1,22 @@
 """Whatever is cut off or flipped: a log opens with what was acknowledged, or is left as it is.
 
 What may be lost is said by the recovery point: nothing below it, also when it is unknown.
+
+Places are drawn by a seed, which is printed: a part of them, and all where batches and segments
+meet. TIDEMARK_ALL_PLACES=1 takes every place, TIDEMARK_PLACES_SEED=8812 replays a draw.
 """
 
 import itertools
+import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from kafka_protocol.files import epoch_checkpoint
-from kafka_protocol.records.batch import iter_batches
+from kafka_protocol.records.batch import HEADER_SIZE, iter_batches
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
@@ -22,6 +28,25 @@ NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=120, segment_index_bytes=1200)
 END = 18
 FIRST_LOG = f"{0:020d}.log"
+ALL_PLACES = bool(os.environ.get("TIDEMARK_ALL_PLACES"))
+SEED = int(os.environ.get("TIDEMARK_PLACES_SEED", "0")) or Random().randrange(1, 1_000_000)
+
+
+def _some(places: int, share: int, always: Iterable[int] = ()) -> list[int]:
+    """One of `share` places of [0, places), drawn in each run of `share`, and those in `always`."""
+    if ALL_PLACES:
+        return list(range(places))
+    print(f"replay: TIDEMARK_PLACES_SEED={SEED}")
+    dice = Random(SEED)
+    drawn = {dice.randrange(first, min(first + share, places)) for first in range(0, places, share)}
+    return sorted(drawn | set(always))
+
+
+def _edges(whole: bytes, *, around: int = 1) -> set[int]:
+    """Where batches, which are also the segments' ends, meet, and the bytes beside."""
+    ends = [0, *(at + header.size_bytes for at, header in iter_batches(whole))]
+    near = {end + step for end in ends for step in range(-around, around + 1)}
+    return {at for at in near if 0 <= at <= len(whole)}
 
 
 class _HastyDisk(Disk):
@@ -119,9 +144,18 @@ def _refused_unchanged(directory: Path, **known: object) -> bool:
     return False
 
 
+def _flips(whole: bytes, share: int) -> list[tuple[int, int]]:
+    """Bytes of the log and the bit that flips in each; all of one batch's header are among them."""
+    starts = [at for at, _ in iter_batches(whole)]
+    dice = Random(SEED + 1)
+    header = dice.choice(starts)
+    places = _some(len(whole), share, range(header, header + HEADER_SIZE))
+    return [(place, dice.randrange(8)) for place in places]
+
+
 def test_every_length_opens_cut_to_whole_batches(tmp_path):
     whole = _write(tmp_path / "whole")
-    for length in range(len(whole) + 1):
+    for length in _some(len(whole) + 1, 6, _edges(whole)):
         work = tmp_path / "cut"
         _cut(tmp_path / "whole", work, length)
         _check(work, whole, length)
@@ -133,7 +167,7 @@ def test_every_length_is_judged_by_what_was_flushed(known, tmp_path):
     whole = _write(tmp_path / "whole")
     ends = {0: 0} | {at + h.size_bytes: h.next_offset for at, h in iter_batches(whole)}
     flushed = 9
-    for length in [*range(0, len(whole), 3), *ends]:
+    for length in _some(len(whole) + 1, 10, _edges(whole)):
         work = tmp_path / "cut"
         _cut(tmp_path / "whole", work, length)
         end = ends[max(at for at in ends if at <= length)]
@@ -161,13 +195,12 @@ def test_flipped_byte_anywhere_loses_nothing_that_was_flushed(point, tmp_path):
     last_size = batches[-1][0].size_bytes
     paths = sorted((tmp_path / "whole").glob("*.log"))
     positions = [(path, at) for path in paths for at in range(path.stat().st_size)]
-    for number, (path, position) in enumerate(positions):
-        if point != 0 and number % 4:
-            continue
+    for number, bit in _flips(whole, 6 if point == 0 else 12):
+        path, position = positions[number]
         work = tmp_path / "flipped"
         shutil.copytree(tmp_path / "whole", work)
         data = bytearray(path.read_bytes())
-        data[position] ^= 1 << number * 5 // 4 % 8
+        data[position] ^= 1 << bit
         (work / path.name).write_bytes(data)
         before = _files(work)
         try:
@@ -202,11 +235,12 @@ def test_flipped_byte_after_a_clean_stop_loses_nothing(tmp_path):
     whole = _write(tmp_path / "whole", clean=True)
     paths = sorted((tmp_path / "whole").glob("*.log"))
     positions = [(path, at) for path in paths for at in range(path.stat().st_size)]
-    for number, (path, position) in enumerate(positions):
+    for number, bit in _flips(whole, 8):
+        path, position = positions[number]
         work = tmp_path / "flipped"
         shutil.copytree(tmp_path / "whole", work)
         data = bytearray(path.read_bytes())
-        data[position] ^= 1 << number * 5 // 4 % 8
+        data[position] ^= 1 << bit
         (work / path.name).write_bytes(data)
         if not _refused_unchanged(work, recovery_point=END, is_clean=True):
             logs = [found.read_bytes() for found in sorted(work.glob("*.log"))]

@@ -1,11 +1,13 @@
 """The first start on directories of earlier days may be killed at any step: nothing is lost.
 
-TIDEMARK_ALL_STEPS=1 kills before every operation that changes the disk, instead of a sample.
+TIDEMARK_ALL_STEPS=1 kills before every operation that changes the disk, instead of a sample, which
+is drawn by a seed: TIDEMARK_STEPS_SEED=8812 replays one.
 """
 
 import os
 import shutil
 from pathlib import Path
+from random import Random
 
 import pytest
 from harness_broker import until
@@ -16,6 +18,7 @@ from upgrade_samples import DATA, broker_of, check_everything, expected_of
 from runtime.disk import Disk
 
 STEPS_IN_CI = 6
+SEED = int(os.environ.get("TIDEMARK_STEPS_SEED", "0")) or Random().randrange(1, 1_000_000)
 ALL_STEPS = bool(os.environ.get("TIDEMARK_ALL_STEPS"))
 ARCHIVES = [
     "before-file-safety-one-directory-kraft1-clean",
@@ -41,10 +44,14 @@ def _steps_of_a_start(archive: Path, directory: Path) -> list[int]:
     if ALL_STEPS:
         return [int(number) for number, _, _ in lines]
     telling = [int(number) for number, _, path in lines if not path.endswith(("index", ".deleted"))]
-    return telling[:: len(telling) // STEPS_IN_CI]
+    print(f"replay: TIDEMARK_STEPS_SEED={SEED}")
+    run = len(telling) // STEPS_IN_CI
+    dice = Random(SEED)
+    return [telling[part * run + dice.randrange(run)] for part in range(STEPS_IN_CI)]
 
 
-def _start_killed_before(broker: DirectoriesBroker, step: int) -> None:
+def _start_killed_before(broker: DirectoriesBroker, step: int) -> bool:
+    """Whether it was killed: threads may take the steps in another order, and it is through."""
     broker.run_with("--kill-before", str(step))
     broker.start(wait=False)
     process = broker.process
@@ -53,9 +60,11 @@ def _start_killed_before(broker: DirectoriesBroker, step: int) -> None:
         lambda: process.poll() is not None or broker.http("/ready")[0] == 200,
         "the first start ends in one way or the other",
     )
-    assert process.poll() in (-9, None), broker.log_tail()
-    broker.close()  # threads took the steps in another order: it is through already
+    ended = process.poll()
+    assert ended in (-9, None), broker.log_tail()
+    broker.close()
     broker.run_with()
+    return ended is not None
 
 
 @pytest.mark.timeout(86_400 if ALL_STEPS else 300)
@@ -64,10 +73,11 @@ def test_first_start_that_is_killed_at_any_step_loses_nothing(name: str, tmp_pat
     archive = DATA / f"{name}.tar.xz"
     steps = _steps_of_a_start(archive, tmp_path / "counted")
     assert len(steps) >= STEPS_IN_CI
+    killed = 0
     for step in steps:
         broker = broker_of(archive, tmp_path / f"step-{step}")
         try:
-            _start_killed_before(broker, step)
+            killed += _start_killed_before(broker, step)
             broker.start()
             check_everything(broker, expected_of(broker.directory))
         except BaseException:
@@ -76,3 +86,4 @@ def test_first_start_that_is_killed_at_any_step_loses_nothing(name: str, tmp_pat
         finally:
             broker.close()
         shutil.rmtree(broker.directory)
+    assert killed * 2 > len(steps), f"only {killed} of {len(steps)} starts were killed"

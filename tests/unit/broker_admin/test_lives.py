@@ -60,6 +60,7 @@ class Machine:
         everything = tuple(dict.fromkeys([self.metadata, *self.log_dirs]))
         plan = FormatPlan(CLUSTER, 1, everything, self.metadata, None)
         format_directory(plan, disk=self.disk, clock=self.clock, dice=self.dice)
+        self.is_missing_some = False
         self._parked: dict[str, Path] = {}
 
     def start(self, until: str = REGISTERED) -> set[Path]:
@@ -84,7 +85,7 @@ class Machine:
         )
 
         def settle(image: MetadataImage) -> None:
-            settle_directories(
+            self.is_missing_some = settle_directories(
                 directories,
                 image,
                 log_dirs=self.log_dirs,
@@ -165,6 +166,18 @@ def machine_at(root: Path, dirs: int, dedicated: bool) -> Machine:
     machine = Machine(root, dirs=dirs, dedicated=dedicated)
     assert machine.start() == set()
     return machine
+
+
+def test_a_directory_that_left_the_configuration_is_missing(tmp_path: Path) -> None:
+    """Replicas of before the rule may lie in it: none of them is begun anew."""
+    machine = machine_at(tmp_path, 2, True)
+    assert not machine.is_missing_some
+    left = machine.log_dirs.pop()
+    assert machine.start(SETTLED) == set()
+    assert machine.is_missing_some
+    machine.log_dirs.append(left)
+    assert machine.start(SETTLED) == set()
+    assert not machine.is_missing_some
 
 
 @shapes

@@ -11,7 +11,7 @@ from local_log_manager_kit import BILLS, IDS, ORDERS, ORDERS_1, Host, QuickDisk,
 
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.files.meta_properties import dump_partition_metadata
-from local_log.checked_files import SIDECAR
+from local_log.checked_files import SIDECAR, CheckedFiles
 from local_log.errors import KafkaStorageError
 from local_log.log_dir import (
     CLEANER_OFFSETS,
@@ -141,6 +141,31 @@ def test_a_log_without_an_entry_in_a_sound_checkpoint_was_begun_since(tmp_path: 
     assert (reopened.recovery_point, reopened.log_end_offset) == (0, 3)
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_unknown_start_of_a_tiered_log_is_never_written_as_known(
+    tmp_path: Path, clean: bool
+) -> None:
+    """What is remote below the first segment would be deleted by the next life."""
+    host = Host(tmp_path, config=with_config(remote_storage_enable=True))
+    manager = host.start()
+    for log in make(manager, ORDERS, BILLS):
+        log.flush()
+    checkpoint_all(manager)
+    host.assign(ORDERS, BILLS)
+    manager.close(clean=clean)
+    (host.directory() / f"{0:020}.log").unlink()  # remote only
+    (host.paths[0] / LOG_STARTS).unlink()
+    for _ in range(3):
+        manager = host.start()
+        log = manager.get(ORDERS)
+        assert log is not None
+        assert log.local_log_start_offset > 0
+        assert not log.log_start_known
+        checkpoint_all(manager)
+        assert host.checkpoint(LOG_STARTS) == {BILLS: 0}
+        manager.close(clean=clean)
+
+
 def refuse(host: Host) -> None:
     """The files of ORDERS say from now on that they are another topic's."""
     (host.directory() / SIDECAR).unlink(missing_ok=True)
@@ -189,6 +214,49 @@ def test_a_lost_recovery_point_of_an_offline_partition_stays_unknown(tmp_path: P
     assert log.log_end_offset == log.recovery_point == 60
     manager.checkpoint_recovery_points()
     assert host.checkpoint(RECOVERY_POINTS)[ORDERS] == 60
+
+
+def damage_first_segment(host: Host) -> None:
+    path = host.directory() / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def test_damage_that_was_found_with_an_unknown_recovery_point_is_found_again(
+    tmp_path: Path,
+) -> None:
+    """A known one in its place, and the next start reads the last segment only, and serves."""
+    host = filled(tmp_path)
+    damage_first_segment(host)
+    (host.paths[0] / RECOVERY_POINTS).unlink()
+    for _ in range(3):
+        manager = host.start()
+        assert manager.refused.keys() == {ORDERS}
+        assert "damaged" in manager.refused[ORDERS].reason
+        manager.close()
+        assert host.checkpoint(RECOVERY_POINTS) == {ORDERS: UNKNOWN, BILLS: 60}
+
+
+def test_a_log_without_an_entry_that_does_not_begin_at_0_was_not_begun_since(
+    tmp_path: Path,
+) -> None:
+    """It was read whole before, and flushed for all that is known: damage in it is no torn tail."""
+    host = filled(tmp_path)
+    (host.directory() / f"{0:020}.log").unlink()
+    path = min(host.directory().glob("*.log"))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    manager = host.start()
+    manager.close(clean=False)
+    files = CheckedFiles(Disk(), host.paths[0])
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
+        files.write(name, offset_checkpoint.dump({BILLS: 60}))
+    before = record_bytes(tmp_path)
+    manager = host.start()
+    assert manager.refused.keys() == {ORDERS}
+    assert record_bytes(tmp_path) == before
 
 
 def test_entries_of_a_partition_that_is_not_there_survive_as_well(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """No small file of a partition or of a log directory costs records when it is lost or damaged."""
 
+import errno
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from local_log.errors import KafkaStorageError
 from local_log.log_dir import CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from local_log.placement import WantedReplica
 from local_log.segment_files import PARTITION_METADATA
+from runtime.disk import FaultyDisk
 
 CHECKPOINTS = [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS]
 METADATA = dump_partition_metadata(IDS["orders"])
@@ -274,13 +276,23 @@ def test_where_somebody_else_wrote_last_sidecars_are_not_believed(tmp_path: Path
 # -- clean mark
 
 
+BROKEN_MARKS = [b"", b"{", b'{"version":0}', b"[]", b"\xff"]
+
+
 @pytest.mark.parametrize(
-    "mark", [b"", b"{", b'{"version":0}', b'{"version":0,"brokerEpoch":41}', b"[]", b"\xff"]
+    ("mark", "last_epoch"),
+    [
+        (b'{"version":0,"brokerEpoch":41}', 42),
+        *((mark, epoch) for mark in BROKEN_MARKS for epoch in (None, -1, 42)),
+    ],
 )
-def test_a_mark_that_proves_nothing_means_recovery(tmp_path: Path, mark: bytes) -> None:
+def test_a_mark_that_proves_nothing_means_recovery(
+    tmp_path: Path, mark: bytes, last_epoch: int | None
+) -> None:
+    """Also where nothing is known of the last life, so that only the mark itself can tell."""
     host = stopped(tmp_path)
     (host.paths[0] / CLEAN_SHUTDOWN).write_bytes(mark)
-    manager = host.start(last_broker_epoch=42)
+    manager = host.start(last_broker_epoch=last_epoch)
     assert [directory.was_clean for directory in manager.dirs] == [False]
     assert not (host.paths[0] / CLEAN_SHUTDOWN).exists()
     assert [log.log_end_offset for log in manager.all()] == [60]
@@ -293,6 +305,18 @@ def test_a_mark_of_another_life_is_believed_only_where_lives_are_not_compared(
     (host.paths[0] / CLEAN_SHUTDOWN).write_bytes(b'{"version":0,"brokerEpoch":41}')
     manager = host.start(last_broker_epoch=42, compare=False)
     assert [directory.was_clean for directory in manager.dirs] == [True]
+
+
+def test_there_is_no_clean_mark_where_a_log_could_not_be_flushed(tmp_path: Path) -> None:
+    """Used-up descriptors take no directory offline: the mark alone would be wrong."""
+    host = stopped(tmp_path, 1, ORDERS, BILLS)
+    manager = host.start()
+    append(manager.get(ORDERS))
+    assert isinstance(host.disk, FaultyDisk)
+    host.disk.fail(["rename"], path_part=f"{host.directory()}/", error=errno.EMFILE)
+    manager.close()
+    assert [directory.works for directory in manager.dirs] == [True]
+    assert not (host.paths[0] / CLEAN_SHUTDOWN).exists()
 
 
 def test_there_is_no_clean_mark_while_a_partition_is_refused(tmp_path: Path) -> None:

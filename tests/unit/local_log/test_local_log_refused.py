@@ -382,6 +382,23 @@ def test_bad_chain_of_what_is_remote_is_refused(tmp_path, content, log_start):
     assert again.epochs.entries()[0].start_offset == base
 
 
+def test_chain_that_begins_above_what_is_remote_is_refused(tmp_path):
+    """It contradicts no batch that is here, and says nothing of those before it."""
+    config = with_config(remote_storage_enable=True, local_retention_bytes=0)
+    log = _with_epochs(tmp_path, config=config, log_start=0)
+    base = log.segments[1].base_offset
+    log.set_copied_through(base - 1, log.epochs.epoch_for(base - 1))
+    assert log.retain(0).dropped
+    log.close()
+    for first, is_refused in ((0, False), (1, True), (base, True)):
+        _spoil(tmp_path, b"0\n3\n0 %d\n1 20\n2 40\n" % first)
+        known = {"config": config, "log_start": 0, "recovery_point": 0, "clean": False}
+        if is_refused:
+            assert _kinds(refused(tmp_path, **known)) == [FaultKind.EPOCH_CHAIN_LOST]
+        else:
+            open_log(tmp_path, **known).close(clean=False)
+
+
 def test_chain_is_clipped_on_disk_only_after_the_log_start_could_be_checkpointed(tmp_path):
     config = with_config(remote_storage_enable=True)
     log = _with_epochs(tmp_path, config=config, log_start=0)

@@ -24,6 +24,7 @@ from rlm.messages import (
 )
 from rlm.object_faults import LOG, NAMED_MAX, REMEMBERED_MAX, ObjectFaults
 from rlm.testing import PARTITION
+from rlmm.api import MetadataNotReadyError
 from rsm_plugins.api import RemoteObjectDamagedError, RemoteResourceNotFoundError
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
@@ -226,3 +227,33 @@ def test_a_damaged_stretch_is_well_when_all_of_it_was_read_well() -> None:
     for span, left in (((0, 100), 1), ((120, 150), 1), ((150, 300), 1), ((90, 130), 0)):
         faults.read_well(one, LOG, span)
         assert len(faults) == left, span
+
+
+def test_each_damaged_stretch_of_a_log_must_be_read_well() -> None:
+    faults, one = ObjectFaults(lambda _id: finished()), finished()
+    for span in ((100, 200), (400, 500)):
+        faults.failed(one, LOG, RemoteObjectDamagedError("bad"), span)
+    for span, left in (((400, 500), 1), ((0, 50), 1), ((300, 350), 1), ((100, 200), 0)):
+        faults.read_well(one, LOG, span)
+        assert len(faults) == left, span
+
+
+def test_a_stretch_that_was_read_well_makes_no_other_one_bad() -> None:
+    faults, one = ObjectFaults(lambda _id: finished()), finished()
+    faults.failed(one, LOG, RemoteObjectDamagedError("bad"), (100, 200))
+    faults.read_well(one, LOG, (0, 50))
+    faults.read_well(one, LOG, (100, 200))
+    assert len(faults) == 0
+
+
+def test_while_the_metadata_are_not_ready_what_was_last_known_stays_red() -> None:
+    def segment_of(_id: object) -> RemoteLogSegmentMetadata:
+        if not is_ready:
+            raise MetadataNotReadyError("starting")
+        return finished()
+
+    faults, is_ready = ObjectFaults(segment_of), True
+    faults.failed(finished(), LOG, RemoteResourceNotFoundError("gone"))
+    is_ready = False
+    assert len(faults.red()) == 1
+    assert len(faults) == 1

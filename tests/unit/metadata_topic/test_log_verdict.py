@@ -1,0 +1,62 @@
+"""Torn tail or damage: what each sign of the rule says where no other sign is there."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_protocol.records.batch import iter_batches
+from metadata_topic.quorum import log_survey
+from metadata_topic.quorum.batches import note_flushed_end, value_batch
+from metadata_topic.quorum.errors import DamagedMetadataError
+from metadata_topic.quorum.flushed_end_file import FlushedEnd
+from metadata_topic.quorum.log_survey import LaterBatch, SegmentSurvey, survey_log
+from metadata_topic.quorum.log_verdict import DirectoryFacts, judge
+from metadata_topic.quorum.snapshots import SnapshotId
+from runtime.disk import Disk
+
+BROKEN = SegmentSurvey("0.log", 0, 900, 500, 50, 1, "no whole batch")
+TORN = DirectoryFacts("here", [BROKEN])
+
+
+def test_without_a_sign_it_is_a_torn_tail() -> None:
+    assert judge(TORN).torn_bytes == 400
+
+
+def test_a_fetched_snapshot_does_not_hide_that_a_flushed_batch_is_damaged() -> None:
+    """An old note says that less was flushed; the batch behind says that the place was."""
+    snapshot = SnapshotId(80, 1)
+    facts = replace(TORN, newest_snapshot=snapshot, usable_snapshot=snapshot, noted=FlushedEnd(10))
+    assert judge(facts).is_replaced
+    later = (LaterBatch(700, 90, 1, 85),)
+    with pytest.raises(DamagedMetadataError):
+        judge(replace(facts, segments=[replace(BROKEN, later=later)]))
+
+
+def test_a_damaged_snapshot_proves_what_was_flushed_as_well() -> None:
+    facts = replace(TORN, newest_snapshot=SnapshotId(60, 1), usable_snapshot=SnapshotId(20, 1))
+    with pytest.raises(DamagedMetadataError, match="newest snapshot's end"):
+        judge(facts)
+
+
+def test_the_last_epoch_is_also_that_of_batches_behind_the_place() -> None:
+    later = (LaterBatch(700, 60, 7, None),)
+    assert judge(replace(TORN, segments=[replace(BROKEN, later=later)])).last_epoch == 7
+
+
+def test_whole_batches_are_found_wherever_the_buffer_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = bytearray()
+    for offset in range(12):
+        batch = value_batch([b"v" * (offset * 7)], base_offset=offset, epoch=1, timestamp_ms=5)
+        note_flushed_end(batch, offset)
+        data += batch
+    positions = [position for position, _ in iter_batches(bytes(data))]
+    data[positions[1] + 70] ^= 1
+    (tmp_path / f"{0:020}.log").write_bytes(data)
+    for size in range(61, 400):
+        monkeypatch.setattr(log_survey, "_WINDOW_BYTES", size)
+        (found,) = survey_log(tmp_path, Disk())
+        assert found.whole_bytes == positions[1], size
+        assert [later.position for later in found.later] == positions[2:], size
