@@ -113,7 +113,8 @@ def _judge_exit(damaged: Damaged, found: Findings) -> list[str]:
 def _is_named(case: Case, damaged: Damaged, said: str) -> bool:
     path = damaged.broker.directory / case.path
     is_gone = case.damage is Damage.LOST  # its directory tells enough
-    return str(path) in said or (is_gone and str(path.parent) in said)
+    names_parent = re.search(rf"{re.escape(str(path.parent))}(?![\w-])", said)
+    return str(path) in said or (is_gone and names_parent is not None)
 
 
 # ------------------------------------------------------------------ asking
