@@ -56,11 +56,13 @@ class Refused:
         directories: log directories its files lie in.
         reason: for people, with the way out.
         recovery_point: what the checkpoint is to say; UNKNOWN if that is not known.
+        foreign: those of the directories whose files say that they are another partition.
     """
 
     directories: Sequence[LogDir]
     reason: str
     recovery_point: int = UNKNOWN
+    foreign: Sequence[LogDir] = ()
 
 
 @dataclass(slots=True)
@@ -197,7 +199,12 @@ class Loader:
         working = {one.directory_id for one in self._dirs if one.works}
         placement = place(wanted, found, working)
         if placement.offline:
-            self._refuse(tp, directories, placement.offline)
+            strange = [
+                one.directory
+                for one, says in zip(candidates, found, strict=True)
+                if not says.fits(wanted)
+            ]
+            self._refuse(tp, directories, placement.offline, foreign=strange)
             return
         self._loaded.aside += [(tp, candidates[index].directory) for index in placement.aside]
         if placement.opened is not None:
@@ -234,9 +241,12 @@ class Loader:
         directories: Sequence[LogDir],
         reason: str,
         recovery_point: int = UNKNOWN,
+        foreign: Sequence[LogDir] = (),
     ) -> None:
         _log.error("partition is offline: %s: %s", tp, reason)
-        self._loaded.refused[tp] = Refused(tuple(directories), reason, recovery_point)
+        self._loaded.refused[tp] = Refused(
+            tuple(directories), reason, recovery_point, tuple(foreign)
+        )
 
     def _open(self, tp: TopicPartition, found: _Candidate, wanted: WantedReplica) -> None:
         directory = found.directory
