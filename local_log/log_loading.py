@@ -255,6 +255,8 @@ class Loader:
         config = self._config_for(tp.topic)
         log_start = known_log_start(home, tp, config, found.path)
         point = known_recovery_point(home, tp, found.path)
+        if point is None and _was_never_served(wanted) and not self._has_segments(found.path):
+            point = 0  # a kill left it half made
         try:
             log = PartitionLog.open(
                 found.path,
@@ -298,6 +300,10 @@ class Loader:
             self._loaded.moved.append((tp, home, directory))
         self._loaded.opened.append((log, directory))
 
+    def _has_segments(self, path: Path) -> bool:
+        parsed = map(parse_segment_file, self._disk.list_dir(path))
+        return any(one is not None and one[1] == LOG for one in parsed)
+
     def _identify(self, found: _Candidate, wanted: WantedReplica) -> None:
         """Write again what the files do not say, and make the sidecar say what they do."""
         files = found.files
@@ -312,6 +318,10 @@ class Loader:
             _log.error("topic id is written again: path=%s", found.path)
             files.write(PARTITION_METADATA, dump_partition_metadata(wanted.topic_id))
         files.keep(PARTITION_METADATA, EPOCH_CHECKPOINT)
+
+
+def _was_never_served(wanted: WantedReplica) -> bool:
+    return wanted.directory_id is None and wanted.was_never_served and not wanted.is_lost
 
 
 def known_log_start(home: LogDir, tp: TopicPartition, config: LogConfig, path: Path) -> int | None:
