@@ -436,6 +436,13 @@ class LogManager:
         """
         return self._checkpoints.keep_log_starts(partitions)
 
+    def is_log_start_kept(self, tp: TopicPartition) -> bool:
+        """Whether the log start of an open log is on the disk, or not known at all."""
+        log, directory = self._logs.get(tp), self._dir_of.get(tp)
+        if log is None or directory is None or not log.log_start_known:
+            return True
+        return log.log_start_offset <= (directory.entry(LOG_STARTS, tp) or 0)
+
     # -- failure and end ------------------------------------------------------------------------
 
     def fail(self, directory: LogDir, error: OSError) -> None:
