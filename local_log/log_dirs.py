@@ -277,19 +277,26 @@ class LogManager:
     def delete(self, *partitions: TopicPartition) -> int:
         """Take logs away: their directories are renamed now and removed later.
 
-        A partition that is offline for what its files say goes as well.
+        A partition that is offline for what its files say goes as well; files that say they are
+        another partition are put aside and stay.
 
         Returns:
             How many of them there were.
         """
         gone: dict[LogDir, list[tuple[TopicPartition, Path]]] = {}
+        kept: set[Path] = set()
         count = 0
         for tp in partitions:
+            refused = self.refused.get(tp)
+            foreign = () if refused is None else refused.foreign
             directories = self._let_go(tp)
             count += bool(directories)
             for directory in directories:
                 if directory.works:
-                    target = directory.path / renamed_dir(tp, self._dice.uuid(), "delete")
+                    suffix = "stray" if directory in foreign else "delete"
+                    target = directory.path / renamed_dir(tp, self._dice.uuid(), suffix)
+                    if directory in foreign:
+                        kept.add(target)
                     gone.setdefault(directory, []).append((tp, target))
         for directory, names in gone.items():
             renames = [(directory.path / partition_dir(tp), target) for tp, target in names]
@@ -297,7 +304,7 @@ class LogManager:
             written = {*CHECKPOINTS, *stale}
             if self._rename(renames, directory) and self._checkpoints.write(directory, written):
                 delay_ms = self._config_for(names[0][0].topic).file_delete_delay_ms
-                self._deletion.later([target for _, target in names], delay_ms)
+                self._deletion.later([to for _, to in names if to not in kept], delay_ms)
         return count
 
     def _let_go(self, tp: TopicPartition) -> list[LogDir]:
@@ -428,6 +435,13 @@ class LogManager:
             Those whose log start is not kept, and why.
         """
         return self._checkpoints.keep_log_starts(partitions)
+
+    def is_log_start_kept(self, tp: TopicPartition) -> bool:
+        """Whether the log start of an open log is on the disk, or not known at all."""
+        log, directory = self._logs.get(tp), self._dir_of.get(tp)
+        if log is None or directory is None or not log.log_start_known:
+            return True
+        return log.log_start_offset <= (directory.entry(LOG_STARTS, tp) or 0)
 
     # -- failure and end ------------------------------------------------------------------------
 

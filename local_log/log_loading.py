@@ -56,11 +56,13 @@ class Refused:
         directories: log directories its files lie in.
         reason: for people, with the way out.
         recovery_point: what the checkpoint is to say; UNKNOWN if that is not known.
+        foreign: those of the directories whose files say that they are another partition.
     """
 
     directories: Sequence[LogDir]
     reason: str
     recovery_point: int = UNKNOWN
+    foreign: Sequence[LogDir] = ()
 
 
 @dataclass(slots=True)
@@ -197,7 +199,12 @@ class Loader:
         working = {one.directory_id for one in self._dirs if one.works}
         placement = place(wanted, found, working)
         if placement.offline:
-            self._refuse(tp, directories, placement.offline)
+            strange = [
+                one.directory
+                for one, says in zip(candidates, found, strict=True)
+                if not says.fits(wanted)
+            ]
+            self._refuse(tp, directories, placement.offline, foreign=strange)
             return
         self._loaded.aside += [(tp, candidates[index].directory) for index in placement.aside]
         if placement.opened is not None:
@@ -234,9 +241,12 @@ class Loader:
         directories: Sequence[LogDir],
         reason: str,
         recovery_point: int = UNKNOWN,
+        foreign: Sequence[LogDir] = (),
     ) -> None:
         _log.error("partition is offline: %s: %s", tp, reason)
-        self._loaded.refused[tp] = Refused(tuple(directories), reason, recovery_point)
+        self._loaded.refused[tp] = Refused(
+            tuple(directories), reason, recovery_point, tuple(foreign)
+        )
 
     def _open(self, tp: TopicPartition, found: _Candidate, wanted: WantedReplica) -> None:
         directory = found.directory
@@ -245,6 +255,8 @@ class Loader:
         config = self._config_for(tp.topic)
         log_start = known_log_start(home, tp, config, found.path)
         point = known_recovery_point(home, tp, found.path)
+        if point is None and _was_never_served(wanted) and not self._has_segments(found.path):
+            point = 0  # a kill left it half made
         try:
             log = PartitionLog.open(
                 found.path,
@@ -288,6 +300,10 @@ class Loader:
             self._loaded.moved.append((tp, home, directory))
         self._loaded.opened.append((log, directory))
 
+    def _has_segments(self, path: Path) -> bool:
+        parsed = map(parse_segment_file, self._disk.list_dir(path))
+        return any(one is not None and one[1] == LOG for one in parsed)
+
     def _identify(self, found: _Candidate, wanted: WantedReplica) -> None:
         """Write again what the files do not say, and make the sidecar say what they do."""
         files = found.files
@@ -302,6 +318,10 @@ class Loader:
             _log.error("topic id is written again: path=%s", found.path)
             files.write(PARTITION_METADATA, dump_partition_metadata(wanted.topic_id))
         files.keep(PARTITION_METADATA, EPOCH_CHECKPOINT)
+
+
+def _was_never_served(wanted: WantedReplica) -> bool:
+    return wanted.directory_id is None and wanted.was_never_served and not wanted.is_lost
 
 
 def known_log_start(home: LogDir, tp: TopicPartition, config: LogConfig, path: Path) -> int | None:

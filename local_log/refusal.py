@@ -14,6 +14,7 @@ class FaultKind(Enum):
     """What is wrong; the values are written to `tidemark-accepted`."""
 
     ENDS_TOO_EARLY = "ends-too-early"
+    EVERY_SEGMENT_LOST = "every-segment-lost"
     ENDS_BELOW_ITS_START = "ends-below-its-start"
     HOLE = "hole"
     DAMAGE = "damage"
@@ -93,6 +94,8 @@ def describe(fault: Fault) -> str:
     match fault.kind:
         case FaultKind.ENDS_TOO_EARLY:
             return f"the log ends at offset {offset}, but was flushed up to {limit} ({file})"
+        case FaultKind.EVERY_SEGMENT_LOST:
+            return f"no segment is there, and how far the log reached from {offset} is not known"
         case FaultKind.ENDS_BELOW_ITS_START:
             return f"the log ends at offset {offset}, below its log start {limit}"
         case FaultKind.HOLE:

@@ -268,6 +268,9 @@ class _Judge:
             at = last.whole_bytes if last is not None else 0
             self._add(FaultKind.ENDS_TOO_EARLY, last, at, self.end, survey.flushed_end)
             self.end = survey.flushed_end
+        elif not survey.segments and survey.recovery_point is None:
+            # A log is begun with a segment, and never without one since.
+            self._add(FaultKind.EVERY_SEGMENT_LOST, None, 0, self.end, self.end)
         start = survey.log_start
         if start is None or self.found_end >= start:
             return

@@ -83,7 +83,10 @@ class BrokerAnswers:
         """Answer one message of the tier."""
         match received.message:
             case DescribeLog() as asked:
-                self._guarded(reply, lambda: self._describe(asked))
+                if self._log_start_is_kept(asked):
+                    self._guarded(reply, lambda: self._describe(asked))
+                else:
+                    self._spawn(reply, self._keep_and_describe(asked, reply))
             case CopiedThrough() as report:
                 self._guarded(reply, lambda: self._copied(report))
             case OpenSegment() as question:
@@ -129,6 +132,19 @@ class BrokerAnswers:
         return found
 
     # -- questions
+
+    def _log_start_is_kept(self, question: DescribeLog) -> bool:
+        found = self._replicas.by_id(question.topic_id, question.partition)
+        return found is None or self._logs.is_log_start_kept(found.topic_partition)
+
+    async def _keep_and_describe(self, question: DescribeLog, reply: Reply) -> None:
+        """The tier deletes what lies below the log start: it hears of none that may fall back."""
+        while not self._log_start_is_kept(question):
+            tp = self._partition(question).topic_partition
+            failed = await self._pool.run(self._logs.keep_log_starts, [tp])
+            if failed:
+                raise failed[tp]
+        reply(self._describe(question))
 
     def _describe(self, question: DescribeLog) -> LogDescription:
         partition = self._partition(question)

@@ -123,9 +123,11 @@ def _absent(
 ) -> tuple[tuple[bytes, bytes], ...]:
     """Directories that replicas live in and that do not work now, each with its last life.
 
-    One that comes back must name that life, or it is a copy of another time.
+    One that comes back must name that life, or it is a copy of another time. A life of Apache Kafka
+    or of an older version named itself nowhere.
     """
-    if previous is None or not registration.keeps_directories:
+    keeps = registration.keeps_directories
+    if previous is None or not keeps or previous.directories_assigned_from < 0:
         return ()
     used = {
         partition.directory_of(previous.id)

@@ -1,6 +1,7 @@
 """What the broker answers to its tier, and that it answers no sooner than it may."""
 
 import asyncio
+import errno
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -166,5 +167,26 @@ def test_questions_of_an_older_leader_epoch_are_refused_and_change_nothing(tmp_p
         assert tier.log.log_start_offset == 0
         assert tier.log.copied_through == -1
         assert tier.kept_log_start() is None
+
+    asyncio.run(scene())
+
+
+def test_the_tier_hears_of_no_log_start_that_may_fall_back(tmp_path: Path) -> None:
+    """It was raised in memory, by DeleteRecords or retention, and its checkpoint failed."""
+
+    async def scene() -> None:
+        disk = FaultyDisk()
+        tier = Tier(tmp_path, disk)
+        tier.log.raise_log_start(7)
+        disk.fail(["rename"], path_part="log-start", error=errno.EMFILE)
+        tier.ask(DescribeLog(tier.topic_id, 0, LEADER_EPOCH))
+        await turns()
+        assert [type(answer) for answer in tier.answers] == [Failure]
+        disk.heal()
+        tier.ask(DescribeLog(tier.topic_id, 0, LEADER_EPOCH))
+        await turns()
+        answer = tier.answers[-1]
+        assert isinstance(answer, LogDescription)
+        assert answer.log_start_offset == tier.kept_log_start() == 7
 
     asyncio.run(scene())

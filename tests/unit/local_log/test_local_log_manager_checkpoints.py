@@ -402,3 +402,27 @@ def test_no_power_cut_in_a_retention_pass_makes_a_hole(tmp_path: Path) -> None:
         if is_done:
             return
     raise AssertionError("never done")
+
+
+@pytest.mark.parametrize("is_assigned", [True, False])
+def test_a_served_log_without_a_segment_is_never_begun_anew(
+    tmp_path: Path, is_assigned: bool
+) -> None:
+    """It was begun since the last checkpoint: no entry says how far it was flushed."""
+    host = Host(tmp_path, wanted={})
+    (log,) = make(host.start(), ORDERS, records=3)
+    log.flush()
+    assert ORDERS not in host.checkpoint(RECOVERY_POINTS)
+    (host.directory() / f"{0:020}.log").unlink()
+    if is_assigned:
+        host.assign(ORDERS)
+        for _ in range(2):
+            manager = host.start()
+            assert manager.get(ORDERS) is None
+            assert "no segment is there" in manager.refused[ORDERS].reason
+            manager.checkpoint_recovery_points()
+    else:  # a kill left it half made
+        host.unassign(ORDERS)
+        log = host.start().get(ORDERS)
+        assert log is not None
+        assert log.log_end_offset == 0

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from local_log_kit import append
+from local_log_kit import SMALL, append
 from local_log_manager_kit import (
     BILLS,
     IDS,
@@ -116,6 +116,28 @@ def test_files_that_are_there_are_never_taken_for_a_new_log(tmp_path: Path) -> N
     assert record_bytes(tmp_path) == before
     assert manager.delete(ORDERS) == 1
     assert manager.create(*ORDERS, IDS["orders"]).log_end_offset == 0
+
+
+def test_a_deletion_never_takes_files_that_are_another_partition(tmp_path: Path) -> None:
+    """Two directories were swapped: under the name of one lie the records of the other."""
+    host = Host(tmp_path)
+    for log in make(host.start(), ORDERS, BILLS):
+        log.close()
+    host.assign(ORDERS, BILLS)
+    orders, bills, between = host.directory(ORDERS), host.directory(BILLS), tmp_path / "x"
+    for source, target in ((orders, between), (bills, orders), (between, bills)):
+        source.rename(target)
+    manager = host.start()
+    before = record_bytes(tmp_path)
+    assert manager.delete(ORDERS) == 1
+    assert manager.create(*ORDERS, b"n" * 16).log_end_offset == 0
+    host.clock.advance(10 * SMALL.file_delete_delay_ms)
+    manager.run_deletions()
+    assert record_bytes(tmp_path) == before
+    (kept,) = host.paths[0].glob("orders-0.*-stray")
+    bills.rename(tmp_path / "those-of-orders")
+    kept.rename(bills)
+    assert host.start().get(BILLS) is not None
 
 
 # -- an older topic of the same name

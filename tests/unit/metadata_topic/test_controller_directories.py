@@ -293,3 +293,11 @@ def test_a_directory_that_is_there_is_not_forgotten() -> None:
     image = with_topic(registered(cluster_of(2), 1), A)
     result = forget_directory(image, 1, A, working=[A])
     assert (result.records, result.response) == ((), [])
+
+
+def test_a_directory_that_is_away_at_the_upgrade_need_not_name_a_life_that_wrote_none() -> None:
+    image = registered(with_topic(cluster_of(1, 2), A, B), 1, keeps=False)
+    image = registered(image, 2, dirs=[A])
+    assert image.brokers[1].last_life_of(B) is None
+    image = registered(registered(image, 3), 4, dirs=[A])
+    assert image.brokers[1].last_life_of(B) == registration(3, keeps=True).incarnation_id
