@@ -137,7 +137,9 @@ def judge_lives(
                 {},
                 f"the metadata log in {metadata_path} ends at offset {metadata_end}, and log "
                 f"directory {path} was written when it ended at {later[-1].metadata_end}: the "
-                "metadata directory is an older copy. Put the newest copy of it back",
+                "metadata directory is an older copy. Put the newest copy of it back; without one, "
+                "what was changed since is lost, and `tidemark directories accept ID` of each log "
+                "directory takes them as they are",
             )
     old = {
         path: f"it does not name the last life of this broker ({LIVES}): it is a copy of another "
