@@ -62,7 +62,8 @@ def test_a_log_of_a_later_leader_epoch_than_the_metadata_is_not_written_to(world
         config_for=world.config_for,
         metrics=Registry(),
     )
-    world.change("t", leader_epoch=4)  # the metadata were put back from an older copy
+    world.change("t", leader=-1, leader_epoch=3)  # the metadata were put back from an older copy
+    world.change("t", leader=NODE, leader_epoch=4)
     with pytest.raises(KafkaStorageError, match="leader epoch 8, and the metadata say 4"):
         world.replicas.require("t", 0)
     assert [tuple(entry) for entry in log.epochs.entries()] == [(8, 0)]
