@@ -67,7 +67,8 @@ class PartitionView:
     Attributes:
         error: LEADER_NOT_AVAILABLE or LISTENER_NOT_FOUND while nobody can be asked.
         leader: broker id, -1 with an error.
-        offline: replicas whose broker is gone, fenced or not on the asked listener.
+        offline: replicas whose broker is gone, fenced or not on the asked listener, or registered
+            without the replica's log directory.
     """
 
     error: ErrorCode
@@ -134,9 +135,15 @@ class ClusterView:
             leader_epoch=partition.leader_epoch,
             replicas=list(partition.replicas),
             isr=list(partition.isr),
-            offline=[r for r in partition.replicas if _is_offline(brokers.get(r), listener)],
+            offline=[
+                replica
+                for replica in partition.replicas
+                if _is_offline(brokers.get(replica), listener, partition.directory_of(replica))
+            ],
         )
 
 
-def _is_offline(broker: BrokerImage | None, listener: str) -> bool:
-    return broker is None or broker.fenced or broker.endpoint(listener) is None
+def _is_offline(broker: BrokerImage | None, listener: str, directory_id: bytes) -> bool:
+    if broker is None or broker.fenced or broker.endpoint(listener) is None:
+        return True
+    return not broker.works_with(directory_id)

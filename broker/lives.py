@@ -129,8 +129,8 @@ def judge_lives(
                 {},
                 f"the metadata log in {metadata_path} ends at offset {metadata_end}, and log "
                 f"directory {path} was written when it ended at {later[-1].metadata_end}: the "
-                "metadata directory is an older copy. Put the newest copy of it back; if there is "
-                "none, take each such log directory as it is with "
+                "metadata directory is an older copy. Put the newest copy of it back; without one, "
+                "what was changed since is lost, and each such log directory is taken as it is by "
                 f"`tidemark directories accept {ids[path]}`",
             )
     old = {

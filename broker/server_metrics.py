@@ -10,7 +10,7 @@ from typing import Protocol
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from metadata_topic.image.image import MetadataImage
-from metadata_topic.image.model import NO_LEADER
+from metadata_topic.image.model import PartitionImage
 from runtime.metrics import Registry
 
 Labelled = Mapping[tuple[str, ...], float]
@@ -92,7 +92,7 @@ def register_metadata_metrics(
             lambda: image().partition_count,
         ),
         f"{controller}OfflinePartitionsCount": (
-            "Partitions without a leader.",
+            "Partitions without a leader, or whose leader lacks their log directory.",
             lambda: _offline_partitions(image()),
         ),
         f"{controller}ActiveBrokerCount": (
@@ -126,7 +126,12 @@ def register_metadata_metrics(
 
 def _offline_partitions(image: MetadataImage) -> int:
     return sum(
-        partition.leader == NO_LEADER
+        not _is_led(partition, image)
         for topic in image.topics_by_id.values()
         for partition in topic.partitions.values()
     )
+
+
+def _is_led(partition: PartitionImage, image: MetadataImage) -> bool:
+    leader = image.brokers.get(partition.leader)
+    return leader is not None and leader.works_with(partition.directory_of(leader.id))

@@ -27,6 +27,7 @@ from metadata_topic.controller.directories import (
     replicas_of_broker,
 )
 from metadata_topic.controller.result import ControllerResult
+from metadata_topic.controller.topic_names import REMOTE_METADATA_TOPIC
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import DIRECTORY_LOST
 from metadata_topic.quorum.format import METADATA_DIRECTORY
@@ -38,6 +39,7 @@ from runtime.disk import Disk
 from runtime.executors import InlinePool
 from runtime.scheduler import LoopScheduler
 
+_SHOWN_MAX = 20
 LOST = "lost"
 """What a person calls DIRECTORY_LOST: replicas of a directory whose id was never noted."""
 
@@ -77,7 +79,10 @@ def directory_rows(config: BrokerConfig, disk: Disk) -> list[DirectoryRow]:
             continue
         seen.add(directory_id)
         life = None if broker is None else broker.last_life_of(directory_id)
-        if life is not None and path != config.metadata_log_dir and not _names(disk, path, life):
+        later = _later_end(disk, path, image)
+        if later is not None:
+            state = f"written when the metadata log ended at {later}: that log is an older copy"
+        elif life is not None and path != config.metadata_log_dir and not _names(disk, path, life):
             state = f"of another time: {LIVES} does not name the last life of this broker"
         rows.append(
             DirectoryRow(uuid_to_text(directory_id), str(path), state, counts[directory_id])
@@ -100,6 +105,12 @@ def _state_of(path: Path, disk: Disk) -> tuple[bytes | None, str]:
 
 def _names(disk: Disk, path: Path, life: bytes) -> bool:
     return life in [known.incarnation_id for known in read_lives(disk, path)]
+
+
+def _later_end(disk: Disk, path: Path, image: MetadataImage) -> int | None:
+    """Where the metadata log ended when this directory was written, if that is beyond its end."""
+    ends = [known.metadata_end for known in read_lives(disk, path)]
+    return next((end for end in ends if end > image.provenance.end_offset), None)
 
 
 def _read_image(config: BrokerConfig, disk: Disk) -> MetadataImage:
@@ -144,9 +155,8 @@ def accept(config: BrokerConfig, directory: str, disk: Disk) -> Path:
         image = _read_image(config, disk)
         broker = image.brokers.get(config.node_id)
         life = None if broker is None else broker.last_life_of(directory_id)
-        end = image.provenance.end_offset
-        is_later = any(known.metadata_end > end for known in read_lives(disk, path))
-        if not is_later and (life is None or _names(disk, path, life)):
+        is_behind = _later_end(disk, path, image) is not None
+        if not is_behind and (life is None or _names(disk, path, life)):
             raise LogDirectoryError(f"log directory {directory} ({path}) is not of another time")
         disk.atomic_write(path / LIVES, dump_lives([] if life is None else [Life(life, 0)]))
         return path
@@ -176,6 +186,30 @@ def lost_by_forgetting(config: BrokerConfig, directory: str, disk: Disk) -> list
             f"log directory {directory} is not known; `tidemark directories list` shows which are"
         )
     return lost
+
+
+def beyond_the_disk(config: BrokerConfig, lost: list[str], disk: Disk) -> list[str]:
+    """Say what forgetting these partitions also takes: what only the remote store still holds."""
+    image = _read_image(config, disk)
+    topics = {partition: partition.rpartition("-")[0] for partition in lost}
+    lines = []
+    tiered = [
+        partition
+        for partition, topic in topics.items()
+        if image.topic_config(topic).get("remote.storage.enable", "").strip().lower() == "true"
+    ]
+    if tiered:
+        lines.append(
+            f"{len(tiered)} of them are tiered ({', '.join(tiered[:_SHOWN_MAX])}"
+            f"{', ...' if len(tiered) > _SHOWN_MAX else ''}): their copies in the remote store are "
+            "served no more, and offsets that were acknowledged are given again."
+        )
+    if REMOTE_METADATA_TOPIC in topics.values():
+        lines.append(
+            f"A part of {REMOTE_METADATA_TOPIC} is among them: which segments the remote store "
+            "holds is forgotten too, also of partitions in other directories."
+        )
+    return lines
 
 
 def forget(config: BrokerConfig, directory: str, disk: Disk) -> list[str]:

@@ -32,7 +32,7 @@ from local_log.placement import place
 from metadata_topic.controller.directories import ReplicaId, can_assign
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage, ResourceType
-from metadata_topic.image.model import PartitionImage, TopicImage
+from metadata_topic.image.model import NO_LEADER, PartitionImage, TopicImage
 from runtime.executors import Pool
 from runtime.metrics import Registry
 
@@ -292,6 +292,16 @@ class ReplicaManager:
 
     def _serve(self, tp: TopicPartition, one: _Wanted, partition_log: PartitionLog) -> None:
         """Take the role that the metadata give; a failing disk is this partition's trouble only."""
+        written, wanted = partition_log.epochs.latest_epoch, one.image
+        leads = wanted.leader in (self.node_id, NO_LEADER)  # none yet: fenced until it has started
+        if leads and (written or 0) > wanted.leader_epoch:
+            self._put_offline(
+                tp,
+                f"its log was written under leader epoch {written}, and the metadata say "
+                f"{wanted.leader_epoch}: they are of an earlier time. Put the newest copy of the "
+                "metadata directory back; without one: each start of the broker raises it by two",
+            )
+            return
         self.offline.pop(tp, None)
         partition = self.partitions.get(tp)
         if partition is None:
@@ -305,7 +315,6 @@ class ReplicaManager:
             )
             self.partitions[tp] = partition
             self._by_topic.setdefault(tp.topic, {})[tp.partition] = partition
-        wanted = one.image
         try:
             if wanted.leader == self.node_id:
                 partition.become_leader(

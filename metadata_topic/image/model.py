@@ -143,6 +143,12 @@ class BrokerImage:
             return self.incarnation_id
         return dict(self.absent_directories).get(directory_id)
 
+    def works_with(self, directory_id: bytes) -> bool:
+        """Whether a replica in that log directory can be there: as Kafka's `hasOnlineDir`."""
+        if not self.log_dirs or directory_id in (DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED):
+            return True
+        return directory_id in self.log_dirs
+
     def endpoint(self, listener_name: str) -> Endpoint | None:
         """The endpoint of a listener, None if the broker does not have it."""
         return next((e for e in self.endpoints if e.name == listener_name), None)

@@ -124,10 +124,30 @@ def test_an_old_metadata_directory_is_refused(node: Node, tmp_path: Path) -> Non
     refused = node.broker.start_to_end()
     assert refused.returncode == 1
     assert "the metadata directory is an older copy" in refused.stderr
-    accepting = refused.stderr.split("directories accept ")[1].split("`")[0]
-    assert node.tool("accept", accepting, "--yes").returncode == 0
+    # There is no newer one: the person says so.
+    (row,) = [r for r in node.tool("list").stdout.splitlines() if "an older copy" in r]
+    assert str(node.second) in row
+    accepted = node.tool("accept", row.split()[0], "--yes")
+    assert accepted.returncode == 0, accepted.stderr
     node.broker.start()
+    assert node.health()["status"] == "green"
     assert node.ends() == node.expected(len(RECORDS))
+
+
+def test_what_forgetting_takes_from_the_remote_store_is_said(
+    make_broker: MakeBroker, tmp_path: Path
+) -> None:
+    node = Node(lambda: make_broker(tiered=True))
+    admin = AdminClient({"bootstrap.servers": node.broker.bootstrap})
+    tiered = {"remote.storage.enable": "true"}
+    admin.create_topics([NewTopic("tiered", 4, 1, config=tiered)])["tiered"].result(30)
+    assert node.broker.terminate() == 0
+    there = sorted(p.name for p in node.second.glob("tiered-*"))
+    assert there
+    node.second.rename(tmp_path / "away")
+    asked = node.tool("forget", node.missing(), answer="n\n")
+    assert asked.returncode == 1
+    assert f"{len(there)} of them are tiered ({', '.join(there)})" in asked.stdout
 
 
 def test_an_old_copy_of_a_directory_is_offline_until_it_is_accepted(

@@ -6,7 +6,7 @@ import click
 
 from runtime.disk import Disk
 from tidemark.loading import load
-from tidemark.log_directories import forget, lost_by_forgetting
+from tidemark.log_directories import beyond_the_disk, forget, lost_by_forgetting
 from tidemark.offline_options import config_options
 
 _SHOWN_MAX = 20
@@ -31,6 +31,8 @@ def command(directory: str, config_file: Path, override: tuple[str, ...], yes: b
             f"The local records of {len(lost)} partitions are given up: "
             f"{', '.join(lost[:_SHOWN_MAX])}{more}. They begin anew, empty."
         )
+        for line in beyond_the_disk(config, lost, disk):
+            click.echo(line)
         if not yes:
             click.confirm("Forget this directory?", abort=True)
     forget(config, directory, disk)

@@ -5,6 +5,7 @@ are named, in which order, with which error, fields and flags.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,13 @@ from kafka_protocol.wire.api_keys import ApiKey, header_versions
 from kafka_protocol.wire.codec import request, response
 from kafka_protocol.wire.framing import read_request_header
 from metadata_topic.image.image import MetadataImage
-from metadata_topic.image.model import BrokerImage, Endpoint, PartitionImage, TopicImage
+from metadata_topic.image.model import (
+    DIRECTORY_UNASSIGNED,
+    BrokerImage,
+    Endpoint,
+    PartitionImage,
+    TopicImage,
+)
 
 FRAMES = Path(__file__).resolve().parents[2] / "golden" / "frames"
 LISTENER = "PLAINTEXT"
@@ -135,6 +142,19 @@ def test_describe_topic_partitions_is_answered_as_kafka_does(frame: dict[str, An
             topic.partitions[index] = topic.partitions[first.partitions[0].partition_index]
     handler = describe_topic_partitions.make(view, 2_000)
     assert exchange.answered_by(handler) == exchange.body
+
+
+@pytest.mark.parametrize(
+    ("directory", "offline"),
+    [(bytes([1]) * 16, []), (bytes([2]) * 16, [1]), (DIRECTORY_UNASSIGNED, [])],
+)
+def test_a_replica_in_a_directory_that_is_not_registered_is_offline(
+    directory: bytes, offline: list[int]
+) -> None:
+    registered = replace(broker(1, "127.0.0.1", 9092, None), log_dirs=(bytes([1]) * 16,))
+    view = ClusterView(1, "id", lambda: MetadataImage(brokers={1: registered}))
+    partition = PartitionImage((1,), (1,), 1, 0, 0, (directory,))
+    assert view.partition(partition, LISTENER, old=False).offline == offline
 
 
 def test_every_api_is_served_in_kafkas_versions() -> None:

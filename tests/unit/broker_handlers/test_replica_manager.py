@@ -51,6 +51,26 @@ def test_a_partition_of_an_offline_directory_is_a_storage_error_until_it_is_dele
         replicas.require("old", 0)
 
 
+def test_a_log_of_a_later_leader_epoch_than_the_metadata_is_not_written_to(world: World) -> None:
+    world.add_topic("t", leader_epoch=8)
+    world.append("t", b"acknowledged")
+    log = world.log("t")
+    world.replicas = ReplicaManager(
+        logs=world.logs,
+        node_id=NODE,
+        pool=world.pool,
+        config_for=world.config_for,
+        metrics=Registry(),
+    )
+    world.change("t", leader=-1, leader_epoch=3)  # the metadata were put back from an older copy
+    world.change("t", leader=NODE, leader_epoch=4)
+    with pytest.raises(KafkaStorageError, match="leader epoch 8, and the metadata say 4"):
+        world.replicas.require("t", 0)
+    assert [tuple(entry) for entry in log.epochs.entries()] == [(8, 0)]
+    world.change("t", leader_epoch=8)
+    assert world.replicas.require("t", 0).log is log
+
+
 def test_unknown_names_and_ids_are_told_apart(world: World) -> None:
     topic_id = world.add_topic("t")
     with pytest.raises(UnknownTopicOrPartition):
