@@ -180,7 +180,9 @@ class Loader:
             return
         if wanted_for is None:
             topic_id = next((one.topic_id for one in candidates if one.topic_id), ZERO_UUID)
-            wanted: WantedReplica | None = WantedReplica(topic_id, tp.partition, None)
+            wanted: WantedReplica | None = WantedReplica(
+                topic_id, tp.partition, None, was_never_served=False
+            )
         else:
             wanted = wanted_for(tp)
         if wanted is None:

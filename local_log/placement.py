@@ -133,6 +133,9 @@ def _place_unassigned(
     certain = [index for index in fitting if found[index].is_certain(wanted)]
     if len(certain) == 1:
         return _opened(certain[0], found)
+    if wanted.was_never_served and wanted.may_be_begun and not certain:
+        # What does not say whose it is may hold the records of a topic that had this name before.
+        return Placement(is_begun=True, aside=tuple(range(len(found))))
     if len(fitting) == 1:
         return _opened(fitting[0], found)
     if fitting:
@@ -145,13 +148,12 @@ def _place_unassigned(
             offline="it may lie in a log directory that is missing: bring it back, or give it up "
             "with `tidemark directories forget lost`" + _others(found)
         )
-    if found and not wanted.was_never_served:
+    if found:
         return Placement(
             offline="its files are those of another topic: delete the topic, or put its files back"
             + _others(found)
         )
-    # The name belonged to another topic before.
-    return Placement(is_begun=True, aside=tuple(range(len(found))))
+    return Placement(is_begun=True)
 
 
 def _opened(index: int, found: Sequence[FoundReplica]) -> Placement:

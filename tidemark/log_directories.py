@@ -97,6 +97,8 @@ def _state_of(path: Path, disk: Disk) -> tuple[bytes | None, str]:
     try:
         meta = parse_meta_properties(disk.read_file(path / META_PROPERTIES))
     except FileNotFoundError:
+        if disk.is_dir(path) and set(disk.list_dir(path)) - {".lock", "lost+found"}:
+            return None, f"cannot be used: it is not empty and has no {META_PROPERTIES}"
         return None, "not formatted"
     except (OSError, CorruptFileError) as error:
         return None, f"cannot be used: {error}"
@@ -170,6 +172,11 @@ def lost_by_forgetting(config: BrokerConfig, directory: str, disk: Disk) -> list
     """
     directory_id = parse_directory_id(directory)
     for row in directory_rows(config, disk):
+        if not row.id and row.state.startswith("cannot be used"):
+            raise LogDirectoryError(
+                f"log directory {row.path} {row.state}; it may be {directory}: mend it, or take it "
+                "out of log.dirs first"
+            )
         if row.path and row.id == uuid_to_text(directory_id):
             raise LogDirectoryError(
                 f"log directory {directory} is there ({row.path}): only a missing one is forgotten"
