@@ -86,6 +86,7 @@ class LogManager:
         self._creation = LogCreation(
             disk,
             clock,
+            pool=self._pool,
             config_for=config_for,
             hooks_for=self._hooks,
             write_checkpoints=self._checkpoints.write,
@@ -283,8 +284,13 @@ class LogManager:
             How many of them there were.
         """
         gone: dict[LogDir, list[tuple[TopicPartition, Path]]] = {}
+        delays_ms: dict[TopicPartition, int] = {}
         count = 0
         for tp in partitions:
+            log = self._logs.get(tp)
+            # The topic is gone from the metadata: its own settings are only in its logs.
+            config = self._config_for(tp.topic) if log is None else log.config
+            delays_ms[tp] = config.file_delete_delay_ms
             directories = self._let_go(tp)
             count += bool(directories)
             for directory in directories:
@@ -296,8 +302,9 @@ class LogManager:
             stale = directory.forget([tp for tp, _ in names])
             written = {*CHECKPOINTS, *stale}
             if self._rename(renames, directory) and self._checkpoints.write(directory, written):
-                delay_ms = self._config_for(names[0][0].topic).file_delete_delay_ms
-                self._deletion.later([target for _, target in names], delay_ms)
+                for delay_ms in {delays_ms[tp] for tp, _ in names}:
+                    due = [target for tp, target in names if delays_ms[tp] == delay_ms]
+                    self._deletion.later(due, delay_ms)
         return count
 
     def _let_go(self, tp: TopicPartition) -> list[LogDir]:
