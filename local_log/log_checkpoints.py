@@ -26,6 +26,9 @@ NOTHING: Final[Mapping[TopicPartition, int]] = {}
 class Hosted(Protocol):
     """What the log manager knows; asked from any thread."""
 
+    def get(self, tp: TopicPartition) -> PartitionLog | None:
+        """An open log."""
+
     def logs_in(self, directory: LogDir) -> dict[TopicPartition, PartitionLog]:
         """The open logs of a directory (a copy)."""
 
@@ -130,8 +133,9 @@ class Checkpoints:
         return failed
 
     def _are_kept(self, directory: LogDir, partitions: Collection[TopicPartition]) -> bool:
-        known, logs = directory.entries.get(LOG_STARTS, {}), self._hosted.logs_in(directory)
-        return all(tp in logs and known.get(tp) == logs[tp].log_start_offset for tp in partitions)
+        known = directory.entries.get(LOG_STARTS, {})
+        logs = {tp: self._hosted.get(tp) for tp in partitions}
+        return all(log and known.get(tp) == log.log_start_offset for tp, log in logs.items())
 
     def lower(self, tp: TopicPartition, directory: LogDir, end_offset: int) -> None:
         """Before a truncation: nothing on the disk may say that more than `end_offset` was safe.

@@ -1,6 +1,8 @@
 """Beginning an empty log: all of its files are durable before anybody hears of it."""
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
 from typing import NamedTuple
 
 from kafka_protocol.files.meta_properties import dump_partition_metadata
@@ -14,6 +16,7 @@ from local_log.partition_log import LogHooks, PartitionLog
 from local_log.segment_files import PARTITION_METADATA
 from runtime.clock import Clock
 from runtime.disk import Disk
+from runtime.executors import Pool
 
 
 class NewLog(NamedTuple):
@@ -41,12 +44,13 @@ class LogCreation:
         disk: Disk,
         clock: Clock,
         *,
+        pool: Pool,
         config_for: Callable[[str], LogConfig],
         hooks_for: Callable[[TopicPartition, LogDir], LogHooks],
         write_checkpoints: Callable[[LogDir, Iterable[str]], bool],
         fail_dir: Callable[[LogDir, OSError], None],
     ) -> None:
-        self._disk, self._clock = disk, clock
+        self._disk, self._clock, self._pool = disk, clock, pool
         self._config_for, self._hooks_for = config_for, hooks_for
         self._write_checkpoints, self._fail_dir = write_checkpoints, fail_dir
 
@@ -87,19 +91,32 @@ class LogCreation:
         stale = directory.forget(new.topic_partition for new in members)
         if stale and not self._write_checkpoints(directory, stale):
             return self._fail(members, "its checkpoints cannot be written")
+        # Side by side: what thousands of new logs have to fsync the disk takes in common.
+        syncing: list[tuple[PartitionLog, Future[None]]] = []
         for new in members:
             tp = new.topic_partition
             config, hooks = new.config or self._config_for(tp.topic), self._hooks_for(tp, directory)
             try:
                 log = begin_log(self._disk, directory, new, config, hooks, self._clock.wall_ms())
                 made[tp] = log, directory
+                syncing.append((log, self._pool.submit(self._fsync_all, log.directory)))
             except LogRefused as error:
                 made[tp] = KafkaStorageError(str(error))
             except OSError as error:
                 self._fail_dir(directory, error)
                 if not directory.works:
-                    return _closed(made)
+                    break
                 made[tp] = KafkaStorageError(f"{tp} cannot be made now: {error}")
+        for log, synced in syncing:
+            try:
+                synced.result()
+            except OSError as error:
+                self._fail_dir(directory, error)
+                log.close(clean=False)
+                tp = log.topic_partition
+                made[tp] = KafkaStorageError(f"{tp} cannot be made now: {error}")
+        if not directory.works:
+            return _closed(made)
         try:
             self._disk.fsync_path(directory.path)
         except OSError as error:
@@ -107,6 +124,11 @@ class LogCreation:
             _closed(made)
             return self._fail(members, str(error))
         return made
+
+    def _fsync_all(self, path: Path) -> None:
+        for name in self._disk.list_dir(path):
+            self._disk.fsync_path(path / name)
+        self._disk.fsync_path(path)
 
     @staticmethod
     def _fail(members: Sequence[NewLog], reason: str) -> Made:
@@ -129,7 +151,7 @@ def _closed(made: Made) -> Made:
 def begin_log(
     disk: Disk, directory: LogDir, new: NewLog, config: LogConfig, hooks: LogHooks, now_ms: int
 ) -> PartitionLog:
-    """Make a partition directory with its files; only the name of it is not durable on return.
+    """Make a partition directory with its files; nothing of it is durable on return.
 
     What a kill left of an earlier try is opened as anything found would be, never as clean.
 
@@ -141,7 +163,7 @@ def begin_log(
     disk.make_dirs(path)
     files = CheckedFiles(disk, path, owner=Owner(new.topic_id, new.partition))
     files.write(PARTITION_METADATA, dump_partition_metadata(new.topic_id), durable=False)
-    log = PartitionLog.open(
+    return PartitionLog.open(
         path,
         topic_partition=new.topic_partition,
         topic_id=new.topic_id,
@@ -153,7 +175,3 @@ def begin_log(
         hooks=hooks,
         files=files,
     )
-    for name in disk.list_dir(path):
-        disk.fsync_path(path / name)
-    disk.fsync_path(path)
-    return log

@@ -8,6 +8,7 @@ recovers it. A log that cannot be opened without loss is offline alone, its file
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from local_log.log_dir import (
     LogDir,
 )
 from local_log.log_loading import Loaded, Loader, Refused, WantedFor
-from local_log.partition_log import LogHooks, PartitionLog
+from local_log.partition_log import Expiry, LogHooks, PartitionLog
 from local_log.retention import Reason
 from runtime.clock import Clock
 from runtime.dice import Dice, SystemDice
@@ -86,6 +87,7 @@ class LogManager:
         self._creation = LogCreation(
             disk,
             clock,
+            pool=self._pool,
             config_for=config_for,
             hooks_for=self._hooks,
             write_checkpoints=self._checkpoints.write,
@@ -96,6 +98,7 @@ class LogManager:
         self.refused: dict[TopicPartition, Refused] = {}
         self.on_offline: Callable[[LogDir], None] = lambda _dir: None
         self.is_loaded = False
+        self._is_closed = False
 
     # -- start ----------------------------------------------------------------------------------
 
@@ -284,27 +287,31 @@ class LogManager:
             How many of them there were.
         """
         gone: dict[LogDir, list[tuple[TopicPartition, Path]]] = {}
-        kept: set[Path] = set()
+        due: dict[tuple[LogDir, int], list[Path]] = {}
         count = 0
         for tp in partitions:
-            refused = self.refused.get(tp)
+            log, refused = self._logs.get(tp), self.refused.get(tp)
             foreign = () if refused is None else refused.foreign
+            # The topic is gone from the metadata: its own settings are only in its logs.
+            config = log.config if log else self._config_for(tp.topic)
             directories = self._let_go(tp)
             count += bool(directories)
             for directory in directories:
                 if directory.works:
                     suffix = "stray" if directory in foreign else "delete"
                     target = directory.path / renamed_dir(tp, self._dice.uuid(), suffix)
-                    if directory in foreign:
-                        kept.add(target)
                     gone.setdefault(directory, []).append((tp, target))
+                    if suffix == "delete":
+                        delay_ms = config.file_delete_delay_ms
+                        due.setdefault((directory, delay_ms), []).append(target)
         for directory, names in gone.items():
             renames = [(directory.path / partition_dir(tp), target) for tp, target in names]
             stale = directory.forget([tp for tp, _ in names])
             written = {*CHECKPOINTS, *stale}
             if self._rename(renames, directory) and self._checkpoints.write(directory, written):
-                delay_ms = self._config_for(names[0][0].topic).file_delete_delay_ms
-                self._deletion.later([to for _, to in names if to not in kept], delay_ms)
+                for (owner, delay_ms), targets in due.items():
+                    if owner is directory:
+                        self._deletion.later(targets, delay_ms)
         return count
 
     def _let_go(self, tp: TopicPartition) -> list[LogDir]:
@@ -360,10 +367,10 @@ class LogManager:
 
         Log starts are on the disk before a first segment goes: a kill after it must still find the
         start, or clients would be told that what is remote is gone, and a lost first segment would
-        look like an expired one.
+        look like an expired one. That waits for the disk, so it is done on the pool.
 
         Returns:
-            (partition, base offset, reason) of each dropped segment.
+            (partition, base offset, reason) of each dropped segment, once the pool is done.
         """
         dropped: list[tuple[TopicPartition, int, Reason]] = []
         expired = []
@@ -376,16 +383,28 @@ class LogManager:
                 continue
             if expiry is not None:
                 expired.append((log, expiry))
-        failed = self.keep_log_starts(log.topic_partition for log, _ in expired)
+        if expired:
+            tps = [log.topic_partition for log, _ in expired]
+            kept = self._pool.submit(self.keep_log_starts, tps)
+            kept.add_done_callback(
+                lambda _: self._to_loop(partial(self._drop_expired, expired, kept, dropped))
+            )
+        return dropped
+
+    def _drop_expired(
+        self,
+        expired: Sequence[tuple[PartitionLog, Expiry]],
+        kept: "Future[dict[TopicPartition, KafkaStorageError]]",
+        dropped: list[tuple[TopicPartition, int, Reason]],
+    ) -> None:
         for log, expiry in expired:
-            if log.topic_partition in failed:
+            tp = log.topic_partition
+            if tp in kept.result() or self._is_closed or self._logs.get(tp) is not log:
                 continue
             try:
-                for base_offset, reason in log.drop(expiry).dropped:
-                    dropped.append((log.topic_partition, base_offset, reason))
+                dropped += [(tp, base, reason) for base, reason in log.drop(expiry).dropped]
             except KafkaStorageError as error:
-                _log.error("retention failed: partition=%s error=%s", log.topic_partition, error)
-        return dropped
+                _log.error("retention failed: partition=%s error=%s", tp, error)
 
     def expire_producers(self, now_ms: int, expiration_ms: int = PRODUCER_EXPIRATION_MS) -> int:
         """Forget producers that were silent for too long; how many."""
@@ -473,6 +492,7 @@ class LogManager:
         A directory with a log that is offline gets none: the mark would say that this log, too, was
         closed whole.
         """
+        self._is_closed = True
         for directory in self.dirs:
             logs = [log for tp, log in self._logs.items() if self._dir_of[tp] is directory]
             healthy = clean and self.is_loaded and directory.works

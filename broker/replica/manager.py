@@ -195,13 +195,16 @@ class ReplicaManager:
 
     def _drop_gone(self, image: MetadataImage, delta: MetadataDelta | None) -> bool:
         names = self._applied if delta is None else {t.name for t in delta.deleted_topics.values()}
-        changed = False
+        gone = []
         for name in list(names):
             old, new = self._applied.get(name), image.topics_by_name.get(name)
             if old is not None and (new is None or new.id != old.id):
-                self._drop_topic(old)
-                changed = True
-        return changed
+                gone.append(old)
+        # All at once: each deletion writes the checkpoints of a directory.
+        self._drop([TopicPartition(old.name, index) for old in gone for index in old.partitions])
+        for old in gone:
+            self._forget_topic(old)
+        return bool(gone)
 
     def _apply_topics(self, image: MetadataImage, delta: MetadataDelta | None) -> bool:
         if delta is None:
@@ -335,8 +338,7 @@ class ReplicaManager:
             # Its directory is offline now, and the log answers so itself.
             log.error("partition cannot take its role: %s: %s", tp, error)  # noqa: TRY400
 
-    def _drop_topic(self, topic: TopicImage) -> None:
-        self._drop([TopicPartition(topic.name, index) for index in topic.partitions])
+    def _forget_topic(self, topic: TopicImage) -> None:
         if self.topic_ids.get(topic.name) == topic.id:
             del self.topic_ids[topic.name]
         self.topic_names.pop(topic.id, None)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from local_log_kit import NOW_MS, SMALL, append
 
@@ -68,7 +69,7 @@ class Host:
     def id_of(self, index: int) -> bytes:
         return bytes([index + 1]) * 16
 
-    def manager(self, disk: Disk | None = None) -> LogManager:
+    def manager(self, disk: Disk | None = None, **parts: Any) -> LogManager:
         """One that has not looked at anything yet."""
         return LogManager(
             self.paths,
@@ -77,6 +78,7 @@ class Host:
             clock=self.clock,
             scheduler=self.scheduler,
             dice=SeededDice(1),
+            **parts,
         )
 
     def start(self, *, set_aside: bool = True, **load: object) -> LogManager:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from local_log_kit import NOW_MS, append, with_config
 from local_log_manager_kit import BILLS, IDS, ORDERS, ORDERS_1, Host, QuickDisk, make, record_bytes
+from support_pools import HeldPool
 
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.files.meta_properties import dump_partition_metadata
@@ -426,3 +427,19 @@ def test_a_served_log_without_a_segment_is_never_begun_anew(
         log = host.start().get(ORDERS)
         assert log is not None
         assert log.log_end_offset == 0
+
+
+def test_retention_waits_for_the_disk_on_the_pool_alone(tmp_path: Path) -> None:
+    disk, pool = NotingDisk(), HeldPool(is_holding=False)
+    host = Host(tmp_path, disk=disk, config=with_config(retention_ms=1000))
+    manager = host.manager(pool=pool)
+    manager.load()
+    make(manager, ORDERS, BILLS)
+    pool.is_holding = True
+    disk.notes.clear()
+    dropped = manager.run_retention(NOW_MS + 5000)
+    assert disk.of("rename log-start", ".deleted") == []
+    assert dropped == []
+    manager.delete(BILLS)  # meanwhile
+    pool.release()
+    assert {tp for tp, _, _ in dropped} == {ORDERS}

@@ -2,7 +2,9 @@
 
 import errno
 import shutil
+import threading
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,7 @@ from local_log.log_dirs import LogManager
 from local_log.placement import WantedReplica
 from runtime.dice import SeededDice
 from runtime.disk import Disk
+from runtime.executors import make_pool
 from runtime.power_cut_disk import PowerCutDisk, PowerCutError
 
 NEW_ID = b"n" * 16
@@ -313,3 +316,38 @@ def test_a_deletion_that_a_power_cut_undoes_leaves_a_whole_log_or_none(tmp_path:
             assert ends == {}
             return
     raise AssertionError("never done")
+
+
+# -- many at once
+
+
+class MeetingDisk(QuickDisk):
+    """Ends a fsync of a partition directory only while one of another is under way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meeting = threading.Barrier(2)
+
+    def fsync_path(self, path: Path) -> None:
+        if path.name.startswith("new-"):
+            self.meeting.wait(timeout=10)
+        super().fsync_path(path)
+
+
+def test_new_logs_are_fsynced_side_by_side(tmp_path: Path) -> None:
+    host = Host(tmp_path, disk=MeetingDisk())
+    pool = make_pool("log-io", 2)
+    manager = host.manager(pool=pool)
+    manager.load()
+    assert made(manager, 2) == {"data-0": [0, 1]}
+    pool.shutdown()
+
+
+def test_a_deleted_log_waits_as_long_as_its_own_settings_say(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    manager = host.start()
+    quick = replace(host.config, file_delete_delay_ms=5)
+    manager.create_all([NewLog("new", 0, NEW_ID, quick), NewLog("new", 1, NEW_ID)])
+    assert manager.delete(TopicPartition("new", 0), TopicPartition("new", 1)) == 2
+    host.scheduler.advance(10)
+    assert {name[:5] for name in names_in(host.paths[0]) if name.startswith("new")} == {"new-1"}
