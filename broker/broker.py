@@ -41,7 +41,12 @@ from broker.registration import BrokerRegistration
 from broker.remote.config import tier_config
 from broker.remote.tier import RemoteTier
 from broker.replica.manager import ReplicaManager
-from broker.replica.wanted import found_replicas, refused_replicas, wanted_replica
+from broker.replica.wanted import (
+    assigned_partitions,
+    found_replicas,
+    refused_replicas,
+    wanted_replica,
+)
 from broker.server_metrics import register_log_metrics, register_metadata_metrics
 from broker.topic_creation import TopicCreation
 from local_log.errors import KafkaStorageError, LogClosed
@@ -231,6 +236,7 @@ class Broker:
             lambda tp: wanted_replica(image, node_id, tp, is_missing_some=is_missing_some),
             compare=writes_sidecars(image, node_id),
             last_broker_epoch=None if previous is None else previous.epoch,
+            assigned=assigned_partitions(image, node_id),
         )
         self._on_stop(self._close_logs)
         self._incarnation_id = ports.dice.uuid()

@@ -7,8 +7,7 @@ recovers it. A log that cannot be opened without loss is offline alone, its file
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -28,8 +27,9 @@ from local_log.log_dir import (
     LogDir,
 )
 from local_log.log_loading import Loaded, Loader, Refused, WantedFor
-from local_log.partition_log import Expiry, LogHooks, PartitionLog
+from local_log.partition_log import LogHooks, PartitionLog
 from local_log.retention import Reason
+from local_log.retention_pass import RetentionPass
 from runtime.clock import Clock
 from runtime.dice import Dice, SystemDice
 from runtime.disk import Disk
@@ -99,6 +99,12 @@ class LogManager:
         self.on_offline: Callable[[LogDir], None] = lambda _dir: None
         self.is_loaded = False
         self._is_closed = False
+        self._retention = RetentionPass(
+            is_open=self._is_open,
+            keep_log_starts=self.keep_log_starts,
+            pool=self._pool,
+            to_loop=self._to_loop,
+        )
 
     # -- start ----------------------------------------------------------------------------------
 
@@ -124,6 +130,7 @@ class LogManager:
         *,
         compare: bool = True,
         last_broker_epoch: int | None = None,
+        assigned: Mapping[bytes, Collection[TopicPartition]] | None = None,
     ) -> None:
         """Open the logs that are wanted, recovering those of directories not stopped cleanly.
 
@@ -132,6 +139,8 @@ class LogManager:
                 directory is put aside by `set_aside`. Default: whatever is there is wanted.
             compare: whether sidecars are compared, see `CheckedFiles`.
             last_broker_epoch: see `LogDir.read_clean_mark`.
+            assigned: partitions that the metadata assign to a log directory, by its id. Where its
+                recovery points were lost, they stay unknown for those that are not there now.
         """
         loader = Loader(
             self.dirs,
@@ -143,7 +152,12 @@ class LogManager:
             # Whatever it is: what was not opened must not be taken for missing.
             fail_dir=self._take_offline,
         )
-        loaded = loader.load(wanted, compare=compare, last_broker_epoch=last_broker_epoch)
+        loaded = loader.load(
+            wanted,
+            compare=compare,
+            last_broker_epoch=last_broker_epoch,
+            assigned=assigned or {},
+        )
         self._take(loaded)
         self.is_loaded = True
         # The next start reads where the metadata say then; the old entries stay until it is noted.
@@ -225,12 +239,6 @@ class LogManager:
         """The directories that work."""
         return [directory for directory in self.dirs if directory.works]
 
-    @property
-    def previous_broker_epoch(self) -> int:
-        """Broker epoch of the last stop if it was clean in every directory, else -1."""
-        epochs = {directory.broker_epoch for directory in self.dirs}
-        return epochs.pop() if len(epochs) == 1 else -1
-
     def create(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig | None = None
     ) -> PartitionLog:
@@ -287,7 +295,7 @@ class LogManager:
             How many of them there were.
         """
         gone: dict[LogDir, list[tuple[TopicPartition, Path]]] = {}
-        due: dict[tuple[LogDir, int], list[Path]] = {}
+        due: dict[LogDir, dict[int, list[Path]]] = {}
         count = 0
         for tp in partitions:
             log, refused = self._logs.get(tp), self.refused.get(tp)
@@ -302,16 +310,15 @@ class LogManager:
                     target = directory.path / renamed_dir(tp, self._dice.uuid(), suffix)
                     gone.setdefault(directory, []).append((tp, target))
                     if suffix == "delete":
-                        delay_ms = config.file_delete_delay_ms
-                        due.setdefault((directory, delay_ms), []).append(target)
+                        waiting = due.setdefault(directory, {})
+                        waiting.setdefault(config.file_delete_delay_ms, []).append(target)
         for directory, names in gone.items():
             renames = [(directory.path / partition_dir(tp), target) for tp, target in names]
             stale = directory.forget([tp for tp, _ in names])
             written = {*CHECKPOINTS, *stale}
             if self._rename(renames, directory) and self._checkpoints.write(directory, written):
-                for (owner, delay_ms), targets in due.items():
-                    if owner is directory:
-                        self._deletion.later(targets, delay_ms)
+                for delay_ms, targets in due.get(directory, {}).items():
+                    self._deletion.later(targets, delay_ms)
         return count
 
     def _let_go(self, tp: TopicPartition) -> list[LogDir]:
@@ -363,48 +370,11 @@ class LogManager:
                 self._pool.submit(self._flush, log, log.log_end_offset)
 
     def run_retention(self, now_ms: int) -> list[tuple[TopicPartition, int, Reason]]:
-        """One pass over all logs: roll what is due, drop what has expired.
+        """Roll what is due, drop what has expired, see `retention_pass`."""
+        return self._retention.run(self.all(), now_ms)
 
-        Log starts are on the disk before a first segment goes: a kill after it must still find the
-        start, or clients would be told that what is remote is gone, and a lost first segment would
-        look like an expired one. That waits for the disk, so it is done on the pool.
-
-        Returns:
-            (partition, base offset, reason) of each dropped segment, once the pool is done.
-        """
-        dropped: list[tuple[TopicPartition, int, Reason]] = []
-        expired = []
-        for log in list(self._logs.values()):
-            try:
-                log.roll_if_due(now_ms)
-                expiry = log.expire(now_ms)
-            except KafkaStorageError as error:
-                _log.error("retention failed: partition=%s error=%s", log.topic_partition, error)
-                continue
-            if expiry is not None:
-                expired.append((log, expiry))
-        if expired:
-            tps = [log.topic_partition for log, _ in expired]
-            kept = self._pool.submit(self.keep_log_starts, tps)
-            kept.add_done_callback(
-                lambda _: self._to_loop(partial(self._drop_expired, expired, kept, dropped))
-            )
-        return dropped
-
-    def _drop_expired(
-        self,
-        expired: Sequence[tuple[PartitionLog, Expiry]],
-        kept: "Future[dict[TopicPartition, KafkaStorageError]]",
-        dropped: list[tuple[TopicPartition, int, Reason]],
-    ) -> None:
-        for log, expiry in expired:
-            tp = log.topic_partition
-            if tp in kept.result() or self._is_closed or self._logs.get(tp) is not log:
-                continue
-            try:
-                dropped += [(tp, base, reason) for base, reason in log.drop(expiry).dropped]
-            except KafkaStorageError as error:
-                _log.error("retention failed: partition=%s error=%s", tp, error)
+    def _is_open(self, log: PartitionLog) -> bool:
+        return not self._is_closed and self._logs.get(log.topic_partition) is log
 
     def expire_producers(self, now_ms: int, expiration_ms: int = PRODUCER_EXPIRATION_MS) -> int:
         """Forget producers that were silent for too long; how many."""
@@ -413,9 +383,9 @@ class LogManager:
     # -- checkpoints ----------------------------------------------------------------------------
 
     def logs_in(self, directory: LogDir) -> dict[TopicPartition, PartitionLog]:
-        """The open logs of a directory (a copy); from any thread."""
-        logs = self._logs.copy()  # the loop may add a log meanwhile
-        return {tp: log for tp, log in logs.items() if self._dir_of.get(tp) is directory}
+        """The open logs of a directory: a copy, since pool threads ask, too."""
+        logs = self._logs.copy().items()
+        return {tp: log for tp, log in logs if self._dir_of.get(tp) is directory}
 
     def refused_in(self, directory: LogDir) -> dict[TopicPartition, int]:
         """Partitions of a directory that are offline for what their files say.

@@ -6,7 +6,7 @@ it is.
 """
 
 import logging
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -115,7 +115,12 @@ class Loader:
         self._loaded = Loaded()
 
     def load(
-        self, wanted: WantedFor | None, *, compare: bool, last_broker_epoch: int | None
+        self,
+        wanted: WantedFor | None,
+        *,
+        compare: bool,
+        last_broker_epoch: int | None,
+        assigned: Mapping[bytes, Collection[TopicPartition]],
     ) -> Loaded:
         """Look, decide, open; see `LogManager.load`."""
         self._compare = compare
@@ -127,6 +132,9 @@ class Loader:
                 directory.prepare(compare=compare)
                 directory.read_clean_mark(last_broker_epoch if compare else None)
                 directory.read_checkpoints()
+                if not directory.is_sound(RECOVERY_POINTS):
+                    unknown = assigned.get(directory.directory_id, ())
+                    directory.entries[RECOVERY_POINTS] = dict.fromkeys(unknown, UNKNOWN)
                 for tp in self._partitions_in(directory):
                     found.setdefault(tp, []).append(directory)
             except OSError as error:
@@ -338,11 +346,13 @@ def known_log_start(home: LogDir, tp: TopicPartition, config: LogConfig, path: P
     log_start = home.entry(LOG_STARTS, tp)
     if config.remote_storage_enable:
         return log_start
-    if home.files.knows(LOG_STARTS):
-        return 0 if log_start is None and home.is_sound(LOG_STARTS) else log_start
+    is_ours = home.files.knows(LOG_STARTS)
     if log_start is None:
-        return None
-    # Apache Kafka and older versions drop first segments before the checkpoint says so.
+        return 0 if is_ours and home.is_sound(LOG_STARTS) else None
+    if is_ours and not config.remote_log_delete_on_disable:
+        return log_start
+    # The first segment may lie above: the topic was tiered until now, and its remote part is given
+    # up; or Apache Kafka or an older version dropped segments before the checkpoint said so.
     parsed = map(parse_segment_file, home.disk.list_dir(path))
     first = min((p[0] for p in parsed if p is not None and p[1] == LOG), default=log_start)
     return max(log_start, first)

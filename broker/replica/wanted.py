@@ -3,7 +3,12 @@
 from kafka_protocol.types import TopicPartition
 from local_log.log_dirs import LogManager
 from local_log.placement import WantedReplica
-from metadata_topic.controller.directories import NEVER_ASSIGNED, ReplicaId, can_assign
+from metadata_topic.controller.directories import (
+    NEVER_ASSIGNED,
+    ReplicaId,
+    can_assign,
+    replicas_of_broker,
+)
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import DIRECTORY_LOST, PartitionImage, TopicImage
 
@@ -72,3 +77,12 @@ def refused_replicas(logs: LogManager, image: MetadataImage) -> dict[ReplicaId, 
             replica = ReplicaId(topic.id, tp.partition)
             refused[replica] = ids.pop() if len(ids) == 1 else DIRECTORY_LOST
     return refused
+
+
+def assigned_partitions(image: MetadataImage, node_id: int) -> dict[bytes, list[TopicPartition]]:
+    """The partitions that the metadata assign to each log directory of this broker, by its id."""
+    assigned: dict[bytes, list[TopicPartition]] = {}
+    for replica in replicas_of_broker(image, node_id):
+        tp = TopicPartition(replica.topic.name, replica.partition)
+        assigned.setdefault(replica.directory_id, []).append(tp)
+    return assigned

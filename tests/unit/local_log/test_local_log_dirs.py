@@ -69,7 +69,7 @@ def test_clean_stop_is_marked_and_nothing_is_recovered_after_it(broker):
     (broker.paths[0] / "orders-0" / f"{0:020d}.log").open("ab").close()
     manager = broker.start()
     assert not mark.exists()
-    assert manager.previous_broker_epoch == 42
+    assert manager.dirs[0].broker_epoch == 42
     log = manager.get(ORDERS)
     assert manager.get_by_id(TOPIC_ID, 0) is log
     assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (60, 60, 60)
@@ -88,7 +88,7 @@ def test_unclean_stop_recovers_and_trusts_no_more_than_the_checkpoints(broker):
     manager = broker.start()
     log = manager.get(ORDERS)
     assert (log.log_end_offset, log.high_watermark, log.truncated_bytes > 0) == (60, 60, True)
-    assert manager.previous_broker_epoch == -1
+    assert manager.dirs[0].broker_epoch == -1
 
 
 def test_second_process_on_the_same_directory_is_refused(broker):
@@ -436,3 +436,17 @@ def test_an_older_version_may_have_dropped_segments_that_its_checkpoint_does_not
     for sidecar in broker.paths[0].rglob("tidemark-checksums"):
         sidecar.unlink()
     assert broker.start().get(ORDERS).log_start_offset == second
+
+
+def test_a_topic_whose_tiering_was_just_dropped_begins_at_its_first_segment(broker):
+    broker.config = with_config(remote_storage_enable=True, local_retention_ms=1000)
+    manager = broker.start()
+    log = _fill(manager.create(*ORDERS, TOPIC_ID))
+    log.set_copied_through(log.log_end_offset - 2, log.epochs.latest_epoch)
+    assert manager.run_retention(NOW_MS + 5000)
+    local_start = log.local_log_start_offset
+    assert (log.log_start_offset, local_start > 0) == (0, True)
+    manager.close(clean=False)  # before the tier has raised the log start
+    broker.config = with_config(remote_log_delete_on_disable=True)
+    log = broker.start().get(ORDERS)
+    assert log.log_start_offset == local_start

@@ -443,3 +443,17 @@ def test_retention_waits_for_the_disk_on_the_pool_alone(tmp_path: Path) -> None:
     manager.delete(BILLS)  # meanwhile
     pool.release()
     assert {tp for tp, _, _ in dropped} == {ORDERS}
+
+
+def test_a_lost_recovery_point_stays_unknown_for_a_partition_that_is_away(tmp_path: Path) -> None:
+    host = Host(tmp_path, wanted={})
+    manager = host.start()
+    make(manager, ORDERS, BILLS)
+    manager.close()
+    away = tmp_path / "away"
+    host.directory().rename(away)
+    (host.paths[0] / RECOVERY_POINTS).unlink()
+    manager = host.manager()
+    manager.load(lambda _tp: None, assigned={host.id_of(0): [ORDERS, BILLS]})
+    manager.close(clean=False)
+    assert host.checkpoint(RECOVERY_POINTS)[ORDERS] == UNKNOWN

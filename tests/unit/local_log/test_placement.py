@@ -33,14 +33,14 @@ BEFORE_AND_MISSING = replace(BEFORE, may_be_begun=False)
         # Never assigned.
         (NEW, [], Placement(is_begun=True)),
         (NEW, [found(A)], Placement(opened=0)),
-        (NEW, [found(A, None, None)], Placement(opened=0)),
+        (NEW, [found(A, None, None)], Placement(is_begun=True, aside=(0,))),
         (NEW, [found(A, OTHER)], Placement(is_begun=True, aside=(0,))),
         (NEW, [found(A, TOPIC, 1)], Placement(is_begun=True, aside=(0,))),
         (NEW, [found(A, OTHER), found(B, OTHER)], Placement(is_begun=True, aside=(0, 1))),
         (NEW, [found(A), found(B, OTHER)], Placement(opened=0, aside=(1,))),
         (NEW, [found(A, None), found(B)], Placement(opened=1, aside=(0,))),
         (NEW, [found(A), found(B)], "several log directories"),
-        (NEW, [found(A, None), found(B, None)], "several log directories"),
+        (NEW, [found(A, None), found(B, None)], Placement(is_begun=True, aside=(0, 1))),
         (NEW, [found(A), found(B), found(C, None)], "several log directories"),
         # Never assigned, and of a time when that proved nothing.
         (BEFORE, [], Placement(is_begun=True)),
@@ -131,7 +131,7 @@ def test_what_holds_for_whatever_is_found(
         assert wanted.directory_id is None
         assert not wanted.is_lost
         assert wanted.may_be_begun
-        assert not any(one.fits(wanted) for one in directories)
+        assert not any(one.is_certain(wanted) for one in directories)
         assert wanted.was_never_served or not directories
     if placement.opened is not None:
         one = directories[placement.opened]
