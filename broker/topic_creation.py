@@ -4,6 +4,7 @@ The decision is the controller's; here are only the broker's defaults and rules 
 ids, and the two topics that nobody but the broker may make.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol, TypeVar
@@ -14,6 +15,7 @@ from metadata_topic.controller.result import ControllerResult
 from metadata_topic.controller.topic_specs import NewTopic, TopicDefaults, TopicSpec
 from metadata_topic.controller.topics import ConfigValidator, CreatedTopic, create_topics
 from metadata_topic.image.image import MetadataImage
+from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS, DecisionTimedOut
 from runtime.dice import Dice
 from runtime.log_context import escape
 
@@ -45,7 +47,7 @@ class TopicCreation:
         defaults: Callable[[], TopicDefaults],
         validate_config: ConfigValidator,
         dice: Dice,
-        hosted: Callable[[Collection[bytes]], Awaitable[None] | None] = lambda _ids: None,
+        hosted: Callable[[Collection[bytes]], asyncio.Future[None] | None] = lambda _ids: None,
     ) -> None:
         """Write through `submit`; `defaults` is asked at each call, as it may change.
 
@@ -82,7 +84,10 @@ class TopicCreation:
         created: list[CreatedTopic] = await self._submit(decide, timeout_ms=timeout_ms)
         made = None if validate_only else self._hosted([t.topic_id for t in created if not t.error])
         if made is not None:
-            await made
+            wait_ms = timeout_ms if timeout_ms > 0 else DECISION_TIMEOUT_MS
+            done, _ = await asyncio.wait({made}, timeout=wait_ms / 1000)
+            if not done:
+                raise DecisionTimedOut(f"the new replicas were not made in {wait_ms} ms")
         for topic in created:
             if topic.error is None and not validate_only:
                 log.info("created topic: name=%s partitions=%d", topic.name, topic.num_partitions)
