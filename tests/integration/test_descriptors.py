@@ -1,7 +1,6 @@
 """A broker that is asked for more descriptors than there are: it refuses, and lives."""
 
 import json
-import resource
 import socket
 from collections.abc import Callable
 
@@ -16,17 +15,10 @@ OPEN_FILES = 260
 class SmallBroker(BrokerProcess):
     """Starts as others do, but may open few files."""
 
-    def start(self, *, wait: bool = True) -> "SmallBroker":
-        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, limits[1]))
-        # The broker raises its soft limit to the hard one: that must be as low.
-        super().start(wait=False)
-        resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        if wait:
-            until(self.answers, "the broker answers")
-            until(lambda: self.http("/ready")[0] == 200, "the broker is ready")
-        return self
+    def start_command(self) -> list[str]:
+        # Of the child alone; the broker raises its soft limit to the hard one.
+        limited = f'ulimit -n {OPEN_FILES}; exec "$@"'
+        return ["sh", "-c", limited, "sh", *super().start_command()]
 
 
 def connect(broker: BrokerProcess) -> socket.socket | None:

@@ -37,7 +37,7 @@ def _open(directory: Path, *, clean: bool) -> PartitionLog:
     )
 
 
-def _write(log: PartitionLog, first_sequence: int) -> int:
+def _write(log: PartitionLog, first_sequence: int, *, first_epoch: int = 0) -> int:
     """Data of every codec, and transactions that commit and abort; the next free sequence."""
     sequence = first_sequence
     for i in range(300):
@@ -50,7 +50,7 @@ def _write(log: PartitionLog, first_sequence: int) -> int:
             base_sequence=sequence,
             is_transactional=True,
         )
-        log.append_as_leader(batch, leader_epoch=i // 100, now_ms=NOW_MS)
+        log.append_as_leader(batch, leader_epoch=first_epoch + i // 100, now_ms=NOW_MS)
         sequence += len(records)
         if i % 7 == 6:
             marker = end_transaction_batch(
@@ -62,7 +62,9 @@ def _write(log: PartitionLog, first_sequence: int) -> int:
                 producer_epoch=0,
                 coordinator_epoch=1,
             )
-            log.append_as_leader(marker, leader_epoch=i // 100, now_ms=NOW_MS, from_client=False)
+            log.append_as_leader(
+                marker, leader_epoch=first_epoch + i // 100, now_ms=NOW_MS, from_client=False
+            )
     return sequence
 
 
@@ -80,7 +82,7 @@ def test_clean_reopened_and_recovered_logs_are_read_without_complaint(tmp_path):
     sequence = _write(log, 0)
     log.close()
     log = _open(directory, clean=True)
-    _write(log, sequence)
+    _write(log, sequence, first_epoch=2)
     end = log.log_end_offset
     log.close(clean=False)
     for index in list(directory.glob("*.*index"))[::2]:
