@@ -42,8 +42,10 @@ class Node:
         with urllib.request.urlopen(page, timeout=10) as answer:
             return json.load(answer)
 
-    def tool(self, *arguments: str, answer: str = "") -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "tidemark.cli", "directories", *arguments]
+    def tool(
+        self, *arguments: str, answer: str = "", group: str = "directories"
+    ) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "tidemark.cli", group, *arguments]
         return subprocess.run(
             [*command, "--config", str(self.broker.config_file)],
             capture_output=True,
@@ -97,6 +99,10 @@ def test_a_missing_directory_hides_its_partitions_until_it_is_back(
         health = node.health()
         assert health["status"] == "red"
         assert str(node.second) in str(health["reasons"])
+        inspected = node.tool("inspect", "t", str(min(node.there)), group="log")
+        assert (inspected.returncode, "directories forget" in inspected.stdout) == (0, True)
+        refused = node.tool("accept", "t", str(min(node.there)), "--yes", group="log")
+        assert (refused.returncode, "is missing" in refused.stderr) == (1, True)
         node.broker.kill()
     if in_its_place == "a file":
         assert node.second.read_text() == "not a directory"

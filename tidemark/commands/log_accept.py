@@ -9,6 +9,7 @@ from runtime.disk import Disk
 from tidemark.loading import load
 from tidemark.offline_logs import inspections
 from tidemark.offline_options import partition_options
+from tidemark.offline_placement import placement_problem
 from tidemark.offline_topics import OfflineLogError
 
 
@@ -24,6 +25,9 @@ def command(
     """
     config = load(config_file, override, list_without_effect=False)
     disk = Disk()
+    problem = placement_problem(config, topic, partition, disk)
+    if problem:
+        raise OfflineLogError(f"{topic}-{partition} is offline for another reason: {problem}")
     found = inspections(config, topic, partition, disk)
     if len(found) > 1:
         places = ", ".join(str(one.request.directory) for one in found)

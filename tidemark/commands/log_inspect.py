@@ -9,13 +9,24 @@ from runtime.disk import Disk
 from tidemark.loading import load
 from tidemark.offline_logs import inspections
 from tidemark.offline_options import partition_options
+from tidemark.offline_placement import placement_problem
+from tidemark.offline_topics import OfflineLogError
 
 
 @click.command("inspect")
 @partition_options
 def command(topic: str, partition: int, config_file: Path, override: tuple[str, ...]) -> None:
     """Show what is there of a partition, what is lost and why; nothing is changed."""
-    config = load(config_file, override, list_without_effect=False)
-    for found in inspections(config, topic, partition, Disk()):
-        for line in report(found):
+    config, disk = load(config_file, override, list_without_effect=False), Disk()
+    problem = placement_problem(config, topic, partition, disk)
+    if problem:
+        click.echo(f"{topic}-{partition} is offline: {problem}")
+    try:
+        found = inspections(config, topic, partition, disk)
+    except OfflineLogError:
+        if not problem:
+            raise
+        return  # its files are in no directory, which was said
+    for one in found:
+        for line in report(one):
             click.echo(line)
