@@ -189,7 +189,7 @@ class Loader:
         if wanted_for is None:
             topic_id = next((one.topic_id for one in candidates if one.topic_id), ZERO_UUID)
             wanted: WantedReplica | None = WantedReplica(
-                topic_id, tp.partition, None, was_never_served=False
+                topic_id, tp.partition, None, was_never_served=topic_id != ZERO_UUID
             )
         else:
             wanted = wanted_for(tp)
@@ -218,7 +218,9 @@ class Loader:
             return
         self._loaded.aside += [(tp, candidates[index].directory) for index in placement.aside]
         if placement.opened is not None:
-            self._open(tp, candidates[placement.opened], wanted)
+            # Who asks for whatever is there knows of no replica that was served.
+            never_served = wanted_for is None or _was_never_served(wanted)
+            self._open(tp, candidates[placement.opened], wanted, never_served=never_served)
 
     def _look(self, tp: TopicPartition, directory: LogDir) -> _Candidate:
         path = directory.path / partition_dir(tp)
@@ -258,14 +260,21 @@ class Loader:
             tuple(directories), reason, recovery_point, tuple(foreign)
         )
 
-    def _open(self, tp: TopicPartition, found: _Candidate, wanted: WantedReplica) -> None:
+    def _open(
+        self,
+        tp: TopicPartition,
+        found: _Candidate,
+        wanted: WantedReplica,
+        *,
+        never_served: bool,
+    ) -> None:
         directory = found.directory
         # Moved while the broker was down: what is known of it was noted where it was.
         home = next((d for d in self._dirs if d.directory_id == wanted.directory_id), directory)
         config = self._config_for(tp.topic)
         log_start = known_log_start(home, tp, config, found.path)
         point = known_recovery_point(home, tp, found.path)
-        if point is None and _was_never_served(wanted) and not self._has_segments(found.path):
+        if point is None and never_served and not self._has_segments(found.path):
             point = 0  # a kill left it half made
         try:
             log = PartitionLog.open(
