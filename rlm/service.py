@@ -288,7 +288,8 @@ class _Parts:
     def _report(self) -> None:
         red = self._manager.red()
         red.extend(self._reads.red())
-        failure = self._plugins.failure()
+        # Once a stop has begun, a manager that is closed did not fail.
+        failure = "" if self._stopping else self._plugins.failure()
         if failure:
             red.append(PartitionHealth(b"", -1, f"metadata manager: {failure}"))
         health = Health(

@@ -26,10 +26,8 @@ def _is_expected(error: Exception) -> bool:
     # imported here: a start that goes well does not need all of them
     from broker.config.key import ConfigError
     from broker.directories import DirectoryError
-    from metadata_topic.quorum.format import (
-        AlreadyFormattedError,
-        NotFormattedError,
-    )
+    from metadata_topic.quorum.errors import UnusableMetadataError
+    from metadata_topic.quorum.format import AlreadyFormattedError, NotFormattedError
     from tidemark.formatting import FormatError
     from tidemark.log_directories import LogDirectoryError
     from tidemark.offline_topics import OfflineLogError
@@ -38,4 +36,4 @@ def _is_expected(error: Exception) -> bool:
 
     expected = (ConfigError, DirectoryError, AlreadyFormattedError, NotFormattedError, FormatError)
     ours = (LogDirectoryError, OfflineLogError, ClusterError, PluginError)
-    return isinstance(error, (*expected, *ours, OSError))
+    return isinstance(error, (*expected, *ours, UnusableMetadataError, OSError))

@@ -30,14 +30,12 @@ from metadata_topic.controller.result import ControllerResult
 from metadata_topic.controller.topic_names import REMOTE_METADATA_TOPIC
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import DIRECTORY_LOST
-from metadata_topic.quorum.format import METADATA_DIRECTORY
-from metadata_topic.quorum.recovery import read_directory
-from metadata_topic.quorum.snapshots import SnapshotFiles
 from runtime.clock import SystemClock
 from runtime.dice import SystemDice
 from runtime.disk import Disk
 from runtime.executors import InlinePool
 from runtime.scheduler import LoopScheduler
+from tidemark.offline_topics import read_image
 
 _SHOWN_MAX = 20
 LOST = "lost"
@@ -67,7 +65,7 @@ class DirectoryRow:
 
 def directory_rows(config: BrokerConfig, disk: Disk) -> list[DirectoryRow]:
     """Compare disks and metadata; changes nothing, and works beside a running broker."""
-    image = _read_image(config, disk)
+    image = read_image(config, disk)
     counts = Counter(replica.directory_id for replica in replicas_of_broker(image, config.node_id))
     broker = image.brokers.get(config.node_id)
     registered = set() if broker is None else set(broker.log_dirs)
@@ -115,12 +113,6 @@ def _later_end(disk: Disk, path: Path, image: MetadataImage) -> int | None:
     return next((end for end in ends if end > image.provenance.end_offset), None)
 
 
-def _read_image(config: BrokerConfig, disk: Disk) -> MetadataImage:
-    directory = config.metadata_log_dir / METADATA_DIRECTORY
-    found = read_directory(directory, files=SnapshotFiles(directory, disk, SystemDice()), disk=disk)
-    return found.loader.take()[0]
-
-
 @contextmanager
 def _stopped(config: BrokerConfig, disk: Disk) -> Iterator[Directories]:
     """Hold the locks of a node's directories: its broker must not run meanwhile.
@@ -154,7 +146,7 @@ def accept(config: BrokerConfig, directory: str, disk: Disk) -> Path:
                 f"log directory {directory} is in no path of log.dirs; "
                 "`tidemark directories list` shows which there are"
             )
-        image = _read_image(config, disk)
+        image = read_image(config, disk)
         broker = image.brokers.get(config.node_id)
         life = None if broker is None else broker.last_life_of(directory_id)
         is_behind = _later_end(disk, path, image) is not None
@@ -181,7 +173,7 @@ def lost_by_forgetting(config: BrokerConfig, directory: str, disk: Disk) -> list
             raise LogDirectoryError(
                 f"log directory {directory} is there ({row.path}): only a missing one is forgotten"
             )
-    image = _read_image(config, disk)
+    image = read_image(config, disk)
     broker = image.brokers.get(config.node_id)
     lost = [
         f"{replica.topic.name}-{replica.partition}"
@@ -197,7 +189,7 @@ def lost_by_forgetting(config: BrokerConfig, directory: str, disk: Disk) -> list
 
 def beyond_the_disk(config: BrokerConfig, lost: list[str], disk: Disk) -> list[str]:
     """Say what forgetting these partitions also takes: what only the remote store still holds."""
-    image = _read_image(config, disk)
+    image = read_image(config, disk)
     topics = {partition: partition.rpartition("-")[0] for partition in lost}
     lines = []
     tiered = [

@@ -2,15 +2,14 @@
 
 from broker.config.broker_config import BrokerConfig
 from kafka_protocol.files.segment_names import partition_dir
-from kafka_protocol.types import TopicPartition
 from local_log.checked_files import CheckedFiles
 from local_log.inspection import Inspection, inspect
 from local_log.log_dir import CLEAN_SHUTDOWN, CLEANER_OFFSETS, HIGH_WATERMARKS, LogDir
-from local_log.log_loading import METADATA_TOPIC, known_log_start, known_recovery_point
+from local_log.log_loading import known_log_start, known_recovery_point
 from local_log.survey import OpenRequest
 from runtime.clock import SystemClock
 from runtime.disk import Disk
-from tidemark.offline_topics import OfflineLogError, log_config
+from tidemark.offline_topics import OfflineLogError, log_config, partition_of
 
 
 def inspections(config: BrokerConfig, topic: str, partition: int, disk: Disk) -> list[Inspection]:
@@ -20,9 +19,7 @@ def inspections(config: BrokerConfig, topic: str, partition: int, disk: Disk) ->
         OfflineLogError: no directory has it, or its topic's settings are not known.
         OSError: a directory cannot be read.
     """
-    tp = TopicPartition(topic, partition)
-    if topic == METADATA_TOPIC:
-        raise OfflineLogError(f"{topic} is no partition of a topic: it has its own recovery")
+    tp = partition_of(topic, partition)
     paths = [path for path in config.log_dirs if disk.is_dir(path / partition_dir(tp))]
     if not paths:
         raise OfflineLogError(

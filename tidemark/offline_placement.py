@@ -12,13 +12,12 @@ from kafka_protocol.files.meta_properties import (
     parse_partition_metadata,
 )
 from kafka_protocol.files.segment_names import partition_dir
-from kafka_protocol.types import TopicPartition
 from local_log.checked_files import CheckedFiles
 from local_log.placement import FoundReplica, place
 from local_log.segment_files import PARTITION_METADATA
 from metadata_topic.controller.directories import known_directories
 from runtime.disk import Disk
-from tidemark.offline_topics import read_image
+from tidemark.offline_topics import partition_of, read_image
 
 
 def placement_problem(config: BrokerConfig, topic: str, partition: int, disk: Disk) -> str:
@@ -30,10 +29,10 @@ def placement_problem(config: BrokerConfig, topic: str, partition: int, disk: Di
         Empty if the metadata and the directories agree.
 
     Raises:
-        OfflineLogError: there is no metadata directory.
+        OfflineLogError: it is the metadata log, or there is no metadata directory.
         OSError: the disk failed.
     """
-    tp, image = TopicPartition(topic, partition), read_image(config, disk)
+    tp, image = partition_of(topic, partition), read_image(config, disk)
     found: list[FoundReplica] = []
     working: set[bytes] = set()
     for path in config.log_dirs:
@@ -46,6 +45,8 @@ def placement_problem(config: BrokerConfig, topic: str, partition: int, disk: Di
     known = known_directories(image, config.node_id)
     is_missing_some = len(working) < len(config.log_dirs) or not known <= working
     wanted = wanted_replica(image, config.node_id, tp, is_missing_some=is_missing_some)
+    if wanted is None and not found:
+        return ""
     if wanted is None:
         return "the metadata have no such partition here; a start puts its directory aside"
     return place(wanted, found, working).offline

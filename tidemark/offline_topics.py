@@ -1,21 +1,17 @@
 """What the metadata log of this node says of a topic, read beside a running or a stopped broker.
 
-Nothing is repaired or removed: the newest sound snapshot, then the batches after it as far as they
-are whole.
+Nothing is repaired or removed.
 """
-
-from pathlib import Path
 
 from broker.config.broker_config import BrokerConfig
 from broker.live_config import LiveConfig
-from kafka_protocol.files.segment_names import LOG, parse_segment_file, partition_dir
+from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
-from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
-from metadata_topic.image.loader import ImageLoader
-from metadata_topic.image.model import Provenance
-from metadata_topic.quorum.batches import CorruptBatchError, read_batches
-from metadata_topic.quorum.metadata_log import METADATA_PARTITION
-from metadata_topic.quorum.snapshots import CorruptSnapshotError, SnapshotFiles
+from local_log.log_loading import METADATA_TOPIC
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.quorum.format import METADATA_DIRECTORY
+from metadata_topic.quorum.recovery import read_directory
+from metadata_topic.quorum.snapshots import SnapshotFiles
 from runtime.dice import SystemDice
 from runtime.disk import Disk
 
@@ -24,50 +20,29 @@ class OfflineLogError(Exception):
     """What is asked for cannot be found in the files of this node."""
 
 
+def partition_of(topic: str, partition: int) -> TopicPartition:
+    """Name a partition of a topic.
+
+    Raises:
+        OfflineLogError: it is the metadata log.
+    """
+    if topic == METADATA_TOPIC:
+        raise OfflineLogError(f"{topic} is no partition of a topic: it has its own recovery")
+    return TopicPartition(topic, partition)
+
+
 def read_image(config: BrokerConfig, disk: Disk) -> MetadataImage:
     """The newest image that the metadata directory holds.
 
     Raises:
         OfflineLogError: there is no metadata directory.
+        UnusableMetadataError: a start would refuse it.
     """
-    directory = config.metadata_log_dir / partition_dir(METADATA_PARTITION)
+    directory = config.metadata_log_dir / METADATA_DIRECTORY
     if not disk.is_dir(directory):
         raise OfflineLogError(f"{directory} is not there: what the topics are is not known")
-    loader, start = ImageLoader(EMPTY_IMAGE), 0
-    files = SnapshotFiles(directory, disk, SystemDice())
-    for snapshot_id in reversed(files.ids()):
-        try:
-            records = files.read(snapshot_id).records
-        except CorruptSnapshotError:
-            continue
-        for record in records:
-            loader.add(record)
-        loader.end_of_batch(Provenance(snapshot_id.end_offset - 1, snapshot_id.epoch, 0))
-        start = snapshot_id.end_offset
-        break
-    _replay(loader, directory, disk, start)
-    return loader.take()[0]
-
-
-def _replay(loader: ImageLoader, directory: Path, disk: Disk, start: int) -> None:
-    for name in disk.list_dir(directory):
-        parsed = parse_segment_file(name)
-        if parsed is None or parsed[1] != LOG:
-            continue
-        try:
-            for batch in read_batches(disk.read_file(directory / name)):
-                header = batch.header
-                if header.base_offset < start:
-                    continue
-                for record in batch.records:
-                    loader.add(record)
-                loader.end_of_batch(
-                    Provenance(
-                        header.last_offset, header.partition_leader_epoch, header.max_timestamp
-                    )
-                )
-        except CorruptBatchError:
-            return  # being written just now, or the torn end of a stopped process
+    found = read_directory(directory, files=SnapshotFiles(directory, disk, SystemDice()), disk=disk)
+    return found.loader.take()[0]
 
 
 def log_config(config: BrokerConfig, topic: str, disk: Disk) -> LogConfig:

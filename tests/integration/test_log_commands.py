@@ -76,3 +76,14 @@ def test_what_cannot_be_looked_at_is_said_in_one_line(broker: BrokerProcess) -> 
     assert (code, "its own recovery" in said) == (1, True), said
     code, said = _log(broker, "accept", "others", "0")
     assert (code, "nothing to accept" in said) == (0, True), said
+
+
+def test_a_metadata_log_that_cannot_be_read_is_said_in_one_line(broker: BrokerProcess) -> None:
+    metadata = broker.log_directory / "__cluster_metadata-0"
+    log = max(metadata.glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1  # it was closed cleanly: this is no torn end
+    log.write_bytes(data)
+    code, said = _log(broker, "inspect", "orders", "0")
+    assert (code, said.count("\n")) == (1, 1), said
+    assert str(log) in said

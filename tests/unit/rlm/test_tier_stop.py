@@ -5,7 +5,7 @@ from tier_pair import NAMES, Pair
 
 from rlm.messages import Ack, AuxiliaryState, Read, Stop
 from rlm.performer import READER_POOL
-from rlm.service import CLOSE_WAIT_MS
+from rlm.service import CLOSE_WAIT_MS, REPORT_MS
 
 
 def read(pair: Pair, offset: int) -> Read:
@@ -92,3 +92,22 @@ def test_a_read_that_hangs_does_not_hold_a_stop_for_ever(pair: Pair, begun: int)
     assert stopped.result(0).message == Ack()
     assert pair.storage.closed_after == [begun]
     assert len(pair.storage.calls) == begun
+
+
+def test_a_metadata_manager_that_has_failed_ends_the_tier(pair: Pair) -> None:
+    pair.failure = "its thread has ended"
+    pair.scheduler.advance(REPORT_MS)
+    assert pair.aborted == ["the metadata manager has failed: its thread has ended"]
+
+
+def test_a_metadata_manager_that_is_being_closed_has_not_failed(pair: Pair) -> None:
+    """The tier would end before the manager's cache is written out."""
+    pair.workers.held.add(READER_POOL)  # closing takes its time
+    stopped = pair.broker.ask(Stop())
+    pair.pump()
+    pair.failure = "closed"
+    pair.scheduler.advance(REPORT_MS)
+    assert (pair.aborted, stopped.done()) == ([], False)
+    pair.workers.held.clear()
+    pair.pump()
+    assert stopped.result(0).message == Ack()

@@ -47,10 +47,11 @@ class Pair:
         self.told: list[Metrics | Health] = []
         self.aborted: list[str] = []
         self.ended = False
+        self.failure: str | None = None  # of the metadata manager
         self.service = TierService(
             broker=self.log,
             tell=self.told.append,
-            configure_plugins=lambda config, calls: Plugins(self.storage, self.metadata),
+            configure_plugins=self._plugins,
             make_workers=lambda threads: self.workers,
             clock=self.clock,
             scheduler=self.scheduler,
@@ -83,6 +84,9 @@ class Pair:
 
     def _take(self, received: Received, reply: Reply) -> None:
         self.service(received, reply)
+
+    def _plugins(self, config: TierConfig, calls: object) -> Plugins:
+        return Plugins(self.storage, self.metadata, failure=lambda: self.failure)
 
     def _end(self) -> None:
         self.ended = True
