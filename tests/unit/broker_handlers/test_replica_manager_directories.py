@@ -63,8 +63,11 @@ class OneBroker:
         self.image = cluster_of(features={METADATA_VERSION: version})
         self.start()
 
-    def start(self, *, missing: Iterable[int] = ()) -> None:
-        """As the broker does: load, register with what was found, put aside, host."""
+    def start(self, *, missing: Iterable[int] = (), failing: Iterable[int] = ()) -> None:
+        """As the broker does: load, register with what was found, put aside, host.
+
+        Directories of `failing` fail between loading and registering.
+        """
         self.life += 1
         self.asked: dict[ReplicaId, bytes] = {}
         self.logs = LogManager(
@@ -88,6 +91,8 @@ class OneBroker:
             assign=self._asked,
         )
         self.replicas.is_missing_some = is_missing_some
+        for index in failing:
+            self.logs.fail(self.logs.dirs[index], OSError(errno.EIO, "away"))
         online = self.logs.online_dirs()
         registration = replace(
             registration_of(NODE, life=self.life),
@@ -414,6 +419,37 @@ def test_what_may_lie_in_a_missing_directory_at_the_upgrade_is_offline_until_it_
         broker.append("t", 1)
     broker.start()
     assert broker.ends("t", 2) == [1, 3]
+
+
+def test_what_fails_during_the_start_after_the_upgrade_is_not_begun_by_a_later_one(
+    tmp_path: Path,
+) -> None:
+    broker = before_the_rule(tmp_path)
+    lost = broker.where("t", 0)
+    broker.start(failing=[lost])
+    for missing in ([lost], [lost], []):
+        broker.start(missing=missing)
+        broker.commit_assignments()
+        if missing:
+            with pytest.raises(KafkaStorageError):
+                broker.append("t", 0)
+    assert broker.ends("t", 2) == [1, 1]
+
+
+def test_a_directory_that_fails_before_a_new_replica_is_noted_keeps_it(broker: OneBroker) -> None:
+    """Its files are there, and the commit is under way: it is not begun in another directory."""
+    broker.create("t")
+    home = broker.where("t")
+    broker.logs.fail(broker.logs.dirs[home], OSError(errno.EIO, "away"))
+    broker.create("u")  # metadata go on changing
+    broker.commit_assignments()
+    for missing in ([home], []):
+        with pytest.raises(KafkaStorageError):
+            broker.append("t")
+        assert broker.where("t") == home
+        broker.start(missing=missing)
+        broker.commit_assignments()
+    assert broker.ends("t", 1) == [0]
 
 
 @pytest.mark.parametrize("refused", ["unreadable", "of another topic", "twice"])
