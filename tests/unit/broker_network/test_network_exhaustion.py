@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import os
 import resource
 import socket
@@ -157,6 +158,7 @@ def test_connections_are_refused_while_descriptors_are_short_and_taken_again_lat
 
 @contextmanager
 def no_descriptor_free() -> Iterator[None]:
+    gc.collect()  # what others left open would be closed meanwhile
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free_descriptor(), hard))
     try:
