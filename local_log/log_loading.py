@@ -118,6 +118,7 @@ class Loader:
         self._own_names = own_names
         self._fail_dir = fail_dir
         self._compare = True
+        self._without_sidecars: Collection[Path] = ()
         self._loaded = Loaded()
 
     def load(
@@ -125,17 +126,18 @@ class Loader:
         wanted: WantedFor | None,
         *,
         compare: bool,
+        without_sidecars: Collection[Path] = (),
         last_broker_epoch: int | None,
         assigned: Mapping[bytes, Collection[TopicPartition]],
     ) -> Loaded:
         """Look, decide, open; see `LogManager.load`."""
-        self._compare = compare
+        self._compare, self._without_sidecars = compare, without_sidecars
         found: dict[TopicPartition, list[LogDir]] = {}
         for directory in self._dirs:
             if not directory.works:
                 continue
             try:
-                directory.prepare(compare=compare)
+                directory.prepare(compare=self._compares(directory))
                 directory.read_clean_mark(last_broker_epoch if compare else None)
                 directory.read_checkpoints()
                 if not directory.is_sound(RECOVERY_POINTS):
@@ -151,6 +153,9 @@ class Loader:
         for tp, directories in found.items():
             self._load_one(tp, directories, wanted)
         return self._loaded
+
+    def _compares(self, directory: LogDir) -> bool:
+        return self._compare and directory.path not in self._without_sidecars
 
     def _partitions_in(self, directory: LogDir) -> list[TopicPartition]:
         """Names of partition directories; leftovers of deletions are removed."""
@@ -230,7 +235,7 @@ class Loader:
 
     def _look(self, tp: TopicPartition, directory: LogDir) -> _Candidate:
         path = directory.path / partition_dir(tp)
-        files = CheckedFiles(self._disk, path, compare=self._compare)
+        files = CheckedFiles(self._disk, path, compare=self._compares(directory))
         try:
             topic_id = parse_partition_metadata(files.read(PARTITION_METADATA))
         except (FileNotFoundError, CorruptFileError) as error:
