@@ -19,7 +19,12 @@ from broker.cluster import ClusterView
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
 from broker.directories import Directories, open_directories
-from broker.directory_checks import settle_directories, write_life, writes_sidecars
+from broker.directory_checks import (
+    settle_directories,
+    without_sidecars,
+    write_life,
+    writes_sidecars,
+)
 from broker.endpoints import (
     advertised_endpoints,
     bootstrap_of,
@@ -235,6 +240,7 @@ class Broker:
         self._logs.load(
             lambda tp: wanted_replica(image, node_id, tp, is_missing_some=is_missing_some),
             compare=writes_sidecars(image, node_id),
+            without_sidecars=without_sidecars(image, node_id, self._directories.ids),
             last_broker_epoch=None if previous is None else previous.epoch,
             assigned=assigned_partitions(image, node_id),
         )

@@ -3,7 +3,7 @@
 Runs once at the start, when the metadata log is open and before any partition is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from broker.directories import Directories, DirectoryError, adopt
@@ -25,6 +25,27 @@ def writes_sidecars(image: MetadataImage, node_id: int) -> bool:
     """
     broker = image.brokers.get(node_id)
     return broker is not None and broker.directories_assigned_from >= 0
+
+
+def without_sidecars(
+    image: MetadataImage, node_id: int, directories: Mapping[Path, bytes]
+) -> set[Path]:
+    """Log directories whose sidecars may be older than their files.
+
+    A directory that was missing at the first start after a life that kept no sidecars (Apache
+    Kafka, an older version) is not known to have been left by one that did.
+
+    Args:
+        image: committed metadata.
+        node_id: this broker.
+        directories: the id of each.
+    """
+    broker = image.brokers.get(node_id)
+    return {
+        path
+        for path, directory_id in directories.items()
+        if broker is None or broker.last_life_of(directory_id) is None
+    }
 
 
 def settle_directories(

@@ -127,7 +127,9 @@ def _admin_handlers(parts: HandlerParts) -> list[Handler]:
         describe_configs.make(cluster, parts.live),
         incremental_alter_configs.make(submit, parts.live),
         describe_cluster.make(cluster),
-        describe_topic_partitions.make(cluster, config.max_request_partition_size_limit),
+        describe_topic_partitions.make(
+            cluster, config.max_request_partition_size_limit, parts.replicas.is_offline
+        ),
     ]
 
 

@@ -98,7 +98,7 @@ class CheckedFiles:
         "_disk",
         "_is_durable",
         "_is_kept",
-        "_on_disk",
+        "_saved",
         "_versions",
         "owner",
     )
@@ -120,8 +120,8 @@ class CheckedFiles:
         """
         self._disk = disk
         self._directory = directory
-        # What the sidecar on the disk may say, and the versions that each file may have there.
-        self._on_disk = b""
+        # What the sidecar on the disk says, and the versions that each file may have there.
+        self._saved: Sidecar | None = None
         self._versions: dict[str, tuple[int, ...]] = {}
         self.owner = owner
         self._is_kept = False
@@ -139,7 +139,7 @@ class CheckedFiles:
         except CorruptFileError as error:
             _log.warning("sidecar is damaged and made again: %s (%s)", self._directory, error)
             return
-        self._on_disk = data
+        self._saved = sidecar
         self._versions = dict(sidecar.files)
         self.owner = sidecar.owner or self.owner
         self._is_kept = True
@@ -219,10 +219,11 @@ class CheckedFiles:
         self._save(durable=durable)
 
     def _save(self, *, durable: bool) -> None:
-        data = dump_sidecar(Sidecar(self.owner, self._versions))
+        sidecar = Sidecar(self.owner, dict(self._versions))
         # What an earlier process wrote may not be on the disk yet either.
-        if data != self._on_disk or (durable and not self._is_durable):
-            self._disk.atomic_write(self._directory / SIDECAR, data, durable=durable)
-            self._on_disk = data
+        if sidecar != self._saved or (durable and not self._is_durable):
+            path = self._directory / SIDECAR
+            self._disk.atomic_write(path, dump_sidecar(sidecar), durable=durable)
+            self._saved = sidecar
             self._is_durable = durable
         self._is_kept = True

@@ -140,6 +140,9 @@ class Checkpoints:
     def lower(self, tp: TopicPartition, directory: LogDir, end_offset: int) -> None:
         """Before a truncation: nothing on the disk may say that more than `end_offset` was safe.
 
+        Without an entry nothing is said, and it stays so: an unknown recovery point means that
+        damage is refused, while 0 would let the next start cut the log at it.
+
         Raises:
             OSError: the disk failed.
         """

@@ -129,6 +129,7 @@ class LogManager:
         wanted: WantedFor | None = None,
         *,
         compare: bool = True,
+        without_sidecars: Collection[Path] = (),
         last_broker_epoch: int | None = None,
         assigned: Mapping[bytes, Collection[TopicPartition]] | None = None,
     ) -> None:
@@ -138,6 +139,7 @@ class LogManager:
             wanted: what the metadata say of a partition of that name, None if nothing: then its
                 directory is put aside by `set_aside`. Default: whatever is there is wanted.
             compare: whether sidecars are compared, see `CheckedFiles`.
+            without_sidecars: log directories in which they are not.
             last_broker_epoch: see `LogDir.read_clean_mark`.
             assigned: partitions that the metadata assign to a log directory, by its id. Where its
                 recovery points were lost, they stay unknown for those that are not there now.
@@ -155,6 +157,7 @@ class LogManager:
         loaded = loader.load(
             wanted,
             compare=compare,
+            without_sidecars=without_sidecars,
             last_broker_epoch=last_broker_epoch,
             assigned=assigned or {},
         )

@@ -82,12 +82,18 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """One partition directory."""
+    """One partition directory.
+
+    Attributes:
+        topic_id: as `partition.metadata` says, else as the sidecar does.
+        is_named: `partition.metadata` says it.
+    """
 
     directory: LogDir
     path: Path
     files: CheckedFiles
     topic_id: bytes | None
+    is_named: bool
 
 
 class Loader:
@@ -112,6 +118,7 @@ class Loader:
         self._own_names = own_names
         self._fail_dir = fail_dir
         self._compare = True
+        self._without_sidecars: Collection[Path] = ()
         self._loaded = Loaded()
 
     def load(
@@ -119,17 +126,18 @@ class Loader:
         wanted: WantedFor | None,
         *,
         compare: bool,
+        without_sidecars: Collection[Path] = (),
         last_broker_epoch: int | None,
         assigned: Mapping[bytes, Collection[TopicPartition]],
     ) -> Loaded:
         """Look, decide, open; see `LogManager.load`."""
-        self._compare = compare
+        self._compare, self._without_sidecars = compare, without_sidecars
         found: dict[TopicPartition, list[LogDir]] = {}
         for directory in self._dirs:
             if not directory.works:
                 continue
             try:
-                directory.prepare(compare=compare)
+                directory.prepare(compare=self._compares(directory))
                 directory.read_clean_mark(last_broker_epoch if compare else None)
                 directory.read_checkpoints()
                 if not directory.is_sound(RECOVERY_POINTS):
@@ -145,6 +153,9 @@ class Loader:
         for tp, directories in found.items():
             self._load_one(tp, directories, wanted)
         return self._loaded
+
+    def _compares(self, directory: LogDir) -> bool:
+        return self._compare and directory.path not in self._without_sidecars
 
     def _partitions_in(self, directory: LogDir) -> list[TopicPartition]:
         """Names of partition directories; leftovers of deletions are removed."""
@@ -224,13 +235,14 @@ class Loader:
 
     def _look(self, tp: TopicPartition, directory: LogDir) -> _Candidate:
         path = directory.path / partition_dir(tp)
-        files = CheckedFiles(self._disk, path, compare=self._compare)
-        topic_id = None if files.owner is None else files.owner.topic_id
+        files = CheckedFiles(self._disk, path, compare=self._compares(directory))
         try:
             topic_id = parse_partition_metadata(files.read(PARTITION_METADATA))
         except (FileNotFoundError, CorruptFileError) as error:
             _log.warning("partition without a topic id: path=%s reason=%s", path, error)
-        return _Candidate(directory, path, files, topic_id)
+            says = None if files.owner is None else files.owner.topic_id
+            return _Candidate(directory, path, files, says, is_named=False)
+        return _Candidate(directory, path, files, topic_id, is_named=True)
 
     def _believed(self, candidate: _Candidate, wanted: WantedReplica) -> _Candidate:
         """Where the id of the partition is in its file, a sidecar of another topic is a mistake."""
@@ -245,7 +257,9 @@ class Loader:
             return candidate
         _log.error("sidecar is that of another topic, and is made again: %s", candidate.path)
         files = CheckedFiles(self._disk, candidate.path, compare=False)
-        return _Candidate(candidate.directory, candidate.path, files, wanted.topic_id)
+        return _Candidate(
+            candidate.directory, candidate.path, files, wanted.topic_id, is_named=True
+        )
 
     def _refuse(
         self,
@@ -328,12 +342,8 @@ class Loader:
         files = found.files
         if wanted.topic_id == ZERO_UUID:
             return
-        try:
-            is_right = parse_partition_metadata(files.read(PARTITION_METADATA)) == wanted.topic_id
-        except (FileNotFoundError, CorruptFileError):
-            is_right = False
         files.owner = Owner(wanted.topic_id, wanted.partition)
-        if not is_right:
+        if not (found.is_named and found.topic_id == wanted.topic_id):
             _log.error("topic id is written again: path=%s", found.path)
             files.write(PARTITION_METADATA, dump_partition_metadata(wanted.topic_id))
         files.keep(PARTITION_METADATA, EPOCH_CHECKPOINT)

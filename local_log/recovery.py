@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.records.batch import NO_TIMESTAMP
 from kafka_protocol.types import EpochEntry, TopicPartition
-from local_log.acceptance import write_accepted
+from local_log.acceptance import NOTHING, write_accepted
 from local_log.errors import LogRefused
 from local_log.leader_epoch_cache import LeaderEpochCache
 from local_log.producer_snapshots import ProducerSnapshots
@@ -114,14 +114,13 @@ class LogOpener:
         if isinstance(verdict, Refused):
             raise refused(self._partition, verdict.facts)
         self._remember(found, verdict)
-        self._tidy(found)
+        names = self._tidy(found)
         self._take_out(found, verdict)
-        names = self._disk.list_dir(self._directory)
         snapshots = ProducerSnapshots(self._disk, self._directory, names)
         segments = self._segments(found, verdict)
         self._make_again(found, segments, snapshots, verdict)
         epochs, is_dirty = self._epochs(found, verdict, segments)
-        self._reach(segments, verdict.log_end)
+        self._reach(found, segments, verdict.log_end)
         snapshots.remove_strays(segment.base_offset for segment in segments)
         snapshots.remove([offset for offset in snapshots.offsets if offset > verdict.log_end])
         producers = build_producers(
@@ -148,6 +147,8 @@ class LogOpener:
     def _remember(self, found: Surveyed, plan: Open) -> None:
         """Keep what was accepted before anything changes, so that a kill changes no judgement."""
         survey = found.survey
+        if survey.accepted == NOTHING and not (plan.accepted or plan.holes or plan.is_sparse):
+            return
         for fault in plan.accepted:
             _log.warning("accepted: path=%s %s", self._directory, describe(fault))
         wanted = survey.accepted.with_holes(plan.holes)
@@ -157,8 +158,12 @@ class LogOpener:
         if wanted != survey.accepted:
             write_accepted(self._disk, self._directory, wanted)
 
-    def _tidy(self, found: Surveyed) -> None:
-        """Remove what a stopped process left half done; finish a compaction's last step."""
+    def _tidy(self, found: Surveyed) -> Sequence[str]:
+        """Remove what a stopped process left half done; finish a compaction's last step.
+
+        Returns:
+            The names of the files there now.
+        """
         disk, directory = self._disk, self._directory
         for base_offset in found.replaced:
             self._set_aside(base_offset)
@@ -167,19 +172,22 @@ class LogOpener:
         if found.swaps:
             disk.fsync_path(directory)
             _log.warning("finished a compaction: path=%s files=%d", directory, len(found.swaps))
-        for name in found.names:
-            if name.endswith((DELETED, CLEANED, ".tmp")):
-                disk.unlink(directory / name)
-        names = disk.list_dir(directory)
-        logs = {p[0] for p in map(parse_segment_file, names) if p is not None and p[1] == LOG}
-        for name in names:
-            parsed = parse_segment_file(name)
+        leftovers = [name for name in found.names if name.endswith((DELETED, CLEANED, ".tmp"))]
+        for name in leftovers:
+            disk.unlink(directory / name)
+        names: Sequence[str] = found.names
+        if leftovers or found.swaps or found.replaced:
+            names = disk.list_dir(directory)
+        found_files = [(name, parse_segment_file(name)) for name in names]
+        logs = {p[0] for _, p in found_files if p is not None and p[1] == LOG}
+        for name, parsed in found_files:
             if parsed is None:
                 if not _is_ours(name):
                     _log.info("unknown file is left alone: %s", directory / name)
             elif parsed[1] != PRODUCER_SNAPSHOT and parsed[0] not in logs:
                 _log.warning("index without a log is removed: %s", directory / name)
                 disk.unlink(directory / name)
+        return names
 
     def _take_out(self, found: Surveyed, plan: Open) -> None:
         """Take whole segments out, newest first, then cut."""
@@ -217,16 +225,24 @@ class LogOpener:
         segments = []
         for old in found.segments:
             base = old.base_offset
-            if base not in plan.aside:
+            is_as_found = type(old) is LogSegment and base not in found.readings
+            if is_as_found and base not in cuts and base not in plan.aside:
+                segments.append(old)
+            elif base not in plan.aside:
                 size = cuts.get(base, old.size_bytes)
                 segment = LogSegment(self._disk, self._directory, base, size)
                 segment.index_interval_bytes = self._request.config.index_interval_bytes
                 segments.append(segment)
         return segments
 
-    def _reach(self, segments: list[LogSegment], log_end: int) -> None:
+    def _reach(self, found: Surveyed, segments: list[LogSegment], log_end: int) -> None:
         """Make the log end at `log_end`: by an empty segment, or by a batch for what was lost."""
-        end = last_batch(segments[-1]).offset if segments else log_end
+        end = log_end
+        if segments:
+            last = segments[-1]
+            is_as_found = last is found.segments[-1]
+            surveyed = found.survey.segments[-1].end_offset if is_as_found else None
+            end = last_batch(last).offset if surveyed is None else surveyed
         if segments and end == log_end:
             return
         if not segments or log_end - end > RELATIVE_OFFSET_MAX:

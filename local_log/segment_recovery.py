@@ -37,10 +37,15 @@ def last_batch(segment: LogSegment) -> SegmentEnd:
 def needs_rebuild(disk: Disk, segment: LogSegment) -> bool:
     """Whether a segment's indexes are missing, damaged, or empty where they cannot be."""
     offsets, times = segment.offset_index, segment.time_index
+    counts = []
     for index in (offsets, times):
-        if not disk.exists(index.path) or disk.size(index.path) % index.entry_size:
+        if not disk.exists(index.path):
             return True
-    has_offsets, stamps = offsets.count() > 0, times.count()
+        count, rest = divmod(disk.size(index.path), index.entry_size)
+        if rest:
+            return True
+        counts.append(count)
+    has_offsets, stamps = counts[0] > 0, counts[1]
     if segment.size_bytes == 0:
         return has_offsets or stamps > 0
     if has_offsets and not _points_at_a_batch(segment):

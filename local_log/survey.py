@@ -14,7 +14,7 @@ from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.records.batch import HEADER_SIZE, MAGIC, read_header
 from kafka_protocol.types import EpochEntry
-from local_log.acceptance import read_accepted
+from local_log.acceptance import ACCEPTED, NOTHING, read_accepted
 from local_log.config import LogConfig
 from local_log.segment import LogSegment
 from local_log.segment_files import (
@@ -113,7 +113,7 @@ class Surveyor:
             request.is_clean,
             request.config.remote_storage_enable,
             request.was_compacted or request.config.compacts,
-            read_accepted(self._disk, self._directory),
+            read_accepted(self._disk, self._directory) if ACCEPTED in names else NOTHING,
         )
         return Surveyed(
             survey,

@@ -4,12 +4,13 @@ Topics come in the order of their names. A page ends after a number of partition
 the first partition that did not fit, and the next request starts there.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from broker.cluster import ALL_TOPIC_OPERATIONS, ClusterView, is_internal, why_missing
 from broker.handlers.registry import Handler, RequestContext
 from kafka_protocol.errors import ErrorCode
+from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message
 from metadata_topic.image.model import TopicImage
@@ -23,9 +24,19 @@ _Cursor: Final = _Response.NextCursor
 class DescribeTopicPartitionsHandler:
     """Answers DescribeTopicPartitions."""
 
-    def __init__(self, cluster: ClusterView, page_partitions_max: int) -> None:
-        """Serve pages of at most `page_partitions_max` partitions."""
+    def __init__(
+        self,
+        cluster: ClusterView,
+        page_partitions_max: int,
+        is_offline: Callable[[TopicPartition], bool],
+    ) -> None:
+        """Serve pages of at most `page_partitions_max` partitions.
+
+        `is_offline` knows which replicas of this broker are not served for the state of their
+        files: the metadata do not.
+        """
         self._cluster = cluster
+        self._is_offline = is_offline
         self._page_partitions_max = page_partitions_max
 
     def handle(self, context: RequestContext, request: Any) -> Any:
@@ -90,6 +101,9 @@ class DescribeTopicPartitionsHandler:
         for index in indexes:
             partition = topic.partitions[index]
             view = self._cluster.partition(partition, listener, old=False)
+            offline = set(view.offline)
+            if self._is_offline(TopicPartition(topic.name, index)):
+                offline.add(self._cluster.node_id)
             partitions.append(
                 _Partition(
                     error_code=ErrorCode.NONE,  # as Kafka, also where there is no leader
@@ -100,7 +114,7 @@ class DescribeTopicPartitionsHandler:
                     isr_nodes=view.isr,
                     eligible_leader_replicas=list(partition.elr),
                     last_known_elr=list(partition.last_known_elr),
-                    offline_replicas=view.offline,
+                    offline_replicas=[one for one in view.replicas if one in offline],
                 )
             )
         return _Topic(
@@ -112,9 +126,11 @@ class DescribeTopicPartitionsHandler:
         )
 
 
-def make(cluster: ClusterView, page_partitions_max: int) -> Handler:
+def make(
+    cluster: ClusterView, page_partitions_max: int, is_offline: Callable[[TopicPartition], bool]
+) -> Handler:
     """Make the handler of DescribeTopicPartitions 0."""
-    handler = DescribeTopicPartitionsHandler(cluster, page_partitions_max)
+    handler = DescribeTopicPartitionsHandler(cluster, page_partitions_max, is_offline)
     return Handler(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, handler.handle)
 
 

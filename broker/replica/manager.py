@@ -111,6 +111,11 @@ class ReplicaManager:
         topic = self.topic_names.get(topic_id)
         return None if topic is None else self.partitions.get(TopicPartition(topic, partition))
 
+    def is_offline(self, topic_partition: TopicPartition) -> bool:
+        """Whether a partition of this broker is not served: its files, or their disk."""
+        found = self.partitions.get(topic_partition)
+        return topic_partition in self.offline if found is None else found.log.is_offline
+
     def require(self, topic: str, partition: int) -> Partition:
         """Return the hosted partition of that name.
 

@@ -56,10 +56,13 @@ def describe(
 
 
 def found_replicas(logs: LogManager) -> dict[ReplicaId, bytes]:
-    """The directory id of each replica whose log is open."""
+    """The directory id of each replica whose log was opened.
+
+    Also where the directory has failed since: a replica that is not noted may be begun elsewhere.
+    """
     return {
         ReplicaId(log.topic_id, log.partition): directory.directory_id
-        for directory in logs.online_dirs()
+        for directory in logs.dirs
         for log in logs.logs_in(directory).values()
     }
 

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from broker.directories import DirectoryError, open_directories
-from broker.directory_checks import settle_directories, write_life
+from broker.directory_checks import settle_directories, without_sidecars, write_life
 from broker.lives import Life, dump_lives, next_lives, parse_lives, read_lives
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files.meta_properties import META_PROPERTIES
@@ -26,6 +26,7 @@ from metadata_topic.image.records import make
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.format import FormatPlan, format_directory
 from metadata_topic.quorum.node import MetadataNode, QuorumConfigError
+from metadata_topic.testing import apply, cluster_of
 from runtime.clock import ManualClock
 from runtime.dice import SeededDice
 from runtime.disk import Disk, OpenFile
@@ -402,3 +403,42 @@ def test_only_what_came_before_the_present_life_goes(
         [life(number) for number in found], present and bytes([present]) * 16, life(9, 100)
     )
     assert [one.incarnation_id[0] for one in after] == expected
+
+
+@pytest.mark.parametrize("downgraded", [True, False])
+def test_a_directory_that_missed_the_first_start_after_a_downgrade_may_have_stale_sidecars(
+    downgraded: bool,
+) -> None:
+    """An older version wrote its files, and the start that would have renewed them went without."""
+    here, away = Path("/here"), Path("/away")
+    ids = {here: b"h" * 16, away: b"a" * 16}
+    image = cluster_of()
+
+    def life(number: int, *directories: Path, keeps: bool) -> None:
+        nonlocal image
+        log_dirs = tuple(ids[path] for path in directories)
+        registration = Registration(
+            1, bytes([number]) * 16, (), {}, log_dirs=log_dirs, keeps_directories=keeps
+        )
+        image = apply(image, register_broker(image, registration).records)
+
+    life(1, here, away, keeps=True)
+    topic = make("TopicRecord", name="t", topic_id=b"t" * 16)
+    partition = make(
+        "PartitionRecord",
+        2,
+        partition_id=0,
+        topic_id=b"t" * 16,
+        replicas=[1],
+        isr=[1],
+        leader=-1,
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[ids[away]],
+    )
+    image = apply(image, [topic, partition])
+    life(2, here, away, keeps=not downgraded)
+    life(3, here, keeps=True)
+    assert without_sidecars(image, 1, ids) == ({away} if downgraded else set())
+    life(4, here, away, keeps=True)
+    assert without_sidecars(image, 1, ids) == set()

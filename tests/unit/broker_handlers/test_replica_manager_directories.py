@@ -2,182 +2,23 @@
 
 import asyncio
 import errno
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from data_plane_harness import NODE, batch
+from data_plane_harness import NODE
+from one_broker_harness import DIRECTORIES, OneBroker
 
 from broker.replica.errors import NotLeaderOrFollower, UnknownTopicOrPartition
-from broker.replica.manager import ReplicaManager
-from broker.replica.wanted import found_replicas, refused_replicas, wanted_replica
 from kafka_protocol.errors import KafkaError
-from kafka_protocol.files.meta_properties import (
-    META_PROPERTIES,
-    MetaProperties,
-    dump_meta_properties,
-)
 from kafka_protocol.types import TopicPartition
-from local_log.config import LogConfig
 from local_log.errors import KafkaStorageError
-from local_log.log_dirs import LogManager
-from metadata_topic.controller.brokers import register_broker, unfence_broker
 from metadata_topic.controller.directories import (
     ReplicaId,
-    assign_directories,
     forget_directory,
-    records_at_registration,
 )
 from metadata_topic.image.image import METADATA_VERSION
-from metadata_topic.image.model import DIRECTORY_UNASSIGNED, Provenance
-from metadata_topic.image.records import MetadataRecord, make
-from metadata_topic.image.replay import replay_all
-from metadata_topic.testing import apply, cluster_of, registration_of
-from runtime.clock import ManualClock
-from runtime.dice import SeededDice
-from runtime.disk import FaultyDisk
-from runtime.executors import InlinePool
-from runtime.metrics import Registry
-
-NOW_MS = 1_700_000_000_000
-DIRECTORIES = (b"a" * 16, b"b" * 16)
-
-
-class OneBroker:
-    """Metadata, log directories, and a replica manager of each life.
-
-    Attributes:
-        asked: assignments that the manager asked for and nobody has committed yet.
-    """
-
-    def __init__(self, root: Path, *, keeps: bool = True, version: int = 30) -> None:
-        self.paths = [root / "a", root / "b"]
-        for path, directory_id in zip(self.paths, DIRECTORIES, strict=True):
-            path.mkdir()
-            meta = MetaProperties("c" * 22, NODE, directory_id)
-            (path / META_PROPERTIES).write_bytes(dump_meta_properties(meta))
-        self.disk = FaultyDisk()
-        self.keeps = keeps
-        self.life = 0
-        self.image = cluster_of(features={METADATA_VERSION: version})
-        self.start()
-
-    def start(self, *, missing: Iterable[int] = ()) -> None:
-        """As the broker does: load, register with what was found, put aside, host."""
-        self.life += 1
-        self.asked: dict[ReplicaId, bytes] = {}
-        self.logs = LogManager(
-            self.paths,
-            config_for=lambda _topic: LogConfig(),
-            disk=self.disk,
-            clock=ManualClock(NOW_MS),
-            dice=SeededDice(1),
-        )
-        for index in missing:
-            self.logs.put_offline(self.paths[index], OSError(errno.EIO, "away"))
-        is_missing_some = bool(list(missing))
-        image = self.image
-        self.logs.load(lambda tp: wanted_replica(image, NODE, tp, is_missing_some=is_missing_some))
-        self.replicas = ReplicaManager(
-            logs=self.logs,
-            node_id=NODE,
-            pool=InlinePool(),
-            config_for=lambda _topic: LogConfig(),
-            metrics=Registry(),
-            assign=self._asked,
-        )
-        self.replicas.is_missing_some = is_missing_some
-        online = self.logs.online_dirs()
-        registration = replace(
-            registration_of(NODE, life=self.life),
-            log_dirs=tuple(directory.directory_id for directory in online),
-            keeps_directories=self.keeps,
-        )
-        noted = records_at_registration(
-            image,
-            NODE,
-            found=found_replicas(self.logs),
-            refused=refused_replicas(self.logs, image),
-            is_missing_some=is_missing_some,
-        )
-        registered = register_broker(image, registration)
-        self.image = apply(image, [*registered.records, *noted])
-        self.logs.set_aside()
-        self.replicas.apply(self.image, None)
-        epoch = registered.response
-        unfenced = unfence_broker(self.image, broker_id=NODE, broker_epoch=epoch)
-        self.commit(*unfenced.records)
-
-    def _asked(self, assignments: Mapping[ReplicaId, bytes]) -> None:
-        self.asked |= assignments
-
-    def commit(self, *records: MetadataRecord) -> None:
-        at = self.image.provenance
-        provenance = Provenance(at.offset + len(records), at.epoch, at.timestamp_ms)
-        self.image, delta = replay_all(self.image, records, provenance)
-        self.replicas.apply(self.image, delta)
-
-    def commit_assignments(self) -> None:
-        asked, self.asked = self.asked, {}
-        epoch = self.image.brokers[NODE].epoch
-        result = assign_directories(
-            self.image, broker_id=NODE, broker_epoch=epoch, assignments=asked
-        )
-        self.commit(*result.records)
-
-    def create(self, name: str, partitions: int = 1, *, id: bytes | None = None) -> bytes:
-        topic_id = id or (name.encode() * 16)[:16]
-        self.commit(
-            make("TopicRecord", name=name, topic_id=topic_id),
-            *(
-                make(
-                    "PartitionRecord",
-                    0 if self.image.metadata_version < 17 else 2,
-                    partition_id=index,
-                    topic_id=topic_id,
-                    replicas=[NODE],
-                    isr=[NODE],
-                    leader=NODE,
-                    leader_epoch=0,
-                    partition_epoch=0,
-                    **self._unassigned(),
-                )
-                for index in range(partitions)
-            ),
-        )
-        return topic_id
-
-    def _unassigned(self) -> dict[str, list[bytes]]:
-        return {} if self.image.metadata_version < 17 else {"directories": [DIRECTORY_UNASSIGNED]}
-
-    def served(self, name: str, partitions: int = 1, records: int = 3) -> None:
-        """A topic with records in each partition."""
-        self.create(name, partitions)
-        self.commit_assignments()
-        for index in range(partitions):
-            for _ in range(records):
-                self.append(name, index)
-
-    def append(self, name: str, index: int = 0) -> None:
-        self.replicas.require(name, index).append(batch(b"v"), now_ms=NOW_MS)
-
-    def ends(self, name: str, partitions: int) -> list[int]:
-        return [self.replicas.require(name, i).log.log_end_offset for i in range(partitions)]
-
-    def where(self, name: str, index: int = 0) -> int:
-        """Number of the directory that holds a partition's files."""
-        found = [n for n, path in enumerate(self.paths) if (path / f"{name}-{index}").exists()]
-        assert len(found) == 1
-        return found[0]
-
-    def change_leader_epoch(self, topic_id: bytes, *indexes: int) -> None:
-        self.commit(
-            *(
-                make("PartitionChangeRecord", 0, partition_id=n, topic_id=topic_id, leader=NODE)
-                for n in indexes
-            )
-        )
+from metadata_topic.image.records import make
+from metadata_topic.testing import apply
 
 
 @pytest.fixture
@@ -377,6 +218,20 @@ def test_a_disk_that_fills_up_while_topics_are_made_ends_nothing(broker: OneBrok
     assert broker.ends("t", 4) == [0] * 4
 
 
+def test_what_is_not_served_is_an_offline_replica_for_who_describes_it(
+    broker: OneBroker, tmp_path: Path
+) -> None:
+    broker.served("t", 4)
+    broker.logs.fail(broker.logs.dirs[0], OSError(errno.EIO, "away"))
+    failed = [[NODE] if broker.where("t", index) == 0 else [] for index in range(4)]
+    assert sorted(failed) == [[], [], [NODE], [NODE]]
+    assert broker.offline_replicas("t") == failed
+    gone = failed.index([])
+    (broker.paths[1] / f"t-{gone}").rename(tmp_path / "gone")
+    broker.start()
+    assert broker.offline_replicas("t") == [[NODE] if n == gone else [] for n in range(4)]
+
+
 # -- replicas of before the rule
 
 
@@ -414,6 +269,37 @@ def test_what_may_lie_in_a_missing_directory_at_the_upgrade_is_offline_until_it_
         broker.append("t", 1)
     broker.start()
     assert broker.ends("t", 2) == [1, 3]
+
+
+def test_what_fails_during_the_start_after_the_upgrade_is_not_begun_by_a_later_one(
+    tmp_path: Path,
+) -> None:
+    broker = before_the_rule(tmp_path)
+    lost = broker.where("t", 0)
+    broker.start(failing=[lost])
+    for missing in ([lost], [lost], []):
+        broker.start(missing=missing)
+        broker.commit_assignments()
+        if missing:
+            with pytest.raises(KafkaStorageError):
+                broker.append("t", 0)
+    assert broker.ends("t", 2) == [1, 1]
+
+
+def test_a_directory_that_fails_before_a_new_replica_is_noted_keeps_it(broker: OneBroker) -> None:
+    """Its files are there, and the commit is under way: it is not begun in another directory."""
+    broker.create("t")
+    home = broker.where("t")
+    broker.logs.fail(broker.logs.dirs[home], OSError(errno.EIO, "away"))
+    broker.create("u")  # metadata go on changing
+    broker.commit_assignments()
+    for missing in ([home], []):
+        with pytest.raises(KafkaStorageError):
+            broker.append("t")
+        assert broker.where("t") == home
+        broker.start(missing=missing)
+        broker.commit_assignments()
+    assert broker.ends("t", 1) == [0]
 
 
 @pytest.mark.parametrize("refused", ["unreadable", "of another topic", "twice"])

@@ -1,14 +1,20 @@
 """Files that cannot be read, and descriptors that are used up, at the network layer."""
 
+import asyncio
 import errno
+import gc
 import os
-from collections.abc import Callable
+import resource
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from network_harness import Client, Harness, frame, run, serving, until
+from network_harness import PATIENCE_S, Client, Harness, frame, run, serving, until
 
 from broker.network.limits import NetworkLimits
+from broker.network.server import SWEEP_MS
 from runtime.disk import Disk, FileRegion, OpenFile
 from runtime.disk_errors import DESCRIPTORS_RESERVED, descriptors_for_connections
 
@@ -148,6 +154,37 @@ def test_connections_are_refused_while_descriptors_are_short_and_taken_again_lat
     run(test)
     said = [each.getMessage() for each in caplog.records if "ulimit -n" in each.getMessage()]
     assert len(said) == 1, "once a minute"
+
+
+@contextmanager
+def no_descriptor_free() -> Iterator[None]:
+    gc.collect()  # what others left open would be closed meanwhile
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free_descriptor(), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_while_no_descriptor_is_free_the_backlog_waits_and_the_loop_rests() -> None:
+    async def test() -> None:
+        async with serving() as harness:
+            with socket.socket() as sock:
+                sock.setblocking(False)
+                with no_descriptor_free():
+                    loop = asyncio.get_running_loop()
+                    await loop.sock_connect(sock, harness.server.bound["PLAINTEXT"])
+                    await until(lambda: value(harness, REFUSED, "PLAINTEXT") == 1)
+                    for _ in range(50):  # in each turn of the loop a ready reader is called
+                        await asyncio.sleep(0)
+                    assert value(harness, REFUSED, "PLAINTEXT") == 1
+                harness.advance(SWEEP_MS)
+                await loop.sock_sendall(sock, frame(b"hello"))
+                async with asyncio.timeout(PATIENCE_S):
+                    assert (await loop.sock_recv(sock, 100)).endswith(b"hello")
+
+    run(test)
 
 
 def test_the_tiers_clients_are_taken_into_the_reserve() -> None:

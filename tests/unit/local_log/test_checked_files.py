@@ -128,6 +128,20 @@ def test_what_somebody_without_a_sidecar_wrote_is_not_compared(tmp_path):
     assert reopened(tmp_path).read(NAME) == b"theirs"
 
 
+@pytest.mark.parametrize("damaged", [b"on3", b""])
+def test_a_file_that_the_sidecar_knows_is_not_learned_again(tmp_path, damaged):
+    """Otherwise a start would make a damaged file the right one."""
+    reopened(tmp_path).write(NAME, b"one")
+    (tmp_path / NAME).write_bytes(damaged)
+    files = reopened(tmp_path)
+    files.keep(NAME, "a file that is not there")
+    for again in (files, reopened(tmp_path)):
+        with pytest.raises(CorruptFileError):
+            again.read(NAME)
+    (tmp_path / NAME).write_bytes(b"one")
+    assert reopened(tmp_path).read(NAME) == b"one"
+
+
 def test_the_owner_is_kept_over_writes(tmp_path):
     owner = Owner(bytes(range(16)), 7)
     reopened(tmp_path, owner=owner).write(NAME, b"x")

@@ -285,6 +285,25 @@ def test_nothing_on_the_disk_says_that_more_was_safe_than_a_truncation_leaves(
     assert host.checkpoint(RECOVERY_POINTS)[ORDERS] == 45
 
 
+def test_a_truncation_does_not_make_an_unknown_recovery_point_known(tmp_path: Path) -> None:
+    """With 0 as its recovery point, damage in the middle of the log would be cut off."""
+    host = filled(tmp_path)
+    (host.directory() / f"{0:020}.log").unlink()
+    files = CheckedFiles(Disk(), host.paths[0])
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
+        files.write(name, offset_checkpoint.dump({BILLS: 60}))
+    manager = host.start()
+    manager._checkpoints.lower(ORDERS, manager.dirs[0], 45)
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
+        assert host.checkpoint(name) == {BILLS: 60}
+    manager.close(clean=False)
+    path = min(host.directory().glob("*.log"))
+    flip(path.stat().st_size * 4)(path)
+    before = record_bytes(tmp_path)
+    assert host.start().refused.keys() == {ORDERS}
+    assert record_bytes(tmp_path) == before
+
+
 # -- log starts
 
 

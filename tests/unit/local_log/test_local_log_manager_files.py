@@ -9,6 +9,7 @@ import pytest
 from local_log_kit import append
 from local_log_manager_kit import BILLS, IDS, ORDERS, ORDERS_1, Host, make, names_in, record_bytes
 
+from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.files.meta_properties import dump_partition_metadata, parse_partition_metadata
 from kafka_protocol.types import TopicPartition
 from local_log.checked_files import SIDECAR
@@ -281,6 +282,20 @@ def test_where_somebody_else_wrote_last_sidecars_are_not_believed(tmp_path: Path
     host = stopped(tmp_path, 1, ORDERS, ORDERS_1)
     shutil.copy(host.directory(ORDERS_1) / SIDECAR, host.directory(ORDERS) / SIDECAR)
     assert_whole(host, ORDERS, ORDERS_1, compare=False)
+
+
+def test_where_somebody_else_wrote_last_may_be_one_directory_alone(tmp_path: Path) -> None:
+    """What was deleted there came back if its log start counted as damaged."""
+    host = stopped(tmp_path, 2, ORDERS, ORDERS_1)
+    for tp in (ORDERS, ORDERS_1):
+        for path in host.paths:
+            if (path / f"{tp.topic}-{tp.partition}").exists():
+                (path / LOG_STARTS).write_bytes(offset_checkpoint.dump({tp: 30}))
+    for theirs in ([path for path in host.paths if (path / "orders-0").exists()], []):
+        manager = host.start(without_sidecars=theirs)
+        starts = {log.topic_partition: log.log_start_offset for log in manager.all()}
+        assert starts == {ORDERS: 30, ORDERS_1: 0}
+        manager.close(clean=False)
 
 
 # -- clean mark

@@ -340,6 +340,7 @@ BAD_CHAINS = {
     "no entries": b"0\n0\n",
     "short": b"0\n1\n2 40\n",
     "contradicts": b"0\n3\n0 0\n1 25\n2 40\n",
+    "an epoch begins too early": b"0\n3\n0 0\n1 20\n2 39\n",
     "descends": b"0\n3\n0 0\n2 40\n1 20\n",
 }
 

@@ -124,6 +124,25 @@ def test_a_torn_large_change_is_cut_though_whole_batches_follow_the_torn_one(hom
     assert set(home.life().image.topics_by_name) == {"a", "b", "c"}
 
 
+def test_the_end_of_an_aborted_transaction_says_what_was_flushed_before_it(home: Home) -> None:
+    home.config = MetadataLogConfig(max_batch_bytes=2_000)
+
+    async def large(node: MetadataNode) -> None:
+        await node.submit(topics(*(f"t{n}" for n in range(200))))
+
+    home.life(large, killed=True)
+    end_of_transaction, _ = batches(home.log)[-1]
+    home.log.write_bytes(home.log.read_bytes()[:end_of_transaction])
+    count = len(batches(home.log))
+    home.life(killed=True)
+    (leader_change, _), (position, abort) = batches(home.log)[count : count + 2]
+    assert abort.record_count == 1
+    home.log.write_bytes(home.log.read_bytes()[: position + abort.size_bytes])
+    (home.metadata / FLUSHED_END).unlink()
+    flip(home.log, leader_change + 40)
+    assert f"the batch of offset {abort.base_offset}" in refused(home)
+
+
 def test_what_is_below_a_snapshot_was_flushed(home: Home) -> None:
     async def work(node: MetadataNode) -> None:
         await three_topics(node)
