@@ -79,6 +79,14 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         choices=("scan-resistant", "lru"),
     ),
     Key(
+        "tidemark.remote.claim.interval.ms",
+        LONG,
+        "300000",
+        "How often the tier takes its claim on the store again: a copy of the log directories that "
+        "is older than that is found out when a broker starts from it.",
+        low=100,
+    ),
+    Key(
         "tidemark.remote.copy.max.ms",
         LONG,
         "3600000",

@@ -120,9 +120,12 @@ class Promises:
             except Exception as e:  # noqa: BLE001 - the others are to go, whatever this one raises
                 name = f"{owner.topic}-{uuid_to_text(owner.topic_id)}/{owner.partition}"
                 left.append(f"segment {metadata.id.id.hex()} of {name}: {expect.described(e)}")
-        for cluster_id, node_id in self.claims if isinstance(manager, ClaimKeeper) else ():
+        keeper = manager if isinstance(manager, ClaimKeeper) else None
+        for cluster_id, node_id in self.claims:
+            if keeper is None:
+                break
             try:
-                manager.delete_claim(cluster_id, node_id)
+                keeper.delete_claim(cluster_id, node_id)
             except Exception as e:  # noqa: BLE001 - as above
                 left.append(f"claim of {cluster_id!r}, node {node_id}: {expect.described(e)}")
         return left

@@ -34,11 +34,8 @@ class ClaimPromises(Promises):
     def test_claims_of_brokers_and_clusters_are_apart(self, manager: RemoteStorageManager) -> None:
         """Brokers, and clusters that share a store, have claims of their own, whatever their id."""
         keeper, cluster = self._keeper(manager), self._cluster()
-        owners = {
-            (name, node)
-            for name in (cluster, cluster + "x", cluster + "/1", f"../{cluster}", f"{cluster} \u00e4")
-            for node in (1, 11)
-        }
+        names = (cluster, f"{cluster}x", f"{cluster}/1", f"../{cluster}", f"{cluster} \u00e4")
+        owners = {(name, node) for name in names for node in (1, 11)}
         self.claims.update(owners)
         for number, (name, node) in enumerate(sorted(owners)):
             keeper.write_claim(name, node, number)
