@@ -82,8 +82,7 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         "tidemark.remote.claim.interval.ms",
         LONG,
         "300000",
-        "How often the tier takes its claim on the store again: a copy of the log directories that "
-        "is older than that is found out when a broker starts from it.",
+        "How often the tier renews its claim, by which older copies of its directories are found.",
         low=100,
     ),
     Key(
