@@ -2,6 +2,7 @@
 
 import shutil
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from rlm.incarnation import FILE_NAME, Counter, Incarnations, dump, parse
 from rlm.messages import Ack, Connect, Health, Stop
 from rlm.testing import PARTITION
 from rlmm.api import Fence, MetadataWriteTimeoutError
+from rlmm.events import SegmentAdded, Stamp
 from rsm_plugins.api import RemoteObjectDamagedError, RetriableRemoteStorageError
 from rsm_plugins.claim_object import claim_key
-from rsm_plugins.testing import Operation
+from rsm_plugins.testing import Operation, segment
 from runtime.clock import ManualClock
 from runtime.disk import Disk, FaultyDisk
 
@@ -228,6 +230,29 @@ def test_a_claim_that_cannot_be_read_is_red_and_nothing_is_copied(
     pair.storage.claim_error = None
     passes(pair, 60_000)
     assert pair.calls(Operation.COPY) == 3
+
+
+def test_nothing_is_deleted_before_the_claim_is_ours(root: Path) -> None:
+    stop(start(root))
+    pair = Pair(root, store=root.parent / "store", kind=ClaimStorage)
+    assert isinstance(pair.storage, ClaimStorage)
+    assert pair.service._parts is not None
+    removals: list[int] = []
+    pair.service._parts._plugins = replace(
+        pair.service._parts._plugins, remove_deleted=lambda: removals.append(1)
+    )
+    pair.storage.claim_error = RetriableRemoteStorageError("away")
+    pair.log.fill(3, records=20)
+    left_by_a_dead_copy = SegmentAdded(segment(topic="orders"), Stamp(Fence(1, 1), -1))
+    pair.metadata.land(left_by_a_dead_copy)
+    pair.ask(Connect())
+    pair.assign()
+    passes(pair, 61_000)
+    assert (pair.calls(Operation.DELETE), removals) == (0, [])
+    pair.storage.claim_error = None
+    passes(pair, 61_000)
+    assert pair.calls(Operation.DELETE) > 0
+    assert removals
 
 
 def test_a_number_that_cannot_be_noted_is_not_claimed(root: Path) -> None:
