@@ -46,6 +46,10 @@ PartitionKey = tuple[bytes, int]
 COPY, EXPIRE = "copy", "expire"
 
 
+def _always() -> bool:
+    return True
+
+
 @dataclass(slots=True)
 class _Pass:
     """One kind of pass of one ownership."""
@@ -63,7 +67,8 @@ class _Partition:
     """An assigned partition.
 
     Attributes:
-        above: the highest incarnation that was read under our leader epoch where we were refused.
+        above: its next incarnation is a higher one: the last that it had where that is over, or
+            the highest that was read under our leader epoch where we were refused.
     """
 
     tip: TopicIdPartition
@@ -96,9 +101,21 @@ class RemoteLogManager:
         workers: Workers,
         scheduler: Scheduler,
         next_incarnation: Callable[[int], int],
+        may_own: Callable[[], bool] = _always,
     ) -> None:
+        """Make one without partitions.
+
+        Args:
+            config: settings.
+            world: what tasks work with.
+            workers: pools.
+            scheduler: timers.
+            next_incarnation: the next number, above the given one.
+            may_own: whether anything may be written, see `rlm.claim`; `claim_changed` tells.
+        """
         self._config, self._world, self._workers = config, world, workers
         self._scheduler, self._next_incarnation = scheduler, next_incarnation
+        self._may_own = may_own
         self._incarnation: int | None = None
         self._partitions: dict[PartitionKey, _Partition] = {}
         self._stopped = False
@@ -146,6 +163,19 @@ class RemoteLogManager:
             self._world.metadata.release(known.tip)
             self._world.telemetry.forget(known.tip.topic, known.tip.partition)
 
+    def claim_changed(self) -> None:
+        """What may be written is another: own what waited for it, or own nothing any more."""
+        for known in self._partitions.values():
+            if not known.is_leader:
+                continue
+            if not self._may_own():
+                self._end_ownership(known)
+                self._world.metadata.follow(known.tip)
+            elif known.ownership is None and known.own_timer is None:
+                self._own(known)
+            else:
+                self._run_soon(known)
+
     def tip_of(self, topic_id: bytes, partition: int) -> TopicIdPartition | None:
         """The assigned partition, with its topic's name."""
         known = self._partitions.get((topic_id, partition))
@@ -172,19 +202,23 @@ class RemoteLogManager:
 
     # -- becoming owner
 
-    def _take_incarnation(self, above: int, *, fresh: bool) -> int:
-        if fresh or self._incarnation is None or self._incarnation <= above:
+    def _take_incarnation(self, above: int) -> int:
+        """One above `above`: of partitions whose ownership ends together the first takes it."""
+        if self._incarnation is None or self._incarnation <= above:
             self._incarnation = self._next_incarnation(above)
         return self._incarnation
 
-    def _own(self, known: _Partition, *, fresh: bool = False) -> None:
+    def _own(self, known: _Partition) -> None:
         """Write the barrier and wait for it, without holding a thread."""
+        if not self._may_own():
+            self._world.metadata.follow(known.tip)
+            return
         try:
-            incarnation = self._take_incarnation(known.above, fresh=fresh)
+            incarnation = self._take_incarnation(known.above)
         except OSError as error:
             known.red = f"tier-incarnation cannot be written: {error}"
             log.warning("cannot own %s: %s", known.tip.topic_partition, known.red)
-            self._own_again(known, fresh=fresh)
+            self._own_again(known, fresh=False)
             return
         fence = Fence(known.leader_epoch, incarnation)
         ownership = Ownership(known.tip, fence, Cancellation(), OwnCopies(), set())
@@ -213,18 +247,19 @@ class RemoteLogManager:
 
     def _own_again(self, known: _Partition, *, fresh: bool) -> None:
         """This ownership is over; the next one begins after a pause."""
+        if fresh and known.ownership is not None:
+            known.above = max(known.above, known.ownership.fence.incarnation)
         self._end_ownership(known)
         if known.own_backoff is None:
             known.own_backoff = self._new_backoff()
         delay_ms = known.own_backoff.next_ms()
-        known.own_timer = self._scheduler.call_later(
-            delay_ms, lambda: self._own_if_current(known, fresh)
-        )
+        known.own_timer = self._scheduler.call_later(delay_ms, lambda: self._own_if_current(known))
 
-    def _own_if_current(self, known: _Partition, fresh: bool) -> None:
+    def _own_if_current(self, known: _Partition) -> None:
         key = (known.tip.topic_id, known.tip.partition)
+        known.own_timer = None
         if self._partitions.get(key) is known and not self._stopped:
-            self._own(known, fresh=fresh)
+            self._own(known)
 
     def _took_over(
         self, known: _Partition, result: PassResult | None, error: BaseException | None

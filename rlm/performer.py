@@ -56,9 +56,17 @@ def _nobody() -> None:
     """Nobody waits."""
 
 
+def _always() -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class World:
-    """What every task of a tier process works with."""
+    """What every task of a tier process works with.
+
+    Attributes:
+        may_write: whether the store may be written to, see `rlm.claim`; asked from any thread.
+    """
 
     broker: BrokerPort
     metadata: RemoteLogMetadataManager
@@ -69,6 +77,7 @@ class World:
     telemetry: Telemetry
     copy_max_ms: int
     call_max_ms: int
+    may_write: Callable[[], bool] = _always
 
 
 @dataclass(slots=True)
@@ -218,7 +227,12 @@ class Performer:
         self._data = segment_data(opened)
         return LocalSegment(opened.answer, self._data)
 
+    def _check_claim(self) -> None:
+        if not self._world.may_write():
+            raise RetriableRemoteStorageError("the claim on the store is not ours, or not yet")
+
     def _begin_copy(self) -> bytes:
+        self._check_claim()
         self._copy_started_ms = self._world.clock.monotonic_ms()
         self._copy_id = self._world.dice.uuid()
         self._own.own_copies.begin(self._copy_id)
@@ -231,6 +245,7 @@ class Performer:
             raise MetadataWriteTimeoutError("the metadata manager did not say in time") from error
 
     def _put(self, effect: PutObjects) -> bytes | None:
+        self._check_claim()
         world, topic = self._world, self._own.partition.topic
         spent_ms = world.clock.monotonic_ms() - self._copy_started_ms
         left_ms = world.copy_max_ms - spent_ms
@@ -259,6 +274,7 @@ class Performer:
         return custom
 
     def _delete(self, effect: DeleteObjects) -> None:
+        self._check_claim()
         world, topic = self._world, self._own.partition.topic
         began_ms, failed = world.clock.monotonic_ms(), True
         try:

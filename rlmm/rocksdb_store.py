@@ -27,6 +27,7 @@ from pathlib import Path
 
 import msgspec
 from rocksdict import (
+    AccessType,
     BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
@@ -38,7 +39,7 @@ from rocksdict import (
 )
 
 from kafka_protocol.types import EpochEntry, TopicIdPartition
-from rlmm.api import Fence, PartitionDeleteState
+from rlmm.api import REMOVER_FENCE, Fence, PartitionDeleteState
 from rlmm.lifecycle import PartitionFacts, SegmentEntry
 from rlmm.store import START, Changes, DamagedStoreError, PartitionKey, Position
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
@@ -383,3 +384,35 @@ def _to_entry(partition: PartitionKey, start_and_id: bytes, value: bytes) -> Seg
         txn_index_empty=found.txn_index_empty,
     )
     return SegmentEntry(metadata, found.started_seen_ms, found.finished_order)
+
+
+def highest_incarnation(directory: Path) -> int | None:
+    """The highest tier incarnation that this cache has read, the remover's left out. For tools.
+
+    Nothing is written, and nobody may have it open for writing.
+
+    Returns:
+        None where there is no cache, or none that can be read: it proves nothing.
+    """
+    if not directory.is_dir():
+        return None
+    try:
+        cache = Rdict(str(directory), _options(), access_type=AccessType.read_only())
+        try:
+            found = [
+                facts.incarnation
+                for _, value in _facts_in(cache)
+                if (facts := _decode_facts(value)).incarnation < REMOVER_FENCE.incarnation
+            ]
+        finally:
+            cache.close()
+    except Exception as error:  # noqa: BLE001 - RocksDB has no error of its own for us
+        _log.warning("metadata cache cannot be read: dir=%s %s", directory, error)
+        return None
+    return max(found, default=None)
+
+
+def _facts_in(cache: Rdict) -> Iterator[tuple[bytes, bytes]]:
+    options = ReadOptions()
+    options.set_iterate_upper_bound(_next_prefix(b"F"))
+    yield from cache.items(from_key=b"F", read_opt=options)
