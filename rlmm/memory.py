@@ -7,7 +7,7 @@ answered before the call returns, unless a `Fault` was ordered for it.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from threading import RLock
@@ -21,12 +21,13 @@ from rlmm.api import (
     MetadataWriteTimeoutError,
     PartitionDeleteState,
     PartitionDeletion,
+    PartitionHistory,
     SegmentUpdate,
 )
 from rlmm.barrier import barrier
 from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
 from rlmm.fold import Fold
-from rlmm.lifecycle import Verdict, deletion_of
+from rlmm.lifecycle import PartitionFacts, Verdict, deletion_of, history_of
 from rlmm.partition_view import PartitionView
 from rlmm.store import MemoryStore, PartitionKey, Position, partition_key
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
@@ -64,6 +65,8 @@ class InMemoryRemoteLogMetadataManager:
         self._store = MemoryStore()
         self._views: dict[PartitionKey, PartitionView] = {}
         self._owned: dict[PartitionKey, Fence] = {}
+        self._log_starts: dict[PartitionKey, int] = {}  # that owners carry
+        self._unclean_epochs: dict[PartitionKey, int] = {}  # as owners were told
         self._ready: set[PartitionKey] = set()
         self.log: list[tuple[MetadataEvent, Verdict]] = []
         self.faults: deque[Fault] = deque()
@@ -73,13 +76,19 @@ class InMemoryRemoteLogMetadataManager:
         self._broker_id = int(configs.get("node.id", self._broker_id))
 
     def own(
-        self, partition: TopicIdPartition, fence: Fence, metadata_offset: int = -1
+        self,
+        partition: TopicIdPartition,
+        fence: Fence,
+        metadata_offset: int = -1,
+        unclean_epoch: int = -1,
     ) -> "Future[None]":
         """See RemoteLogMetadataManager."""
         with self._lock:
             key = partition_key(partition)
             self._ready.discard(key)
             self._owned[key] = fence
+            self._log_starts.pop(key, None)
+            self._unclean_epochs[key] = unclean_epoch
             live = [entry.metadata for entry in self._view(key).entries()]
             done: Future[None] = Future()
             for event in barrier(
@@ -91,7 +100,7 @@ class InMemoryRemoteLogMetadataManager:
                 now_ms=self._clock.wall_ms(),
                 metadata_offset=metadata_offset,
             ):
-                error = self._write(event)
+                error = self._write(self._carrying(event))
                 if isinstance(error, MetadataWriteTimeoutError) or self._fence_of(key) > fence:
                     self._owned.pop(key, None)
                     higher = self._fence_of(key)
@@ -109,6 +118,31 @@ class InMemoryRemoteLogMetadataManager:
             self._owned.pop(partition_key(partition), None)
             self._ready.add(partition_key(partition))
         return _done(None)
+
+    def catch_up(self, partition: TopicIdPartition) -> "Future[None]":
+        """See RemoteLogMetadataManager."""
+        if self.is_ready(partition):
+            return _done(None)
+        return _done(MetadataNotReadyError(f"neither owned nor followed: {partition}"))
+
+    def on_lost_records(self, listener: Callable[[TopicIdPartition], None]) -> None:
+        """See RemoteLogMetadataManager; memory loses nothing."""
+
+    def carry(self, partition: TopicIdPartition, fence: Fence, log_start: int) -> None:
+        """See RemoteLogMetadataManager."""
+        with self._lock:
+            key = partition_key(partition)
+            if self._owned.get(key) == fence and self.is_ready(partition):
+                self._log_starts[key] = max(log_start, self._log_starts.get(key, -1))
+
+    def history(self, partition: TopicIdPartition) -> PartitionHistory | None:
+        """See RemoteLogMetadataManager."""
+        with self._lock:
+            if not self.is_ready(partition):
+                raise MetadataNotReadyError(f"neither owned nor followed: {partition}")
+            key = partition_key(partition)
+            facts = self._store.facts(0, key) or PartitionFacts(partition)
+            return history_of(facts, self._view(key).entries())
 
     def release(self, partition: TopicIdPartition) -> None:
         """See RemoteLogMetadataManager."""
@@ -236,7 +270,19 @@ class InMemoryRemoteLogMetadataManager:
                 return _done(
                     MetadataNotReadyError(f"not owned under {fence}: {event.topic_id_partition}")
                 )
-            return _done(self._write(event))
+            return _done(self._write(self._carrying(event)))
+
+    def _carrying(self, event: MetadataEvent) -> MetadataEvent:
+        """The event with what its owner carries on each record."""
+        if event.stamp.fence == REMOVER_FENCE:
+            return event
+        key = partition_key(event.topic_id_partition)
+        facts = self._store.facts(0, key)
+        unclean = max(
+            self._unclean_epochs.get(key, -1), -1 if facts is None else facts.unclean_epoch
+        )
+        start = self._log_starts.get(key, -1)
+        return replace(event, stamp=replace(event.stamp, log_start=start, unclean_epoch=unclean))
 
     def _write(self, event: MetadataEvent) -> Exception | None:
         fault = self.faults.popleft() if self.faults else None
