@@ -91,7 +91,8 @@ class PartitionHistory:
         log_starts: the highest log start that settled owners of that leader epoch carried.
         given_ends: the highest offset (exclusive) that segments first named under that leader
             epoch reach to, deleted ones included: offsets below it were given by its lineage.
-        last_unclean_epoch: the leader epoch of the last unclean election, -1 if none is known.
+        last_unclean_epoch: the leader epoch of the last unclean election, -1 if none is known: the
+            highest that records not below the fence carried.
         highest_epoch: the highest leader epoch of any owner's pair that was read, also of refused
             records; -1 if none.
         segments: ascending by start offset.

@@ -28,7 +28,7 @@ from rlmm.api import (
     PartitionHistory,
     SegmentHistory,
 )
-from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
+from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 
 SEGMENT_TRANSITIONS: dict[SegmentState | None, frozenset[SegmentState]] = {
@@ -201,8 +201,8 @@ def apply(
         seen_ms: wall clock at the reading.
 
     Returns:
-        What is true after it. A refused record leaves entry and all facts but fence and metadata
-        offset alone.
+        What is true after it. A refused record leaves the entry alone, and of the facts all but
+        fence, metadata offset, highest epoch and, if it is not below the fence, unclean election.
     """
     fence = event.stamp.fence
     owner_epoch = -1 if fence == REMOVER_FENCE else fence.leader_epoch
@@ -214,19 +214,15 @@ def apply(
     )
     if fence < facts.fence:
         return Applied(Verdict.FENCED, seen, entry)
+    # Also where the transition is refused: a barrier that is stale when it lands (model story B1)
+    # makes its writer an owner all the same, and its election may be told nowhere else.
+    seen = replace(seen, unclean_epoch=max(facts.unclean_epoch, event.stamp.unclean_epoch))
     applied = _judge(seen, entry, event, order=order, seen_ms=seen_ms)
-    if applied.verdict is not Verdict.ACCEPTED:
+    log_start = event.stamp.log_start
+    if applied.verdict is not Verdict.ACCEPTED or log_start < 0:
         return applied
-    return replace(applied, facts=_carried(applied.facts, event.stamp))
-
-
-def _carried(facts: PartitionFacts, stamp: Stamp) -> PartitionFacts:
-    """Facts after an accepted record with that stamp."""
-    starts = facts.log_starts
-    if stamp.log_start >= 0:
-        starts = raised(starts, stamp.fence.leader_epoch, stamp.log_start)
-    unclean = max(facts.unclean_epoch, stamp.unclean_epoch)
-    return replace(facts, log_starts=starts, unclean_epoch=unclean)
+    log_starts = raised(facts.log_starts, fence.leader_epoch, log_start)
+    return replace(applied, facts=replace(applied.facts, log_starts=log_starts))
 
 
 def _judge(

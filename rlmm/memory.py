@@ -14,6 +14,7 @@ from threading import RLock
 
 from kafka_protocol.types import TopicIdPartition
 from rlmm.api import (
+    LOWEST_FENCE,
     REMOVER_FENCE,
     Fence,
     MetadataNotReadyError,
@@ -65,6 +66,9 @@ class InMemoryRemoteLogMetadataManager:
         self._store = MemoryStore()
         self._views: dict[PartitionKey, PartitionView] = {}
         self._owned: dict[PartitionKey, Fence] = {}
+        self._partitions: dict[PartitionKey, TopicIdPartition] = {}  # that were ever owned
+        self._spent: dict[PartitionKey, Fence] = {}  # what was written under it was lost
+        self._on_lost_records: list[Callable[[TopicIdPartition], None]] = []
         self._log_starts: dict[PartitionKey, int] = {}  # that owners carry
         self._unclean_epochs: dict[PartitionKey, int] = {}  # as owners were told
         self._ready: set[PartitionKey] = set()
@@ -86,6 +90,10 @@ class InMemoryRemoteLogMetadataManager:
         with self._lock:
             key = partition_key(partition)
             self._ready.discard(key)
+            spent = self._spent.get(key, LOWEST_FENCE)
+            if spent >= fence:
+                return _done(MetadataRefusedError(f"{spent} lost records: {partition}", spent))
+            self._partitions[key] = partition
             self._owned[key] = fence
             self._log_starts.pop(key, None)
             self._unclean_epochs[key] = unclean_epoch
@@ -126,7 +134,8 @@ class InMemoryRemoteLogMetadataManager:
         return _done(MetadataNotReadyError(f"neither owned nor followed: {partition}"))
 
     def on_lost_records(self, listener: Callable[[TopicIdPartition], None]) -> None:
-        """See RemoteLogMetadataManager; memory loses nothing."""
+        """See RemoteLogMetadataManager."""
+        self._on_lost_records.append(listener)
 
     def carry(self, partition: TopicIdPartition, fence: Fence, log_start: int) -> None:
         """See RemoteLogMetadataManager."""
@@ -250,6 +259,21 @@ class InMemoryRemoteLogMetadataManager:
                 self._view(key).put(segment_id, change.after)
             self.log.append((event, verdict))
             return verdict
+
+    def lose(self, end: int) -> None:
+        """Lose the records of the log from `end` on, as a topic that was cut back."""
+        with self._lock:
+            kept = [event for event, _ in self.log[:end]]
+            self._store, self._views, self.log = MemoryStore(), {}, []
+            for event in kept:
+                self.land(event)
+            lost = [self._partitions[key] for key in self._owned]
+            self._spent.update(self._owned)
+            self._owned.clear()
+            self._ready.clear()
+        for partition in lost:
+            for listener in self._on_lost_records:
+                listener(partition)
 
     # ------------------------------------------------------------------ inside
 
