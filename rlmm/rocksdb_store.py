@@ -22,7 +22,7 @@ user partition (topic id, u32):
 import logging
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -276,7 +276,9 @@ def _opened(directory: Path, version: _Version, disk: Disk) -> Rdict:
         reason = f"is damaged: {e}"
     _log.warning("metadata cache begins anew: dir=%s it %s", directory, reason)
     if db is not None:
-        db.close()
+        with suppress(Exception):  # what is thrown away need not be closed well
+            db.close()
+        del db
     disk.remove_tree(directory)
     return Rdict(str(directory), _options())
 
