@@ -52,6 +52,7 @@ class EndReads:
     def start_over(self) -> None:
         """The log was cut: no end that it named before counts, nor one that is under way."""
         self._reads = [EndRead(read.of, read.reached) for read in self._reads]
+        self._ask_again_ms = 0
 
     def ask(self, port: TopicPort, number: int, position: int, now_ms: int) -> None:
         """Ask for those that have no end yet.
