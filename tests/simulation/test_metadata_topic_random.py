@@ -25,6 +25,7 @@ from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from runtime.clock import ManualClock
 
 STEPS = 250
+DELETED = SegmentState.DELETE_SEGMENT_FINISHED
 Written = tuple[bytes, SegmentState, Fence, int]  # the last: the log start it carries
 
 
@@ -224,6 +225,8 @@ class World:
                 if event.metadata.segment_size_bytes:
                     end = event.metadata.end_offset + 1
                     ends[epoch] = max(ends.get(epoch, -1), end)
+            elif isinstance(event, SegmentUpdated) and event.update.state is DELETED:
+                named.discard(event.update.id.id)  # a stale barrier may name it once more
         return [_telling(starts), _telling(ends), unclean, highest]
 
     def come_to_rest(self) -> None:
