@@ -176,10 +176,20 @@ class ConfluentPort:
                 self._note_fatal(e.args[0])
             on_done(AppendFailed(str(e), maybe_written=False))
 
-    def _note_fatal(self, error: KafkaError) -> None:
+    def _serve(self, timeout_s: float) -> None:
+        """Run callbacks of appends."""
+        try:
+            self._producer.poll(timeout_s)
+        except KafkaException as e:  # so it says a fatal error
+            if not self._note_fatal(e.args[0]):
+                raise
+
+    def _note_fatal(self, error: KafkaError) -> bool:
         # A producer in fatal state refuses with _FATAL, which does not call itself fatal.
-        if self.failure is None and (error.fatal() or error.code() == KafkaError._FATAL):
+        is_fatal = error.fatal() or error.code() == KafkaError._FATAL
+        if is_fatal and self.failure is None:
             self.failure = str(error)
+        return bool(is_fatal)
 
     def ask_end(self, partition: int, on_done: Callable[[int | None], None]) -> None:
         """See TopicPort."""
@@ -208,9 +218,9 @@ class ConfluentPort:
         self._ask_ends()
         while not self._end_answers.empty():
             self._end_answers.get()()
-        self._producer.poll(0)
+        self._serve(0)
         if not self._positions:
-            self._producer.poll(timeout_ms / 1_000)
+            self._serve(timeout_ms / 1_000)
             return []
         events: list[TopicEvent] = []
         message = self._consumer.poll(timeout_ms / 1_000)
@@ -219,12 +229,15 @@ class ConfluentPort:
             if event is not None:
                 events.append(event)
             message = self._consumer.poll(0) if len(events) < _BATCH_MAX else None
-        self._producer.poll(0)
+        self._serve(0)
         return events
 
     def close(self) -> None:
         """See TopicPort."""
-        self._producer.flush(_FLUSH_SECONDS)
+        try:
+            self._producer.flush(_FLUSH_SECONDS)
+        except KafkaException as e:
+            self._note_fatal(e.args[0])
         self._consumer.close()
 
     def _event(self, message: Message) -> TopicEvent | None:
