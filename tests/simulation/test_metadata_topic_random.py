@@ -46,7 +46,7 @@ class World:
         self.log_starts = count(1)
         self.carried: dict[Fence, list[int]] = {}
         self.unclean: dict[int, int] = {}  # leader epoch: itself where it was elected uncleanly
-        self.elections: list[tuple[int, Future[None]]] = []
+        self.elections: list[tuple[Fence, Future[None]]] = []
         self.checked = 0  # records of the topic
         self.told: dict[Fence, int] = {}  # unclean election that an owner must know of
 
@@ -89,10 +89,14 @@ class World:
     def own(self, node: Node, epoch: int) -> None:
         fence = self.fences[node.number] = Fence(epoch, next(self.incarnations))
         unclean = self.unclean[epoch]
-        settled = [told for told, done in self.elections if done.done() and not done.exception()]
-        self.told[fence] = max([unclean, *settled])
+        before = [
+            self.told[lower]
+            for lower, done in self.elections
+            if lower < fence and done.done() and not done.exception()
+        ]
+        self.told[fence] = max([unclean, *before])
         owned = node.manager.own(PARTITION, fence, unclean_epoch=unclean)
-        self.elections.append((unclean, owned))
+        self.elections.append((fence, owned))
 
     def carry(self, node: Node) -> None:
         fence = self.fences.get(node.number)
