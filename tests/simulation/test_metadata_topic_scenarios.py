@@ -239,6 +239,22 @@ def test_an_end_that_nobody_tells_is_asked_for_again(
     assert followed.exception(0) is None
 
 
+def test_an_end_below_what_was_read_proves_nothing(a: Node, b: Node, topic: MemoryTopic) -> None:
+    a.own(A1)
+    copied(a, A1)
+    b.manager.follow(PARTITION._replace(partition=1))
+    b.turn()
+    topic.lose(0, 1)
+    b.port.deaf = True  # that the log was cut is not seen so far
+    followed = b.manager.follow(PARTITION)
+    b.turn()
+    assert not followed.done()
+    b.port.deaf = False
+    b.turn()
+    assert followed.exception(0) is None
+    assert b.segments() == []
+
+
 def test_catching_up_ends_with_the_role(a: Node, b: Node, topic: MemoryTopic) -> None:
     a.own(A1)
     a.port.deaf = True
