@@ -185,18 +185,22 @@ class World:
             accepted = self.accepted(verdicts)
             for written, done in self.answers:
                 if done.done() and done.exception() is None:
-                    assert written in accepted
+                    assert accepted[written] >= self.told[written[2]]
 
-    def accepted(self, verdicts: list[Verdict | None]) -> set[Written]:
-        found: set[Written] = set()
+    def accepted(self, verdicts: list[Verdict | None]) -> dict[Written, int]:
+        """Accepted records, and the unclean election that each carries."""
+        found: dict[Written, int] = {}
         for stored, verdict in zip(self.topic.logs[0], verdicts, strict=True):
             if verdict is not Verdict.ACCEPTED:
                 continue
             event = records.decode(stored.value)
             if isinstance(event, SegmentAdded):
-                found.add((event.metadata.id.id, event.metadata.state, *_carried(event)))
+                written = event.metadata.id.id, event.metadata.state, *_carried(event)
             elif isinstance(event, SegmentUpdated):
-                found.add((event.update.id.id, event.update.state, *_carried(event)))
+                written = event.update.id.id, event.update.state, *_carried(event)
+            else:
+                continue
+            found[written] = event.stamp.unclean_epoch
         return found
 
     def check_stamps(self) -> None:
@@ -204,8 +208,7 @@ class World:
         for stored in self.topic.logs[0][self.checked :]:
             stamp = records.decode(stored.value).stamp
             assert stamp.log_start in {-1, *self.carried.get(stamp.fence, ())}
-            if not self.lost:
-                assert stamp.unclean_epoch >= self.told[stamp.fence]
+            assert stamp.unclean_epoch >= self.unclean[stamp.fence.leader_epoch]
         self.checked = len(self.topic.logs[0])
 
     def history(self, verdicts: list[Verdict | None]) -> list[object]:
