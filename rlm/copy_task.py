@@ -51,6 +51,21 @@ def copied_through_report(facts: LogFacts) -> CopiedThrough:
     )
 
 
+def forget_copied_through(topic_id: bytes, partition: int, leader_epoch: int) -> Task[PassResult]:
+    """Tell the broker that nothing is known to be remote, so that it expires nothing locally."""
+    nothing = CopiedThrough(
+        topic_id,
+        partition,
+        leader_epoch,
+        last_offset=-1,
+        last_offset_epoch=-1,
+        remote_start=-1,
+        remote_bytes=0,
+    )
+    yield Report(nothing)
+    return PassResult()
+
+
 def _for_ever() -> bool:
     """Settings that do not change."""
     return True

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from kafka_protocol.types import TopicIdPartition
 from rlm.backoff import Backoff
 from rlm.config import TierConfig
-from rlm.copy_task import copy_pass
+from rlm.copy_task import copy_pass, forget_copied_through
 from rlm.effects import PassResult, Task
 from rlm.expiration_task import OwnCopies, expiration_pass, take_over
 from rlm.link import LinkEndedError, LinkFailureError
@@ -119,6 +119,7 @@ class RemoteLogManager:
         self._incarnation: int | None = None
         self._partitions: dict[PartitionKey, _Partition] = {}
         self._stopped = False
+        world.metadata.on_lost_records(lambda tip: workers.post(lambda: self._lost_records(tip)))
         self._copy_quota = RateQuota(
             config.copy_bytes_per_second,
             config.copy_quota_window_count,
@@ -277,6 +278,27 @@ class RemoteLogManager:
         known.ready, known.own_backoff = True, None
         known.passes = {kind: _Pass(kind, self._new_backoff()) for kind in (COPY, EXPIRE)}
         self._run_soon(known)
+
+    def _lost_records(self, tip: TopicIdPartition) -> None:
+        """What was known may never have been true: the broker is told so, then it is owned anew."""
+        known = self._partitions.get((tip.topic_id, tip.partition))
+        if known is None or not known.is_leader or self._stopped:
+            return
+        self._end_ownership(known)
+        known.red = "metadata: the metadata topic lost records"
+        names = (tip.topic_id, tip.partition, known.leader_epoch)
+        fence = Fence(known.leader_epoch, -1)  # nothing is written under it
+        ownership = Ownership(tip, fence, Cancellation(), OwnCopies(), set())
+        known.ownership = ownership
+        self._run(known, ownership, EXPIRATION_POOL, forget_copied_through(*names), self._forgotten)
+
+    def _forgotten(
+        self, known: _Partition, _: PassResult | None, error: BaseException | None
+    ) -> None:
+        if error is None:
+            self._own(known, fresh=True)
+        elif not isinstance(error, LinkEndedError):
+            self._own_again(known, fresh=True)
 
     # -- passes
 

@@ -6,6 +6,7 @@ assigned it is told by the manager.
 
 import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 
 from kafka_protocol.errors import CorruptFileError, ErrorCode
@@ -39,13 +40,15 @@ from rlm.reader import RemoteReader
 from rlm.segment_index import DamagedIndexError
 from rlm.timestamp_search import TimestampSearches
 from rlm.workers import Workers
-from rlmm.api import MetadataNotReadyError
+from rlmm.api import MetadataError
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 from runtime.disk import Disk, OpenFile
 from runtime.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
+
+CATCH_UP_LIMIT_S = 5.0
 
 TipOf = Callable[[bytes, int], TopicIdPartition | None]
 
@@ -212,8 +215,10 @@ class ReadPath:
 
         def job() -> AuxiliaryStateAnswer | Failure:
             try:
+                # A follower builds on the answer: what was read once may be long out of date.
+                self._world.metadata.catch_up(tip).result(CATCH_UP_LIMIT_S)
                 metadata = self._world.metadata.segment_for(tip, question.epoch, question.offset)
-            except MetadataNotReadyError:
+            except (MetadataError, FutureTimeoutError):
                 return not_ready
             if metadata is None:
                 return not_ready

@@ -3,6 +3,7 @@ fail."""
 
 from array import array
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from tier_pair import NAMES, Pair, bytes_of, error_of, tokens_of
 
 from kafka_protocol.errors import ErrorCode
-from rlm.link import Received
+from rlm.link import LinkFailureError, Received
 from rlm.messages import (
     AuxiliaryState,
     AuxiliaryStateAnswer,
@@ -22,6 +23,7 @@ from rlm.messages import (
     TimestampAnswer,
 )
 from rlm.testing import PARTITION, SNAPSHOT, SimulatedBroker, values_of
+from rlmm.api import MetadataNotReadyError
 from rsm_plugins.api import RemoteResourceNotFoundError, RetriableRemoteStorageError
 from rsm_plugins.testing import Operation
 from runtime.disk import Disk, OpenFile
@@ -395,3 +397,13 @@ def test_chain_and_producer_snapshot_are_given_to_a_follower(pair: Pair) -> None
     assert answer == AuxiliaryStateAnswer(
         *NAMES, 1, chain=[(1, 0)], producer_snapshot=SNAPSHOT, end_offset=40
     )
+
+
+def test_a_follower_gets_no_chain_from_metadata_that_is_not_up_to_date(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    behind: Future[None] = Future()
+    behind.set_exception(MetadataNotReadyError("the log does not tell its end"))
+    monkeypatch.setattr(pair.metadata, "catch_up", lambda partition: behind)
+    with pytest.raises(LinkFailureError, match="not caught up"):
+        pair.ask(AuxiliaryState(*NAMES, 1, offset=25, epoch=1))
