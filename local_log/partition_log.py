@@ -10,12 +10,14 @@ moving the end, and closing.
 
 import logging
 from bisect import bisect_left
+from collections.abc import Sequence
 from pathlib import Path
 
-from kafka_protocol.types import TopicPartition
+from kafka_protocol.types import EpochEntry, TopicPartition
 from local_log import tier_segments
 from local_log.config import LogConfig
 from local_log.errors import OffsetOutOfRange
+from local_log.leader_epoch_cache import LeaderEpochCache
 from local_log.log_results import AppendInfo, Expiry, LogHooks, LogRead, RetentionResult
 from local_log.log_writing import LogWriter
 from local_log.recovery import LogOpener
@@ -142,6 +144,35 @@ class PartitionLog(LogWriter):
     def _clip_chain(self, log_start: int) -> None:
         if self.epochs.truncate_from_start(log_start, keeps=False):
             self._chain_is_clipped = True
+        if log_start >= self._bases[0]:
+            self.chain_lost = ""  # what it does not say is not asked for any more
+
+    def fits_batches(self, chain: Sequence[EpochEntry]) -> bool:
+        """Whether each local batch is of the epoch that `chain` says; on a pool thread.
+
+        Raises:
+            LogClosed, KafkaStorageError: as `_beside_the_loop`.
+        """
+        cache = LeaderEpochCache(chain)
+        return self._beside_the_loop(
+            lambda segments: all(
+                header.partition_leader_epoch in (-1, cache.epoch_for(header.base_offset))
+                for segment in segments
+                for _, header in segment.batches(0)
+            )
+        )
+
+    def restore_chain(self, chain: Sequence[EpochEntry]) -> None:
+        """Take the epochs below the first segment from `chain`, which fits the batches; durably.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        first = self._bases[0]
+        below = [entry for entry in chain if entry.start_offset < first]
+        local = self.epochs.between(first, self.log_end_offset + 1)
+        self.epochs.replace([*below, *local])
+        self.chain_lost = ""
 
     def retain(self, now_ms: int) -> RetentionResult:
         """Drop what has expired, where nobody keeps a checkpoint of log starts.

@@ -29,22 +29,6 @@ class Deletion:
     reason: str
 
 
-def log_start_on_taking_over(facts: LogFacts) -> MoveLogStart | None:
-    """What a new leader does to its log start before it copies or expires anything.
-
-    The largest of its own checkpoint and the remote start on its own chain: a leader before it may
-    have moved the log start and deleted what lies below. If no finished segment touches the chain,
-    at least the local start. If the checkpoint was lost, the remote start is the truth.
-    """
-    log, remote_start = facts.log, facts.remote_start
-    floor = log.local_log_start_offset if remote_start is None else remote_start
-    if not log.log_start_known:
-        return MoveLogStart(floor, "rebuilt")
-    if floor > log.log_start_offset:
-        return MoveLogStart(floor, "remote start")
-    return None
-
-
 def log_start_by_retention(
     facts: LogFacts, settings: PartitionSettings, now_ms: int
 ) -> MoveLogStart | None:

@@ -20,9 +20,11 @@ from rlm.messages import (
     DescribeLog,
     Image,
     LogDescription,
+    Loss,
     OpenedSegment,
     OpenSegment,
     RaiseLogStart,
+    RestoreChain,
 )
 from rlm.performer import COPIER_POOL, Ownership, Performer, World, run_task
 from rlm.plugin_calls import Cancellation
@@ -74,6 +76,9 @@ class SimulatedBroker:
         self.log_start = 0
         self.checkpointed_log_start = 0
         self.log_start_known = True
+        self.has_no_entry = False
+        self.chain_problem = ""
+        self.loss: Loss | None = None
         self.copied = -1
         self.last_stable: int | None = None
         self.truth: dict[tuple[int, int], bytes] = {}
@@ -131,7 +136,10 @@ class SimulatedBroker:
         self.new_epoch()
 
     def delete_records(self, offset: int) -> None:
+        if not self.log_start_known:
+            assert offset >= self.local_start, "refused: nobody knows what lies below"
         self.log_start = self.checkpointed_log_start = max(self.log_start, offset)
+        self.log_start_known = True
         self._cut_chain()
 
     def _cut_chain(self) -> None:
@@ -179,6 +187,9 @@ class SimulatedBroker:
             last_stable_offset=self.end if self.last_stable is None else self.last_stable,
             high_watermark=self.end,
             chain=[(entry.epoch, entry.start_offset) for entry in self.chain],
+            chain_problem=self.chain_problem if self.log_start < self.local_start else "",
+            log_start_has_no_entry=self.has_no_entry,
+            log_end_offset=self.end,
             closed_segments=closed,
             local_bytes=sum(len(segment.log) for segment in self.segments),
             metadata_offset=7,
@@ -208,6 +219,7 @@ class SimulatedBroker:
     def copied_through(self, report: CopiedThrough) -> bool:
         self._check(report.leader_epoch)
         self.reports.append(report)
+        self.loss = report.loss
         if report.last_offset < 0:
             self.copied = -1
             return True
@@ -226,6 +238,14 @@ class SimulatedBroker:
             self._cut_chain()
         self.log_start_known = True
         self.checkpointed_log_start = self.log_start
+        return True
+
+    def restore_chain(self, request: RestoreChain) -> bool:
+        self._check(request.leader_epoch)
+        chain = [EpochEntry(*entry) for entry in request.entries]
+        if any(lineage.epoch_at(chain, at) != epoch for epoch, at in self.local_values()):
+            return False
+        self.chain, self.chain_problem = chain, ""
         return True
 
     def image(self) -> Image:

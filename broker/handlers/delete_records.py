@@ -74,7 +74,9 @@ class DeleteRecordsHandler:
         wanted = high_watermark if offset == UP_TO_HIGH_WATERMARK else offset
         if not 0 <= wanted <= high_watermark:
             raise OffsetOutOfRange(asked=wanted, start=log.log_start_offset, end=high_watermark)
-        if wanted > log.log_start_offset:
+        if wanted < log.local_log_start_offset:
+            partition.check_log_start_known()
+        if wanted > log.log_start_offset or not log.log_start_known:
             log.raise_log_start(wanted)
         return partition
 

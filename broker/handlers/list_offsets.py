@@ -182,6 +182,7 @@ class ListOffsetsHandler:
         partition.check_log_start_known()
         log = partition.log
         if self._remote is not None and log.log_start_offset < log.local_log_start_offset:
+            partition.check_chain_known()
             found = await self._remote.offset_for_timestamp(
                 partition.topic_partition, timestamp, deadline_ms
             )
@@ -191,6 +192,8 @@ class ListOffsetsHandler:
 
     @staticmethod
     def _epoch_of(partition: Partition, offset: int) -> int:
+        if offset < partition.log.first_base_offset and partition.is_chain_lost:
+            return -1
         epoch = partition.log.epochs.epoch_for(offset)
         return -1 if epoch is None else epoch
 

@@ -250,6 +250,7 @@ class RemoteReads:
     def _question(self, read: RemoteRead) -> Read:
         partition = self._leader(read.topic_id, read.partition, read.topic)
         self._check_log_start(read, partition)
+        partition.check_chain_known()
         epoch, epoch_end = epoch_span(partition.log, read.offset)
         return Read(
             read.topic_id,

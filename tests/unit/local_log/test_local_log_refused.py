@@ -16,6 +16,7 @@ from local_log_kit import (
 
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.records.batch import iter_batches
+from kafka_protocol.types import EpochEntry
 from local_log.acceptance import ACCEPTED, Accepted, parse
 from local_log.refusal import Fault, FaultKind, describe
 from runtime.disk import Disk, OpenFile
@@ -366,7 +367,7 @@ def test_bad_chain_is_made_from_the_batches_where_they_reach_down(tmp_path, cont
 
 @pytest.mark.parametrize("content", BAD_CHAINS.values(), ids=BAD_CHAINS)
 @pytest.mark.parametrize("log_start", [0, None])
-def test_bad_chain_of_what_is_remote_is_refused(tmp_path, content, log_start):
+def test_bad_chain_of_what_is_remote_is_said_to_be_lost(tmp_path, content, log_start):
     config = with_config(remote_storage_enable=True, local_retention_bytes=0)
     log = _with_epochs(tmp_path, config=config, log_start=0)
     base = log.segments[1].base_offset
@@ -375,15 +376,40 @@ def test_bad_chain_of_what_is_remote_is_refused(tmp_path, content, log_start):
     log.close()
     _spoil(tmp_path, content)
     known = {"config": config, "log_start": log_start, "recovery_point": 0}
-    facts = refused(tmp_path, clean=False, **known)
-    assert facts.faults == (Fault(FaultKind.EPOCH_CHAIN_LOST, CHAIN, 0, 0, base),)
-    accept(tmp_path, facts)
     again = open_log(tmp_path, clean=False, **known)
-    assert (again.log_start_offset, again.log_start_known) == (base, True)
-    assert again.epochs.entries()[0].start_offset == base
+    assert again.chain_lost
+    assert again.log_start_known is (log_start is not None)
+    assert again.log_start_offset == (base if log_start is None else log_start)
+    assert [entry.start_offset for entry in again.epochs.entries()] == [base, 20, 40]
+    whole = [EpochEntry(0, 0), EpochEntry(1, 20), EpochEntry(2, 40)]
+    assert not again.fits_batches([EpochEntry(0, 0), EpochEntry(1, 21), EpochEntry(2, 40)])
+    assert again.fits_batches(whole)
+    again.restore_chain(whole)
+    assert again.chain_lost == ""
+    assert epoch_checkpoint.parse((tmp_path / CHAIN).read_bytes()) == whole
+    again.close()
+    assert open_log(tmp_path, **known).chain_lost == ""
 
 
-def test_chain_that_begins_above_what_is_remote_is_refused(tmp_path):
+def test_a_log_start_that_reaches_the_first_segment_ends_the_loss_of_the_chain(tmp_path):
+    config = with_config(remote_storage_enable=True, local_retention_bytes=0)
+    log = _with_epochs(tmp_path, config=config, log_start=0)
+    base = log.segments[1].base_offset
+    log.set_copied_through(base - 1, log.epochs.epoch_for(base - 1))
+    assert log.retain(0).dropped
+    log.close()
+    _spoil(tmp_path, None)
+    again = open_log(tmp_path, clean=False, config=config, log_start=0, recovery_point=0)
+    again.high_watermark = again.log_end_offset
+    again.raise_log_start(base - 1)
+    again.clip_chain(base - 1)
+    assert again.chain_lost
+    again.raise_log_start(base)
+    again.clip_chain(base)
+    assert again.chain_lost == ""
+
+
+def test_chain_that_begins_above_what_is_remote_is_lost(tmp_path):
     """It contradicts no batch that is here, and says nothing of those before it."""
     config = with_config(remote_storage_enable=True, local_retention_bytes=0)
     log = _with_epochs(tmp_path, config=config, log_start=0)
@@ -391,13 +417,24 @@ def test_chain_that_begins_above_what_is_remote_is_refused(tmp_path):
     log.set_copied_through(base - 1, log.epochs.epoch_for(base - 1))
     assert log.retain(0).dropped
     log.close()
-    for first, is_refused in ((0, False), (1, True), (base, True)):
+    for first, is_lost in ((0, False), (1, True), (base, True)):
         _spoil(tmp_path, b"0\n3\n0 %d\n1 20\n2 40\n" % first)
         known = {"config": config, "log_start": 0, "recovery_point": 0, "clean": False}
-        if is_refused:
-            assert _kinds(refused(tmp_path, **known)) == [FaultKind.EPOCH_CHAIN_LOST]
-        else:
-            open_log(tmp_path, **known).close(clean=False)
+        again = open_log(tmp_path, **known)
+        assert bool(again.chain_lost) is is_lost
+        again.close(clean=False)
+
+
+def test_chain_of_a_tiered_log_that_ends_before_its_batches_is_lost(tmp_path):
+    config = with_config(remote_storage_enable=True, local_retention_bytes=0)
+    log = _with_epochs(tmp_path, config=config, log_start=0)
+    base = log.segments[1].base_offset
+    log.set_copied_through(base - 1, log.epochs.epoch_for(base - 1))
+    assert log.retain(0).dropped
+    log.close()
+    _spoil(tmp_path, b"0\n2\n0 0\n1 20\n")
+    known = {"config": config, "log_start": 0, "recovery_point": 0, "clean": False}
+    assert open_log(tmp_path, **known).chain_lost == "it ends before epoch 2"
 
 
 def test_chain_is_clipped_on_disk_only_after_the_log_start_could_be_checkpointed(tmp_path):

@@ -144,17 +144,6 @@ def test_an_off_chain_segment_is_kept_until_below_the_log_start() -> None:
     assert reasons(facts(CLOSED, abandoned), 10) == [(5, "below log start")]
 
 
-def test_a_new_leader_takes_the_largest_log_start_it_can_know() -> None:
-    taking = retention_policy.log_start_on_taking_over
-    assert taking(facts(CLOSED, TWO)) is None
-    above = taking(facts(CLOSED, [TWO[1]]))
-    assert above is not None
-    assert above.offset == 10
-    nothing_remote = taking(facts([], [], local_start=40))
-    assert nothing_remote is not None
-    assert nothing_remote.offset == 40
-
-
 def test_a_hole_is_seen_only_above_the_log_start() -> None:
     assert facts([], TWO, local_start=20).hole() is None
     assert facts([], TWO, local_start=25).hole() == (20, 25)
