@@ -96,9 +96,9 @@ def too_low(leader_epoch: int, highest: int) -> Red:
     """Red: `highest` was used before."""
     return Red(
         Loss.LEADER_EPOCH,
-        f"leader epoch {leader_epoch} is too low: {highest} was used before, so the cluster "
-        "metadata are of an earlier time. Nothing is written until the controller gives a higher "
-        "leader epoch",
+        f"leader epoch too low: it is {leader_epoch}, and {highest} was used before, so the "
+        "cluster metadata are of an earlier time. Nothing is written until the controller gives a "
+        "higher one",
     )
 
 

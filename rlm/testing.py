@@ -135,11 +135,31 @@ class SimulatedBroker:
         self.log_start = max(self.checkpointed_log_start, 0)
         self.new_epoch()
 
+    def lose_chain(self, problem: str = "missing") -> None:
+        """Started without the chain's file: all that is known is what local batches say."""
+        self.chain, self.chain_problem = [], problem
+        for epoch, offset in sorted(self.local_values(), key=lambda place: place[1]):
+            if not self.chain or self.chain[-1].epoch != epoch:
+                self.chain.append(EpochEntry(epoch, offset))
+
+    def lose_log_start(self) -> None:
+        """Started without the checkpoint of log starts."""
+        self.log_start, self.log_start_known = self.local_start, False
+
+    def cut_to(self, end: int) -> None:
+        """The directory is an older copy, of a time when a segment ended at `end`."""
+        assert end in [segment.base_offset for segment in self.segments], "a segment begins there"
+        self.segments = [segment for segment in self.segments if segment.base_offset < end]
+        self.segments.append(LocalSegmentBytes(end, next_offset=end))
+        self.chain = [entry for entry in self.chain if entry.start_offset < end]
+
     def delete_records(self, offset: int) -> None:
         if not self.log_start_known:
             assert offset >= self.local_start, "refused: nobody knows what lies below"
         self.log_start = self.checkpointed_log_start = max(self.log_start, offset)
         self.log_start_known = True
+        if self.log_start >= self.local_start:
+            self.chain_problem = ""
         self._cut_chain()
 
     def _cut_chain(self) -> None:
