@@ -6,6 +6,7 @@ which a later expiration pass takes through deletion; the range is copied again 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.copy_policy import lag, next_to_copy, started_metadata
@@ -13,6 +14,7 @@ from rlm.effects import (
     AddStarted,
     BeginCopy,
     Carry,
+    DeleteObjects,
     Judge,
     LocalSegment,
     Measure,
@@ -144,6 +146,8 @@ def _copy_one(
     yield AddStarted(metadata, metadata_offset)
     custom: bytes | None = yield PutObjects(metadata, opened.data)
     if custom is not None and len(custom) > custom_metadata_bytes_max:
+        # Now, and with it: no record will ever hold it, and a plugin may find its objects by it.
+        yield DeleteObjects(replace(metadata, custom_metadata=custom))
         raise CustomMetadataTooLargeError(
             f"custom metadata of {len(custom)} bytes,"
             f" remote.log.metadata.custom.metadata.max.bytes is {custom_metadata_bytes_max}"

@@ -105,6 +105,8 @@ class Read(PartitionMessage, frozen=True, array_like=True, tag=True):
         epoch_end: first offset that is not of that epoch (exclusive).
         max_bytes: bound of the answer; `min_one_batch` lets one larger batch through.
         read_committed: aborted transactions are wanted with it.
+        chain: (epoch, start offset) from the epoch of the offset on, where these are wanted: only
+            what this lineage aborted counts.
         wait_ms: how long the asker waits; the answer comes by then, with data or without.
         window_bytes: the answer may go this far beyond `max_bytes`: the asker serves the reader's
             next questions from it.
@@ -118,6 +120,7 @@ class Read(PartitionMessage, frozen=True, array_like=True, tag=True):
     read_committed: bool
     wait_ms: int
     window_bytes: int = 0
+    chain: list[tuple[int, int]] = []
 
 
 class OffsetForTimestamp(PartitionMessage, frozen=True, array_like=True, tag=True):

@@ -48,15 +48,15 @@ def log_start_by_retention(
         return None
     excess = _excess_bytes(facts, run.last_offset, settings.retention_bytes)
     start, reason = log.log_start_offset, ""
-    for segment in _run_segments(facts):
+    for segment, share in _shares(facts):
         end = _end_on_chain(facts, segment, start)
         if end <= start:
             continue
-        if segment.segment_size_bytes <= excess:
-            excess -= segment.segment_size_bytes
+        if share <= excess:
+            excess -= share
             start, reason = end, "size"
         elif _is_too_old(segment, settings.retention_ms, now_ms):
-            excess -= segment.segment_size_bytes
+            excess -= share
             start, reason = end, "time"
         else:
             break
@@ -73,6 +73,23 @@ def _run_segments(facts: LogFacts) -> list[RemoteLogSegmentMetadata]:
         and segment.id not in given_up
         and facts.on_chain(segment)
     ]
+
+
+def _shares(facts: LogFacts) -> list[tuple[RemoteLogSegmentMetadata, int]]:
+    """The segments with the bytes of those offsets that none before them holds.
+
+    Leaders close their segments at different offsets: after a change of leader two of them may
+    overlap in part.
+    """
+    earlier, shares = lineage.Coverage(), []
+    for segment in _run_segments(facts):
+        held = new = 0
+        for part in facts.on_chain(segment):
+            held += part.last - part.first + 1
+            new += part.last - part.first + 1 - earlier.count_in(part)
+            earlier.add_span(part)
+        shares.append((segment, segment.segment_size_bytes * new // held))
+    return shares
 
 
 def _end_on_chain(facts: LogFacts, segment: RemoteLogSegmentMetadata, start: int) -> int:
@@ -98,7 +115,7 @@ def _excess_bytes(facts: LogFacts, copied_last: int, retention_bytes: int) -> in
         for segment in facts.log.closed_segments
         if segment.last_offset <= copied_last
     )
-    remote = sum(segment.segment_size_bytes for segment in _run_segments(facts))
+    remote = sum(share for _, share in _shares(facts))
     return remote + facts.log.local_bytes - in_both - retention_bytes
 
 

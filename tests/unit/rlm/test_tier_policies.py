@@ -92,6 +92,17 @@ def test_size_retention_counts_bytes_in_both_tiers_once() -> None:
     assert move(given, retention_bytes=230) == (10, "size")
 
 
+def test_size_retention_counts_offsets_in_two_segments_once() -> None:
+    """Of two leaders that closed their segments at different offsets."""
+    overlapping = [remote(1, 0, 9, size=100), remote(2, 5, 14, size=100)]
+    given = facts([], overlapping, local_start=15, local_bytes=10)
+    assert move(given, retention_bytes=160) is None
+    assert move(given, retention_bytes=150) is None
+    assert move(given, retention_bytes=60) == (10, "size")
+    assert move(given, retention_bytes=61) is None
+    assert move(given, retention_bytes=10) == (15, "size")
+
+
 def test_what_is_not_copied_is_never_given_up_however_old_or_big() -> None:
     assert move(facts(CLOSED, [], local_bytes=10_000), retention_ms=1, retention_bytes=1) is None
     behind_a_gap = [remote(2, 10, 19)]
