@@ -122,9 +122,9 @@ class PartitionLog(LogWriter):
     def raise_log_start(self, offset: int) -> None:
         """Move the log start up in memory.
 
-        The caller makes it durable: `flush` up to it, then the checkpoint. The epoch chain on disk
-        is clipped later, when segments go or it changes anyway. Where the start is unknown (its
-        checkpoint was lost), this says what it is, also below the local start.
+        The caller makes it durable (`flush` up to it, then the checkpoint) and calls `clip_chain`
+        only after that. Where the start is unknown (its checkpoint was lost), this says what it is,
+        also below the local start.
 
         Raises:
             OffsetOutOfRange: above the high watermark.
@@ -138,10 +138,15 @@ class PartitionLog(LogWriter):
             )
         if offset > self.log_start_offset or not self.log_start_known:
             self.log_start_offset = offset
-            self._clip_chain(offset)
         self.log_start_known = True
 
-    def _clip_chain(self, log_start: int) -> None:
+    def clip_chain(self, log_start: int) -> None:
+        """Forget the epochs below a log start that is durable.
+
+        Before that a new leader epoch would write the shorter chain, and a kill then would leave
+        offsets of which nobody knows the epoch. On disk the chain is clipped when segments go or it
+        changes anyway, and whenever the log is opened.
+        """
         if self.epochs.truncate_from_start(log_start, keeps=False):
             self._chain_is_clipped = True
         if log_start >= self._bases[0]:
@@ -209,7 +214,6 @@ class PartitionLog(LogWriter):
         new_start = self._bases[count]
         if decision.raises_log_start and new_start > self.log_start_offset:
             self.log_start_offset = new_start
-            self._clip_chain(new_start)
         dropped = tuple(zip(self._bases[:count], decision.drop, strict=True))
         return Expiry(dropped, self.log_start_offset, decision.roll_active)
 
@@ -242,6 +246,7 @@ class PartitionLog(LogWriter):
             count += 1
         if self._failure is not None or not count:
             return RetentionResult((), 0, self.log_start_offset, expiry.rolled)
+        self.clip_chain(expiry.log_start_offset)
         try:
             if self._chain_is_clipped:
                 self._save_epochs(self.epochs.entries())

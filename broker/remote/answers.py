@@ -244,9 +244,11 @@ class BrokerAnswers:
             reply(Ack(taken=False, reason=f"above the high watermark {local.high_watermark}"))
             return
         local.raise_log_start(request.offset)
+        kept = local.log_start_offset
         failed = await self._pool.run(self._logs.keep_log_starts, [partition.topic_partition])
         if failed:
             raise failed[partition.topic_partition]
+        local.clip_chain(kept)
         log.info(
             "log start moved: partition=%s offset=%d reason=%s",
             partition.topic_partition,

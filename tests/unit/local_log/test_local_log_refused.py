@@ -441,9 +441,14 @@ def test_chain_is_clipped_on_disk_only_after_the_log_start_could_be_checkpointed
     config = with_config(remote_storage_enable=True)
     log = _with_epochs(tmp_path, config=config, log_start=0)
     log.raise_log_start(30)
+    log.epochs.assign(9, log.log_end_offset)  # a new leader epoch writes the whole chain
+    assert epoch_checkpoint.parse((tmp_path / CHAIN).read_bytes())[0].start_offset == 0
+    log.clip_chain(30)
     assert log.epochs.entries()[0].start_offset == 30
-    on_disk = epoch_checkpoint.parse((tmp_path / CHAIN).read_bytes())
-    assert on_disk[0].start_offset == 0
+    assert epoch_checkpoint.parse((tmp_path / CHAIN).read_bytes())[0].start_offset == 0
+    log.close(clean=False)
+    again = open_log(tmp_path, clean=False, config=config, log_start=30, recovery_point=0)
+    assert again.epochs.entries()[0].start_offset == 30
 
 
 def test_chain_that_lags_behind_the_batches_goes_on(tmp_path):
