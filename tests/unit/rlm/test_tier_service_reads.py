@@ -423,7 +423,7 @@ def test_only_what_the_own_lineage_aborted_is_named(tmp_path: Path) -> None:
     copied = next(iter(pair.metadata.list_segments(PARTITION)))
     entry = txn_index.AbortedTransaction(9, 2, 10, 11)
     indexes = {}
-    for name, epoch, producer in ((b"o" * 16, 7, 5), (b"a" * 16, 1, 9), (b"b" * 16, 1, 9)):
+    for name, epoch, producer in ((b"0" * 16, 7, 5), (b"a" * 16, 1, 9), (b"b" * 16, 1, 9)):
         metadata = replace(
             copied,
             id=replace(copied.id, id=name),
