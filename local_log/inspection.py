@@ -161,11 +161,6 @@ def consequences(plan: Open) -> Iterator[str]:
 def _given_up(fault: Fault) -> Iterator[str]:
     offset, limit = fault.offset, fault.limit
     match fault.kind:
-        case FaultKind.EPOCH_CHAIN_LOST:
-            yield (
-                f"gives up offsets {offset} to {limit - 1}, which are in the remote store only: "
-                "the log start is raised over them, and then the tier deletes them there"
-            )
         case FaultKind.EVERY_SEGMENT_LOST:
             yield f"gives up all records: new ones begin at offset {offset}"
         case FaultKind.ENDS_TOO_EARLY | FaultKind.ENDS_BELOW_ITS_START:

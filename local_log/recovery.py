@@ -19,7 +19,7 @@ from local_log.errors import LogRefused
 from local_log.leader_epoch_cache import LeaderEpochCache
 from local_log.producer_snapshots import ProducerSnapshots
 from local_log.producer_state import ProducerStates
-from local_log.refusal import FaultKind, RefusalFacts, describe
+from local_log.refusal import RefusalFacts, describe
 from local_log.segment import RELATIVE_OFFSET_MAX, LogSegment
 from local_log.segment_files import (
     CLEANED,
@@ -61,6 +61,7 @@ class OpenedLog:
         log_start_known: False if a tiered partition's log start was in a checkpoint that is gone.
         truncated_bytes: bytes that left the log.
         chain_is_dirty: the epoch chain was written and not fsynced.
+        chain_lost: why nothing is known of the epochs below the first segment, "" if something is.
     """
 
     segments: list[LogSegment]
@@ -72,6 +73,7 @@ class OpenedLog:
     log_start_known: bool = True
     truncated_bytes: int = 0
     chain_is_dirty: bool = False
+    chain_lost: str = ""
 
 
 def refused(topic_partition: TopicPartition, facts: RefusalFacts) -> LogRefused:
@@ -140,6 +142,7 @@ class LogOpener:
             verdict.log_start_known,
             self._truncated,
             is_dirty or bool(self._truncated),
+            verdict.chain_lost,
         )
 
     # -- what leaves the log --------------------------------------------------------------------
@@ -325,9 +328,7 @@ class LogOpener:
         if plan.chain is not None and set(entries) <= set(found.chain_on_disk):
             return epochs, False
         # Where remote data hangs on it, durably; else the same files give the same chain again.
-        durable = self._request.config.remote_storage_enable or any(
-            fault.kind is FaultKind.EPOCH_CHAIN_LOST for fault in plan.accepted
-        )
+        durable = self._request.config.remote_storage_enable
         self._files.write(EPOCH_CHECKPOINT, epoch_checkpoint.dump(entries), durable=durable)
         return epochs, not durable
 

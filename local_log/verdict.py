@@ -14,7 +14,7 @@ from kafka_protocol.types import EpochEntry
 from local_log.acceptance import Accepted
 from local_log.leader_epoch_cache import LeaderEpochCache
 from local_log.refusal import Fault, FaultKind, RefusalFacts
-from local_log.segment_files import EPOCH_CHECKPOINT, LOG, segment_file
+from local_log.segment_files import LOG, segment_file
 from local_log.segment_reading import Ending, Gap
 
 
@@ -97,6 +97,8 @@ class Open:
             batch without records takes the offsets between, so that none of them is given twice.
         log_start_known: False if a tiered log's start was in a checkpoint that is gone.
         chain: what the epoch chain is to be; None: made again from the batches.
+        chain_lost: why nothing is known of the epochs below the first segment although they are
+            remote; "" where something is known, or nothing is there.
         holes: (first, end) that are accepted now and must be remembered.
         is_sparse: offsets are missing rightly, which must be remembered.
         accepted: faults that a person took as they are.
@@ -112,6 +114,7 @@ class Open:
     holes: tuple[tuple[int, int], ...]
     is_sparse: bool
     accepted: tuple[Fault, ...] = ()
+    chain_lost: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +148,6 @@ class _Judge:
         self._check_end()
         log_start, known = self._log_start()
         chain, problem = self._chain(log_start)
-        if any(fault.kind is FaultKind.EPOCH_CHAIN_LOST for fault in self.faults):
-            log_start, known = max(log_start, self._local_start()), True
         has_holes = any(s.first_gap is not None for s in survey.segments) or any(
             later.base_offset > s.end_offset for s, later in pairwise(survey.segments)
         )
@@ -161,6 +162,7 @@ class _Judge:
             () if self._is_sparse() else tuple(self.holes),
             self._is_sparse() and (has_holes or bool(self.holes)),
             tuple(self.faults),
+            problem if self._is_remote() else "",
         )
         if survey.accepted.covers(plan.accepted):
             return plan
@@ -313,28 +315,23 @@ class _Judge:
         chain, problem = survey.chain, survey.chain_problem
         if chain is not None:
             chain, problem = self._compared(chain, log_start)
-        local_start = self._local_start()
-        is_remote = survey.is_tiered and (
+        if self._is_remote() and chain is not None:
+            # An unknown log start: it may be the local one, but no chain begins above that.
+            lowest = log_start if survey.log_start is None else survey.log_start
+            on_disk = survey.chain or ()
+            if not on_disk or on_disk[0].start_offset > lowest:
+                problem = "it begins above the log start"
+            elif chain[-1].epoch > on_disk[-1].epoch:
+                # Of a tiered log it is on the disk before the first batch of an epoch.
+                problem = f"it ends before epoch {chain[-1].epoch}"
+        return (None, problem) if problem else (chain, "")
+
+    def _is_remote(self) -> bool:
+        """Whether offsets below the first segment are, or may be, in the remote tier."""
+        survey, local_start = self.survey, self._local_start()
+        return survey.is_tiered and (
             local_start > 0 if survey.log_start is None else survey.log_start < local_start
         )
-        if is_remote:
-            if chain is not None:
-                # An unknown log start: it may be the local one, but no chain begins above that.
-                lowest = log_start if survey.log_start is None else survey.log_start
-                on_disk = survey.chain or ()
-                if not on_disk or on_disk[0].start_offset > lowest:
-                    problem = "it begins above the log start"
-            if problem:
-                self.faults.append(
-                    Fault(
-                        FaultKind.EPOCH_CHAIN_LOST,
-                        EPOCH_CHECKPOINT,
-                        0,
-                        survey.log_start or 0,
-                        local_start,
-                    )
-                )
-        return (None, problem) if problem else (chain, "")
 
     def _compared(
         self, chain: tuple[EpochEntry, ...], log_start: int

@@ -15,6 +15,7 @@ from rlm.messages import (
     OpenedSegment,
     OpenSegment,
     RaiseLogStart,
+    RestoreChain,
 )
 from runtime.disk import OpenFile
 
@@ -52,6 +53,10 @@ class BrokerPort(Protocol):
         """Whether the log start is there now, checkpointed and fsynced."""
         ...
 
+    def restore_chain(self, request: RestoreChain) -> bool:
+        """Whether the chain is the broker's now, fsynced."""
+        ...
+
     def image(self) -> Image:
         """The image at or past a high watermark confirmed after this call."""
         ...
@@ -84,6 +89,10 @@ class LinkBroker:
 
     def raise_log_start(self, request: RaiseLogStart) -> bool:
         """Whether the log start is there now."""
+        return self._taken(request)
+
+    def restore_chain(self, request: RestoreChain) -> bool:
+        """Whether the chain is the broker's now, fsynced."""
         return self._taken(request)
 
     def _taken(self, message: AnyMessage) -> bool:

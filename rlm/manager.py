@@ -16,7 +16,7 @@ from rlm.backoff import Backoff
 from rlm.config import TierConfig
 from rlm.copy_task import copy_pass, forget_copied_through
 from rlm.effects import PassResult, Task
-from rlm.expiration_task import OwnCopies, expiration_pass, take_over
+from rlm.expiration_task import OwnCopies, expiration_pass
 from rlm.link import LinkEndedError, LinkFailureError
 from rlm.messages import Assign, PartitionHealth, PartitionSettings
 from rlm.performer import (
@@ -29,6 +29,8 @@ from rlm.performer import (
 )
 from rlm.plugin_calls import Cancellation, TaskCancelledError
 from rlm.quota import RateQuota
+from rlm.settling import too_low
+from rlm.takeover_task import take_over
 from rlm.workers import Workers
 from rlmm.api import (
     Fence,
@@ -234,7 +236,7 @@ class RemoteLogManager:
 
     def _owned(self, known: _Partition, ownership: Ownership, error: BaseException | None) -> None:
         if error is None:
-            self._run(known, ownership, EXPIRATION_POOL, take_over(known.settings), self._took_over)
+            self._settle(known, ownership)
             return
         log.warning("cannot own %s: %s", known.tip.topic_partition, error)
         if isinstance(error, MetadataRefusedError):
@@ -242,6 +244,8 @@ class RemoteLogManager:
             if error.fence is not None and error.fence.leader_epoch == known.leader_epoch:
                 # Of an incarnation of ours whose counter was lost, or of a clone.
                 known.above = max(known.above, error.fence.incarnation)
+            elif error.fence is not None:
+                known.red = too_low(known.leader_epoch, error.fence.leader_epoch).reason
         else:
             known.red = f"metadata: {error}"
         self._own_again(known, fresh=True)
@@ -262,18 +266,23 @@ class RemoteLogManager:
         if self._partitions.get(key) is known and not self._stopped:
             self._own(known)
 
+    def _settle(self, known: _Partition, ownership: Ownership) -> None:
+        if known.ownership is ownership and not self._stopped:
+            self._run(known, ownership, EXPIRATION_POOL, take_over(), self._took_over)
+
     def _took_over(
         self, known: _Partition, result: PassResult | None, error: BaseException | None
     ) -> None:
-        if error is not None:
+        if error is not None and not isinstance(error, RemoteStorageError):
             known.red = f"taking over: {error}"
             self._own_again(known, fresh=isinstance(error, MetadataError))
             return
-        assert result is not None
-        known.red = result.red
-        if result.red:
-            log.error("%s: %s", known.tip.topic_partition, result.red)
-            self._own_again(known, fresh=False)
+        red = result.red if result is not None else f"taking over: {error}"
+        if red and red != known.red:
+            log.error("%s: %s", known.tip.topic_partition, red)
+        known.red = red
+        if red:  # until a person has ended it; the barrier holds
+            self._settle_again(known)
             return
         known.ready, known.own_backoff = True, None
         known.passes = {kind: _Pass(kind, self._new_backoff()) for kind in (COPY, EXPIRE)}
@@ -299,6 +308,15 @@ class RemoteLogManager:
             self._own(known, fresh=True)
         elif not isinstance(error, LinkEndedError):
             self._own_again(known, fresh=True)
+
+    def _settle_again(self, known: _Partition) -> None:
+        ownership = known.ownership
+        assert ownership is not None, "it has just been judged under it"
+        if known.own_backoff is None:
+            known.own_backoff = self._new_backoff()
+        known.own_timer = self._scheduler.call_later(
+            known.own_backoff.next_ms(), lambda: self._settle(known, ownership)
+        )
 
     # -- passes
 

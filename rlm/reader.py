@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.files import txn_index
-from kafka_protocol.types import TopicIdPartition
+from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rlm.chunk import Chunk, Selection, select
 from rlm.chunk_cache import ChunkCache
 from rlm.index_cache import IndexCache
@@ -26,6 +26,7 @@ from rlm.quota import RateQuota
 from rlm.read_ahead import Answered, ReadAhead
 from rlm.segment_index import SegmentIndex
 from rlm.telemetry import Telemetry
+from rlmm import lineage
 from rlmm.api import MetadataNotReadyError, RemoteLogMetadataManager
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from runtime.clock import Clock
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 NOT_READY_RETRY_MS = 25
 REGIONS_MAX = 16
 WINDOW_BATCHES_MAX = 2_000
+NO_END = 2**63 - 1
 
 
 class NotReady(Enum):
@@ -292,9 +294,14 @@ class _OneRead:
     def _aborted(
         self, metadata: RemoteLogSegmentMetadata, end: int
     ) -> list[tuple[int, int]] | Wait:
-        """Transactions aborted from the asked offset to `end`, in later segments too."""
+        """Transactions aborted from the asked offset to `end`, in later segments too.
+
+        Only by markers that lie on the asker's chain: a given up lineage may have aborted what
+        this one has committed.
+        """
         reader, start = self._reader, self._question.offset
-        found: list[tuple[int, int]] = []
+        chain = [EpochEntry(*entry) for entry in self._question.chain]
+        found = dict[tuple[int, int], None]()  # a copy of the same segment says the same again
         for segment in reader.metadata.list_segments(self._partition):
             if (
                 segment.state is not SegmentState.COPY_SEGMENT_FINISHED
@@ -302,15 +309,23 @@ class _OneRead:
                 or segment.end_offset < metadata.start_offset
             ):
                 continue
+            parts = lineage.parts_on_chain(segment, chain, NO_END)
+            if not parts:
+                continue
             self._key = ("transactions", segment.id.id)
             data = reader.indexes.transactions(segment, self.attempt)
             if isinstance(data, Wait):
                 return data
-            entries, over = txn_index.overlapping(txn_index.iter_entries(data), start, end)
-            found.extend((entry.producer_id, entry.first_offset) for entry in entries)
+            on_chain = (
+                entry
+                for entry in txn_index.iter_entries(data)
+                if any(part.first <= entry.last_offset <= part.last for part in parts)
+            )
+            entries, over = txn_index.overlapping(on_chain, start, end)
+            found |= dict.fromkeys((entry.producer_id, entry.first_offset) for entry in entries)
             if over:
                 break
-        return found
+        return list(found)
 
     # -- answering
 

@@ -15,7 +15,7 @@ from rlm.link import Reply
 from rlm.loads import Loads, Wait
 from rlm.messages import OffsetForTimestamp, TimestampAnswer
 from rlm.performer import READER_POOL
-from rlm.reader import NOT_READY_RETRY_MS
+from rlm.reader import NO_END, NOT_READY_RETRY_MS
 from rlm.workers import Workers
 from rlmm import lineage
 from rlmm.api import MetadataNotReadyError, RemoteLogMetadataManager
@@ -24,7 +24,6 @@ from runtime.clock import Clock
 from runtime.disk import Disk
 from runtime.scheduler import Scheduler
 
-NO_END = 2**63 - 1
 Found = tuple[int, int, int]  # timestamp, offset, epoch
 
 

@@ -147,6 +147,15 @@ class Coverage:
         """Whether every offset of the span is in."""
         return self.end_of_run(span.epoch, span.first) >= span.last
 
+    def count_in(self, span: Span) -> int:
+        """How many offsets of the span are in."""
+        firsts, lasts = self._by_epoch.get(span.epoch, ([], []))
+        low, high = bisect_left(lasts, span.first), bisect_right(firsts, span.last)
+        return sum(
+            min(last, span.last) - max(first, span.first) + 1
+            for first, last in zip(firsts[low:high], lasts[low:high], strict=True)
+        )
+
     def first_in(self, span: Span) -> int | None:
         """The smallest offset of the span that is in, or None."""
         firsts, lasts = self._by_epoch.get(span.epoch, ([], []))

@@ -38,6 +38,8 @@ class OffsetForLeaderEpochHandler:
         try:
             partition = self._replicas.require(topic, asked.partition)
             partition.check_leader(asked.current_leader_epoch)
+            partition.check_log_start_known()
+            partition.check_chain_known()
         except Exception as error:  # noqa: BLE001 - becomes this partition's answer
             code = int(code_of(error, "offset for leader epoch"))
             return _Partition(error_code=code, partition=asked.partition)

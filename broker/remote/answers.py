@@ -13,6 +13,7 @@ from typing import Protocol
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
+from kafka_protocol.types import EpochEntry
 from local_log.log_dirs import LogManager
 from local_log.partition_log import PartitionLog, SegmentFiles
 from metadata_topic.image.image import MetadataImage
@@ -33,6 +34,7 @@ from rlm.messages import (
     OpenSegment,
     PartitionMessage,
     RaiseLogStart,
+    RestoreChain,
 )
 from runtime.disk import OpenFile
 from runtime.executors import Pool
@@ -93,6 +95,8 @@ class BrokerAnswers:
                 self._spawn(reply, self._open_segment(question, reply))
             case RaiseLogStart() as request:
                 self._spawn(reply, self._raise_log_start(request, reply))
+            case RestoreChain() as request:
+                self._spawn(reply, self._restore_chain(request, reply))
             case ImageAtLeast():
                 self._answer_image(self._high_watermark(), reply)
             case Metrics(samples):
@@ -164,6 +168,9 @@ class BrokerAnswers:
             high_watermark=local.high_watermark,
             chain=[(entry.epoch, entry.start_offset) for entry in local.epochs.entries()],
             closed_segments=closed,
+            log_end_offset=local.log_end_offset,
+            log_start_has_no_entry=local.log_start_has_no_entry and not local.log_start_known,
+            chain_problem=local.chain_lost,
             local_bytes=local.size_bytes,
             metadata_offset=self._image().provenance.offset,
         )
@@ -205,6 +212,7 @@ class BrokerAnswers:
 
     def _copied(self, report: CopiedThrough) -> Ack:
         partition = self._partition(report)
+        partition.set_loss(report.loss)
         if report.last_offset < 0:
             partition.log.copied_through = -1  # what was said before is true no more
             self._facts.on_copied(report)
@@ -214,6 +222,21 @@ class BrokerAnswers:
         self._facts.on_copied(report)
         return Ack()
 
+    async def _restore_chain(self, request: RestoreChain, reply: Reply) -> None:
+        partition = self._partition(request)
+        chain = [EpochEntry(epoch, start) for epoch, start in request.entries]
+        if not await self._pool.run(partition.log.fits_batches, chain):
+            reply(Ack(taken=False, reason="a local batch is of another epoch"))
+            return
+        self._partition(request)  # the epoch may have changed in the meantime
+        partition.log.restore_chain(chain)
+        log.warning(
+            "epoch chain restored from the store: partition=%s entries=%d",
+            partition.topic_partition,
+            len(chain),
+        )
+        reply(Ack())
+
     async def _raise_log_start(self, request: RaiseLogStart, reply: Reply) -> None:
         partition = self._partition(request)
         local: PartitionLog = partition.log
@@ -221,9 +244,11 @@ class BrokerAnswers:
             reply(Ack(taken=False, reason=f"above the high watermark {local.high_watermark}"))
             return
         local.raise_log_start(request.offset)
+        kept = local.log_start_offset
         failed = await self._pool.run(self._logs.keep_log_starts, [partition.topic_partition])
         if failed:
             raise failed[partition.topic_partition]
+        local.clip_chain(kept)
         log.info(
             "log start moved: partition=%s offset=%d reason=%s",
             partition.topic_partition,

@@ -14,6 +14,7 @@ from local_log.config import LogConfig
 from rlm.link import Received
 from rlm.messages import (
     Assign,
+    Loss,
     OffsetForTimestamp,
     Read,
     Released,
@@ -126,6 +127,42 @@ def test_read_committed_adds_what_the_local_log_knows() -> None:
         future = bench.read(10, isolation_level=1)
         bench.answer(aborted=[(7, 3)])
         assert (await future).aborted_transactions == [(7, 3), (9, 10)]
+
+    run(scene)
+
+
+def test_read_committed_asks_again_where_segments_left_the_local_log_meanwhile() -> None:
+    async def scene() -> None:
+        bench = Bench()
+        future = bench.read(10, isolation_level=1)
+        bench.hosted.log.local_log_start_offset = 60  # a marker may be in neither list
+        bench.answer(aborted=[])
+        assert not future.done()
+        assert len(bench.tier.asked) == 2
+        bench.answer(aborted=[(7, 3)])
+        assert (await future).aborted_transactions == [(7, 3), (9, 10)]
+
+    run(scene)
+
+
+def test_read_committed_names_its_lineage() -> None:
+    async def scene() -> None:
+        bench = Bench()
+        bench.read(45, isolation_level=1)
+        bench.read(10, isolation_level=1)
+        bench.read(10)
+        chains = [question.chain for question, _ in bench.tier.asked]
+        assert chains == [[(4, 40)], [(1, 0), (4, 40)], []]
+
+    run(scene)
+
+
+def test_an_offset_whose_epoch_is_lost_gets_9() -> None:
+    async def scene() -> None:
+        bench = Bench()
+        bench.hosted.loss = Loss.CHAIN
+        assert code_of(bench.read(10)) == ErrorCode.REPLICA_NOT_AVAILABLE
+        assert bench.tier.asked == []
 
     run(scene)
 

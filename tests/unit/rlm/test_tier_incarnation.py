@@ -122,7 +122,7 @@ def test_after_a_refusal_the_next_incarnation_is_above_what_was_read(tmp_path: P
     pair = Pair(tmp_path)
     high = pair.clock.wall_ms() + 10**12  # of a tier whose clock was ahead; its counter is lost
     pair.metadata.land(SegmentAdded(segment(topic="orders"), Stamp(Fence(1, high), -1)))
-    pair.log.fill(1, records=20)
+    pair.log.fill(1, records=100)  # the segment lies in it
     pair.assign()
     pair.scheduler.advance(5_000)
     pair.pump()

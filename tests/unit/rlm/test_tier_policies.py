@@ -92,6 +92,17 @@ def test_size_retention_counts_bytes_in_both_tiers_once() -> None:
     assert move(given, retention_bytes=230) == (10, "size")
 
 
+def test_size_retention_counts_offsets_in_two_segments_once() -> None:
+    """Of two leaders that closed their segments at different offsets."""
+    overlapping = [remote(1, 0, 9, size=100), remote(2, 5, 14, size=100)]
+    given = facts([], overlapping, local_start=15, local_bytes=10)
+    assert move(given, retention_bytes=160) is None
+    assert move(given, retention_bytes=150) is None
+    assert move(given, retention_bytes=60) == (10, "size")
+    assert move(given, retention_bytes=61) is None
+    assert move(given, retention_bytes=10) == (15, "size")
+
+
 def test_what_is_not_copied_is_never_given_up_however_old_or_big() -> None:
     assert move(facts(CLOSED, [], local_bytes=10_000), retention_ms=1, retention_bytes=1) is None
     behind_a_gap = [remote(2, 10, 19)]
@@ -142,17 +153,6 @@ def test_an_off_chain_segment_is_kept_until_below_the_log_start() -> None:
     abandoned = [remote(1, 5, 9, epochs=((7, 5),))]
     assert reasons(facts(CLOSED, abandoned), 9) == []
     assert reasons(facts(CLOSED, abandoned), 10) == [(5, "below log start")]
-
-
-def test_a_new_leader_takes_the_largest_log_start_it_can_know() -> None:
-    taking = retention_policy.log_start_on_taking_over
-    assert taking(facts(CLOSED, TWO)) is None
-    above = taking(facts(CLOSED, [TWO[1]]))
-    assert above is not None
-    assert above.offset == 10
-    nothing_remote = taking(facts([], [], local_start=40))
-    assert nothing_remote is not None
-    assert nothing_remote.offset == 40
 
 
 def test_a_hole_is_seen_only_above_the_log_start() -> None:
