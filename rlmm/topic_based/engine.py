@@ -176,6 +176,12 @@ class MetadataEngine:
                 for facts in self._store.all_facts(number)
             ]
 
+    def leads_all(self) -> bool:
+        """See DeletedTopics."""
+        with self._lock:
+            judged = sum(self._may_judge(tracked) for tracked in self._tracked.values())
+            return judged == self.partition_count
+
     def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:
         """See DeletedTopics."""
         key = partition_key(partition)

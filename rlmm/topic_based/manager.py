@@ -252,6 +252,10 @@ class TopicBasedRemoteLogMetadataManager:
         """See DeletedTopics."""
         return [] if self._engine is None else self._engine.led_partitions()
 
+    def leads_all(self) -> bool:
+        """See DeletedTopics."""
+        return self._engine is not None and self._engine.leads_all()
+
     def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:
         """See DeletedTopics."""
         return self._ready_engine().deletion(partition)

@@ -14,7 +14,9 @@ from broker.remote.answers import BrokerAnswers
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.types import TopicPartition
-from metadata_topic.image.image import EMPTY_IMAGE
+from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
+from metadata_topic.image.model import Provenance
+from metadata_topic.image.replay import replay_all
 from rlm.link import Received
 from rlm.messages import (
     Ack,
@@ -57,19 +59,26 @@ class Tier:
         self.answers: list[AnyMessage] = []
         self.kept_at_answer: list[int | None] = []
         self.at_answer: Callable[[], None] = lambda: None
+        self.image = EMPTY_IMAGE
 
     def kept_log_start(self) -> int | None:
         """The log start that a new process would find."""
         path = self.directory / offset_checkpoint.LOG_STARTS
         return offset_checkpoint.parse(path.read_bytes()).get(ORDERS) if path.exists() else None
 
+    async def submit(self, decide: Callable[[MetadataImage], Any], **_: object) -> Any:
+        result = decide(self.image)
+        self.image, _delta = replay_all(self.image, list(result.records), Provenance())
+        return result.response
+
     def ask(self, question: AnyMessage) -> None:
         """Send a question; its answer comes into `answers`."""
         broker = BrokerAnswers(
             replicas=self.world.replicas,
             logs=self.world.logs,
-            image=lambda: EMPTY_IMAGE,
+            image=lambda: self.image,
             high_watermark=lambda: 0,
+            submit=self.submit,
             cluster_id="cluster",
             pool=self.pool,
             scheduler=self.world.scheduler,
