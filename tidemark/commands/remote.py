@@ -9,6 +9,7 @@ from tidemark.lazy_group import LazyGroup
 _COMMANDS = MappingProxyType(
     {
         "audit": "Compare what the metadata says with what the store holds.",
+        "forget": "Give up the remote data of a topic id that the cluster does not know.",
         "segments": "Show where a topic's offsets lie: tiers, segments, problems.",
     }
 )
