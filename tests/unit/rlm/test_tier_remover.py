@@ -1,14 +1,25 @@
 """The remover of deleted topics within the tier: its passes, calls that hang, what health says."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
-from tier_pair import Pair
+from tier_pair import NAMES, Pair
 
-from rlm.messages import Health, ImageChanged
+from kafka_protocol.types import TopicIdPartition
+from rlm.config import TierConfig
+from rlm.messages import Health, ImageChanged, Unassign
+from rlm.performer import EXPIRATION_POOL
+from rlm.plugin_calls import PluginCalls
+from rlm.plugins import Plugins
 from rlm.removed_topics import RemovedTopicsOfBroker
-from rlm.testing import SimulatedBroker
+from rlm.testing import PARTITION, SimulatedBroker
+from rlmm.api import Fence, PartitionDeleteState
+from rlmm.topic_based.removal_policy import ClusterImage
+from rlmm.topic_based.remover import Remover
+from rsm_plugins.segment import RemoteLogSegmentMetadata
+
+CALL_MAX_MS, GRACE_MS = 1_000, 500
 
 
 class Passes:
@@ -30,13 +41,13 @@ def passes() -> Passes:
 
 
 @pytest.fixture
-def pair(tmp_path: Path, passes: Passes, monkeypatch: pytest.MonkeyPatch) -> Pair:
-    class WithRemover(Pair):
+def pair(tmp_path: Path, passes: Passes) -> Pair:
+    class WithPasses(Pair):
         def _plugins(self, config: object, calls: object) -> object:  # type: ignore[override]
             self.remove_deleted = passes
             return super()._plugins(config, calls)  # type: ignore[arg-type]
 
-    return WithRemover(tmp_path)
+    return WithPasses(tmp_path)
 
 
 def wake(pair: Pair) -> None:
@@ -104,3 +115,83 @@ def test_the_remover_sees_the_brokers_image() -> None:
     assert image.topic_ids == frozenset(broker.topic_ids)
     assert image.removed_ids == frozenset()
     assert image.cluster_id == "cluster"
+
+
+class Removals:
+    """A metadata log in which both topics of the test are removed."""
+
+    def __init__(self, *topic_ids: bytes) -> None:
+        self.removed = frozenset(topic_ids)
+
+    def image(self) -> ClusterImage | None:
+        return ClusterImage(frozenset(), self.removed, "c")
+
+    def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
+        pass
+
+    def keep_removals(self, marked: Collection[bytes]) -> None:
+        pass
+
+
+def test_a_hanging_delete_holds_up_no_other_topic(tmp_path: Path) -> None:
+    other = PARTITION._replace(topic_id=b"o" * 16, topic="other")
+    pair = WithRemover(tmp_path, Removals(PARTITION.topic_id, other.topic_id))
+    pair.log.fill(3)
+    pair.assign()
+    assert pair.log.copied == 8
+    pair.broker.ask(Unassign(*NAMES, pair.log.leader_epoch))
+    pair.pump()
+    pair.metadata.own(other, Fence(1, 1))
+    delete, ids = pair.storage.delete_log_segment_data, []
+
+    def hang(metadata: RemoteLogSegmentMetadata) -> None:
+        ids.append(metadata.id.id)
+        if len(ids) == 1:
+            pair.scheduler.advance(CALL_MAX_MS + 1_500)
+            pair.workers.turn()
+            assert pair.workers.abandoned == ["rlm-expiration"]
+            ended.append(state_of(pair, other))
+        delete(metadata)
+
+    ended: list[PartitionDeleteState | None] = []
+    pair.storage.delete_log_segment_data = hang  # type: ignore[method-assign]
+    wake(pair)
+    pair.scheduler.advance(GRACE_MS)
+    wake(pair)
+    assert ended == [PartitionDeleteState.DELETE_PARTITION_FINISHED]
+    assert pair.aborted == []
+    pair.scheduler.advance(40_000)
+    pair.pump()
+    assert state_of(pair, PARTITION) is PartitionDeleteState.DELETE_PARTITION_FINISHED
+    assert not list(pair.store.rglob("*.log"))
+
+
+def state_of(pair: Pair, partition: TopicIdPartition) -> PartitionDeleteState | None:
+    known = pair.metadata.deletion(partition)
+    assert known is not None
+    return known.state
+
+
+class WithRemover(Pair):
+    """A tier with a remover; its calls are watched as those of all tasks."""
+
+    def __init__(self, root: Path, removals: Removals) -> None:
+        self.removals = removals
+        super().__init__(root, call_max_ms=CALL_MAX_MS, copy_max_ms=5_000)
+
+    def _plugins(self, config: TierConfig, calls: object) -> Plugins:
+        assert isinstance(calls, PluginCalls)
+        self.remove_deleted = Remover(
+            self.metadata,
+            self.storage,
+            self.removals,
+            cluster_id="c",
+            node_id=1,
+            clock=self.clock,
+            grace_ms=GRACE_MS,
+            copy_max_ms=config.copy_max_ms,
+            watch_call=lambda hangs: calls.call(
+                EXPIRATION_POOL, "delete", config.call_max_ms, on_overdue=hangs
+            ),
+        ).run_pass
+        return super()._plugins(config, calls)
