@@ -1,5 +1,6 @@
 """What the tier asks of its broker, as a port; over the link, or of a simulated broker."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,11 +12,13 @@ from rlm.messages import (
     DescribeLog,
     Image,
     ImageAtLeast,
+    KeepRemovals,
     LogDescription,
     OpenedSegment,
     OpenSegment,
     RaiseLogStart,
     RestoreChain,
+    TopicsEmptied,
 )
 from runtime.disk import OpenFile
 
@@ -59,6 +62,14 @@ class BrokerPort(Protocol):
 
     def image(self) -> Image:
         """The image at or past a high watermark confirmed after this call."""
+        ...
+
+    def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
+        """Nothing is left of these removed topics; returns once the metadata log says so."""
+        ...
+
+    def keep_removals(self, marked: Collection[bytes]) -> None:
+        """Go by the list of removals from here on; returns once the metadata log says so."""
         ...
 
 
@@ -105,3 +116,11 @@ class LinkBroker:
         answer = self._ask(ImageAtLeast()).message
         assert isinstance(answer, Image), answer
         return answer
+
+    def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
+        """Nothing is left of these removed topics; returns once the metadata log says so."""
+        self._taken(TopicsEmptied(list(topic_ids)))
+
+    def keep_removals(self, marked: Collection[bytes]) -> None:
+        """Go by the list of removals from here on; returns once the metadata log says so."""
+        self._taken(KeepRemovals(list(marked)))

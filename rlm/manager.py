@@ -252,13 +252,18 @@ class RemoteLogManager:
 
     def _own_again(self, known: _Partition, *, fresh: bool) -> None:
         """This ownership is over; the next one begins after a pause."""
-        if fresh and known.ownership is not None:
-            known.above = max(known.above, known.ownership.fence.incarnation)
+        if fresh:
+            self._spend(known)
         self._end_ownership(known)
         if known.own_backoff is None:
             known.own_backoff = self._new_backoff()
         delay_ms = known.own_backoff.next_ms()
         known.own_timer = self._scheduler.call_later(delay_ms, lambda: self._own_if_current(known))
+
+    def _spend(self, known: _Partition) -> None:
+        """The pair of its ownership is not taken again."""
+        if known.ownership is not None:
+            known.above = max(known.above, known.ownership.fence.incarnation)
 
     def _own_if_current(self, known: _Partition) -> None:
         key = (known.tip.topic_id, known.tip.partition)
@@ -293,6 +298,7 @@ class RemoteLogManager:
         known = self._partitions.get((tip.topic_id, tip.partition))
         if known is None or not known.is_leader or self._stopped:
             return
+        self._spend(known)
         self._end_ownership(known)
         known.red = "metadata: the metadata topic lost records"
         names = (tip.topic_id, tip.partition, known.leader_epoch)
@@ -305,7 +311,7 @@ class RemoteLogManager:
         self, known: _Partition, _: PassResult | None, error: BaseException | None
     ) -> None:
         if error is None:
-            self._own(known, fresh=True)
+            self._own(known)
         elif not isinstance(error, LinkEndedError):
             self._own_again(known, fresh=True)
 

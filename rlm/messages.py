@@ -330,11 +330,38 @@ class ImageAtLeast(Message, frozen=True, array_like=True, tag=True):
 
 
 class Image(Message, frozen=True, array_like=True, tag=True):
-    """Topic ids that exist, and the metadata offset at which that was true."""
+    """What the committed metadata log says of topics.
+
+    Attributes:
+        topic_ids: of the topics that exist.
+        metadata_offset: the last offset (inclusive) that this is made of.
+        removed_topic_ids: of tiered topics whose removal was read in the log, or in a snapshot's
+            list of them, and that may have something left in the remote store.
+        removals_are_kept: False where the log does not say yet that the list holds every removal:
+            a mark that an earlier version wrote counts as one then.
+    """
 
     topic_ids: list[bytes]
     metadata_offset: int
     cluster_id: str
+    removed_topic_ids: list[bytes] = []
+    removals_are_kept: bool = True
+
+
+class TopicsEmptied(Message, frozen=True, array_like=True, tag=True):
+    """Nothing is left of these removed topics: they leave the list. Answer: Ack once committed."""
+
+    topic_ids: list[bytes]
+
+
+class KeepRemovals(Message, frozen=True, array_like=True, tag=True):
+    """From here on only the list counts. Answer: Ack once committed.
+
+    Attributes:
+        marked_topic_ids: ids marked by an earlier version, that do not exist: they come onto it.
+    """
+
+    marked_topic_ids: list[bytes]
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):
@@ -402,6 +429,8 @@ AnyMessage: TypeAlias = (
     | RestoreChain
     | ImageAtLeast
     | Image
+    | TopicsEmptied
+    | KeepRemovals
     | Metrics
     | Health
 )

@@ -194,6 +194,7 @@ class _Parts:
         self._clock = clock
         self._remover_runs = False
         self._remover_again = False
+        self._remover_pass = 0
         self._stopping = False
         self._watch_metrics()
         scheduler.every(REPORT_MS, self._report, "tier-report")
@@ -263,15 +264,25 @@ class _Parts:
             self._remover_again = True
             return
         self._remover_runs, self._remover_again = True, False
+        self._remover_pass += 1
+        number, remove_deleted = self._remover_pass, self._plugins.remove_deleted
+
+        def given_up() -> None:
+            """A call hangs: this pass will do nothing more, the next one is for other topics."""
+            if number == self._remover_pass:
+                self._remover_runs = False
+                self._remove()
 
         def done(_: object, error: BaseException | None) -> None:
-            self._remover_runs = False
             if error is not None:
                 log.warning("removing deleted topics failed and is tried again: %s", error)
+            if number != self._remover_pass:
+                return
+            self._remover_runs = False
             if self._remover_again:
                 self._remove()
 
-        self._workers.run(EXPIRATION_POOL, self._plugins.remove_deleted, done)
+        self._workers.run(EXPIRATION_POOL, lambda: remove_deleted(given_up), done)
 
     # -- watching and telling
 
@@ -320,6 +331,7 @@ class _Parts:
     def _report(self) -> None:
         red = self._manager.red()
         red.extend(self._reads.red())
+        red.extend(PartitionHealth(b"", -1, reason) for reason in self._plugins.removal_red())
         # Once a stop has begun, a manager that is closed did not fail.
         failure = "" if self._stopping else self._plugins.failure()
         if failure:

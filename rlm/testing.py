@@ -1,7 +1,7 @@
 """A broker's log in memory, and a tier that can be killed between any two steps: for tests."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -270,6 +270,12 @@ class SimulatedBroker:
 
     def image(self) -> Image:
         return Image(list(self.topic_ids), 7, "cluster")
+
+    def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
+        """It keeps no list."""
+
+    def keep_removals(self, marked: Collection[bytes]) -> None:
+        """It keeps no list."""
 
 
 def values_of(log: bytes) -> dict[tuple[int, int], bytes]:

@@ -273,6 +273,9 @@ class DeletedTopics(Protocol):
         Their records lie in metadata partitions that it leads and has consumed to their end.
         """
 
+    def leads_all(self) -> bool:
+        """Whether `led_partitions` are all that records ever named, wherever they lie."""
+
     def deletion(self, partition: TopicIdPartition) -> "PartitionDeletion | None":
         """The same of one user partition; None if no record named it."""
 

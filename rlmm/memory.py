@@ -227,6 +227,10 @@ class InMemoryRemoteLogMetadataManager:
         with self._lock:
             return [deletion_of(facts) for facts in self._store.all_facts(0)]
 
+    def leads_all(self) -> bool:
+        """See DeletedTopics."""
+        return True
+
     def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:
         """See DeletedTopics."""
         with self._lock:

@@ -7,15 +7,19 @@ than the broker's is refused with NOT_LEADER_OR_FOLLOWER.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Protocol
 
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
+from broker.topic_creation import Submit
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.types import EpochEntry
 from local_log.log_dirs import LogManager
 from local_log.partition_log import PartitionLog, SegmentFiles
+from metadata_topic.controller.removed_topics import keep_removals, note_emptied
+from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from rlm.link import Received, Reply
 from rlm.messages import (
@@ -28,6 +32,7 @@ from rlm.messages import (
     Health,
     Image,
     ImageAtLeast,
+    KeepRemovals,
     LogDescription,
     Metrics,
     OpenedSegment,
@@ -35,6 +40,7 @@ from rlm.messages import (
     PartitionMessage,
     RaiseLogStart,
     RestoreChain,
+    TopicsEmptied,
 )
 from runtime.disk import OpenFile
 from runtime.executors import Pool
@@ -68,6 +74,7 @@ class BrokerAnswers:
         logs: LogManager,
         image: Callable[[], MetadataImage],
         high_watermark: Callable[[], int],
+        submit: Submit,
         cluster_id: str,
         pool: Pool,
         scheduler: Scheduler,
@@ -76,7 +83,8 @@ class BrokerAnswers:
         facts: RemoteFacts,
     ) -> None:
         self._replicas, self._logs, self._image = replicas, logs, image
-        self._high_watermark, self._cluster_id = high_watermark, cluster_id
+        self._high_watermark, self._submit = high_watermark, submit
+        self._cluster_id = cluster_id
         self._pool, self._scheduler, self._loop = pool, scheduler, loop
         self._metrics, self._facts = metrics, facts
         self._tasks: set[asyncio.Task[None]] = set()
@@ -99,6 +107,11 @@ class BrokerAnswers:
                 self._spawn(reply, self._restore_chain(request, reply))
             case ImageAtLeast():
                 self._answer_image(self._high_watermark(), reply)
+            case TopicsEmptied(topic_ids):
+                decide = partial(note_emptied, topic_ids=topic_ids)
+                self._spawn(reply, self._decided(decide, reply))
+            case KeepRemovals(marked):
+                self._spawn(reply, self._decided(partial(keep_removals, marked=marked), reply))
             case Metrics(samples):
                 self._metrics.merge_remote(
                     Sample(s.name, s.kind, s.help, s.labels, s.value) for s in samples
@@ -205,10 +218,23 @@ class BrokerAnswers:
         if image.provenance.end_offset < wanted:
             self._scheduler.call_later(IMAGE_POLL_MS, lambda: self._answer_image(wanted, reply))
             return
-        ids: Sequence[bytes] = list(image.topics_by_id)
-        reply(Image(list(ids), image.provenance.offset, self._cluster_id))
+        reply(
+            Image(
+                list(image.topics_by_id),
+                image.provenance.offset,
+                self._cluster_id,
+                list(image.removed_tiered_topics),
+                image.removals_are_kept,
+            )
+        )
 
     # -- changes
+
+    async def _decided(
+        self, decide: Callable[[MetadataImage], ControllerResult[None]], reply: Reply
+    ) -> None:
+        await self._submit(decide)
+        reply(Ack())
 
     def _copied(self, report: CopiedThrough) -> Ack:
         partition = self._partition(report)

@@ -81,6 +81,12 @@ class Lookups:
                 for facts in self._store.all_facts(number)
             ]
 
+    def leads_all(self) -> bool:
+        """See DeletedTopics."""
+        with self._lock:
+            judged = sum(tracked.may_judge for tracked in self._tracked.values())
+            return judged == self._partition_count
+
     def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:
         """See DeletedTopics."""
         key = partition_key(partition)

@@ -290,6 +290,10 @@ class TopicBasedRemoteLogMetadataManager:
         """See DeletedTopics."""
         return [] if self._engine is None else self._engine.lookups.led_partitions()
 
+    def leads_all(self) -> bool:
+        """See DeletedTopics."""
+        return self._engine is not None and self._engine.lookups.leads_all()
+
     def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:
         """See DeletedTopics."""
         return self._lookups().deletion(partition)

@@ -10,6 +10,7 @@ _COMMANDS = MappingProxyType(
     {
         "audit": "Compare what the metadata says with what the store holds.",
         "claim": "Let a broker write to the store again that runs on an older copy of its files.",
+        "forget": "Give up the remote data of a topic id that the cluster does not know.",
         "segments": "Show where a topic's offsets lie: tiers, segments, problems.",
     }
 )

@@ -1,5 +1,6 @@
 """A tier and a broker on a fake link, on one manual clock."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,8 @@ class Pair:
         self.aborted: list[str] = []
         self.ended = False
         self.failure: str | None = None  # of the metadata manager
+        self.remove_deleted: Callable[[Callable[[], None]], object] | None = None
+        self.removal_red: tuple[str, ...] = ()
         self.service = TierService(
             broker=self.log,
             tell=self.told.append,
@@ -125,7 +128,13 @@ class Pair:
         self.service(received, reply)
 
     def _plugins(self, config: TierConfig, calls: object) -> Plugins:
-        return Plugins(self.storage, self.metadata, failure=lambda: self.failure)
+        return Plugins(
+            self.storage,
+            self.metadata,
+            remove_deleted=self.remove_deleted,
+            removal_red=lambda: self.removal_red,
+            failure=lambda: self.failure,
+        )
 
     def _end(self) -> None:
         self.ended = True
