@@ -14,6 +14,7 @@ oldmeta         cluster metadata of an earlier time: the leader epoch falls; `ol
 from collections.abc import Iterator
 from typing import Any
 
+from tier_model.leadership import told_by_image
 from tier_model.state import NO_EPOCH, UNKNOWN, Broker, Ownership, replaced
 from tier_model.turn import Me
 
@@ -84,7 +85,7 @@ def restarts(me: Me) -> None:
                 after = {
                     "led_from": len(change.get("log", broker.log)) if leads else broker.led_from,
                     "epoch": epoch if leads else 0,
-                    "unclean": state.recovering if leads else 0,
+                    "unclean": told_by_image(setup, state.recovering, epoch) if leads else 0,
                     "incarnation": counter,
                     "ownership": Ownership.NONE,
                     "copying": None,
@@ -105,7 +106,7 @@ def restarts(me: Me) -> None:
 def tier_without_counter(me: Me) -> None:
     """Only the tier restarts: its counter is gone, and the clock is behind all incarnations."""
     turn, state, broker, setup = me.turn, me.turn.state, me.broker, me.turn.setup
-    above = me.fold.highest[1] + 1
+    above = me.fold.highest[1] + 1 if setup.counter_lost == "highest" else 1
     after = broker._replace(
         incarnation=above + (above + me.number + 1) % 2,
         ownership=Ownership.NONE,
@@ -113,14 +114,9 @@ def tier_without_counter(me: Me) -> None:
         deleting=(),
         copied_through=-1,
     )
-    epoch = state.epoch
-    if setup.counter_lost == "epoch" and broker.epoch == state.epoch:
-        epoch = state.epoch + 1
-        after = after._replace(epoch=epoch, led_from=len(broker.log), unclean=state.recovering)
     turn.go(
         ("RESTART-counter", me.name),
         fair=False,
-        epoch=epoch,
         brokers=replaced(state.brokers, me.number, after),
         budget=state.budget.spend(damages=1),
         **turn.ghosts_with(me.number),

@@ -140,7 +140,8 @@ def settle_log_start(setup: Setup, seen: Evidence) -> tuple[Verdict, int]:
     )
     if setup.run_whole and below:
         return Verdict.HOLE, UNKNOWN
-    if run < local_start or local_start == 0 or setup.vacuous:
+    proved = any(epoch != GAP for epoch in chain[run:local_start]) or setup.gap_proves
+    if (run < local_start and proved) or local_start == 0 or setup.vacuous:
         return Verdict.GREEN, run
     if fold.ever or setup.nothing_ever == "red":
         return Verdict.UNKNOWN, UNKNOWN

@@ -3,6 +3,7 @@
 from typing import Any
 
 from tier_model.lineage import named
+from tier_model.setup import Setup
 from tier_model.state import GAP, Broker, Ownership, replaced
 from tier_model.steps_topic import ended_incarnation
 from tier_model.turn import Me, Turn
@@ -44,7 +45,7 @@ def elected(turn: Turn, number: int, *, clean: bool = True) -> dict[str, Any]:
         deleting=(),
         copied_through=kept,
         led_from=len(broker.log),
-        unclean=recovering if setup.unclean_known == "records" else 0,
+        unclean=told_by_image(setup, recovering, epoch),
     )
     return {
         "leader": number,
@@ -54,6 +55,13 @@ def elected(turn: Turn, number: int, *, clean: bool = True) -> dict[str, Any]:
         "recovering": recovering if setup.unclean_known == "records" else 0,
         **turn.ghosts_with(number),
     }
+
+
+def told_by_image(setup: Setup, recovering: int, epoch: int) -> int:
+    """The last unclean election, as a new leader of `epoch` learns it from the image."""
+    if setup.unclean_known != "records" or not recovering:
+        return 0
+    return recovering if setup.recovering_keeps == "epoch" else epoch
 
 
 def steps_down(me: Me) -> None:
@@ -98,8 +106,9 @@ def follows(me: Me) -> None:
     if setup.copied_through_checked == "chain":
         through = min(through, common - 1)
     chain = broker.chain
-    if not stays and leader.chain is not None:
-        chain = leader.believed()[: leader.local_start]
+    if not stays:
+        whole = leader.chain is None
+        chain = None if whole else leader.believed()[: leader.local_start]
     own_start = stays and common >= broker.log_start
     start = max(broker.log_start, leader.log_start) if own_start else leader.log_start
     after = me.changed(

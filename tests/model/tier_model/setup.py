@@ -53,12 +53,11 @@ class Setup:
     empty_barrier: bool = True
     ready_first: bool = True  # nothing is copied, expired or deleted before the owner has judged
     fresh_pair: bool = True  # a time-out of a metadata write ends the incarnation
-    counter_lost: str = "epoch"  # highest: above the highest pair read | epoch: a new leader epoch
+    counter_lost: str = "highest"  # anew | highest: goes on above the highest pair read
     epoch_jump: bool = True  # an owner below the fence gets a leader epoch above it
     unclean_known: str = "records"  # given | records: field 10004 | nobody
-    recovered_at: str = (
-        "barrier"  # the image forgets an unclean election: election | barrier read back
-    )
+    recovering_keeps: str = "epoch"  # what the image says of it: flag (Kafka's) | epoch
+    recovered_at: str = "barrier"  # the image forgets it: election | when the barrier is read back
     # ---- copy, CopiedThrough, expiry
     started_first: bool = True
     copied_through_durable: bool = True  # only after FINISHED is read back
@@ -94,16 +93,16 @@ class Setup:
     run_whole: bool = True  # FINISHED on the chain below the run: a hole, no log start
     nothing_ever: str = "red"  # no record ever accepted, checkpoint lost: red | copies | local
     chain_check: bool = True
-    sound: bool = (
-        True  # FINISHED off the chain with no unclean election since: chain or log is wrong
-    )
+    sound: bool = True  # FINISHED off the chain, no unclean election since: something is wrong
     pick: str = "fits"  # the chain's segment: repeated | first | older | fits
     touching: bool = True  # a rebuilt chain may end where the local log begins
     hole_check: bool = True
     end_check: str = "any"  # off | finished | segments | any: carried log starts, too
     produce_waits: bool = True  # nothing is appended before the owner has judged
-    follow: str = "any"  # a follower truncates: any | judged: not while red or not judged | unclean
-    elect_whole: bool = False  # way out of a lost log end: elect the replica that has it
+    follow: str = "unclean"  # truncates: any | judged: to a green leader | unclean: only after one
+    elect_whole: bool = True  # way out of a lost log end: elect the replica that has it
+    adopt_keeps: bool = True  # beginning above a lost end keeps the local batches
+    gap_proves: bool = False  # a run of nothing but a gap settles an unknown log start
     ways: frozenset[str] = frozenset({"chain", "unknown", "named", "hole", "end"})
     # ---- cache ahead of the topic
     drop_ahead: str = "epoch"  # found by: epoch | end (offset) | never: trusted

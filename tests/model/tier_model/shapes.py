@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from tier_model.claims import ClaimSetup, TwoMachines
 from tier_model.explore import Model
 from tier_model.remover import TopicDeletion
 from tier_model.remover_state import RemoverSetup
@@ -26,6 +27,8 @@ class Run(NamedTuple):
     def model(self) -> Model:
         if self.kind == "tier":
             return Tier(Setup(**self.rules))
+        if self.kind == "claim":
+            return TwoMachines(ClaimSetup(**self.rules))
         return TopicDeletion(RemoverSetup(**self.rules))
 
 
@@ -40,6 +43,10 @@ def tier(name: str, *shapes: Shape, **rules: Any) -> Run:
 
 def deletion(name: str, *shapes: Shape, **rules: Any) -> Run:
     return Run(name, "deletion", merged(shapes, rules), caught=False)
+
+
+def claim(name: str, *shapes: Shape, **rules: Any) -> Run:
+    return Run(name, "claim", merged(shapes, rules), caught=False)
 
 
 def mutants(*runs: Run) -> tuple[Run, ...]:

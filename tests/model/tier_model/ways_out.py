@@ -105,8 +105,11 @@ def adopt(me: Me) -> None:
         if setup.end_check != "any":
             proof = proof._replace(carried=())
         end = first_offset_never_given(proof, state.segments, unclean)
+    keeps = setup.adopt_keeps and log == broker.log
     log += (GAP,) * (end - len(log))
-    after = broker._replace(log=log, local_start=len(log), chain=None, led_from=len(log))
+    local_start = broker.local_start if keeps else len(log)
+    chain = broker.chain if keeps else None
+    after = broker._replace(log=log, local_start=local_start, chain=chain, led_from=len(log))
     done(me, ("op-adopt", me.name, len(log)), after)
 
 
