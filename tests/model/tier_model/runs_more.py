@@ -28,7 +28,7 @@ UNCLEAN: tuple[Run, ...] = (
 TWO_LOGS: Shape = {**DIR, "solo": False, "expire": BOTH, "ids": 2, "check_followers": True}
 FOLLOWER_MUTANTS: tuple[Run, ...] = mutants(
     tier("G1 a follower truncates to whatever leads", TWO_LOGS, follow="any"),
-    tier("G2 the end is adopted, though a replica has it", TWO_LOGS, elect_whole=False),
+    tier("G2 adopted, though a replica has it", TWO_LOGS, follow="judged", elect_whole=False),
 )
 FOLLOWERS: tuple[Run, ...] = (
     tier("G3 truncates only to a green leader", TWO_LOGS, follow="judged"),
