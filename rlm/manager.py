@@ -69,8 +69,8 @@ class _Partition:
     """An assigned partition.
 
     Attributes:
-        above: its next incarnation is a higher one: the last that it had where that is over, or
-            the highest that was read under our leader epoch where we were refused.
+        above: its next incarnation is a higher one: the last that it had where that is over or lost
+            records, or the highest that was read under our leader epoch where we were refused.
     """
 
     tip: TopicIdPartition
@@ -261,9 +261,10 @@ class RemoteLogManager:
         known.own_timer = self._scheduler.call_later(delay_ms, lambda: self._own_if_current(known))
 
     def _spend(self, known: _Partition) -> None:
-        """The pair of its ownership is not taken again."""
-        if known.ownership is not None:
-            known.above = max(known.above, known.ownership.fence.incarnation)
+        """The pair of its ownership, or of an ended one, is not taken again."""
+        ownership = known.ownership
+        last = self._incarnation if ownership is None else ownership.fence.incarnation
+        known.above = max(known.above, -1 if last is None else last)
 
     def _own_if_current(self, known: _Partition) -> None:
         key = (known.tip.topic_id, known.tip.partition)
