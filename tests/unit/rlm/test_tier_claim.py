@@ -239,10 +239,10 @@ def test_nothing_is_deleted_before_the_claim_is_ours(root: Path) -> None:
     assert pair.service._parts is not None
     removals: list[int] = []
     pair.service._parts._plugins = replace(
-        pair.service._parts._plugins, remove_deleted=lambda: removals.append(1)
+        pair.service._parts._plugins, remove_deleted=lambda _: removals.append(1)
     )
     pair.storage.claim_error = RetriableRemoteStorageError("away")
-    pair.log.fill(3, records=20)
+    pair.log.fill(6, records=20)
     left_by_a_dead_copy = SegmentAdded(segment(topic="orders"), Stamp(Fence(1, 1), -1))
     pair.metadata.land(left_by_a_dead_copy)
     pair.ask(Connect())
