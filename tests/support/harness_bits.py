@@ -145,8 +145,8 @@ def make_bases(root: Path, lanes: Sequence[Lane]) -> tuple[Base, Base]:
     _fill(second, root, ("gone", 0), Promised(_home(root, ("gone", 0))))
     second.remove("gone")
     for lane, known in promised.items():
-        _append(second, root, lane, known, "plain")
-        log = _log(second, lane)
+        append(second, root, lane, known, "plain")
+        log = log_of(second, lane)
         log.flush()
         log.high_watermark = known.flushed = known.end
     if TIERED in promised:
@@ -154,8 +154,8 @@ def make_bases(root: Path, lanes: Sequence[Lane]) -> tuple[Base, Base]:
     for write in ("recovery_points", "log_starts", "high_watermarks"):
         getattr(second.logs, f"checkpoint_{write}")()
     for lane, known in promised.items():
-        _append(second, root, lane, known, "plain")
-        _log(second, lane).high_watermark = known.end
+        append(second, root, lane, known, "plain")
+        log_of(second, lane).high_watermark = known.end
     if SWAPPED in promised:
         promised[SWAPPED].is_sparse = True
     listed = offset_checkpoint.dump({TopicPartition(*SWAPPED): 3})
@@ -172,14 +172,14 @@ def make_bases(root: Path, lanes: Sequence[Lane]) -> tuple[Base, Base]:
 
 def _fill(life: WholeStart, root: Path, lane: Lane, known: Promised) -> None:
     for step in ("begin", "abort", "plain"):
-        _append(life, root, lane, known, step)
-    _log(life, lane).roll(NOW_MS)
-    _append(life, root, lane, known, "plain")
+        append(life, root, lane, known, step)
+    log_of(life, lane).roll(NOW_MS)
+    append(life, root, lane, known, "plain")
     if lane == HOLES:
-        _log(life, lane).roll(NOW_MS)
-        _append(life, root, lane, known, "plain")
+        log_of(life, lane).roll(NOW_MS)
+        append(life, root, lane, known, "plain")
     if lane == PLAIN_1:
-        _log(life, lane).raise_log_start(1)
+        log_of(life, lane).raise_log_start(1)
         known.start = 1
 
 
@@ -189,11 +189,11 @@ def _home(root: Path, lane: Lane) -> str:
     return f"{place}/{name}"
 
 
-def _log(life: WholeStart, lane: Lane) -> Any:
+def log_of(life: WholeStart, lane: Lane) -> Any:
     return life.replicas.require(*lane).log
 
 
-def _append(life: WholeStart, root: Path, lane: Lane, known: Promised, step: str) -> None:
+def append(life: WholeStart, root: Path, lane: Lane, known: Promised, step: str) -> None:
     """One batch: of a transaction, the marker that aborts it, or a plain one of two records."""
     partition = life.replicas.require(*lane)
     log, epoch = partition.log, partition.leader_epoch
@@ -220,8 +220,9 @@ def _append(life: WholeStart, root: Path, lane: Lane, known: Promised, step: str
             base_sequence=known.last_sequence + 1,
             is_transactional=step == "begin",
         )
-        known.last_sequence += 1 if step == "begin" else 2
     log.append_as_leader(batch, leader_epoch=epoch, now_ms=NOW_MS, from_client=step != "abort")
+    if step != "abort":
+        known.last_sequence += 1 if step == "begin" else 2
     log.high_watermark = end = log.log_end_offset
     written = path.read_bytes()[position:]
     known.batches.append(Batch(offset, end, written, str(path.relative_to(root)), position))
@@ -243,7 +244,7 @@ def _make_hole(root: Path, known: Promised) -> None:
 
 def _drop_copied(life: WholeStart, known: Promised) -> None:
     """The closed segment is remote only; its files wait for their removal."""
-    log = _log(life, TIERED)
+    log = log_of(life, TIERED)
     closed = known.in_file(known.batches[0].file)
     epoch = log.epochs.epoch_for(closed[-1].next_offset - 1)
     assert log.set_copied_through(closed[-1].next_offset - 1, epoch)
@@ -301,7 +302,7 @@ def start(root: Path, base: Base, changed: Mapping[str, bytes]) -> Found:
     refused = ""
     try:
         life.start()
-        partitions = {lane: _look(life, lane, known) for lane, known in base.promised.items()}
+        partitions = {lane: look(life, lane, known) for lane, known in base.promised.items()}
     except DirectoryError as error:
         refused = str(error)
     finally:
@@ -309,9 +310,9 @@ def start(root: Path, base: Base, changed: Mapping[str, bytes]) -> Found:
     return Found(refused, partitions, read_files(root))
 
 
-def _look(life: WholeStart, lane: Lane, known: Promised) -> Served | str | Exception:
+def look(life: WholeStart, lane: Lane, known: Promised) -> Served | str | Exception:
     try:
-        log = _log(life, lane)
+        log = log_of(life, lane)
         end = log.log_end_offset
         return Served(
             log.log_start_offset,

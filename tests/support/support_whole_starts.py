@@ -121,7 +121,10 @@ class WholeStart:
         )
         registration = registration_of(NODE, life=self.life)
         for directory in logs.online_dirs():
-            write_life(disk, directory.path, image, NODE, registration.incarnation_id)
+            try:
+                write_life(disk, directory.path, image, NODE, registration.incarnation_id)
+            except OSError as error:
+                logs.fail(directory, error)
         if not logs.online_dirs():
             raise DirectoryError(f"no log directory works: {found.offline}")
         self.replicas = ReplicaManager(
