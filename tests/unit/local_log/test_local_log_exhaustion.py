@@ -21,7 +21,7 @@ from local_log.log_dirs import LogManager
 from local_log.partition_log import PartitionLog
 from runtime.clock import ManualClock
 from runtime.dice import SeededDice
-from runtime.disk import Buffer, Disk, FaultyDisk, OpenFile
+from runtime.disk import Buffer, Disk, FaultyDisk
 from runtime.disk_errors import Seldom, is_exhausted
 from runtime.scheduler import ManualScheduler
 
