@@ -372,6 +372,9 @@ TABLE: tuple[Row, ...] = (
 )
 
 
+INAPPLICABLE: Mapping[str, frozenset[Damage]] = {}
+
+
 def row_of(path: Path) -> Row | None:
     """The row that a file belongs to.
 
