@@ -151,8 +151,8 @@ def test_damaged_local_state_of_the_tier(
         damaged = Damaged(bases["killed"], tmp_path / f"start-{number}")
         place, other = damaged.broker.log_directories[:2]
         for row in together:
-            for file in sorted(place.glob(row.pattern)):
-                one = replace(row, pattern=str(file.relative_to(place)))
-                damaged.apply(one, damage, place, other)
+            found = [str(file.relative_to(place)) for file in sorted(place.glob(row.pattern))]
+            for pattern in found or [row.pattern]:
+                damaged.apply(replace(row, pattern=pattern), damage, place, other)
         complaints += check(damaged)
     report(complaints)
