@@ -99,6 +99,9 @@ def _is_untold(
         return seen.batches == wanted  # whichever batch: its neighbours may be of that epoch
     if hit is known.batches[-1] and known.is_sparse:
         return seen.end > known.end  # offsets may be missing before it
+    following = [batch.offset for batch in known.batches if batch.offset > hit.offset]
+    if hit is inside[-1] and following and following[0] > hit.next_offset:
+        return seen.batches == wanted and seen.end == known.end  # it may lie in the hole behind it
     is_looked_at = hit in (inside[0], inside[-1])
     before = [batch.data for batch in known.batches if seen.start < batch.next_offset <= hit.offset]
     return (
