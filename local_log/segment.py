@@ -324,7 +324,11 @@ class LogSegment:
         return self._disk.read_at(self.file, position, size)
 
     def aborted(self) -> Iterator[AbortedTransaction]:
-        """Aborted transactions whose marker is here, in marker order."""
+        """Aborted transactions whose marker is here, in marker order.
+
+        Raises:
+            CorruptFileError: the index was changed since the log was opened.
+        """
         try:
             data = self._disk.read_file(self.path(TXN_INDEX))
         except FileNotFoundError:

@@ -66,6 +66,7 @@ class SegmentReading:
         last_place: (leader epoch, base offset) of the last batch, None if there is none.
         has_producers: a batch has a producer id.
         indexes: made from the batches.
+        falls_to: base offset of the batch behind `whole_bytes`, where it is below `end_offset`.
     """
 
     whole_bytes: int
@@ -77,6 +78,7 @@ class SegmentReading:
     last_place: EpochEntry | None
     has_producers: bool
     indexes: IndexBuilder
+    falls_to: int | None = None
 
 
 def read_segment(
@@ -109,6 +111,7 @@ def read_segment(
     gap: Gap | None = None
     last: BatchHeader | None = None
     lacks_records = has_producers = False
+    falls_to: int | None = None
     epochs: list[EpochEntry] = []
     for header in _sound_batches(disk, file, size):
         epoch = header.partition_leader_epoch
@@ -119,6 +122,7 @@ def read_segment(
             or 0 <= epoch < latest
         ):
             ending = Ending.DAMAGED
+            falls_to = header.base_offset if header.base_offset < expected else None
             break
         if next_base is not None and header.last_offset >= next_base:
             ending = Ending.OVERLAPS
@@ -147,6 +151,7 @@ def read_segment(
         None if last is None else EpochEntry(last.partition_leader_epoch, last.base_offset),
         has_producers,
         builder,
+        falls_to,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
+from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import txn_index
 from kafka_protocol.records.batch import MAGIC, BatchHeader
 from local_log.index_builder import IndexBuilder
@@ -45,6 +46,8 @@ def needs_rebuild(disk: Disk, segment: LogSegment) -> bool:
         if rest:
             return True
         counts.append(count)
+    if not _aborted_are_there(disk, segment):
+        return True
     has_offsets, stamps = counts[0] > 0, counts[1]
     if segment.size_bytes == 0:
         return has_offsets or stamps > 0
@@ -70,6 +73,50 @@ def _points_at_a_batch(segment: LogSegment) -> bool:
         return False
     header = next((header for _, header in segment.batches(entry.position)), None)
     return header is not None and header.magic == MAGIC and header.last_offset == entry.offset
+
+
+def _aborted_are_there(disk: Disk, segment: LogSegment) -> bool:
+    """Whether each entry of the transaction index fits the batches that it speaks of.
+
+    That a whole entry is missing is not told.
+    """
+    path = segment.path(TXN_INDEX)
+    if not disk.exists(path):
+        return True
+    size = disk.size(path)
+    if not size or size % txn_index.ENTRY_SIZE:
+        return False  # it is made with its first entry
+    try:
+        entries = list(segment.aborted())
+    except CorruptFileError:
+        return False
+    done = segment.base_offset
+    for entry in entries:
+        marker = segment.find_batch(entry.last_offset)
+        if (
+            not done <= entry.last_offset >= entry.first_offset >= 0
+            or not 0 <= entry.last_stable_offset <= entry.last_offset + 1
+            or marker is None
+            or not _is_of(marker[1], entry.last_offset, entry.producer_id, is_control=True)
+        ):
+            return False
+        done = entry.last_offset + 1
+        if entry.first_offset >= segment.base_offset:
+            first = segment.find_batch(entry.first_offset)
+            if first is None or not _is_of(
+                first[1], entry.first_offset, entry.producer_id, is_control=False
+            ):
+                return False
+    return True
+
+
+def _is_of(header: BatchHeader, offset: int, producer_id: int, *, is_control: bool) -> bool:
+    return (
+        header.base_offset == offset
+        and header.is_transactional
+        and header.is_control == is_control
+        and header.producer_id == producer_id
+    )
 
 
 def _should_have_entries(segment: LogSegment) -> bool:

@@ -145,8 +145,9 @@ class Surveyor:
         new = [self._segment(_SwapSegment, base) for base in sorted(swapped)]
         replaced = set(plain & swapped)
         if new:
-            # As Kafka: whatever begins between the first and the end of the last new segment.
-            end = last_batch(new[-1])[0]
+            # As Kafka: whatever begins between the first and the end of the last new segment. A
+            # cleaner never touches the active one: who reaches beyond it has a changed bit.
+            end = min(last_batch(new[-1])[0], max(plain, default=0))
             replaced |= {base for base in plain if new[0].base_offset <= base < end}
         old = [self._segment(LogSegment, base) for base in plain - replaced]
         segments = sorted([*new, *old], key=lambda segment: segment.base_offset)
@@ -196,6 +197,7 @@ class Surveyor:
             reading.first_gap,
             reading.lacks_records,
             places,
+            reading.falls_to,
         )
 
     def _glance(self, segment: LogSegment, next_base: int | None) -> SegmentSurvey | None:

@@ -39,6 +39,7 @@ class SegmentSurvey:
     first_gap: Gap | None = None
     lacks_records: bool = False
     places: tuple[EpochEntry, ...] = ()
+    falls_to: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +246,10 @@ class _Judge:
             return Cut(segment.base_offset, position, keeps=False), offset, False
         cut = Cut(segment.base_offset, position, keeps=True)
         kind = FaultKind.OVERLAP if ending is Ending.OVERLAPS else FaultKind.DAMAGE
-        is_fault = kind is FaultKind.OVERLAP or self._is_safe(offset)
+        lost = offset if segment.falls_to is None else min(offset, segment.falls_to)
+        is_fault = kind is FaultKind.OVERLAP or self._is_safe(lost)
         if is_fault:
-            self._add(kind, segment, position, offset, self._following(segment, offset))
+            self._add(kind, segment, position, lost, self._following(segment, lost))
         return cut, offset, is_fault
 
     def _following(self, segment: SegmentSurvey, offset: int) -> int:
@@ -340,7 +342,12 @@ class _Judge:
         if not _ascends(chain):
             return None, "its entries do not ascend"
         cache = LeaderEpochCache(chain)
+        # Epochs of batches are outside of their checksums: batches that contradict each other do
+        # not refute a chain. What was read whole has been judged by then.
+        has_changed_bit = self._epochs_fall()
         for segment in self.kept:
+            if has_changed_bit and not segment.was_read:
+                continue
             ends = [*(offset for _, offset in segment.places), segment.end_offset][1:]
             for (epoch, base_offset), run_end in zip(segment.places, ends, strict=True):
                 first, end = max(base_offset, log_start), min(run_end, self.found_end)
@@ -358,6 +365,10 @@ class _Judge:
                         known = cache.epoch_for(offset)
                         return None, f"offset {offset} is of epoch {epoch}, it says {known}"
         return tuple(cache.entries()), ""
+
+    def _epochs_fall(self) -> bool:
+        epochs = [place.epoch for segment in self.kept for place in segment.places]
+        return any(other < one for one, other in pairwise(e for e in epochs if e >= 0))
 
 
 def _ascends(chain: Sequence[EpochEntry]) -> bool:

@@ -365,10 +365,14 @@ class FaultyDisk(Disk):
 
     Each rule names an operation (a method of `Disk`), a part of the path and how many calls still
     succeed.
+
+    Attributes:
+        has_failed: a rule has applied.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self.has_failed = False
         self._rules: list[_FaultRule] = []
 
     def fail(
@@ -393,6 +397,7 @@ class FaultyDisk(Disk):
         for rule in self._rules:
             if operation in rule.operations and rule.path_part in str(path):
                 if rule.left == 0:
+                    self.has_failed = True
                     raise OSError(rule.error, os.strerror(rule.error), str(path))
                 rule.left -= 1
 
@@ -435,6 +440,11 @@ class FaultyDisk(Disk):
         self._check("open_append", path)
         return super().open_append(path)
 
+    def open_write(self, path: Path) -> OpenFile:
+        """Open or fail."""
+        self._check("open_write", path)
+        return super().open_write(path)
+
     def open_read(self, path: Path) -> OpenFile:
         """Open or fail."""
         self._check("open_read", path)
@@ -444,6 +454,21 @@ class FaultyDisk(Disk):
         """Read or fail."""
         self._check("read_at", file.path)
         return super().read_at(file, position, size)
+
+    def unlink(self, path: Path, *, missing_ok: bool = True) -> None:
+        """Remove a name or fail."""
+        self._check("unlink", path)
+        super().unlink(path, missing_ok=missing_ok)
+
+    def list_dir(self, path: Path) -> list[str]:
+        """List or fail."""
+        self._check("list_dir", path)
+        return super().list_dir(path)
+
+    def make_dirs(self, path: Path) -> None:
+        """Make a directory or fail."""
+        self._check("make_dirs", path)
+        super().make_dirs(path)
 
 
 class _FaultRule:

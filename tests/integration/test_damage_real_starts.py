@@ -12,10 +12,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from damage_table import PLAIN, TABLE, Damage, Row, Scope, as_markdown, row_of
+from damage_table import PLAIN, TABLE, Damage, Outcome, Row, Scope, as_markdown, row_of
 from harness_broker import ROOT
 from harness_damage import LANES, PER_TOPIC, Base, Damaged, fill
-from harness_damage_check import judge, look
+from harness_damage_check import judge, look, unlisted
 
 ALL = bool(os.environ.get("TIDEMARK_ALL_DAMAGES"))
 SEED = int(os.environ.get("TIDEMARK_DAMAGE_SEED", "0")) or Random().randrange(1, 1_000_000)
@@ -120,6 +120,8 @@ def test_damaged_files_of_log_directories(row: Row, bases: dict[str, Base], tmp_
     for number, damage in enumerate(row.allowed):
         damaged.apply(row, damage, places[number], places[(number + 1) % len(places)])
     if not damaged.cases:
+        report(unlisted(damaged))
+        shutil.rmtree(damaged.broker.directory)
         pytest.skip("no log directory has such a file")
     report(check(damaged))
 
@@ -133,8 +135,8 @@ def test_damaged_files_of_the_metadata_directory(bases: dict[str, Base], tmp_pat
     for number, (row, damage) in enumerate(wanted):
         damaged = Damaged(bases["clean"], tmp_path / f"start-{number}")
         place, other = damaged.broker.log_directories[:2]
-        if damaged.apply(row, damage, place, other):
-            complaints += check(damaged)
+        is_applied = damaged.apply(row, damage, place, other) is not None
+        complaints += check(damaged) if is_applied else unlisted(damaged)
     report(complaints)
 
 
@@ -142,11 +144,15 @@ def test_damaged_files_of_the_metadata_directory(bases: dict[str, Base], tmp_pat
 def test_damaged_local_state_of_the_tier(
     damage: Damage, bases: dict[str, Base], tmp_path: Path
 ) -> None:
-    """All of its files at once: each can be made again."""
-    damaged = Damaged(bases["killed"], tmp_path / "start")
-    place, other = damaged.broker.log_directories[:2]
-    for row in rows(Scope.TIER):
-        for file in sorted(place.glob(row.pattern)):
-            one = replace(row, pattern=str(file.relative_to(place)))
-            damaged.apply(one, damage, place, other)
-    report(check(damaged))
+    """All of its files at once, since each can be made again; those that may end a start alone."""
+    wanted, complaints = rows(Scope.TIER), []
+    may_exit = any(Outcome.EXIT in row.allowed[damage] for row in wanted)
+    for number, together in enumerate([[row] for row in wanted] if may_exit else [wanted]):
+        damaged = Damaged(bases["killed"], tmp_path / f"start-{number}")
+        place, other = damaged.broker.log_directories[:2]
+        for row in together:
+            found = [str(file.relative_to(place)) for file in sorted(place.glob(row.pattern))]
+            for pattern in found or [row.pattern]:
+                damaged.apply(replace(row, pattern=pattern), damage, place, other)
+        complaints += check(damaged)
+    report(complaints)

@@ -65,8 +65,14 @@ class Node:
         for _ in range(count):
             self.manager.turn()
 
-    def own(self, fence: Fence, *, unclean_epoch: int = -1) -> "Future[None]":
-        future = self.manager.own(PARTITION, fence, unclean_epoch=unclean_epoch)
+    def own(
+        self,
+        fence: Fence,
+        partition: TopicIdPartition = PARTITION,
+        *,
+        unclean_epoch: int = -1,
+    ) -> "Future[None]":
+        future = self.manager.own(partition, fence, unclean_epoch=unclean_epoch)
         self.turn(4)
         return future
 

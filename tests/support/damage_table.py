@@ -148,6 +148,7 @@ TABLE: tuple[Row, ...] = (
         "*.index",
         _each(_NOTHING),
         "rebuilt from the segment",
+        topics=frozenset({PLAIN, COPIED}),
     ),
     Row(
         "time index of a closed segment",
@@ -155,6 +156,7 @@ TABLE: tuple[Row, ...] = (
         "*.timeindex",
         _each(_NOTHING),
         "rebuilt from the segment",
+        topics=frozenset({PLAIN, COPIED}),
     ),
     Row(
         "offset index of the last segment",
@@ -370,6 +372,50 @@ TABLE: tuple[Row, ...] = (
         "fetched again",
     ),
 )
+
+
+_N, _O = Damage.NEIGHBOUR, Damage.OLD
+_OF_EMPTY = frozenset({Damage.EMPTY, Damage.CUT, Damage.FLIPPED, _N, _O})
+INAPPLICABLE: Mapping[str, frozenset[Damage]] = {
+    # The same in every partition of a topic, and at every time.
+    "partition.metadata": frozenset({_N, _O}),
+    "offset index of a closed segment": frozenset({_N, _O}),
+    "time index of a closed segment": frozenset({_N, _O}),
+    "closed segment": frozenset({_O}),
+    "closed segment, copied": frozenset({_O}),
+    "clean mark": frozenset({_N, _O}),
+    "meta.properties": frozenset({_O}),
+    "bootstrap.checkpoint of a log directory": frozenset({_N, _O}),
+    "lives of a log directory": frozenset({_N, _O}),
+    "meta.properties of the metadata directory": frozenset({_O}),
+    "bootstrap.checkpoint": frozenset({_O}),
+    # The same in some partitions, or where nothing was written since.
+    "epoch chain": frozenset({_N, _O}),
+    "epoch chain, old segments only remote": frozenset({_N, _O}),
+    "checksums of a partition": frozenset({_O}),
+    # Not there yet an hour ago; its neighbour's is the same, or has none of that name.
+    "last segment": frozenset({_O}),
+    "offset index of the last segment": frozenset({_N, _O}),
+    "time index of the last segment": frozenset({_N, _O}),
+    "producer snapshot": frozenset({_N, _O}),
+    # There is one metadata log and one tier, which have no neighbours.
+    "metadata log segment": frozenset({_N}),
+    "quorum-state": frozenset({_N, _O}),
+    "indexes of the metadata log": frozenset({_N}),
+    "epoch chain of the metadata log": frozenset({_N, _O}),
+    "partition.metadata of the metadata log": frozenset({_N, _O}),
+    "flushed end of the metadata log": frozenset({_N}),
+    "producer snapshot of the metadata log": frozenset({_N, _O}),
+    "metadata snapshot": frozenset({_N, _O}),
+    "incarnation of the tier": frozenset({_N, _O}),
+    # Empty files.
+    "lock": _OF_EMPTY,
+    "lock of the tier": _OF_EMPTY,
+    "tier's database": _OF_EMPTY,
+    # No client has read from the tier.
+    "cached indexes of remote segments": frozenset(Damage),
+}
+"""Damages that change nothing in the directories of `harness_damage`: no start has shown them."""
 
 
 def row_of(path: Path) -> Row | None:

@@ -208,6 +208,7 @@ class Damaged:
         self.broker = broker_at(directory)
         self.broker.is_formatted = True
         self.cases: list[Case] = []
+        self.inapplicable: list[tuple[Row, Damage]] = []
         self.home = {lane: self.broker.index_of(*lane) for lane in LANES}
 
     def apply(self, row: Row, damage: Damage, place: Path, neighbour: Path) -> Case | None:
@@ -220,15 +221,18 @@ class Damaged:
             neighbour: the place from whose original the file of another comes.
 
         Returns:
-            None where there is no such file, or nothing that differs from it.
+            None where there is no such file, or nothing that differs from it; that is noted in
+            `inapplicable`.
         """
         file = _find(place, row)
         if file is None:
+            self.inapplicable.append((row, damage))
             return None
         relative = file.relative_to(self.broker.directory)
         other = _find(self.base.directory / neighbour.relative_to(self.broker.directory), row)
         lanes = tuple(lane for lane in LANES if self._concerns(row, damage, place, lane))
         if not _do(damage, file, self.base.old / relative, other):
+            self.inapplicable.append((row, damage))
             return None
         case = Case(row, damage, relative, lanes)
         self.cases.append(case)

@@ -6,7 +6,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from damage_table import EARLIER, EXIT, OFFLINE, WHOLE, Allowed, Damage, Outcome
+from damage_table import (
+    EARLIER,
+    EXIT,
+    INAPPLICABLE,
+    OFFLINE,
+    WHOLE,
+    Allowed,
+    Damage,
+    Outcome,
+)
 from harness_bad_input import batch
 from harness_broker import until
 from harness_damage import LANES, Case, Damaged, log_start, record_of
@@ -74,7 +83,7 @@ def look(damaged: Damaged) -> Findings:
 
 def judge(damaged: Damaged, found: Findings) -> list[str]:
     """Compare with the table; empty: all is as it may be."""
-    complaints = list(found.wrong)
+    complaints = found.wrong + unlisted(damaged)
     if found.exit_code is not None:
         return complaints + _judge_exit(damaged, found)
     met = {lane: [case for case in damaged.cases if lane in case.lanes] for lane in LANES}
@@ -93,6 +102,15 @@ def judge(damaged: Damaged, found: Findings) -> list[str]:
     return complaints
 
 
+def unlisted(damaged: Damaged) -> list[str]:
+    """Damages that changed nothing, where the table does not say so."""
+    return [
+        f"{row.kind}, {damage.value}: not applied, and not listed as inapplicable"
+        for row, damage in damaged.inapplicable
+        if damage not in INAPPLICABLE.get(row.kind, ())
+    ]
+
+
 def _permitted(met: list[Case]) -> tuple[Allowed, str]:
     """What may become of a partition that met these damages, and their names."""
     if not met:
@@ -102,10 +120,16 @@ def _permitted(met: list[Case]) -> tuple[Allowed, str]:
 
 
 def _judge_exit(damaged: Damaged, found: Findings) -> list[str]:
-    cases = [case for case in damaged.cases if EXIT in case.allowed]
-    if not cases or found.exit_code != 1:
+    """Nothing else may be damaged in a start that ends: it would not have been met."""
+    cases = damaged.cases
+    others = [
+        str(case)
+        for case in cases
+        if EXIT not in case.allowed or case.row.kind != cases[0].row.kind
+    ]
+    if not cases or others or found.exit_code != 1:
         last = found.said.strip().splitlines()[-1:]
-        return [f"{[str(one) for one in damaged.cases]}: exit {found.exit_code}: {last}"]
+        return [f"{[str(one) for one in cases]}: exit {found.exit_code}, beside {others}: {last}"]
     named = [case for case in cases if _is_named(case, damaged, found.said)]
     return [] if named else [f"{cases[0]}: exit 1 without naming the file: {found.said[-300:]}"]
 

@@ -172,7 +172,8 @@ class InputOutputError(FaultyOperations):
     error = 5
     operations = (
         *("append", "write_at", "fsync", "truncate", "rename"),
-        *("open_append", "open_read", "read_at"),
+        *("open_append", "open_read", "open_write", "read_at"),
+        *("unlink", "list_dir", "make_dirs"),
     )
 
 

@@ -21,7 +21,7 @@ from local_log.log_dirs import LogManager
 from local_log.partition_log import PartitionLog
 from runtime.clock import ManualClock
 from runtime.dice import SeededDice
-from runtime.disk import Buffer, Disk, FaultyDisk, OpenFile
+from runtime.disk import Buffer, Disk, FaultyDisk
 from runtime.disk_errors import Seldom, is_exhausted
 from runtime.scheduler import ManualScheduler
 
@@ -32,11 +32,7 @@ ORDERS = TopicPartition("orders", 0)
 
 
 class ExhaustedDisk(FaultyDisk):
-    """Fails also where a `FaultyDisk` opens files without a word."""
-
-    def open_write(self, path: Path) -> OpenFile:
-        self._check("open_write", path)
-        return super().open_write(path)
+    """Fails also where a `FaultyDisk` replaces files without a word."""
 
     def atomic_write(self, path: Path, data: Buffer, *, durable: bool = True) -> None:
         self._check("atomic_write", path)

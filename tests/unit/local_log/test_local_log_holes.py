@@ -162,3 +162,32 @@ def test_kafkas_partitions_lose_nothing_by_a_recovery_without_checkpoints(tmp_pa
         assert open_log(torn, clean=False).log_end_offset == expected, directory
         logs = {name: data for name, data in files_of(clean).items() if name.endswith(".log")}
         assert logs.items() <= files_of(torn).items(), directory
+
+
+def test_a_base_offset_that_was_changed_is_no_work_of_a_cleaner(tmp_path):
+    """The batch after it falls back below it, which no cleaner leaves."""
+    log = filled(tmp_path)
+    path = log.segments[0].path(".log")
+    log.close(clean=False)
+    data = bytearray(path.read_bytes())
+    position, header = list(iter_batches(bytes(data)))[3]
+    data[position + 7] ^= 8  # 6 becomes 14, which is still in this segment
+    path.write_bytes(data)
+    log = open_log(tmp_path, clean=False)
+    assert log.log_end_offset == header.base_offset
+    assert _offsets(log) == list(range(header.base_offset))
+
+
+def test_a_base_offset_that_was_changed_in_a_compacted_log_hides_nothing_flushed(tmp_path):
+    """The batches after it lie below the offset that it claims."""
+    config = with_config(cleanup_policy=frozenset({"compact"}))
+    log = filled(tmp_path, config=config)
+    path = log.segments[-1].path(".log")
+    log.close(clean=False)
+    data = bytearray(path.read_bytes())
+    (position, _), (_, behind), *_ = list(iter_batches(bytes(data)))[1:]
+    data[position + 4] ^= 1  # 2^24 offsets further
+    path.write_bytes(data)
+    known = {"config": config, "clean": False, "recovery_point": behind.next_offset}
+    [fault] = refused(tmp_path, **known).faults
+    assert (fault.kind, fault.offset) == (FaultKind.DAMAGE, behind.base_offset)

@@ -1,0 +1,90 @@
+"""Changed bits of closed segments that no checksum covers, and of what is made from them."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from local_log_kit import NOW_MS, append, filled, open_log, refused
+
+from kafka_protocol.records.batch import iter_batches
+from kafka_protocol.records.control import ControlType, end_transaction_batch
+from local_log.partition_log import PartitionLog
+from local_log.refusal import FaultKind
+
+PRODUCER = 7
+
+
+def flip(path: Path, position: int, bit: int = 0) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1 << bit
+    path.write_bytes(data)
+
+
+def with_an_aborted_transaction(directory: Path) -> PartitionLog:
+    log = open_log(directory)
+    of_producer = {"producer_id": PRODUCER, "producer_epoch": 0}
+    append(log, base_sequence=0, is_transactional=True, **of_producer)
+    append(log)
+    marker = end_transaction_batch(
+        ControlType.ABORT,
+        base_offset=0,
+        leader_epoch=0,
+        timestamp_ms=NOW_MS,
+        coordinator_epoch=0,
+        **of_producer,
+    )
+    log.append_as_leader(marker, leader_epoch=0, now_ms=NOW_MS, from_client=False)
+    log.roll(NOW_MS)
+    append(log)
+    log.close()
+    return log
+
+
+def test_no_changed_transaction_index_is_believed(tmp_path: Path) -> None:
+    """An entry that speaks of other batches hides records, or shows what was aborted."""
+    end = with_an_aborted_transaction(tmp_path / "log").log_end_offset
+    path = tmp_path / "log" / f"{0:020}.txnindex"
+    sound = path.read_bytes()
+    changed = [sound[:length] for length in range(len(sound))]
+    for bit in range(8 * len(sound)):
+        flip(path, bit // 8, bit % 8)
+        changed.append(path.read_bytes())
+        path.write_bytes(sound)
+    for data in changed:
+        path.write_bytes(data)
+        log = open_log(tmp_path / "log", recovery_point=end)
+        assert log.aborted_transactions(0, end) == [(PRODUCER, 0)], data
+        log.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("number", [0, -1])
+def test_an_epoch_bit_of_one_batch_does_not_change_the_epoch_chain(
+    tmp_path: Path, number: int, clean: bool
+) -> None:
+    log = filled(tmp_path)
+    append(log, epoch=4)
+    chain, end = log.epochs.entries(), log.log_end_offset
+    closed = log.segments[1]
+    path = closed.path(".log")
+    log.close()
+    position, _ = list(iter_batches(path.read_bytes()))[number]
+    flip(path, position + 15, 1)  # epoch 0 becomes 2
+    log = open_log(tmp_path, clean=clean, recovery_point=end)
+    assert log.epochs.entries() == chain
+    assert log.log_end_offset == end
+
+
+def test_a_compacted_segment_does_not_replace_the_active_one(tmp_path: Path) -> None:
+    """No cleaner touches the active segment: the base offset of the last batch was changed."""
+    log = filled(tmp_path)
+    end, closed = log.log_end_offset, log.segments[0]
+    log.close()
+    for suffix in (".log", ".index", ".timeindex"):
+        path = closed.path(suffix)
+        shutil.copy(path, path.with_name(f"{path.name}.swap"))
+    swap = closed.path(".log").with_name(f"{closed.path('.log').name}.swap")
+    position, _ = list(iter_batches(swap.read_bytes()))[-1]
+    flip(swap, position + 4)  # 2^24 offsets further
+    faults = refused(tmp_path, clean=False, recovery_point=end).faults
+    assert FaultKind.OVERLAP in [fault.kind for fault in faults]
