@@ -65,6 +65,7 @@ class _Partition:
     """An assigned partition.
 
     Attributes:
+        judged: the chain and the log start were judged under this ownership.
         above: the highest incarnation that was read under our leader epoch where we were refused.
     """
 
@@ -75,6 +76,7 @@ class _Partition:
     metadata_offset: int
     ownership: Ownership | None = None
     ready: bool = False
+    judged: bool = False
     red: str = ""
     above: int = -1
     own_backoff: Backoff | None = None
@@ -154,6 +156,11 @@ class RemoteLogManager:
         known = self._partitions.get((topic_id, partition))
         return None if known is None else known.tip
 
+    def is_judged(self, tip: TopicIdPartition) -> bool:
+        """Whether the broker's word on epochs may be gone by: an old chain is noticed first."""
+        known = self._partitions.get((tip.topic_id, tip.partition))
+        return known is None or not known.is_leader or known.judged
+
     def stop(self) -> None:
         """Cancel everything; no further plugin call starts."""
         self._stopped = True
@@ -164,7 +171,7 @@ class RemoteLogManager:
         if known.ownership is not None:
             known.ownership.cancellation.cancel()
             known.ownership = None
-        known.ready = False
+        known.ready = known.judged = False
         for each in known.passes.values():
             if each.timer is not None:
                 each.timer.cancel()
@@ -245,7 +252,7 @@ class RemoteLogManager:
         red = result.red if result is not None else f"taking over: {error}"
         if red and red != known.red:
             log.error("%s: %s", known.tip.topic_partition, red)
-        known.red = red
+        known.red, known.judged = red, error is None
         if red:  # until a person has ended it; the barrier holds
             self._settle_again(known)
             return
