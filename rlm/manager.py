@@ -66,7 +66,8 @@ class _Partition:
 
     Attributes:
         judged: the chain and the log start were judged under this ownership.
-        above: the highest incarnation that was read under our leader epoch where we were refused.
+        above: the highest incarnation that was read under our leader epoch where we were refused,
+            or under which records were lost.
     """
 
     tip: TopicIdPartition
@@ -265,6 +266,9 @@ class RemoteLogManager:
         known = self._partitions.get((tip.topic_id, tip.partition))
         if known is None or not known.is_leader or self._stopped:
             return
+        ended = known.ownership
+        last = self._incarnation if ended is None else ended.fence.incarnation
+        known.above = max(known.above, -1 if last is None else last)
         self._end_ownership(known)
         known.red = "metadata: the metadata topic lost records"
         names = (tip.topic_id, tip.partition, known.leader_epoch)
@@ -277,7 +281,7 @@ class RemoteLogManager:
         self, known: _Partition, _: PassResult | None, error: BaseException | None
     ) -> None:
         if error is None:
-            self._own(known, fresh=True)
+            self._own(known)
         elif not isinstance(error, LinkEndedError):
             self._own_again(known, fresh=True)
 
