@@ -9,16 +9,16 @@ the next incarnation.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from kafka_protocol.types import TopicIdPartition
+from rlm.assigned_partition import AssignedPartition, Pass
 from rlm.backoff import Backoff
 from rlm.config import TierConfig
 from rlm.copy_task import copy_pass, forget_copied_through
 from rlm.effects import PassResult, Task
 from rlm.expiration_task import OwnCopies, expiration_pass
 from rlm.link import LinkEndedError, LinkFailureError
-from rlm.messages import Assign, PartitionHealth, PartitionSettings
+from rlm.messages import Assign, PartitionHealth
 from rlm.performer import (
     COPIER_POOL,
     EXPIRATION_POOL,
@@ -40,7 +40,7 @@ from rlmm.api import (
     MetadataWriteTimeoutError,
 )
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
-from runtime.scheduler import Scheduler, Timer
+from runtime.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 
@@ -50,46 +50,6 @@ COPY, EXPIRE = "copy", "expire"
 
 def _always() -> bool:
     return True
-
-
-@dataclass(slots=True)
-class _Pass:
-    """One kind of pass of one ownership."""
-
-    kind: str
-    backoff: Backoff
-    running: bool = False
-    again: bool = False
-    timer: Timer | None = None
-    red: str = ""
-
-
-@dataclass(slots=True)
-class _Partition:
-    """An assigned partition.
-
-    Attributes:
-        above: its next incarnation is a higher one: the last that it had where that is over or lost
-            records, or the highest that was read under our leader epoch where we were refused.
-    """
-
-    tip: TopicIdPartition
-    leader_epoch: int
-    is_leader: bool
-    settings: PartitionSettings
-    metadata_offset: int
-    ownership: Ownership | None = None
-    ready: bool = False
-    red: str = ""
-    above: int = -1
-    own_backoff: Backoff | None = None
-    own_timer: Timer | None = None
-    passes: dict[str, _Pass] = field(default_factory=dict)
-
-    def reds(self) -> list[str]:
-        """What is wrong with it."""
-        found = [self.red, *(each.red for each in self.passes.values())]
-        return [reason for reason in dict.fromkeys(found) if reason]
 
 
 class RemoteLogManager:
@@ -119,7 +79,7 @@ class RemoteLogManager:
         self._scheduler, self._next_incarnation = scheduler, next_incarnation
         self._may_own = may_own
         self._incarnation: int | None = None
-        self._partitions: dict[PartitionKey, _Partition] = {}
+        self._partitions: dict[PartitionKey, AssignedPartition] = {}
         self._stopped = False
         world.metadata.on_lost_records(lambda tip: workers.post(lambda: self._lost_records(tip)))
         self._copy_quota = RateQuota(
@@ -144,7 +104,7 @@ class RemoteLogManager:
         if known is not None:
             self._end_ownership(known)
         tip = TopicIdPartition(assign.topic_id, assign.partition, assign.topic)
-        fresh = _Partition(
+        fresh = AssignedPartition(
             tip, assign.leader_epoch, assign.is_leader, assign.settings, assign.metadata_offset
         )
         self._partitions[key] = fresh
@@ -184,17 +144,22 @@ class RemoteLogManager:
         known = self._partitions.get((topic_id, partition))
         return None if known is None else known.tip
 
+    def is_judged(self, tip: TopicIdPartition) -> bool:
+        """Whether the broker's word on epochs may be gone by: an old chain is noticed first."""
+        known = self._partitions.get((tip.topic_id, tip.partition))
+        return known is None or not known.is_leader or known.judged
+
     def stop(self) -> None:
         """Cancel everything; no further plugin call starts."""
         self._stopped = True
         for known in self._partitions.values():
             self._end_ownership(known)
 
-    def _end_ownership(self, known: _Partition) -> None:
+    def _end_ownership(self, known: AssignedPartition) -> None:
         if known.ownership is not None:
             known.ownership.cancellation.cancel()
             known.ownership = None
-        known.ready = False
+        known.ready = known.judged = False
         for each in known.passes.values():
             if each.timer is not None:
                 each.timer.cancel()
@@ -211,7 +176,7 @@ class RemoteLogManager:
             self._incarnation = self._next_incarnation(above)
         return self._incarnation
 
-    def _own(self, known: _Partition) -> None:
+    def _own(self, known: AssignedPartition) -> None:
         """Write the barrier and wait for it, without holding a thread."""
         if not self._may_own():
             self._world.metadata.follow(known.tip)
@@ -234,7 +199,9 @@ class RemoteLogManager:
 
         owned.add_done_callback(lambda _: self._workers.post(done))
 
-    def _owned(self, known: _Partition, ownership: Ownership, error: BaseException | None) -> None:
+    def _owned(
+        self, known: AssignedPartition, ownership: Ownership, error: BaseException | None
+    ) -> None:
         if error is None:
             self._settle(known, ownership)
             return
@@ -250,7 +217,7 @@ class RemoteLogManager:
             known.red = f"metadata: {error}"
         self._own_again(known, fresh=True)
 
-    def _own_again(self, known: _Partition, *, fresh: bool) -> None:
+    def _own_again(self, known: AssignedPartition, *, fresh: bool) -> None:
         """This ownership is over; the next one begins after a pause."""
         if fresh:
             self._spend(known)
@@ -260,24 +227,24 @@ class RemoteLogManager:
         delay_ms = known.own_backoff.next_ms()
         known.own_timer = self._scheduler.call_later(delay_ms, lambda: self._own_if_current(known))
 
-    def _spend(self, known: _Partition) -> None:
+    def _spend(self, known: AssignedPartition) -> None:
         """The pair of its ownership, or of an ended one, is not taken again."""
         ownership = known.ownership
         last = self._incarnation if ownership is None else ownership.fence.incarnation
         known.above = max(known.above, -1 if last is None else last)
 
-    def _own_if_current(self, known: _Partition) -> None:
+    def _own_if_current(self, known: AssignedPartition) -> None:
         key = (known.tip.topic_id, known.tip.partition)
         known.own_timer = None
         if self._partitions.get(key) is known and not self._stopped:
             self._own(known)
 
-    def _settle(self, known: _Partition, ownership: Ownership) -> None:
+    def _settle(self, known: AssignedPartition, ownership: Ownership) -> None:
         if known.ownership is ownership and not self._stopped:
             self._run(known, ownership, EXPIRATION_POOL, take_over(), self._took_over)
 
     def _took_over(
-        self, known: _Partition, result: PassResult | None, error: BaseException | None
+        self, known: AssignedPartition, result: PassResult | None, error: BaseException | None
     ) -> None:
         if error is not None and not isinstance(error, RemoteStorageError):
             known.red = f"taking over: {error}"
@@ -286,12 +253,12 @@ class RemoteLogManager:
         red = result.red if result is not None else f"taking over: {error}"
         if red and red != known.red:
             log.error("%s: %s", known.tip.topic_partition, red)
-        known.red = red
+        known.red, known.judged = red, error is None
         if red:  # until a person has ended it; the barrier holds
             self._settle_again(known)
             return
         known.ready, known.own_backoff = True, None
-        known.passes = {kind: _Pass(kind, self._new_backoff()) for kind in (COPY, EXPIRE)}
+        known.passes = {kind: Pass(kind, self._new_backoff()) for kind in (COPY, EXPIRE)}
         self._run_soon(known)
 
     def _lost_records(self, tip: TopicIdPartition) -> None:
@@ -309,14 +276,14 @@ class RemoteLogManager:
         self._run(known, ownership, EXPIRATION_POOL, forget_copied_through(*names), self._forgotten)
 
     def _forgotten(
-        self, known: _Partition, _: PassResult | None, error: BaseException | None
+        self, known: AssignedPartition, _: PassResult | None, error: BaseException | None
     ) -> None:
         if error is None:
             self._own(known)
         elif not isinstance(error, LinkEndedError):
             self._own_again(known, fresh=True)
 
-    def _settle_again(self, known: _Partition) -> None:
+    def _settle_again(self, known: AssignedPartition) -> None:
         ownership = known.ownership
         assert ownership is not None, "it has just been judged under it"
         if known.own_backoff is None:
@@ -327,7 +294,7 @@ class RemoteLogManager:
 
     # -- passes
 
-    def _run_soon(self, known: _Partition) -> None:
+    def _run_soon(self, known: AssignedPartition) -> None:
         if known.ready:
             for each in known.passes.values():
                 self._start(known, each)
@@ -338,7 +305,7 @@ class RemoteLogManager:
             if known.ready:
                 self._start(known, known.passes[EXPIRE])
 
-    def _start(self, known: _Partition, each: _Pass) -> None:
+    def _start(self, known: AssignedPartition, each: Pass) -> None:
         ownership = known.ownership
         if ownership is None or self._stopped:
             return
@@ -352,12 +319,14 @@ class RemoteLogManager:
         pool = COPIER_POOL if each.kind == COPY else EXPIRATION_POOL
         task = self._copy_task(known) if each.kind == COPY else self._expire_task(known, ownership)
 
-        def ended(same: _Partition, result: PassResult | None, error: BaseException | None) -> None:
+        def ended(
+            same: AssignedPartition, result: PassResult | None, error: BaseException | None
+        ) -> None:
             self._pass_ended(same, each, result, error)
 
         self._run(known, ownership, pool, task, ended)
 
-    def _copy_task(self, known: _Partition) -> Task[PassResult]:
+    def _copy_task(self, known: AssignedPartition) -> Task[PassResult]:
         clock, settings = self._world.clock, known.settings
         return copy_pass(
             known.tip,
@@ -368,7 +337,7 @@ class RemoteLogManager:
             is_current=lambda: known.settings is settings,
         )
 
-    def _expire_task(self, known: _Partition, ownership: Ownership) -> Task[PassResult]:
+    def _expire_task(self, known: AssignedPartition, ownership: Ownership) -> Task[PassResult]:
         return expiration_pass(
             known.settings,
             ownership.own_copies,
@@ -378,11 +347,11 @@ class RemoteLogManager:
 
     def _run(
         self,
-        known: _Partition,
+        known: AssignedPartition,
         ownership: Ownership,
         pool: str,
         task: Task[PassResult],
-        ended: Callable[[_Partition, PassResult | None, BaseException | None], None],
+        ended: Callable[[AssignedPartition, PassResult | None, BaseException | None], None],
     ) -> None:
         """Run a task in a pool; its end is dropped if the ownership is over by then."""
         is_over = False
@@ -407,8 +376,8 @@ class RemoteLogManager:
 
     def _pass_ended(
         self,
-        known: _Partition,
-        each: _Pass,
+        known: AssignedPartition,
+        each: Pass,
         result: PassResult | None,
         error: BaseException | None,
     ) -> None:
@@ -438,7 +407,7 @@ class RemoteLogManager:
             delay_ms = 0
         each.timer = self._scheduler.call_later(delay_ms, lambda: self._start(known, each))
 
-    def _ends_ownership(self, known: _Partition, error: BaseException) -> bool:
+    def _ends_ownership(self, known: AssignedPartition, error: BaseException) -> bool:
         """Whether the ownership is over by this error; what follows is arranged here."""
         if isinstance(error, TaskCancelledError | LinkEndedError):
             return True

@@ -75,10 +75,12 @@ class ReadPath:
         scheduler: Scheduler,
         disk: Disk,
         tip_of: TipOf,
+        is_judged: Callable[[TopicIdPartition], bool],
     ) -> None:
         """Make all caches, empty but for the index files of an earlier process.
 
-        `tip_of` names an assigned partition by its id and number, None if it is not assigned.
+        `tip_of` names an assigned partition by its id and number, None if it is not assigned;
+        `is_judged` says whether the broker's chain of it was judged.
         """
         clock, telemetry = world.clock, world.telemetry
         self._world, self._workers, self._tip_of = world, workers, tip_of
@@ -152,9 +154,11 @@ class ReadPath:
             clock=clock,
             scheduler=scheduler,
             telemetry=telemetry,
+            is_judged=is_judged,
         )
         self._searches = TimestampSearches(
             metadata=world.metadata,
+            is_judged=is_judged,
             indexes=self.indexes,
             chunks=self.chunks,
             loads=self.loads,

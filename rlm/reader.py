@@ -9,6 +9,7 @@ when time is up depends on what it was waiting for (docs/tiering.md, "Remote rea
 import logging
 from array import array
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from weakref import WeakSet
@@ -81,7 +82,10 @@ class RemoteReader:
         clock: Clock,
         scheduler: Scheduler,
         telemetry: Telemetry,
+        is_judged: Callable[[TopicIdPartition], bool],
     ) -> None:
+        """Read what `metadata` knows, of partitions whose chain the manager has judged."""
+        self.is_judged = is_judged
         self.metadata, self.indexes, self.chunks = metadata, indexes, chunks
         self.loads, self.ahead, self.quota = loads, ahead, quota
         self.clock, self.scheduler, self.telemetry = clock, scheduler, telemetry
@@ -149,7 +153,8 @@ class _OneRead:
     def _try(self) -> Wait | NotReady | None:
         """Answer if everything is here (then None), else say what is missing."""
         reader, question = self._reader, self._question
-        if not reader.metadata.is_ready(self._partition):
+        known = reader.metadata.is_ready(self._partition)
+        if not known or not reader.is_judged(self._partition):
             self._again_in(NOT_READY_RETRY_MS)
             return NotReady.METADATA
         wait_ms = reader.quota.throttle_ms(0, reader.clock.monotonic_ms())

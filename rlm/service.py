@@ -190,6 +190,7 @@ class _Parts:
             scheduler=scheduler,
             disk=disk,
             tip_of=self._manager.tip_of,
+            is_judged=self._manager.is_judged,
         )
         self._clock = clock
         self._remover_runs = False
