@@ -71,9 +71,15 @@ def chain_of(log: LogDescription) -> list[EpochEntry]:
 
 
 def local_chain(log: LogDescription) -> list[EpochEntry]:
-    """The part that local batches confirm: from the local start on, its first entry clipped."""
+    """The part that local batches confirm: from the local start on, its first entry clipped.
+
+    Where no batch is here, nothing confirms an epoch that began before the local start.
+    """
     start, clipped = log.local_log_start_offset, list[EpochEntry]()
+    is_empty = start >= log.log_end_offset
     for entry in chain_of(log):
+        if entry.start_offset < start and is_empty:
+            continue
         if entry.start_offset <= start:
             clipped = [EpochEntry(entry.epoch, start)]
         else:
@@ -266,7 +272,12 @@ def _log_start(log: LogDescription, history: PartitionHistory) -> int | Red:
         return local_start
     facts = _facts(log, history)
     run = start_of_run(facts)
-    if run is not None and facts.remote_start == run:
+    # A segment below the whole chain may be of a lineage that was given up, or of this one: a chain
+    # that begins too high tells neither.
+    is_below = bool(facts.chain) and any(
+        segment.start_offset < facts.chain[0].start_offset for segment in facts.finished
+    )
+    if run is not None and facts.remote_start == run and not is_below:
         return run
     return Red(
         Loss.LOG_START,

@@ -49,6 +49,8 @@ class Placement(Enum):
 
 def chain_spans(chain: Sequence[EpochEntry], log_end: int) -> list[Span]:
     """A chain as spans, ascending; epochs without an offset below `log_end` are left out."""
+    if not chain:
+        return []
     ends = [entry.start_offset for entry in chain[1:]] + [log_end]
     return [
         Span(entry.epoch, entry.start_offset, min(end, log_end) - 1)

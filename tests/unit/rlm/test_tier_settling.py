@@ -201,6 +201,13 @@ def test_a_chain_is_asked_nothing_below_a_log_start_that_is_carried() -> None:
     lost(settle(mine, history(log_starts={1: 20}, highest_epoch=2)))
 
 
+def test_an_epoch_of_no_local_batch_confirms_no_carried_log_start() -> None:
+    """Of an old chain of a log whose local segments are all empty."""
+    old, new = segment(0, 0, ((0, 0),), under=0), segment(1, 59, ((1, 1),), under=1)
+    mine = log(start=None, local_start=60, end=60, chain=((0, 0),))
+    lost(settle(mine, history(old, new, log_starts={0: 60}, unclean=1)))
+
+
 def test_a_sound_checkpoint_without_an_entry_needs_no_chain_below_the_local_start() -> None:
     mine = log(
         start=None, local_start=20, chain=((1, 20),), chain_problem="empty", has_no_entry=True
@@ -215,6 +222,10 @@ def test_an_unknown_log_start_is_not_found_where_a_segment_lies_below_the_run() 
     assert settle(mine, history(segment(10, 19))) == Settled(10)
     assert loss_of(settle(mine, history(segment(0, 8), segment(10, 19)))) is Loss.LOG_START
     assert loss_of(settle(mine, history())) is Loss.LOG_START
+    old, new = segment(0, 9), segment(10, 19, ((2, 10),), under=2)
+    high = log(start=None, local_start=20, chain=((2, 10),))  # is it whole?
+    assert loss_of(settle(high, history(old, new, unclean=2))) is Loss.LOG_START
+    assert settle(high, history(new, unclean=2)) == Settled(10)
     assert settle(log(start=None, local_start=0), history()) == Settled(0)
 
 
