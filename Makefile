@@ -49,6 +49,7 @@ prove: planted
 	TIDEMARK_RAFT_SEEDS=$(ROUNDS) TIDEMARK_LOG_SEEDS=$(ROUNDS) \
 		$(BIN)/pytest tests/simulation/test_raft_power_cuts.py tests/simulation/test_log_power_cuts.py $(PYTEST_ARGS)
 	TIDEMARK_MODEL_RUNS=all $(BIN)/pytest tests/model $(PYTEST_ARGS)
+	TIDEMARK_WALK_SEED=0 TIDEMARK_WALK_ROUNDS=$(ROUNDS) $(BIN)/pytest tests/integration/test_damage_walk.py $(PYTEST_ARGS)
 
 docs: $(VENV)/.installed
 	$(BIN)/python -m broker.config.docs > docs/configuration.md

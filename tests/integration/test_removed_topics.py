@@ -33,7 +33,12 @@ def image(broker: BrokerProcess) -> MetadataImage:
 
 
 def objects(broker: BrokerProcess) -> list[Path]:
-    return [path for path in broker.remote_directory.rglob("*") if path.is_file()]
+    store = broker.remote_directory
+    return [
+        path
+        for path in store.rglob("*")
+        if path.is_file() and path.relative_to(store).parts[0] != "claims"
+    ]
 
 
 def fill(broker: BrokerProcess) -> None:
