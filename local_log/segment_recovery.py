@@ -35,8 +35,14 @@ def last_batch(segment: LogSegment) -> SegmentEnd:
     return SegmentEnd(end, position, last)
 
 
-def needs_rebuild(disk: Disk, segment: LogSegment) -> bool:
-    """Whether a segment's indexes are missing, damaged, or empty where they cannot be."""
+def needs_rebuild(disk: Disk, segment: LogSegment, *, is_compacted: bool = False) -> bool:
+    """Whether a segment's indexes are missing, damaged, or empty where they cannot be.
+
+    Args:
+        disk: where they are.
+        segment: its log is as long as it says.
+        is_compacted: records of aborted transactions may be gone, of which an index still speaks.
+    """
     offsets, times = segment.offset_index, segment.time_index
     counts = []
     for index in (offsets, times):
@@ -46,7 +52,7 @@ def needs_rebuild(disk: Disk, segment: LogSegment) -> bool:
         if rest:
             return True
         counts.append(count)
-    if not _aborted_are_there(disk, segment):
+    if not _aborted_are_there(disk, segment, is_compacted):
         return True
     has_offsets, stamps = counts[0] > 0, counts[1]
     if segment.size_bytes == 0:
@@ -75,7 +81,7 @@ def _points_at_a_batch(segment: LogSegment) -> bool:
     return header is not None and header.magic == MAGIC and header.last_offset == entry.offset
 
 
-def _aborted_are_there(disk: Disk, segment: LogSegment) -> bool:
+def _aborted_are_there(disk: Disk, segment: LogSegment, is_compacted: bool) -> bool:
     """Whether each entry of the transaction index fits the batches that it speaks of.
 
     That a whole entry is missing is not told.
@@ -103,9 +109,11 @@ def _aborted_are_there(disk: Disk, segment: LogSegment) -> bool:
         done = entry.last_offset + 1
         if entry.first_offset >= segment.base_offset:
             first = segment.find_batch(entry.first_offset)
-            if first is None or not _is_of(
-                first[1], entry.first_offset, entry.producer_id, is_control=False
-            ):
+            if first is None:
+                return False
+            if first[1].base_offset > entry.first_offset and is_compacted:
+                continue
+            if not _is_of(first[1], entry.first_offset, entry.producer_id, is_control=False):
                 return False
     return True
 

@@ -46,6 +46,11 @@ class OpenRequest:
     now_ms: int
     was_compacted: bool = False
 
+    @property
+    def is_compacted(self) -> bool:
+        """Whether a cleaner may have taken batches out."""
+        return self.was_compacted or self.config.compacts
+
 
 class _SwapSegment(LogSegment):
     """A segment that a cleaner has written and not yet put into its place."""
@@ -112,7 +117,7 @@ class Surveyor:
             request.high_watermark,
             request.is_clean,
             request.config.remote_storage_enable,
-            request.was_compacted or request.config.compacts,
+            request.is_compacted,
             read_accepted(self._disk, self._directory) if ACCEPTED in names else NOTHING,
         )
         return Surveyed(
@@ -202,7 +207,7 @@ class Surveyor:
 
     def _glance(self, segment: LogSegment, next_base: int | None) -> SegmentSurvey | None:
         """Look at its first and last batch; None if it must be read whole."""
-        if needs_rebuild(self._disk, segment):
+        if needs_rebuild(self._disk, segment, is_compacted=self._request.is_compacted):
             _log.warning("indexes are missing or damaged, rebuilding: %s", segment.path(LOG))
             return None
         base, size = segment.base_offset, segment.size_bytes
