@@ -66,6 +66,7 @@ class SimulatedBroker:
 
     Attributes:
         truth: the value that each (leader epoch, offset) was given, for ever.
+        aborted: transaction indexes by the base offset of their segment.
     """
 
     def __init__(self, partition: TopicIdPartition = PARTITION, leader_epoch: int = 1) -> None:
@@ -82,6 +83,7 @@ class SimulatedBroker:
         self.copied = -1
         self.last_stable: int | None = None
         self.truth: dict[tuple[int, int], bytes] = {}
+        self.aborted: dict[int, bytes] = {}
         self.now_ms = 1_000
         self.reports: list[CopiedThrough] = []
         self.moves: list[RaiseLogStart] = []
@@ -218,15 +220,18 @@ class SimulatedBroker:
     def open_segment(self, question: OpenSegment) -> OpenedFiles:
         self._check(question.leader_epoch)
         found = next(s for s in self.segments if s.base_offset == question.base_offset)
-        parts = (bytes(found.log), found.offset_entries, found.time_entries, SNAPSHOT)
+        aborted = self.aborted.get(found.base_offset)
+        parts = [bytes(found.log), found.offset_entries, found.time_entries, SNAPSHOT]
+        if aborted is not None:
+            parts.append(aborted)
         answer = OpenedSegment(
             question.topic_id,
             question.partition,
             question.leader_epoch,
             base_offset=found.base_offset,
             size_bytes=len(found.log),
-            transaction_index_is_there=False,
-            transaction_index_is_empty=True,
+            transaction_index_is_there=aborted is not None,
+            transaction_index_is_empty=not aborted,
             leader_epoch_index=epoch_checkpoint.dump(self.chain),
         )
         return OpenedFiles(answer, tuple(self._file(bytes(part)) for part in parts))

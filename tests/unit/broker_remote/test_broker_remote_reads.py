@@ -72,6 +72,25 @@ def test_an_answer_for_another_id_or_an_older_epoch_is_dropped_and_released(
     run(scene)
 
 
+def test_an_answer_that_comes_under_a_later_leader_epoch_is_dropped_and_released() -> None:
+    """The chain may be another since the tier was asked: those bytes may be off it."""
+
+    async def scene() -> None:
+        bench = Bench()
+        future = bench.read()
+        bench.hosted.leader_epoch = 5
+        bench.answer()
+        fetched = await future
+        assert (fetched.regions, fetched.size_bytes) == ([], 0)
+        bench.tier.asked.clear()
+        del future, fetched
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert bench.tier.told == [Released([77])]
+
+    run(scene)
+
+
 def test_a_log_start_that_moved_meanwhile_is_checked_again() -> None:
     async def scene() -> None:
         bench = Bench()

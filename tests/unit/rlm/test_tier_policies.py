@@ -144,6 +144,22 @@ def test_of_two_copies_the_one_finished_first_stays() -> None:
     assert [(each.metadata.id, each.reason) for each in found] == [(later.metadata.id, "overlap")]
 
 
+def test_of_two_copies_the_one_finished_later_goes_also_where_it_sorts_first() -> None:
+    later = remote(1, 0, 9)._replace(finished_order=7)
+    earlier = remote(2, 0, 9)._replace(finished_order=6)
+    found = retention_policy.deletions(facts(CLOSED, [later, earlier]), 0, set())
+    assert [(each.metadata.id, each.reason) for each in found] == [(later.metadata.id, "overlap")]
+
+
+def test_a_segment_is_given_up_for_none_that_was_finished_later() -> None:
+    """All leaders go by the order of the metadata topic, or two of them delete both copies."""
+    inside = remote(1, 5, 9)._replace(finished_order=6)
+    around = remote(2, 0, 19)._replace(finished_order=7)
+    assert reasons(facts(CLOSED, [inside, around]), 0) == []
+    finished_later = inside._replace(finished_order=8)
+    assert reasons(facts(CLOSED, [finished_later, around]), 0) == [(5, "overlap")]
+
+
 def test_an_overlap_by_offsets_of_another_lineage_is_none() -> None:
     lineages = [remote(1, 0, 9), remote(2, 0, 9, epochs=((2, 0),))]
     assert reasons(facts(CLOSED, lineages, chain=((2, 0),)), 0) == []
