@@ -75,6 +75,17 @@ def test_an_epoch_bit_of_one_batch_does_not_change_the_epoch_chain(
     assert log.log_end_offset == end
 
 
+def test_an_epoch_bit_of_a_flushed_batch_takes_nothing_with_it(tmp_path: Path) -> None:
+    """The batch behind it was not flushed; it has the lower epoch, and is sound."""
+    log = filled(tmp_path)
+    path = log.segments[-1].path(".log")
+    log.close(clean=False)
+    (position, changed), (_, behind), *_ = list(iter_batches(path.read_bytes()))[2:]
+    flip(path, position + 15, 1)
+    [fault] = refused(tmp_path, clean=False, recovery_point=behind.base_offset).faults
+    assert (fault.kind, fault.offset) == (FaultKind.DAMAGE, changed.base_offset)
+
+
 def test_a_compacted_segment_does_not_replace_the_active_one(tmp_path: Path) -> None:
     """No cleaner touches the active segment: the base offset of the last batch was changed."""
     log = filled(tmp_path)
