@@ -69,7 +69,7 @@ def needs_rebuild(disk: Disk, segment: LogSegment) -> bool:
 def _points_at_a_batch(segment: LogSegment) -> bool:
     """Whether the newest entry speaks of a batch that is there, and so all before it do."""
     entry = segment.offset_index.last_entry()
-    if entry.offset <= segment.base_offset or entry.position >= segment.size_bytes:
+    if entry.offset <= segment.base_offset or not 0 <= entry.position < segment.size_bytes:
         return False
     header = next((header for _, header in segment.batches(entry.position)), None)
     return header is not None and header.magic == MAGIC and header.last_offset == entry.offset
