@@ -27,8 +27,9 @@ class SegmentEnd(NamedTuple):
 def last_batch(segment: LogSegment) -> SegmentEnd:
     """Where the last whole batch ends, by index and headers."""
     entry = segment.offset_index.last_entry()
-    end, position, last = segment.base_offset, entry.position, None
-    for at, header in segment.batches(entry.position):
+    # Of a swapped segment the index has not been judged yet.
+    end, position, last = segment.base_offset, max(entry.position, 0), None
+    for at, header in segment.batches(position):
         end = header.next_offset
         position = at + header.size_bytes
         last = header
