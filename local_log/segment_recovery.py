@@ -102,12 +102,14 @@ def _aborted_are_there(disk: Disk, segment: LogSegment) -> bool:
         ):
             return False
         done = entry.last_offset + 1
-        if entry.first_offset >= segment.base_offset:
-            first = segment.find_batch(entry.first_offset)
-            if first is None or not _is_of(
-                first[1], entry.first_offset, entry.producer_id, is_control=False
-            ):
-                return False
+        first = segment.find_batch(entry.first_offset)
+        if (
+            entry.first_offset >= segment.base_offset
+            and first is not None
+            and first[1].base_offset <= entry.first_offset  # else a cleaner took it
+            and not _is_of(first[1], entry.first_offset, entry.producer_id, is_control=False)
+        ):
+            return False
     return True
 
 
