@@ -27,22 +27,17 @@ class SegmentEnd(NamedTuple):
 def last_batch(segment: LogSegment) -> SegmentEnd:
     """Where the last whole batch ends, by index and headers."""
     entry = segment.offset_index.last_entry()
-    end, position, last = segment.base_offset, entry.position, None
-    for at, header in segment.batches(entry.position):
+    # Of a swapped segment the index has not been judged yet.
+    end, position, last = segment.base_offset, max(entry.position, 0), None
+    for at, header in segment.batches(position):
         end = header.next_offset
         position = at + header.size_bytes
         last = header
     return SegmentEnd(end, position, last)
 
 
-def needs_rebuild(disk: Disk, segment: LogSegment, *, is_compacted: bool = False) -> bool:
-    """Whether a segment's indexes are missing, damaged, or empty where they cannot be.
-
-    Args:
-        disk: where they are.
-        segment: its log is as long as it says.
-        is_compacted: records of aborted transactions may be gone, of which an index still speaks.
-    """
+def needs_rebuild(disk: Disk, segment: LogSegment) -> bool:
+    """Whether a segment's indexes are missing, damaged, or empty where they cannot be."""
     offsets, times = segment.offset_index, segment.time_index
     counts = []
     for index in (offsets, times):
@@ -52,7 +47,7 @@ def needs_rebuild(disk: Disk, segment: LogSegment, *, is_compacted: bool = False
         if rest:
             return True
         counts.append(count)
-    if not _aborted_are_there(disk, segment, is_compacted):
+    if not _aborted_are_there(disk, segment):
         return True
     has_offsets, stamps = counts[0] > 0, counts[1]
     if segment.size_bytes == 0:
@@ -75,13 +70,13 @@ def needs_rebuild(disk: Disk, segment: LogSegment, *, is_compacted: bool = False
 def _points_at_a_batch(segment: LogSegment) -> bool:
     """Whether the newest entry speaks of a batch that is there, and so all before it do."""
     entry = segment.offset_index.last_entry()
-    if entry.offset <= segment.base_offset or entry.position >= segment.size_bytes:
+    if entry.offset <= segment.base_offset or not 0 <= entry.position < segment.size_bytes:
         return False
     header = next((header for _, header in segment.batches(entry.position)), None)
     return header is not None and header.magic == MAGIC and header.last_offset == entry.offset
 
 
-def _aborted_are_there(disk: Disk, segment: LogSegment, is_compacted: bool) -> bool:
+def _aborted_are_there(disk: Disk, segment: LogSegment) -> bool:
     """Whether each entry of the transaction index fits the batches that it speaks of.
 
     That a whole entry is missing is not told.
@@ -107,14 +102,14 @@ def _aborted_are_there(disk: Disk, segment: LogSegment, is_compacted: bool) -> b
         ):
             return False
         done = entry.last_offset + 1
-        if entry.first_offset >= segment.base_offset:
-            first = segment.find_batch(entry.first_offset)
-            if first is None:
-                return False
-            if first[1].base_offset > entry.first_offset and is_compacted:
-                continue
-            if not _is_of(first[1], entry.first_offset, entry.producer_id, is_control=False):
-                return False
+        first = segment.find_batch(entry.first_offset)
+        if (
+            entry.first_offset >= segment.base_offset
+            and first is not None
+            and first[1].base_offset <= entry.first_offset  # else a cleaner took it
+            and not _is_of(first[1], entry.first_offset, entry.producer_id, is_control=False)
+        ):
+            return False
     return True
 
 

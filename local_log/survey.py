@@ -46,11 +46,6 @@ class OpenRequest:
     now_ms: int
     was_compacted: bool = False
 
-    @property
-    def is_compacted(self) -> bool:
-        """Whether a cleaner may have taken batches out."""
-        return self.was_compacted or self.config.compacts
-
 
 class _SwapSegment(LogSegment):
     """A segment that a cleaner has written and not yet put into its place."""
@@ -117,7 +112,7 @@ class Surveyor:
             request.high_watermark,
             request.is_clean,
             request.config.remote_storage_enable,
-            request.is_compacted,
+            request.was_compacted or request.config.compacts,
             read_accepted(self._disk, self._directory) if ACCEPTED in names else NOTHING,
         )
         return Surveyed(
@@ -202,12 +197,12 @@ class Surveyor:
             reading.first_gap,
             reading.lacks_records,
             places,
-            reading.falls_to,
+            reading.doubtful_from,
         )
 
     def _glance(self, segment: LogSegment, next_base: int | None) -> SegmentSurvey | None:
         """Look at its first and last batch; None if it must be read whole."""
-        if needs_rebuild(self._disk, segment, is_compacted=self._request.is_compacted):
+        if needs_rebuild(self._disk, segment):
             _log.warning("indexes are missing or damaged, rebuilding: %s", segment.path(LOG))
             return None
         base, size = segment.base_offset, segment.size_bytes

@@ -39,7 +39,7 @@ class SegmentSurvey:
     first_gap: Gap | None = None
     lacks_records: bool = False
     places: tuple[EpochEntry, ...] = ()
-    falls_to: int | None = None
+    doubtful_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,8 @@ class _Judge:
             return Cut(segment.base_offset, position, keeps=False), offset, False
         cut = Cut(segment.base_offset, position, keeps=True)
         kind = FaultKind.OVERLAP if ending is Ending.OVERLAPS else FaultKind.DAMAGE
-        lost = offset if segment.falls_to is None else min(offset, segment.falls_to)
+        doubtful = segment.doubtful_from
+        lost = offset if doubtful is None else min(offset, doubtful)
         is_fault = kind is FaultKind.OVERLAP or self._is_safe(lost)
         if is_fault:
             self._add(kind, segment, position, lost, self._following(segment, lost))

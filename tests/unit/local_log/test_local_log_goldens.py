@@ -41,7 +41,6 @@ def _config(topic: str) -> LogConfig:
         segment_index_bytes=8192,
         index_interval_bytes=interval,
         remote_storage_enable=topic.startswith("tiered"),
-        cleanup_policy=frozenset({"compact" if topic.startswith("compacted") else "delete"}),
     )
 
 
