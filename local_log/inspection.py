@@ -153,6 +153,8 @@ def consequences(plan: Open) -> Iterator[str]:
         yield f"remembers that offsets {first} to {end - 1} are missing"
     if plan.chain is None:
         yield "makes the epoch chain from the batches that are here"
+    if plan.adopts:
+        yield f"ends the log at offset {plan.log_end}, as was adopted"
     for fault in plan.accepted:
         yield from _given_up(fault)
     yield f"opens the log from offset {plan.log_start} to {plan.log_end}"

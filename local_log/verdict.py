@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from kafka_protocol.types import EpochEntry
-from local_log.acceptance import Accepted
+from local_log.acceptance import Accepted, Adopted
 from local_log.leader_epoch_cache import LeaderEpochCache
 from local_log.refusal import Fault, FaultKind, RefusalFacts
 from local_log.segment_files import LOG, segment_file
@@ -103,6 +103,8 @@ class Open:
         holes: (first, end) that are accepted now and must be remembered.
         is_sparse: offsets are missing rightly, which must be remembered.
         accepted: faults that a person took as they are.
+        adopts: an adopted end is still to be made.
+        begins_at: where the log begins when no segment stays; None: at its end.
     """
 
     aside: tuple[int, ...]
@@ -116,6 +118,8 @@ class Open:
     is_sparse: bool
     accepted: tuple[Fault, ...] = ()
     chain_lost: str = ""
+    adopts: bool = False
+    begins_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +150,15 @@ class _Judge:
         survey = self.survey
         self._walk_segments()
         self.found_end = self.end
-        self._check_end()
+        adopted = self._still_to_adopt()
+        if adopted is None:
+            self._check_end()
+        else:
+            self._adopt(adopted)
         log_start, known = self._log_start()
         chain, problem = self._chain(log_start)
+        if adopted is not None:
+            chain = adopted.chain
         has_holes = any(s.first_gap is not None for s in survey.segments) or any(
             later.base_offset > s.end_offset for s, later in pairwise(survey.segments)
         )
@@ -164,6 +174,8 @@ class _Judge:
             self._is_sparse() and (has_holes or bool(self.holes)),
             tuple(self.faults),
             problem if self._is_remote() else "",
+            adopted is not None,
+            None if adopted is None else adopted.begin,
         )
         if survey.accepted.covers(plan.accepted):
             return plan
@@ -266,6 +278,21 @@ class _Judge:
         self.faults.append(Fault(kind, name, position, offset, limit))
 
     # -- its start and end ----------------------------------------------------------------------
+
+    def _still_to_adopt(self) -> Adopted | None:
+        """The adopted end, unless the log has reached it, or more was lost since."""
+        survey, adopted = self.survey, self.survey.accepted.adopted
+        known_end = max(survey.flushed_end, survey.log_start or 0)
+        if adopted is None or self.found_end >= adopted.end or known_end > adopted.end:
+            return None
+        return adopted
+
+    def _adopt(self, adopted: Adopted) -> None:
+        """Take the end that was adopted: what is missing below it is no fault."""
+        if adopted.begin is not None:
+            self.aside += [segment.base_offset for segment in self.kept]
+            self.kept, self.cuts, self.holes = [], [], []
+        self.end = adopted.end
 
     def _check_end(self) -> None:
         survey, last = self.survey, self.kept[-1] if self.kept else None

@@ -109,7 +109,20 @@ def too_low(leader_epoch: int, highest: int) -> Red:
 
 
 def log_end_lost(log: LogDescription, history: PartitionHistory) -> Red | None:
-    """Offsets at or above the own log end were given before, or other ones than are here.
+    """Offsets at or above the own log end were given before, or other ones than are here."""
+    proved = lost_end(log, history)
+    if not proved:
+        return None
+    return Red(
+        Loss.LOG_END,
+        f"log end lost: offsets below {proved} were given before, the log here ends at "
+        f"{log.log_end_offset} or has others: an older copy of its directory? Way out: bring back "
+        f"the right directory, or `tidemark remote adopt` to begin at {proved}",
+    )
+
+
+def lost_end(log: LogDescription, history: PartitionHistory) -> int:
+    """Up to where (exclusive) offsets were given that are not here; 0 if none is proved to be lost.
 
     A segment is closed and fsynced before its first record, and a log start lies at or below the
     high watermark: what they reach up to was here. Stories H3, H6.
@@ -125,14 +138,7 @@ def log_end_lost(log: LogDescription, history: PartitionHistory) -> Red | None:
         for segment in history.segments:
             if _proves(history, segment) and contradicts(segment.metadata, local, log):
                 proved = max(proved, segment.metadata.end_offset + 1)
-    if not proved:
-        return None
-    return Red(
-        Loss.LOG_END,
-        f"log end lost: offsets below {proved} were given before, the log here ends at "
-        f"{log.log_end_offset} or has others: an older copy of its directory? Way out: bring back "
-        f"the right directory, or `tidemark remote adopt` to begin at {proved}",
-    )
+    return proved
 
 
 def contradicts(

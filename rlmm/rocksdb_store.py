@@ -39,8 +39,8 @@ from rocksdict import (
 )
 
 from kafka_protocol.types import EpochEntry, TopicIdPartition
-from rlmm.api import REMOVER_FENCE, Fence, PartitionDeleteState
-from rlmm.lifecycle import OffsetsByEpoch, PartitionFacts, SegmentEntry
+from rlmm.api import REMOVER_FENCE, Fence, PartitionDeleteState, PartitionHistory
+from rlmm.lifecycle import OffsetsByEpoch, PartitionFacts, SegmentEntry, history_of
 from rlmm.store import START, Changes, DamagedStoreError, PartitionKey, Position
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
 from runtime.disk import Disk
@@ -456,6 +456,38 @@ def highest_incarnation(directory: Path) -> int | None:
         _log.warning("metadata cache cannot be read: dir=%s %s", directory, error)
         return None
     return max(found, default=None)
+
+
+def read_history(directory: Path, partition: PartitionKey) -> PartitionHistory | None:
+    """What this cache says of a user partition. For tools.
+
+    Nothing is written, and nobody may have it open for writing.
+
+    Returns:
+        None where there is no cache, none that can be read, or one that does not know it.
+    """
+    if not directory.is_dir():
+        return None
+    try:
+        cache = Rdict(str(directory), _options(), access_type=AccessType.read_only())
+        try:
+            for key, value in _facts_in(cache):
+                if _partition_in(key) == partition:
+                    prefix = b"S" + key[1:]
+                    options = ReadOptions()
+                    options.set_iterate_upper_bound(_next_prefix(prefix))
+                    entries = [
+                        _to_entry(partition, bytes(name)[len(prefix) :], entry)
+                        for name, entry in cache.items(from_key=prefix, read_opt=options)
+                        if isinstance(name, bytes)
+                    ]
+                    facts = _to_facts(partition, value)
+                    return history_of(facts, entries) if len(entries) == facts.live_count else None
+        finally:
+            cache.close()
+    except Exception as error:  # noqa: BLE001 - RocksDB has no error of its own for us
+        _log.warning("metadata cache cannot be read: dir=%s %s", directory, error)
+    return None
 
 
 def _facts_in(cache: Rdict) -> Iterator[tuple[bytes, bytes]]:

@@ -19,7 +19,7 @@ from rsm_plugins.api import ClaimKeeper, RemoteObjectDamagedError, RemoteStorage
 from runtime.disk import Disk
 from tidemark.log_directories import LogDirectoryError, stopped
 
-_METADATA_CACHE = "remote-log-metadata"
+METADATA_CACHE = "remote-log-metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def compare(
         found,
         damaged,
         highest(read(disk, path / FILE_NAME) for path in paths),
-        highest_incarnation(config.metadata_log_dir / _METADATA_CACHE),
+        highest_incarnation(config.metadata_log_dir / METADATA_CACHE),
     )
 
 
