@@ -15,8 +15,9 @@ fence. Tags are far above those that Kafka gives out one by one:
 Records of earlier versions have neither of the last two: they say nothing about a log start or an
 election.
 
-A record of an unknown kind or version, without a value, or with bytes that mean nothing, is an error
-of its own: a reader counts it and goes on, for the next record is good. Keys are not looked at.
+A record of an unknown kind or version, without a value, or with bytes that mean nothing, is an
+error of its own: a reader counts it and goes on, for the next record is good. Keys are not looked
+at.
 
 Source: KIP-405 (Message Format), Kafka 4.3 schemas.
 """

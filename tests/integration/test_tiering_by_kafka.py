@@ -1,4 +1,4 @@
-"""A directory whose topics Apache Kafka tiered to LocalTieredStorage is taken over by our broker."""
+"""A directory that Apache Kafka tiered to LocalTieredStorage is taken over by our broker."""
 
 import json
 import shutil

@@ -1,8 +1,8 @@
 """A storage plugin with the layout of Kafka's LocalTieredStorage: what Kafka copied is read here.
 
 `<dir>/kafka-tiered-storage/<topic>-<partition>-<topic id>/<base offset>-<segment id>.<suffix>`, one
-file for each part of a segment. Nothing tells a half copy from a whole one, as in Kafka's own class,
-so this is for tests alone.
+file for each part of a segment. Nothing tells a half copy from a whole one, as in Kafka's own
+class, so this is for tests alone.
 """
 
 import io
