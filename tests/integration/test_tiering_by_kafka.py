@@ -15,7 +15,7 @@ from harness_tier import as_read, values
 from support_kafka_tiered import NAME as KAFKAS_LAYOUT
 
 from kafka_protocol.records.batch import HEADER_SIZE, iter_batches, write_crc
-from kafka_protocol.records.records import iter_records
+from kafka_protocol.records.records import build_batch, iter_records
 from rlmm import records
 from rlmm.events import SegmentUpdated
 from rsm_plugins.segment import SegmentState
@@ -188,6 +188,54 @@ def test_without_kafkas_objects_health_names_them_and_nothing_is_deleted(
     assert broker.terminate() == 0
     kept.check()
     assert not deletions(broker)
+
+
+def test_keyed_records_and_tombstones_of_a_later_kafka_are_gone_over(take_over: TakeOver) -> None:
+    broker = take_over()
+    written = write_as_a_later_kafka(broker)
+    kept = Kept(broker)
+    broker.start()
+    for partition in (0, 1):
+        assert served(broker, partition) == as_read(sent(partition))
+    name = "tidemark_remote_metadata_records"
+    assert broker.metric(name, outcome="skipped tombstone") == written
+    assert broker.metric(name, outcome="skipped unknown") == written
+    assert reasons(broker) == []
+    passes(broker)
+    kept.check()
+    assert not deletions(broker)
+    broker.terminate()
+    broker.start()
+    assert served(broker, 0) == as_read(sent(0))
+    assert broker.metric(name, outcome="skipped tombstone") == 0, "it begins where it was"
+
+
+def write_as_a_later_kafka(broker: BrokerProcess) -> int:
+    """Append to each metadata partition in use; returns to how many.
+
+    A finished copy once more with a key, a tombstone with that key, a record of an unknown kind.
+    """
+    count = 0
+    for path in broker.log_directory.glob("__remote_log_metadata-*/*.log"):
+        data = path.read_bytes()
+        if not data:
+            continue
+        place, header = list(iter_batches(data))[-1]
+        (last,) = iter_records(data, place)
+        key = b"segment"
+        batch = build_batch(
+            [
+                (last.timestamp, key, last.value, []),
+                (last.timestamp, key, None, []),
+                (last.timestamp, b"other", b"\x01\x03\x00later", []),
+            ],
+            base_offset=last.offset + 1,
+            leader_epoch=header.partition_leader_epoch,
+        )
+        path.write_bytes(data + batch)
+        count += 1
+    assert count
+    return count
 
 
 @pytest.mark.parametrize("number", [0, 1, -1])
