@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from harness_broker import BrokerProcess, until
-from harness_clients import Read, produce, read_all
+from harness_clients import Read, end_offsets, produce, read_all
 from harness_kafka_peer import SMALL_INDEXES, KafkaPeer
 from harness_kafka_tools import kafka_tool, require_kafka_tools
 from harness_tier import as_read, values
@@ -114,6 +115,17 @@ def reasons(broker: BrokerProcess) -> list[str]:
 
 
 def served(broker: BrokerProcess, partition: int) -> list[Read]:
+    """All records, once the log start is known: after SIGKILL Kafka's checkpoint may be empty."""
+
+    def is_known() -> bool:
+        try:
+            end_offsets(broker, TOPIC, partition)
+        except KafkaException as error:
+            assert error.args[0].code() == KafkaError.REPLICA_NOT_AVAILABLE
+            return False
+        return True
+
+    until(is_known, "the log start is known")
     return read_all(broker, TOPIC, partition)
 
 
