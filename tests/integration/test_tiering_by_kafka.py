@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import OffsetSpec
 from harness_broker import BrokerProcess, until
-from harness_clients import Read, end_offsets, produce, read_all
+from harness_clients import Read, produce, read_all
 from harness_kafka_peer import SMALL_INDEXES, KafkaPeer
 from harness_kafka_tools import kafka_tool, require_kafka_tools
-from harness_tier import as_read, values
+from harness_tier import admin_of, as_read, values
 from support_kafka_tiered import NAME as KAFKAS_LAYOUT
 
 from kafka_protocol.records.batch import HEADER_SIZE, iter_batches, write_crc
@@ -115,18 +116,18 @@ def reasons(broker: BrokerProcess) -> list[str]:
 
 
 def served(broker: BrokerProcess, partition: int) -> list[Read]:
-    """All records, once the log start is known: after SIGKILL Kafka's checkpoint may be empty."""
-
-    def is_known() -> bool:
-        try:
-            end_offsets(broker, TOPIC, partition)
-        except KafkaException as error:
-            assert error.args[0].code() == KafkaError.REPLICA_NOT_AVAILABLE
-            return False
-        return True
-
-    until(is_known, "the log start is known")
+    """All records, once the log start is known: after SIGKILL Kafka's checkpoint has no entry."""
+    until(lambda: first_offset(broker, partition) == 0, "the log starts at 0")
     return read_all(broker, TOPIC, partition)
+
+
+def first_offset(broker: BrokerProcess, partition: int) -> int | None:
+    """The log start, None while the broker answers that it does not know."""
+    asked = {TopicPartition(TOPIC, partition): OffsetSpec.earliest()}
+    admin = admin_of(broker)
+    (answer,) = admin.list_offsets(asked, request_timeout=10).values()
+    error = answer.exception(30)
+    return None if error is not None else int(answer.result().offset)
 
 
 class Kept:
