@@ -15,8 +15,9 @@ fence. Tags are far above those that Kafka gives out one by one:
 Records of earlier versions have neither of the last two: they say nothing about a log start or an
 election.
 
-A record of an unknown kind or version, or with bytes that mean nothing, is an error of its own: a
-reader counts it and goes on, for the next record is good.
+A record of an unknown kind or version, without a value, or with bytes that mean nothing, is an
+error of its own: a reader counts it and goes on, for the next record is good. Keys are not looked
+at.
 
 Source: KIP-405 (Message Format), Kafka 4.3 schemas.
 """
@@ -71,6 +72,15 @@ class UnknownRecordError(UnreadableRecordError):
     reason = "unknown"
 
 
+class TombstoneRecordError(UnreadableRecordError):
+    """It has no value: a later Kafka compacts the topic by key (KIP-1266).
+
+    Nothing follows from it: a segment ends by its own DELETE_SEGMENT_FINISHED, or lives on.
+    """
+
+    reason = "tombstone"
+
+
 class DamagedRecordError(UnreadableRecordError):
     """Its kind is known and its bytes do not fit."""
 
@@ -94,11 +104,12 @@ def decode(value: bytes | None) -> MetadataEvent:
     """Read a record's value.
 
     Raises:
+        TombstoneRecordError: there is none.
         UnknownRecordError: another frame, kind or version.
         DamagedRecordError: cut, too long, or a field says what cannot be.
     """
-    if not value:
-        raise DamagedRecordError("record without a value")
+    if value is None:
+        raise TombstoneRecordError("record without a value")
     try:
         frame, position = read_uvarint(value, 0)
         api_key, position = read_uvarint(value, position)

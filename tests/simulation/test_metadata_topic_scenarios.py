@@ -273,14 +273,15 @@ def test_followers_are_ready_again_by_themselves_after_lost_records(
 def test_n047_damaged_and_unknown_records_are_skipped_counted_and_said_once(
     a: Node, topic: MemoryTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for value in (b"garbage", b"more", None, b"\x01\x63\x00later"):
+    for value in (b"garbage", b"more", b"", None, None, b"\x01\x63\x00later"):
         topic.land(0, value)
     assert a.own(A1).exception(0) is None
     copied(a, A1)
     assert a.manager.counts()["skipped damaged"] == 1
+    assert a.manager.counts()["skipped tombstone"] == 2
     assert a.manager.counts()["skipped unknown"] == 3
     said = [line for line in caplog.messages if "skipped a record" in line]
-    assert len(said) == 2
+    assert len(said) == 3
 
 
 def test_n115_illegal_moves_are_dropped_counted_and_said(
