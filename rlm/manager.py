@@ -132,7 +132,9 @@ class RemoteLogManager:
             if not known.is_leader:
                 continue
             if not self._may_own():
+                was_judged = known.judged
                 self._end_ownership(known)
+                known.judged = was_judged  # remote reads go on
                 self._world.metadata.follow(known.tip)
             elif known.ownership is None and known.own_timer is None:
                 self._own(known)
