@@ -133,9 +133,8 @@ class RemoteLogManager:
                 continue
             if not self._may_own():
                 was_judged = known.judged
-                self._end_ownership(known)
+                self._forget_copies(known)  # whoever writes there now may delete them
                 known.judged = was_judged  # remote reads go on
-                self._world.metadata.follow(known.tip)
             elif known.ownership is None and known.own_timer is None:
                 self._own(known)
             else:
@@ -181,6 +180,7 @@ class RemoteLogManager:
     def _own(self, known: AssignedPartition) -> None:
         """Write the barrier and wait for it, without holding a thread."""
         if not self._may_own():
+            known.ownership = None
             self._world.metadata.follow(known.tip)
             return
         try:
@@ -269,13 +269,18 @@ class RemoteLogManager:
         if known is None or not known.is_leader or self._stopped:
             return
         self._spend(known)
-        self._end_ownership(known)
         known.red = "metadata: the metadata topic lost records"
-        names = (tip.topic_id, tip.partition, known.leader_epoch)
+        self._forget_copies(known)
+
+    def _forget_copies(self, known: AssignedPartition) -> None:
+        """The ownership ends, and the broker keeps what it has until the next one has judged."""
+        self._end_ownership(known)
+        tip = known.tip
         fence = Fence(known.leader_epoch, -1)  # nothing is written under it
         ownership = Ownership(tip, fence, Cancellation(), OwnCopies(), set())
         known.ownership = ownership
-        self._run(known, ownership, EXPIRATION_POOL, forget_copied_through(*names), self._forgotten)
+        task = forget_copied_through(tip.topic_id, tip.partition, known.leader_epoch)
+        self._run(known, ownership, EXPIRATION_POOL, task, self._forgotten)
 
     def _forgotten(
         self, known: AssignedPartition, _: PassResult | None, error: BaseException | None

@@ -129,7 +129,9 @@ def test_at_a_lost_log_end_nothing_is_appended_and_nobody_is_told_to_reset(world
     partition = world.replicas.require("t", 0)
     assert fetched(world, 13) == ErrorCode.NONE
     assert fetched(world, 14) == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert epoch_end(world) == ErrorCode.NONE
     partition.set_loss(Loss.LOG_END)
+    assert epoch_end(world) == ErrorCode.KAFKA_STORAGE_ERROR, "a consumer would see a truncation"
     assert fetched(world, 13) == ErrorCode.KAFKA_STORAGE_ERROR
     assert fetched(world, 14) == ErrorCode.KAFKA_STORAGE_ERROR
     assert fetched(world, 12) == ErrorCode.NONE, "what is here is served"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tier_pair import ClaimStorage, Pair
+from tier_pair import ClaimStorage, Pair, bytes_of
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.claim import FIRST_ANSWER_MS, judge
@@ -320,8 +320,11 @@ def test_a_tier_whose_clone_has_started_stops_writing(root: Path) -> None:
     shutil.copytree(root, clone)
     other = start(clone, wall_ms=NOW_MS + 10_000)
     assert red(other) == [], "the first to start after the copy"
+    assert one.log.copied >= 0
     passes(one, INTERVAL_MS)
     assert "another machine" in red(one)[0]
+    assert one.log.copied == -1, "the clone may delete what was copied"
+    assert bytes_of(one.read(0)), "remote reads go on"
     before = writes(one)
     one.log.fill(3, records=20)
     passes(one, 120_000)
