@@ -16,7 +16,7 @@ help:
 	@echo "make test   set up everything, run all checks and tests"
 	@echo "make check  the fast part: linters, types, import contracts, unit tests"
 	@echo "make planted [IDS=\"S06 B04\"] plant known bugs one by one: the tests must notice each"
-	@echo "make prove  all planted bugs, then long rounds of the simulations (ROUNDS=300)"
+	@echo "make prove  all planted bugs, long rounds of the simulations (ROUNDS=300), all runs of the model"
 	@echo "make docs   write docs/configuration.md anew from the keys"
 
 run: $(VENV)/.installed
@@ -48,6 +48,8 @@ planted: $(VENV)/.installed-dev
 prove: planted
 	TIDEMARK_RAFT_SEEDS=$(ROUNDS) TIDEMARK_LOG_SEEDS=$(ROUNDS) \
 		$(BIN)/pytest tests/simulation/test_raft_power_cuts.py tests/simulation/test_log_power_cuts.py $(PYTEST_ARGS)
+	TIDEMARK_MODEL_RUNS=all $(BIN)/pytest tests/model $(PYTEST_ARGS)
+	TIDEMARK_WALK_SEED=0 TIDEMARK_WALK_ROUNDS=$(ROUNDS) $(BIN)/pytest tests/integration/test_damage_walk.py $(PYTEST_ARGS)
 
 docs: $(VENV)/.installed
 	$(BIN)/python -m broker.config.docs > docs/configuration.md

@@ -298,6 +298,7 @@ class Broker:
                 logs=self._logs,
                 image=self._image,
                 high_watermark=lambda: self._node.high_watermark,
+                submit=self._node.submit,
             )
         self._server = self._make_server()
         self._housekeeping = Housekeeping(

@@ -53,12 +53,11 @@ async def ensure_remote_metadata_topic(
                 REMOTE_METADATA_TOPIC,
                 len(existing.partitions),
             )
+        _tell_what_forgets(image.topic_config(REMOTE_METADATA_TOPIC), settings)
         return
     check_replication(prefix + _FACTOR, factor, sorted(image.brokers))
     configs = {
-        "cleanup.policy": "delete",
-        "retention.ms": settings[_RETENTION],
-        "retention.bytes": "-1",
+        **_what_is_kept(settings),
         "remote.storage.enable": "false",
         "min.insync.replicas": settings[_MIN_ISR],
     }
@@ -71,3 +70,25 @@ async def ensure_remote_metadata_topic(
     (created,) = await creation.create([spec])
     if created.error is not None:
         raise InternalTopicError(f"{REMOTE_METADATA_TOPIC} cannot be made: {created.error}")
+
+
+def _what_is_kept(settings: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "cleanup.policy": "delete",
+        "retention.ms": settings[_RETENTION],
+        "retention.bytes": "-1",
+    }
+
+
+def _tell_what_forgets(found: Mapping[str, str], settings: Mapping[str, str]) -> None:
+    """Warn of a topic that somebody else made, or changed, so that it may lose records."""
+    for key, wanted in _what_is_kept(settings).items():
+        there = found.get(key, wanted)
+        if there not in (wanted, "-1"):
+            log.warning(
+                "%s may forget remote segments: %s=%s, should be %s",
+                REMOTE_METADATA_TOPIC,
+                key,
+                there,
+                wanted,
+            )

@@ -1,18 +1,20 @@
 """`tidemark-accepted`: what a person accepted of a log, and the holes that are known to be right.
 
 One JSON line, then its CRC32C. Holes and `sparse` are remembered for as long as the log lives; an
-accepted judgement only until a start that finds nothing wrong. A damaged file counts as missing:
-then nothing is accepted, and a log that needs it is refused again.
+accepted judgement only until a start that finds nothing wrong, an adopted end until one that finds
+the log there. A damaged file counts as missing: then nothing is accepted, and a log that needs it
+is refused again.
 """
 
 import json
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from crc32c import crc32c
 
+from kafka_protocol.types import EpochEntry
 from local_log.refusal import Fault, RefusalFacts
 from runtime.disk import Disk
 
@@ -23,6 +25,22 @@ _VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
+class Adopted:
+    """An end above the log's own: offsets below it were given, as the remote tier proves.
+
+    Attributes:
+        begin: where the log begins anew, its segments set aside: what they hold is remote. None:
+            its segments stay.
+        end: where the log is to end (exclusive); what is between is a gap.
+        chain: the epoch chain up to there.
+    """
+
+    begin: int | None
+    end: int
+    chain: tuple[EpochEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Accepted:
     """What is remembered.
 
@@ -30,11 +48,13 @@ class Accepted:
         judgement: what a person looked at and took as it is; None if there is nothing.
         holes: (first, end) of ranges of offsets that are missing, end exclusive.
         is_sparse: offsets may be missing anywhere: a cleaner worked here.
+        adopted: what `tidemark remote adopt` ordered, until it is done.
     """
 
     judgement: RefusalFacts | None = None
     holes: tuple[tuple[int, int], ...] = ()
     is_sparse: bool = False
+    adopted: Adopted | None = None
 
     def covers(self, faults: tuple[Fault, ...]) -> bool:
         """Whether a person accepted every one of these faults."""
@@ -56,14 +76,20 @@ NOTHING: Final = Accepted()
 def dump(accepted: Accepted) -> bytes:
     """Write the file."""
     judgement = accepted.judgement
-    line = json.dumps(
-        {
-            "version": _VERSION,
-            "judgement": None if judgement is None else judgement.to_json(),
-            "holes": [list(hole) for hole in accepted.holes],
-            "sparse": accepted.is_sparse,
+    content: dict[str, object] = {
+        "version": _VERSION,
+        "judgement": None if judgement is None else judgement.to_json(),
+        "holes": [list(hole) for hole in accepted.holes],
+        "sparse": accepted.is_sparse,
+    }
+    if accepted.adopted is not None:
+        adopted = accepted.adopted
+        content["adopted"] = {
+            "begin": adopted.begin,
+            "end": adopted.end,
+            "chain": adopted.chain,
         }
-    ).encode()
+    line = json.dumps(content).encode()
     return line + b"\n%08x\n" % crc32c(line)
 
 
@@ -84,6 +110,18 @@ def parse(data: bytes) -> Accepted:
         None if judgement is None else RefusalFacts.from_json(judgement),
         tuple((int(first), int(end)) for first, end in values["holes"]),
         bool(values["sparse"]),
+        _adopted(values.get("adopted")),
+    )
+
+
+def _adopted(values: dict[str, Any] | None) -> Adopted | None:
+    if values is None:
+        return None
+    begin = values["begin"]
+    return Adopted(
+        None if begin is None else int(begin),
+        int(values["end"]),
+        tuple(EpochEntry(int(epoch), int(start)) for epoch, start in values["chain"]),
     )
 
 

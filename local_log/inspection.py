@@ -153,6 +153,8 @@ def consequences(plan: Open) -> Iterator[str]:
         yield f"remembers that offsets {first} to {end - 1} are missing"
     if plan.chain is None:
         yield "makes the epoch chain from the batches that are here"
+    if plan.adopts:
+        yield f"ends the log at offset {plan.log_end}, as was adopted"
     for fault in plan.accepted:
         yield from _given_up(fault)
     yield f"opens the log from offset {plan.log_start} to {plan.log_end}"
@@ -161,11 +163,6 @@ def consequences(plan: Open) -> Iterator[str]:
 def _given_up(fault: Fault) -> Iterator[str]:
     offset, limit = fault.offset, fault.limit
     match fault.kind:
-        case FaultKind.EPOCH_CHAIN_LOST:
-            yield (
-                f"gives up offsets {offset} to {limit - 1}, which are in the remote store only: "
-                "the log start is raised over them, and then the tier deletes them there"
-            )
         case FaultKind.EVERY_SEGMENT_LOST:
             yield f"gives up all records: new ones begin at offset {offset}"
         case FaultKind.ENDS_TOO_EARLY | FaultKind.ENDS_BELOW_ITS_START:

@@ -84,6 +84,13 @@ class LeaderEpochCache:
         if self._insert(EpochEntry(epoch, start_offset)):
             self._changed(before)
 
+    def replace(self, entries: Sequence[EpochEntry]) -> None:
+        """Take another chain; an epoch that is there already goes on."""
+        before, self._entries = self.entries(), []
+        for entry in entries:
+            self._insert(entry)
+        self._changed(before)
+
     def epoch_for(self, offset: int) -> int | None:
         """The epoch that wrote `offset`; None before the first entry."""
         index = bisect_right(self._entries, offset, key=_start)

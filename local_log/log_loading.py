@@ -306,6 +306,8 @@ class Loader:
                 hooks=self._hooks_for(tp, directory),
                 files=found.files,
             )
+            has_entry = home.entry(LOG_STARTS, tp) is not None
+            log.log_start_has_no_entry = home.is_sound(LOG_STARTS) and not has_entry
             if point is None:
                 log.flush()  # all was read, now all is safe: from here on the place is known
             self._identify(found, wanted)

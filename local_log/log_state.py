@@ -56,11 +56,13 @@ class LogState:
         "_segments",
         "_truncations",
         "_unflushed_since_ms",
+        "chain_lost",
         "config",
         "copied_through",
         "directory",
         "epochs",
         "log_end_offset",
+        "log_start_has_no_entry",
         "log_start_known",
         "log_start_offset",
         "partition",
@@ -107,9 +109,13 @@ class LogState:
         self._epochs_version = 1 if opened.chain_is_dirty else 0
         self._epochs_flushed = 0
         self._chain_is_clipped = False  # in memory only, until the log start is durable
+        # Why nothing is known of the epochs of remote offsets; "" where something is known.
+        self.chain_lost = opened.chain_lost
         self._epoch_seen = opened.epochs.latest_epoch
         self.log_start_offset = opened.log_start_offset
         self.log_start_known = opened.log_start_known
+        # Unknown, and the checkpoint is sound: it never had an entry for this log.
+        self.log_start_has_no_entry = False
         self.log_end_offset = opened.log_end_offset
         self.truncated_bytes = opened.truncated_bytes
         self.recovery_point = min(recovery_point, opened.log_end_offset)

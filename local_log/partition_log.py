@@ -10,12 +10,14 @@ moving the end, and closing.
 
 import logging
 from bisect import bisect_left
+from collections.abc import Sequence
 from pathlib import Path
 
-from kafka_protocol.types import TopicPartition
+from kafka_protocol.types import EpochEntry, TopicPartition
 from local_log import tier_segments
 from local_log.config import LogConfig
 from local_log.errors import OffsetOutOfRange
+from local_log.leader_epoch_cache import LeaderEpochCache
 from local_log.log_results import AppendInfo, Expiry, LogHooks, LogRead, RetentionResult
 from local_log.log_writing import LogWriter
 from local_log.recovery import LogOpener
@@ -120,9 +122,9 @@ class PartitionLog(LogWriter):
     def raise_log_start(self, offset: int) -> None:
         """Move the log start up in memory.
 
-        The caller makes it durable: `flush` up to it, then the checkpoint. The epoch chain on disk
-        is clipped later, when segments go or it changes anyway. Where the start is unknown (its
-        checkpoint was lost), this says what it is, also below the local start.
+        The caller makes it durable (`flush` up to it, then the checkpoint) and calls `clip_chain`
+        only after that. Where the start is unknown (its checkpoint was lost), this says what it is,
+        also below the local start.
 
         Raises:
             OffsetOutOfRange: above the high watermark.
@@ -136,12 +138,46 @@ class PartitionLog(LogWriter):
             )
         if offset > self.log_start_offset or not self.log_start_known:
             self.log_start_offset = offset
-            self._clip_chain(offset)
         self.log_start_known = True
 
-    def _clip_chain(self, log_start: int) -> None:
+    def clip_chain(self, log_start: int) -> None:
+        """Forget the epochs below a log start that is durable.
+
+        Before that a new leader epoch would write the shorter chain, and a kill then would leave
+        offsets of which nobody knows the epoch. On disk the chain is clipped when segments go or it
+        changes anyway, and whenever the log is opened.
+        """
         if self.epochs.truncate_from_start(log_start, keeps=False):
             self._chain_is_clipped = True
+        if log_start >= self._bases[0]:
+            self.chain_lost = ""  # what it does not say is not asked for any more
+
+    def fits_batches(self, chain: Sequence[EpochEntry]) -> bool:
+        """Whether each local batch is of the epoch that `chain` says; on a pool thread.
+
+        Raises:
+            LogClosed, KafkaStorageError: as `_beside_the_loop`.
+        """
+        cache = LeaderEpochCache(chain)
+        return self._beside_the_loop(
+            lambda segments: all(
+                header.partition_leader_epoch in (-1, cache.epoch_for(header.base_offset))
+                for segment in segments
+                for _, header in segment.batches(0)
+            )
+        )
+
+    def restore_chain(self, chain: Sequence[EpochEntry]) -> None:
+        """Take the epochs below the first segment from `chain`, which fits the batches; durably.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        first = self._bases[0]
+        below = [entry for entry in chain if entry.start_offset < first]
+        local = self.epochs.between(first, self.log_end_offset + 1)
+        self.epochs.replace([*below, *local])
+        self.chain_lost = ""
 
     def retain(self, now_ms: int) -> RetentionResult:
         """Drop what has expired, where nobody keeps a checkpoint of log starts.
@@ -178,7 +214,6 @@ class PartitionLog(LogWriter):
         new_start = self._bases[count]
         if decision.raises_log_start and new_start > self.log_start_offset:
             self.log_start_offset = new_start
-            self._clip_chain(new_start)
         dropped = tuple(zip(self._bases[:count], decision.drop, strict=True))
         return Expiry(dropped, self.log_start_offset, decision.roll_active)
 
@@ -211,6 +246,7 @@ class PartitionLog(LogWriter):
             count += 1
         if self._failure is not None or not count:
             return RetentionResult((), 0, self.log_start_offset, expiry.rolled)
+        self.clip_chain(expiry.log_start_offset)
         try:
             if self._chain_is_clipped:
                 self._save_epochs(self.epochs.entries())

@@ -19,7 +19,7 @@ from local_log.errors import LogRefused
 from local_log.leader_epoch_cache import LeaderEpochCache
 from local_log.producer_snapshots import ProducerSnapshots
 from local_log.producer_state import ProducerStates
-from local_log.refusal import FaultKind, RefusalFacts, describe
+from local_log.refusal import RefusalFacts, describe
 from local_log.segment import RELATIVE_OFFSET_MAX, LogSegment
 from local_log.segment_files import (
     CLEANED,
@@ -61,6 +61,7 @@ class OpenedLog:
         log_start_known: False if a tiered partition's log start was in a checkpoint that is gone.
         truncated_bytes: bytes that left the log.
         chain_is_dirty: the epoch chain was written and not fsynced.
+        chain_lost: why nothing is known of the epochs below the first segment, "" if something is.
     """
 
     segments: list[LogSegment]
@@ -72,6 +73,7 @@ class OpenedLog:
     log_start_known: bool = True
     truncated_bytes: int = 0
     chain_is_dirty: bool = False
+    chain_lost: str = ""
 
 
 def refused(topic_partition: TopicPartition, facts: RefusalFacts) -> LogRefused:
@@ -120,7 +122,7 @@ class LogOpener:
         segments = self._segments(found, verdict)
         self._make_again(found, segments, snapshots, verdict)
         epochs, is_dirty = self._epochs(found, verdict, segments)
-        self._reach(found, segments, verdict.log_end)
+        self._reach(found, segments, verdict)
         snapshots.remove_strays(segment.base_offset for segment in segments)
         snapshots.remove([offset for offset in snapshots.offsets if offset > verdict.log_end])
         producers = build_producers(
@@ -140,6 +142,7 @@ class LogOpener:
             verdict.log_start_known,
             self._truncated,
             is_dirty or bool(self._truncated),
+            verdict.chain_lost,
         )
 
     # -- what leaves the log --------------------------------------------------------------------
@@ -155,6 +158,8 @@ class LogOpener:
         wanted = replace(wanted, is_sparse=wanted.is_sparse or plan.is_sparse)
         if not plan.accepted:
             wanted = replace(wanted, judgement=None)  # nothing is wrong any more
+        if not plan.adopts:
+            wanted = replace(wanted, adopted=None)  # the log is there
         if wanted != survey.accepted:
             write_accepted(self._disk, self._directory, wanted)
 
@@ -235,9 +240,10 @@ class LogOpener:
                 segments.append(segment)
         return segments
 
-    def _reach(self, found: Surveyed, segments: list[LogSegment], log_end: int) -> None:
-        """Make the log end at `log_end`: by an empty segment, or by a batch for what was lost."""
-        end = log_end
+    def _reach(self, found: Surveyed, segments: list[LogSegment], plan: Open) -> None:
+        """Make the log end where it is to: by an empty segment, or a batch for what was lost."""
+        log_end = plan.log_end
+        end = log_end if plan.begins_at is None else plan.begins_at
         if segments:
             last = segments[-1]
             is_as_found = last is found.segments[-1]
@@ -245,10 +251,10 @@ class LogOpener:
             end = last_batch(last).offset if surveyed is None else surveyed
         if segments and end == log_end:
             return
-        if not segments or log_end - end > RELATIVE_OFFSET_MAX:
+        if end == log_end or log_end - end > RELATIVE_OFFSET_MAX:
             segments.append(self._new_segment(log_end))
             return
-        if segments[-1].base_offset == end:
+        if segments and segments[-1].base_offset == end:
             segments.pop()  # empty: its file is taken again
         segment = self._new_segment(end)
         batch = filler(end, log_end)
@@ -316,7 +322,7 @@ class LogOpener:
                     self._directory / EPOCH_CHECKPOINT,
                     plan.chain_problem,
                 )
-            chain = tuple(_chain_of(segments))
+            chain = tuple(chain_of_batches(segments))
         epochs = LeaderEpochCache(chain)
         epochs.truncate_from_end(plan.log_end)
         if plan.log_start_known:
@@ -325,9 +331,7 @@ class LogOpener:
         if plan.chain is not None and set(entries) <= set(found.chain_on_disk):
             return epochs, False
         # Where remote data hangs on it, durably; else the same files give the same chain again.
-        durable = self._request.config.remote_storage_enable or any(
-            fault.kind is FaultKind.EPOCH_CHAIN_LOST for fault in plan.accepted
-        )
+        durable = self._request.config.remote_storage_enable
         self._files.write(EPOCH_CHECKPOINT, epoch_checkpoint.dump(entries), durable=durable)
         return epochs, not durable
 
@@ -337,7 +341,7 @@ def _is_ours(name: str) -> bool:
     return known or name.endswith(_CHECKPOINT) or is_cut_name(name)
 
 
-def _chain_of(segments: Sequence[LogSegment]) -> list[EpochEntry]:
+def chain_of_batches(segments: Sequence[LogSegment]) -> list[EpochEntry]:
     """The chain that the batches themselves tell."""
     epochs = LeaderEpochCache()
     for segment in segments:

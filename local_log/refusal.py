@@ -20,7 +20,6 @@ class FaultKind(Enum):
     DAMAGE = "damage"
     OVERLAP = "overlap"
     FIRST_SEGMENT_LOST = "first-segment-lost"
-    EPOCH_CHAIN_LOST = "epoch-chain-lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +111,6 @@ def describe(fault: Fault) -> str:
             )
         case FaultKind.FIRST_SEGMENT_LOST:
             return f"the log starts at offset {offset}, but its first segment is {file}"
-        case FaultKind.EPOCH_CHAIN_LOST:
-            return (
-                f"{file} is lost or damaged, and offsets {offset} to {limit - 1} are remote only: "
-                "without it they cannot be found"
-            )
 
 
 def _offset(value: object) -> int:

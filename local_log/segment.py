@@ -255,15 +255,29 @@ class LogSegment:
     def max_timestamp(self) -> int:
         """Largest batch timestamp, -1 if there is none."""
         if self._max_timestamp == _UNKNOWN:
-            self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last_entry()
+            self._load_max_timestamp()
         return self._max_timestamp
 
     @property
     def offset_of_max_timestamp(self) -> int:
         """Last offset of the first batch that has the largest timestamp."""
         if self._max_timestamp == _UNKNOWN:
-            self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last_entry()
+            self._load_max_timestamp()
         return self._offset_of_max_timestamp
+
+    def _load_max_timestamp(self) -> None:
+        """From the time index, if a batch confirms it: a wrong time would expire the segment."""
+        self._max_timestamp, self._offset_of_max_timestamp = entry = self.time_index.last_entry()
+        if not self.time_index.count():
+            return
+        start = self.offset_index.lookup(entry.offset).position
+        holders = (
+            header for _, header in self.batches(start) if header.last_offset >= entry.offset
+        )
+        holder = next(holders, None)
+        if holder is None or holder.max_timestamp != entry.timestamp:
+            self._max_timestamp, self._offset_of_max_timestamp, start = -1, self.base_offset, 0
+        self._take_later_timestamps(start)
 
     def set_max_timestamp(self, timestamp: int, offset: int) -> None:
         """Set what recovery found."""
@@ -368,7 +382,10 @@ class LogSegment:
         entry = self.time_index.last_entry()
         self._max_timestamp, self._offset_of_max_timestamp = entry
         start = self.offset_index.lookup(entry.offset).position if entry.timestamp >= 0 else 0
-        for _, header in self.batches(start):
+        self._take_later_timestamps(start)
+
+    def _take_later_timestamps(self, position: int) -> None:
+        for _, header in self.batches(position):
             if header.max_timestamp > self._max_timestamp:
                 self._max_timestamp = header.max_timestamp
                 self._offset_of_max_timestamp = header.last_offset

@@ -66,7 +66,8 @@ class SegmentReading:
         last_place: (leader epoch, base offset) of the last batch, None if there is none.
         has_producers: a batch has a producer id.
         indexes: made from the batches.
-        falls_to: base offset of the batch behind `whole_bytes`, where it is below `end_offset`.
+        doubtful_from: where the last of them begins (inclusive), if offset or epoch of the batch
+            behind it fall below its own: either may have changed.
     """
 
     whole_bytes: int
@@ -78,7 +79,7 @@ class SegmentReading:
     last_place: EpochEntry | None
     has_producers: bool
     indexes: IndexBuilder
-    falls_to: int | None = None
+    doubtful_from: int | None = None
 
 
 def read_segment(
@@ -106,12 +107,13 @@ def read_segment(
     builder = IndexBuilder(
         segment.base_offset, interval_bytes=segment.index_interval_bytes, index_bytes=index_bytes
     )
-    expected, latest = segment.base_offset, -1
+    before = expected = segment.base_offset
+    latest = -1
     ending: Ending | None = None
     gap: Gap | None = None
     last: BatchHeader | None = None
     lacks_records = has_producers = False
-    falls_to: int | None = None
+    doubtful_from: int | None = None
     epochs: list[EpochEntry] = []
     for header in _sound_batches(disk, file, size):
         epoch = header.partition_leader_epoch
@@ -122,7 +124,8 @@ def read_segment(
             or 0 <= epoch < latest
         ):
             ending = Ending.DAMAGED
-            falls_to = header.base_offset if header.base_offset < expected else None
+            if last is not None and (header.base_offset < expected or 0 <= epoch < latest):
+                doubtful_from = before
             break
         if next_base is not None and header.last_offset >= next_base:
             ending = Ending.OVERLAPS
@@ -136,7 +139,7 @@ def read_segment(
             latest = epoch
         if header.producer_id >= 0:
             has_producers = True
-        expected = header.next_offset
+        before, expected = expected, header.next_offset
         builder.add(header)
         last = header
     if ending is None:
@@ -151,7 +154,7 @@ def read_segment(
         None if last is None else EpochEntry(last.partition_leader_epoch, last.base_offset),
         has_producers,
         builder,
-        falls_to,
+        doubtful_from,
     )
 
 

@@ -27,8 +27,9 @@ class SegmentEnd(NamedTuple):
 def last_batch(segment: LogSegment) -> SegmentEnd:
     """Where the last whole batch ends, by index and headers."""
     entry = segment.offset_index.last_entry()
-    end, position, last = segment.base_offset, entry.position, None
-    for at, header in segment.batches(entry.position):
+    # Of a swapped segment the index has not been judged yet.
+    end, position, last = segment.base_offset, max(entry.position, 0), None
+    for at, header in segment.batches(position):
         end = header.next_offset
         position = at + header.size_bytes
         last = header
@@ -69,7 +70,7 @@ def needs_rebuild(disk: Disk, segment: LogSegment) -> bool:
 def _points_at_a_batch(segment: LogSegment) -> bool:
     """Whether the newest entry speaks of a batch that is there, and so all before it do."""
     entry = segment.offset_index.last_entry()
-    if entry.offset <= segment.base_offset or entry.position >= segment.size_bytes:
+    if entry.offset <= segment.base_offset or not 0 <= entry.position < segment.size_bytes:
         return False
     header = next((header for _, header in segment.batches(entry.position)), None)
     return header is not None and header.magic == MAGIC and header.last_offset == entry.offset
@@ -101,12 +102,14 @@ def _aborted_are_there(disk: Disk, segment: LogSegment) -> bool:
         ):
             return False
         done = entry.last_offset + 1
-        if entry.first_offset >= segment.base_offset:
-            first = segment.find_batch(entry.first_offset)
-            if first is None or not _is_of(
-                first[1], entry.first_offset, entry.producer_id, is_control=False
-            ):
-                return False
+        first = segment.find_batch(entry.first_offset)
+        if (
+            entry.first_offset >= segment.base_offset
+            and first is not None
+            and first[1].base_offset <= entry.first_offset  # else a cleaner took it
+            and not _is_of(first[1], entry.first_offset, entry.producer_id, is_control=False)
+        ):
+            return False
     return True
 
 

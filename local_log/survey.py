@@ -197,7 +197,7 @@ class Surveyor:
             reading.first_gap,
             reading.lacks_records,
             places,
-            reading.falls_to,
+            reading.doubtful_from,
         )
 
     def _glance(self, segment: LogSegment, next_base: int | None) -> SegmentSurvey | None:

@@ -5,6 +5,7 @@ writing new ones beside and renaming, and never touches the state of the running
 """
 
 import logging
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -140,7 +141,31 @@ def indexes_fit(disk: Disk, segment: LogSegment) -> bool:
         header = next((header for _, header in segment.batches(positions[slot])), None)
         if header is None or header.last_offset != segment.base_offset + relatives[slot]:
             return False
+    if not _times_fit(segment, times, relatives, positions):
+        return False
     return bool(count) or not _is_longer_than_interval(segment)
+
+
+def _times_fit(
+    segment: LogSegment,
+    times: bytes,
+    relatives: Sequence[int],
+    positions: Sequence[int],
+) -> bool:
+    """Whether sampled timestamps are those of the batches that hold their offsets.
+
+    A copy with a wrong one would be unreadable: remote bytes are checked against their indexes.
+    """
+    count = len(times) // time_index.ENTRY_SIZE
+    for slot in (*range(0, count, max(1, count // _SAMPLES)), *range(count)[-1:]):
+        timestamp, offset = time_index.read_entry(times, segment.base_offset, slot)
+        before = bisect_right(relatives, offset - segment.base_offset) - 1
+        start = positions[before] if before >= 0 else 0
+        held = (header for _, header in segment.batches(start) if header.last_offset >= offset)
+        header = next(held, None)
+        if header is None or header.max_timestamp != timestamp:
+            return False
+    return True
 
 
 def _has_timestamps(segment: LogSegment) -> bool:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from kafka_protocol.types import EpochEntry
-from local_log.acceptance import Accepted
+from local_log.acceptance import Accepted, Adopted
 from local_log.leader_epoch_cache import LeaderEpochCache
 from local_log.refusal import Fault, FaultKind, RefusalFacts
-from local_log.segment_files import EPOCH_CHECKPOINT, LOG, segment_file
+from local_log.segment_files import LOG, segment_file
 from local_log.segment_reading import Ending, Gap
 
 
@@ -39,7 +39,7 @@ class SegmentSurvey:
     first_gap: Gap | None = None
     lacks_records: bool = False
     places: tuple[EpochEntry, ...] = ()
-    falls_to: int | None = None
+    doubtful_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +98,13 @@ class Open:
             batch without records takes the offsets between, so that none of them is given twice.
         log_start_known: False if a tiered log's start was in a checkpoint that is gone.
         chain: what the epoch chain is to be; None: made again from the batches.
+        chain_lost: why nothing is known of the epochs below the first segment although they are
+            remote; "" where something is known, or nothing is there.
         holes: (first, end) that are accepted now and must be remembered.
         is_sparse: offsets are missing rightly, which must be remembered.
         accepted: faults that a person took as they are.
+        adopts: an adopted end is still to be made.
+        begins_at: where the log begins when no segment stays; None: at its end.
     """
 
     aside: tuple[int, ...]
@@ -113,6 +117,9 @@ class Open:
     holes: tuple[tuple[int, int], ...]
     is_sparse: bool
     accepted: tuple[Fault, ...] = ()
+    chain_lost: str = ""
+    adopts: bool = False
+    begins_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +150,15 @@ class _Judge:
         survey = self.survey
         self._walk_segments()
         self.found_end = self.end
-        self._check_end()
+        adopted = self._still_to_adopt()
+        if adopted is None:
+            self._check_end()
+        else:
+            self._adopt(adopted)
         log_start, known = self._log_start()
         chain, problem = self._chain(log_start)
-        if any(fault.kind is FaultKind.EPOCH_CHAIN_LOST for fault in self.faults):
-            log_start, known = max(log_start, self._local_start()), True
+        if adopted is not None:
+            chain = adopted.chain
         has_holes = any(s.first_gap is not None for s in survey.segments) or any(
             later.base_offset > s.end_offset for s, later in pairwise(survey.segments)
         )
@@ -162,6 +173,9 @@ class _Judge:
             () if self._is_sparse() else tuple(self.holes),
             self._is_sparse() and (has_holes or bool(self.holes)),
             tuple(self.faults),
+            problem if self._is_remote() else "",
+            adopted is not None,
+            None if adopted is None else adopted.begin,
         )
         if survey.accepted.covers(plan.accepted):
             return plan
@@ -244,7 +258,8 @@ class _Judge:
             return Cut(segment.base_offset, position, keeps=False), offset, False
         cut = Cut(segment.base_offset, position, keeps=True)
         kind = FaultKind.OVERLAP if ending is Ending.OVERLAPS else FaultKind.DAMAGE
-        lost = offset if segment.falls_to is None else min(offset, segment.falls_to)
+        doubtful = segment.doubtful_from
+        lost = offset if doubtful is None else min(offset, doubtful)
         is_fault = kind is FaultKind.OVERLAP or self._is_safe(lost)
         if is_fault:
             self._add(kind, segment, position, lost, self._following(segment, lost))
@@ -263,6 +278,21 @@ class _Judge:
         self.faults.append(Fault(kind, name, position, offset, limit))
 
     # -- its start and end ----------------------------------------------------------------------
+
+    def _still_to_adopt(self) -> Adopted | None:
+        """The adopted end, unless the log has reached it, or more was lost since."""
+        survey, adopted = self.survey, self.survey.accepted.adopted
+        known_end = max(survey.flushed_end, survey.log_start or 0)
+        if adopted is None or self.found_end >= adopted.end or known_end > adopted.end:
+            return None
+        return adopted
+
+    def _adopt(self, adopted: Adopted) -> None:
+        """Take the end that was adopted: what is missing below it is no fault."""
+        if adopted.begin is not None:
+            self.aside += [segment.base_offset for segment in self.kept]
+            self.kept, self.cuts, self.holes = [], [], []
+        self.end = adopted.end
 
     def _check_end(self) -> None:
         survey, last = self.survey, self.kept[-1] if self.kept else None
@@ -315,28 +345,23 @@ class _Judge:
         chain, problem = survey.chain, survey.chain_problem
         if chain is not None:
             chain, problem = self._compared(chain, log_start)
-        local_start = self._local_start()
-        is_remote = survey.is_tiered and (
+        if self._is_remote() and chain is not None:
+            # An unknown log start: it may be the local one, but no chain begins above that.
+            lowest = log_start if survey.log_start is None else survey.log_start
+            on_disk = survey.chain or ()
+            if not on_disk or on_disk[0].start_offset > lowest:
+                problem = "it begins above the log start"
+            elif chain[-1].epoch > on_disk[-1].epoch:
+                # Of a tiered log it is on the disk before the first batch of an epoch.
+                problem = f"it ends before epoch {chain[-1].epoch}"
+        return (None, problem) if problem else (chain, "")
+
+    def _is_remote(self) -> bool:
+        """Whether offsets below the first segment are, or may be, in the remote tier."""
+        survey, local_start = self.survey, self._local_start()
+        return survey.is_tiered and (
             local_start > 0 if survey.log_start is None else survey.log_start < local_start
         )
-        if is_remote:
-            if chain is not None:
-                # An unknown log start: it may be the local one, but no chain begins above that.
-                lowest = log_start if survey.log_start is None else survey.log_start
-                on_disk = survey.chain or ()
-                if not on_disk or on_disk[0].start_offset > lowest:
-                    problem = "it begins above the log start"
-            if problem:
-                self.faults.append(
-                    Fault(
-                        FaultKind.EPOCH_CHAIN_LOST,
-                        EPOCH_CHECKPOINT,
-                        0,
-                        survey.log_start or 0,
-                        local_start,
-                    )
-                )
-        return (None, problem) if problem else (chain, "")
 
     def _compared(
         self, chain: tuple[EpochEntry, ...], log_start: int

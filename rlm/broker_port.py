@@ -1,5 +1,6 @@
 """What the tier asks of its broker, as a port; over the link, or of a simulated broker."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,10 +12,13 @@ from rlm.messages import (
     DescribeLog,
     Image,
     ImageAtLeast,
+    KeepRemovals,
     LogDescription,
     OpenedSegment,
     OpenSegment,
     RaiseLogStart,
+    RestoreChain,
+    TopicsEmptied,
 )
 from runtime.disk import OpenFile
 
@@ -52,8 +56,20 @@ class BrokerPort(Protocol):
         """Whether the log start is there now, checkpointed and fsynced."""
         ...
 
+    def restore_chain(self, request: RestoreChain) -> bool:
+        """Whether the chain is the broker's now, fsynced."""
+        ...
+
     def image(self) -> Image:
         """The image at or past a high watermark confirmed after this call."""
+        ...
+
+    def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
+        """Nothing is left of these removed topics; returns once the metadata log says so."""
+        ...
+
+    def keep_removals(self, marked: Collection[bytes]) -> None:
+        """Go by the list of removals from here on; returns once the metadata log says so."""
         ...
 
 
@@ -86,6 +102,10 @@ class LinkBroker:
         """Whether the log start is there now."""
         return self._taken(request)
 
+    def restore_chain(self, request: RestoreChain) -> bool:
+        """Whether the chain is the broker's now, fsynced."""
+        return self._taken(request)
+
     def _taken(self, message: AnyMessage) -> bool:
         answer = self._ask(message).message
         assert isinstance(answer, Ack), answer
@@ -96,3 +116,11 @@ class LinkBroker:
         answer = self._ask(ImageAtLeast()).message
         assert isinstance(answer, Image), answer
         return answer
+
+    def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
+        """Nothing is left of these removed topics; returns once the metadata log says so."""
+        self._taken(TopicsEmptied(list(topic_ids)))
+
+    def keep_removals(self, marked: Collection[bytes]) -> None:
+        """Go by the list of removals from here on; returns once the metadata log says so."""
+        self._taken(KeepRemovals(list(marked)))

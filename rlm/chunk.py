@@ -156,7 +156,9 @@ def _walk(view: memoryview, metadata: RemoteLogSegmentMetadata) -> BatchTable:
         if base <= before or delta < 0 or last > metadata.end_offset:
             raise DamagedChunkError(f"batch of offsets {base} to {last} is out of place")
         named = epoch_at(epochs, max(base, first_known)) if only_epoch is None else only_epoch
-        if epoch != named and last >= first_known:
+        # For offsets that were lost stands a batch without records, which is of no epoch.
+        stands_for_lost = epoch == -1 and length == HEADER_SIZE - LOG_OVERHEAD
+        if epoch != named and last >= first_known and not stands_for_lost:
             raise DamagedChunkError(f"batch at offset {base} is of leader epoch {epoch}")
         positions.append(position)
         last_offsets.append(last)

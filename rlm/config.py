@@ -27,6 +27,7 @@ class TierConfig:
         copy_max_ms: longest time from before COPY_SEGMENT_STARTED is sent to the last PUT.
         delete_grace_ms: from PARTITION_MARKED to PARTITION_STARTED.
         call_max_ms: a read or delete call of the plugin that runs longer counts as abandoned.
+        claim_interval_ms: how often the claim on the store is taken again, see `rlm.claim`.
         chunk_bytes: about how much is cached as one; a GET asks for one or several.
         slice_bytes: about how much is fetched for somebody who has just come.
         chunk_cache_bytes: bound of chunks in memory, handed-out ones included.
@@ -64,6 +65,7 @@ class TierConfig:
     copy_max_ms: int = 3_600_000
     delete_grace_ms: int = 60_000
     call_max_ms: int = 120_000
+    claim_interval_ms: int = 300_000
     chunk_bytes: int = 2 << 20
     slice_bytes: int = 128 << 10
     chunk_cache_bytes: int = 128 << 20

@@ -6,12 +6,15 @@ which a later expiration pass takes through deletion; the range is copied again 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.copy_policy import lag, next_to_copy, started_metadata
 from rlm.effects import (
     AddStarted,
     BeginCopy,
+    Carry,
+    DeleteObjects,
     Judge,
     LocalSegment,
     Measure,
@@ -24,21 +27,20 @@ from rlm.effects import (
     WallMs,
 )
 from rlm.log_facts import LogFacts
-from rlm.messages import ClosedLocalSegment, CopiedThrough, PartitionSettings
+from rlm.messages import ClosedLocalSegment, CopiedThrough, Loss, PartitionSettings
+from rlm.settling import hole_of
 from rlmm.api import SegmentUpdate
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentId, SegmentState
-
-HOLE = "a hole between remote end and local start: metadata was lost, nothing is touched"
 
 
 class CustomMetadataTooLargeError(RemoteStorageError):
     """The plugin wants more stored with a segment than is allowed."""
 
 
-def copied_through_report(facts: LogFacts) -> CopiedThrough:
-    """What the broker may rely on for local expiry, by what is known now."""
-    run = facts.copied_through()
+def copied_through_report(facts: LogFacts, loss: Loss | None = None) -> CopiedThrough:
+    """What the broker may rely on for local expiry, by what is known now; nothing while red."""
+    run = facts.copied_through() if loss is None else None
     log = facts.log
     return CopiedThrough(
         log.topic_id,
@@ -48,7 +50,23 @@ def copied_through_report(facts: LogFacts) -> CopiedThrough:
         last_offset_epoch=-1 if run is None else run.leader_epoch,
         remote_start=-1 if facts.remote_start is None else facts.remote_start,
         remote_bytes=facts.remote_bytes,
+        loss=loss,
     )
+
+
+def forget_copied_through(topic_id: bytes, partition: int, leader_epoch: int) -> Task[PassResult]:
+    """Tell the broker that nothing is known to be remote, so that it expires nothing locally."""
+    nothing = CopiedThrough(
+        topic_id,
+        partition,
+        leader_epoch,
+        last_offset=-1,
+        last_offset_epoch=-1,
+        remote_start=-1,
+        remote_bytes=0,
+    )
+    yield Report(nothing)
+    return PassResult()
 
 
 def _for_ever() -> bool:
@@ -79,10 +97,12 @@ def copy_pass(
     """
     while True:
         facts: LogFacts = yield Judge()
+        red = None if facts.hole() is None else hole_of(facts)
         # Also, and above all, with a hole: the broker must not go by what was true before it.
-        yield Report(copied_through_report(facts))
-        if facts.hole() is not None:
-            return PassResult(red=HOLE)
+        yield Report(copied_through_report(facts, None if red is None else red.loss))
+        if red is not None:
+            return PassResult(red=red.reason)
+        yield Carry(facts.log.log_start_offset)
         segments, size_bytes = lag(facts)
         yield Measure(
             copy_lag_segments=segments,
@@ -126,6 +146,8 @@ def _copy_one(
     yield AddStarted(metadata, metadata_offset)
     custom: bytes | None = yield PutObjects(metadata, opened.data)
     if custom is not None and len(custom) > custom_metadata_bytes_max:
+        # Now, and with it: no record will ever hold it, and a plugin may find its objects by it.
+        yield DeleteObjects(replace(metadata, custom_metadata=custom))
         raise CustomMetadataTooLargeError(
             f"custom metadata of {len(custom)} bytes,"
             f" remote.log.metadata.custom.metadata.max.bytes is {custom_metadata_bytes_max}"

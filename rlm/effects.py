@@ -4,10 +4,11 @@ A pool thread performs them for real (`rlm.performer`); the simulator performs t
 likes and may stop for ever after any of them. Each names its result.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
+from kafka_protocol.types import EpochEntry
 from rlm.messages import CopiedThrough, OpenedSegment
 from rlmm.api import SegmentUpdate
 from rsm_plugins.segment import LogSegmentData, RemoteLogSegmentMetadata
@@ -97,6 +98,32 @@ class MoveStart:
 
 
 @dataclass(frozen=True, slots=True)
+class Recall:
+    """What accepted records say beyond the segments' states -> PartitionHistory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEpochs:
+    """Read a segment's LEADER_EPOCH index -> entries, None where it is missing or damaged."""
+
+    metadata: RemoteLogSegmentMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """Have the broker take a chain; done when it is fsynced -> bool: taken."""
+
+    chain: Sequence[EpochEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """Let each record from here on carry the log start, which is checkpointed -> None."""
+
+    log_start: int
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Tell the broker how far the run of copied offsets reaches -> None."""
 
@@ -127,6 +154,10 @@ Effect: TypeAlias = (
     | StartedSeenMs
     | WasDeletedOnce
     | MoveStart
+    | Recall
+    | ReadEpochs
+    | Restore
+    | Carry
     | Report
     | Measure
 )

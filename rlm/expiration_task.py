@@ -5,14 +5,13 @@ objects, and DELETE_FINISHED once the copy maximum has passed since its STARTED 
 right after a last delete of its objects: a PUT of a dead copier may land until then.
 """
 
-from rlm.copy_task import HOLE, copied_through_report
 from rlm.effects import (
+    Carry,
     DeleteObjects,
     Judge,
     Measure,
     MoveStart,
     PassResult,
-    Report,
     StartedSeenMs,
     Task,
     UpdateState,
@@ -26,8 +25,8 @@ from rlm.retention_policy import (
     deletion_is_due,
     deletions,
     log_start_by_retention,
-    log_start_on_taking_over,
 )
+from rlm.settling import hole_of
 from rlmm.api import SegmentUpdate
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
@@ -66,21 +65,6 @@ class OwnCopies:
         return frozenset(self._running.copy() | self._ended.copy())
 
 
-def take_over(settings: PartitionSettings) -> Task[PassResult]:
-    """What a new leader does once, after its barrier: settle the log start."""
-    facts: LogFacts = yield Judge()
-    # First of all: what was reported before may be too much, if metadata was lost since.
-    yield Report(copied_through_report(facts))
-    move = log_start_on_taking_over(facts)
-    if facts.hole(facts.log.log_start_offset if move is None else move.offset) is not None:
-        return PassResult(red=HOLE)
-    if move is not None:
-        taken: bool = yield MoveStart(move.offset, move.reason)
-        if not taken:
-            return PassResult(red=f"the broker refuses the log start {move.offset}")
-    return PassResult()
-
-
 def expiration_pass(
     settings: PartitionSettings, own_copies: OwnCopies, *, broker_id: int, copy_max_ms: int
 ) -> Task[PassResult]:
@@ -88,7 +72,8 @@ def expiration_pass(
     own_copies.look()
     facts: LogFacts = yield Judge()
     if facts.hole() is not None:
-        return PassResult(red=HOLE)
+        return PassResult(red=hole_of(facts).reason)
+    yield Carry(facts.log.log_start_offset)
     now_ms: int = yield WallMs()
     log_start = facts.log.log_start_offset
     move = log_start_by_retention(facts, settings, now_ms)
@@ -97,6 +82,7 @@ def expiration_pass(
         if not taken:
             return PassResult(red=f"the broker refuses the log start {move.offset}")
         log_start = move.offset
+        yield Carry(log_start)
     due = deletions(facts, log_start, own_copies.seen())
     yield Measure(
         delete_lag_segments=len(due),

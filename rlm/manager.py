@@ -9,16 +9,16 @@ the next incarnation.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from kafka_protocol.types import TopicIdPartition
+from rlm.assigned_partition import AssignedPartition, Pass
 from rlm.backoff import Backoff
 from rlm.config import TierConfig
-from rlm.copy_task import copy_pass
+from rlm.copy_task import copy_pass, forget_copied_through
 from rlm.effects import PassResult, Task
-from rlm.expiration_task import OwnCopies, expiration_pass, take_over
+from rlm.expiration_task import OwnCopies, expiration_pass
 from rlm.link import LinkEndedError, LinkFailureError
-from rlm.messages import Assign, PartitionHealth, PartitionSettings
+from rlm.messages import Assign, PartitionHealth
 from rlm.performer import (
     COPIER_POOL,
     EXPIRATION_POOL,
@@ -29,6 +29,8 @@ from rlm.performer import (
 )
 from rlm.plugin_calls import Cancellation, TaskCancelledError
 from rlm.quota import RateQuota
+from rlm.settling import too_low
+from rlm.takeover_task import take_over
 from rlm.workers import Workers
 from rlmm.api import (
     Fence,
@@ -38,7 +40,7 @@ from rlmm.api import (
     MetadataWriteTimeoutError,
 )
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
-from runtime.scheduler import Scheduler, Timer
+from runtime.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 
@@ -46,43 +48,8 @@ PartitionKey = tuple[bytes, int]
 COPY, EXPIRE = "copy", "expire"
 
 
-@dataclass(slots=True)
-class _Pass:
-    """One kind of pass of one ownership."""
-
-    kind: str
-    backoff: Backoff
-    running: bool = False
-    again: bool = False
-    timer: Timer | None = None
-    red: str = ""
-
-
-@dataclass(slots=True)
-class _Partition:
-    """An assigned partition.
-
-    Attributes:
-        above: the highest incarnation that was read under our leader epoch where we were refused.
-    """
-
-    tip: TopicIdPartition
-    leader_epoch: int
-    is_leader: bool
-    settings: PartitionSettings
-    metadata_offset: int
-    ownership: Ownership | None = None
-    ready: bool = False
-    red: str = ""
-    above: int = -1
-    own_backoff: Backoff | None = None
-    own_timer: Timer | None = None
-    passes: dict[str, _Pass] = field(default_factory=dict)
-
-    def reds(self) -> list[str]:
-        """What is wrong with it."""
-        found = [self.red, *(each.red for each in self.passes.values())]
-        return [reason for reason in dict.fromkeys(found) if reason]
+def _always() -> bool:
+    return True
 
 
 class RemoteLogManager:
@@ -96,12 +63,25 @@ class RemoteLogManager:
         workers: Workers,
         scheduler: Scheduler,
         next_incarnation: Callable[[int], int],
+        may_own: Callable[[], bool] = _always,
     ) -> None:
+        """Make one without partitions.
+
+        Args:
+            config: settings.
+            world: what tasks work with.
+            workers: pools.
+            scheduler: timers.
+            next_incarnation: the next number, above the given one.
+            may_own: whether anything may be written, see `rlm.claim`; `claim_changed` tells.
+        """
         self._config, self._world, self._workers = config, world, workers
         self._scheduler, self._next_incarnation = scheduler, next_incarnation
+        self._may_own = may_own
         self._incarnation: int | None = None
-        self._partitions: dict[PartitionKey, _Partition] = {}
+        self._partitions: dict[PartitionKey, AssignedPartition] = {}
         self._stopped = False
+        world.metadata.on_lost_records(lambda tip: workers.post(lambda: self._lost_records(tip)))
         self._copy_quota = RateQuota(
             config.copy_bytes_per_second,
             config.copy_quota_window_count,
@@ -124,7 +104,7 @@ class RemoteLogManager:
         if known is not None:
             self._end_ownership(known)
         tip = TopicIdPartition(assign.topic_id, assign.partition, assign.topic)
-        fresh = _Partition(
+        fresh = AssignedPartition(
             tip, assign.leader_epoch, assign.is_leader, assign.settings, assign.metadata_offset
         )
         self._partitions[key] = fresh
@@ -146,10 +126,29 @@ class RemoteLogManager:
             self._world.metadata.release(known.tip)
             self._world.telemetry.forget(known.tip.topic, known.tip.partition)
 
+    def claim_changed(self) -> None:
+        """What may be written is another: own what waited for it, or own nothing any more."""
+        for known in self._partitions.values():
+            if not known.is_leader:
+                continue
+            if not self._may_own():
+                was_judged = known.judged
+                self._forget_copies(known)  # whoever writes there now may delete them
+                known.judged = was_judged  # remote reads go on
+            elif known.ownership is None and known.own_timer is None:
+                self._own(known)
+            else:
+                self._run_soon(known)
+
     def tip_of(self, topic_id: bytes, partition: int) -> TopicIdPartition | None:
         """The assigned partition, with its topic's name."""
         known = self._partitions.get((topic_id, partition))
         return None if known is None else known.tip
+
+    def is_judged(self, tip: TopicIdPartition) -> bool:
+        """Whether the broker's word on epochs may be gone by: an old chain is noticed first."""
+        known = self._partitions.get((tip.topic_id, tip.partition))
+        return known is None or not known.is_leader or known.judged
 
     def stop(self) -> None:
         """Cancel everything; no further plugin call starts."""
@@ -157,11 +156,11 @@ class RemoteLogManager:
         for known in self._partitions.values():
             self._end_ownership(known)
 
-    def _end_ownership(self, known: _Partition) -> None:
+    def _end_ownership(self, known: AssignedPartition) -> None:
         if known.ownership is not None:
             known.ownership.cancellation.cancel()
             known.ownership = None
-        known.ready = False
+        known.ready = known.judged = False
         for each in known.passes.values():
             if each.timer is not None:
                 each.timer.cancel()
@@ -172,19 +171,24 @@ class RemoteLogManager:
 
     # -- becoming owner
 
-    def _take_incarnation(self, above: int, *, fresh: bool) -> int:
-        if fresh or self._incarnation is None or self._incarnation <= above:
+    def _take_incarnation(self, above: int) -> int:
+        """One above `above`: of partitions whose ownership ends together the first takes it."""
+        if self._incarnation is None or self._incarnation <= above:
             self._incarnation = self._next_incarnation(above)
         return self._incarnation
 
-    def _own(self, known: _Partition, *, fresh: bool = False) -> None:
+    def _own(self, known: AssignedPartition) -> None:
         """Write the barrier and wait for it, without holding a thread."""
+        if not self._may_own():
+            known.ownership = None
+            self._world.metadata.follow(known.tip)
+            return
         try:
-            incarnation = self._take_incarnation(known.above, fresh=fresh)
+            incarnation = self._take_incarnation(known.above)
         except OSError as error:
             known.red = f"tier-incarnation cannot be written: {error}"
             log.warning("cannot own %s: %s", known.tip.topic_partition, known.red)
-            self._own_again(known, fresh=fresh)
+            self._own_again(known, fresh=False)
             return
         fence = Fence(known.leader_epoch, incarnation)
         ownership = Ownership(known.tip, fence, Cancellation(), OwnCopies(), set())
@@ -197,9 +201,11 @@ class RemoteLogManager:
 
         owned.add_done_callback(lambda _: self._workers.post(done))
 
-    def _owned(self, known: _Partition, ownership: Ownership, error: BaseException | None) -> None:
+    def _owned(
+        self, known: AssignedPartition, ownership: Ownership, error: BaseException | None
+    ) -> None:
         if error is None:
-            self._run(known, ownership, EXPIRATION_POOL, take_over(known.settings), self._took_over)
+            self._settle(known, ownership)
             return
         log.warning("cannot own %s: %s", known.tip.topic_partition, error)
         if isinstance(error, MetadataRefusedError):
@@ -207,45 +213,95 @@ class RemoteLogManager:
             if error.fence is not None and error.fence.leader_epoch == known.leader_epoch:
                 # Of an incarnation of ours whose counter was lost, or of a clone.
                 known.above = max(known.above, error.fence.incarnation)
+            elif error.fence is not None:
+                known.red = too_low(known.leader_epoch, error.fence.leader_epoch).reason
         else:
             known.red = f"metadata: {error}"
         self._own_again(known, fresh=True)
 
-    def _own_again(self, known: _Partition, *, fresh: bool) -> None:
+    def _own_again(self, known: AssignedPartition, *, fresh: bool) -> None:
         """This ownership is over; the next one begins after a pause."""
+        if fresh:
+            self._spend(known)
         self._end_ownership(known)
         if known.own_backoff is None:
             known.own_backoff = self._new_backoff()
         delay_ms = known.own_backoff.next_ms()
-        known.own_timer = self._scheduler.call_later(
-            delay_ms, lambda: self._own_if_current(known, fresh)
-        )
+        known.own_timer = self._scheduler.call_later(delay_ms, lambda: self._own_if_current(known))
 
-    def _own_if_current(self, known: _Partition, fresh: bool) -> None:
+    def _spend(self, known: AssignedPartition) -> None:
+        """The pair of its ownership, or of an ended one, is not taken again."""
+        ownership = known.ownership
+        last = self._incarnation if ownership is None else ownership.fence.incarnation
+        known.above = max(known.above, -1 if last is None else last)
+
+    def _own_if_current(self, known: AssignedPartition) -> None:
         key = (known.tip.topic_id, known.tip.partition)
+        known.own_timer = None
         if self._partitions.get(key) is known and not self._stopped:
-            self._own(known, fresh=fresh)
+            self._own(known)
+
+    def _settle(self, known: AssignedPartition, ownership: Ownership) -> None:
+        if known.ownership is ownership and not self._stopped:
+            self._run(known, ownership, EXPIRATION_POOL, take_over(), self._took_over)
 
     def _took_over(
-        self, known: _Partition, result: PassResult | None, error: BaseException | None
+        self, known: AssignedPartition, result: PassResult | None, error: BaseException | None
     ) -> None:
-        if error is not None:
+        if error is not None and not isinstance(error, RemoteStorageError):
             known.red = f"taking over: {error}"
             self._own_again(known, fresh=isinstance(error, MetadataError))
             return
-        assert result is not None
-        known.red = result.red
-        if result.red:
-            log.error("%s: %s", known.tip.topic_partition, result.red)
-            self._own_again(known, fresh=False)
+        red = result.red if result is not None else f"taking over: {error}"
+        if red and red != known.red:
+            log.error("%s: %s", known.tip.topic_partition, red)
+        known.red, known.judged = red, error is None
+        if red:  # until a person has ended it; the barrier holds
+            self._settle_again(known)
             return
         known.ready, known.own_backoff = True, None
-        known.passes = {kind: _Pass(kind, self._new_backoff()) for kind in (COPY, EXPIRE)}
+        known.passes = {kind: Pass(kind, self._new_backoff()) for kind in (COPY, EXPIRE)}
         self._run_soon(known)
+
+    def _lost_records(self, tip: TopicIdPartition) -> None:
+        """What was known may never have been true: the broker is told so, then it is owned anew."""
+        known = self._partitions.get((tip.topic_id, tip.partition))
+        if known is None or not known.is_leader or self._stopped:
+            return
+        self._spend(known)
+        known.red = "metadata: the metadata topic lost records"
+        self._forget_copies(known)
+
+    def _forget_copies(self, known: AssignedPartition) -> None:
+        """The ownership ends, and the broker keeps what it has until the next one has judged."""
+        self._end_ownership(known)
+        tip = known.tip
+        fence = Fence(known.leader_epoch, -1)  # nothing is written under it
+        ownership = Ownership(tip, fence, Cancellation(), OwnCopies(), set())
+        known.ownership = ownership
+        task = forget_copied_through(tip.topic_id, tip.partition, known.leader_epoch)
+        self._run(known, ownership, EXPIRATION_POOL, task, self._forgotten)
+
+    def _forgotten(
+        self, known: AssignedPartition, _: PassResult | None, error: BaseException | None
+    ) -> None:
+        if error is None:
+            self._own(known)
+        elif not isinstance(error, LinkEndedError):
+            self._own_again(known, fresh=True)
+
+    def _settle_again(self, known: AssignedPartition) -> None:
+        ownership = known.ownership
+        assert ownership is not None, "it has just been judged under it"
+        if known.own_backoff is None:
+            known.own_backoff = self._new_backoff()
+        known.own_timer = self._scheduler.call_later(
+            known.own_backoff.next_ms(), lambda: self._settle(known, ownership)
+        )
 
     # -- passes
 
-    def _run_soon(self, known: _Partition) -> None:
+    def _run_soon(self, known: AssignedPartition) -> None:
         if known.ready:
             for each in known.passes.values():
                 self._start(known, each)
@@ -256,7 +312,7 @@ class RemoteLogManager:
             if known.ready:
                 self._start(known, known.passes[EXPIRE])
 
-    def _start(self, known: _Partition, each: _Pass) -> None:
+    def _start(self, known: AssignedPartition, each: Pass) -> None:
         ownership = known.ownership
         if ownership is None or self._stopped:
             return
@@ -270,12 +326,14 @@ class RemoteLogManager:
         pool = COPIER_POOL if each.kind == COPY else EXPIRATION_POOL
         task = self._copy_task(known) if each.kind == COPY else self._expire_task(known, ownership)
 
-        def ended(same: _Partition, result: PassResult | None, error: BaseException | None) -> None:
+        def ended(
+            same: AssignedPartition, result: PassResult | None, error: BaseException | None
+        ) -> None:
             self._pass_ended(same, each, result, error)
 
         self._run(known, ownership, pool, task, ended)
 
-    def _copy_task(self, known: _Partition) -> Task[PassResult]:
+    def _copy_task(self, known: AssignedPartition) -> Task[PassResult]:
         clock, settings = self._world.clock, known.settings
         return copy_pass(
             known.tip,
@@ -286,7 +344,7 @@ class RemoteLogManager:
             is_current=lambda: known.settings is settings,
         )
 
-    def _expire_task(self, known: _Partition, ownership: Ownership) -> Task[PassResult]:
+    def _expire_task(self, known: AssignedPartition, ownership: Ownership) -> Task[PassResult]:
         return expiration_pass(
             known.settings,
             ownership.own_copies,
@@ -296,11 +354,11 @@ class RemoteLogManager:
 
     def _run(
         self,
-        known: _Partition,
+        known: AssignedPartition,
         ownership: Ownership,
         pool: str,
         task: Task[PassResult],
-        ended: Callable[[_Partition, PassResult | None, BaseException | None], None],
+        ended: Callable[[AssignedPartition, PassResult | None, BaseException | None], None],
     ) -> None:
         """Run a task in a pool; its end is dropped if the ownership is over by then."""
         is_over = False
@@ -325,8 +383,8 @@ class RemoteLogManager:
 
     def _pass_ended(
         self,
-        known: _Partition,
-        each: _Pass,
+        known: AssignedPartition,
+        each: Pass,
         result: PassResult | None,
         error: BaseException | None,
     ) -> None:
@@ -356,7 +414,7 @@ class RemoteLogManager:
             delay_ms = 0
         each.timer = self._scheduler.call_later(delay_ms, lambda: self._start(known, each))
 
-    def _ends_ownership(self, known: _Partition, error: BaseException) -> bool:
+    def _ends_ownership(self, known: AssignedPartition, error: BaseException) -> bool:
         """Whether the ownership is over by this error; what follows is arranged here."""
         if isinstance(error, TaskCancelledError | LinkEndedError):
             return True

@@ -7,6 +7,7 @@ descriptors travel beside a message (SCM_RIGHTS), in the order its fields name t
 Each request has exactly one answer, or `Failure`. Source: docs/tiering.md, "Two processes".
 """
 
+from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
@@ -104,6 +105,8 @@ class Read(PartitionMessage, frozen=True, array_like=True, tag=True):
         epoch_end: first offset that is not of that epoch (exclusive).
         max_bytes: bound of the answer; `min_one_batch` lets one larger batch through.
         read_committed: aborted transactions are wanted with it.
+        chain: (epoch, start offset) from the epoch of the offset on, where these are wanted: only
+            what this lineage aborted counts.
         wait_ms: how long the asker waits; the answer comes by then, with data or without.
         window_bytes: the answer may go this far beyond `max_bytes`: the asker serves the reader's
             next questions from it.
@@ -117,6 +120,7 @@ class Read(PartitionMessage, frozen=True, array_like=True, tag=True):
     read_committed: bool
     wait_ms: int
     window_bytes: int = 0
+    chain: list[tuple[int, int]] = []
 
 
 class OffsetForTimestamp(PartitionMessage, frozen=True, array_like=True, tag=True):
@@ -228,7 +232,11 @@ class LogDescription(PartitionMessage, frozen=True, array_like=True, tag=True):
 
     Attributes:
         log_start_known: False if the checkpoint that held the log start was lost.
-        chain: (epoch, start offset) from the log start on, ascending.
+        log_start_has_no_entry: not known, and the checkpoint file is sound: it never had an entry.
+        log_end_offset: first offset not written (exclusive).
+        chain: (epoch, start offset) from the log start on, ascending. From the local start on the
+            local batches confirm it.
+        chain_problem: why nothing is known of it below the local start; "" if something is.
         closed_segments: ascending by base offset, the active one not among them.
         local_bytes: all local segments, the active one included.
         metadata_offset: of the image in which the topic was seen to exist.
@@ -243,6 +251,9 @@ class LogDescription(PartitionMessage, frozen=True, array_like=True, tag=True):
     closed_segments: list[ClosedLocalSegment]
     local_bytes: int
     metadata_offset: int
+    log_end_offset: int
+    log_start_has_no_entry: bool = False
+    chain_problem: str = ""
 
 
 class OpenSegment(PartitionMessage, frozen=True, array_like=True, tag=True):
@@ -264,6 +275,16 @@ class OpenedSegment(PartitionMessage, frozen=True, array_like=True, tag=True):
     leader_epoch_index: bytes
 
 
+class Loss(StrEnum):
+    """Why an owner is red: what was lost. Nothing is copied, raised or deleted then."""
+
+    LEADER_EPOCH = "leader epoch too low"
+    LOG_END = "log end lost"
+    CHAIN = "chain lost"
+    LOG_START = "log start unknown"
+    HOLE = "hole"
+
+
 class CopiedThrough(PartitionMessage, frozen=True, array_like=True, tag=True):
     """How far the log start's run of durably copied offsets reaches. Answer: Ack.
 
@@ -272,23 +293,36 @@ class CopiedThrough(PartitionMessage, frozen=True, array_like=True, tag=True):
         last_offset_epoch: its epoch on the chain that the tier judged by, -1 if the run is empty.
         remote_start: first offset on the chain that is remote, -1 if none.
         remote_bytes: finished segments on the chain.
+        loss: the owner is red for it; the run is empty then.
     """
 
     last_offset: int
     last_offset_epoch: int
     remote_start: int
     remote_bytes: int
+    loss: Loss | None = None
 
 
 class RaiseLogStart(PartitionMessage, frozen=True, array_like=True, tag=True):
     """Move the log start. Answer: Ack once it is checkpointed and fsynced.
 
-    `reason` is one of "time", "size", "drop", "remote start", "rebuilt" (the checkpoint was lost:
-    the offset may then lie below the log start that the broker believed in).
+    `reason` is one of "time", "size", "drop", "carried" (records carry a higher one than this log
+    had), "rebuilt" (the checkpoint was lost: the offset may then lie below the log start that the
+    broker believed in).
     """
 
     offset: int
     reason: str
+
+
+class RestoreChain(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """Take this epoch chain, which was read from the store. Answer: Ack once it is fsynced.
+
+    Not taken where it contradicts a local batch. `entries` holds (epoch, start offset), ascending,
+    from the log start on.
+    """
+
+    entries: list[tuple[int, int]]
 
 
 class ImageAtLeast(Message, frozen=True, array_like=True, tag=True):
@@ -296,11 +330,38 @@ class ImageAtLeast(Message, frozen=True, array_like=True, tag=True):
 
 
 class Image(Message, frozen=True, array_like=True, tag=True):
-    """Topic ids that exist, and the metadata offset at which that was true."""
+    """What the committed metadata log says of topics.
+
+    Attributes:
+        topic_ids: of the topics that exist.
+        metadata_offset: the last offset (inclusive) that this is made of.
+        removed_topic_ids: of tiered topics whose removal was read in the log, or in a snapshot's
+            list of them, and that may have something left in the remote store.
+        removals_are_kept: False where the log does not say yet that the list holds every removal:
+            a mark that an earlier version wrote counts as one then.
+    """
 
     topic_ids: list[bytes]
     metadata_offset: int
     cluster_id: str
+    removed_topic_ids: list[bytes] = []
+    removals_are_kept: bool = True
+
+
+class TopicsEmptied(Message, frozen=True, array_like=True, tag=True):
+    """Nothing is left of these removed topics: they leave the list. Answer: Ack once committed."""
+
+    topic_ids: list[bytes]
+
+
+class KeepRemovals(Message, frozen=True, array_like=True, tag=True):
+    """From here on only the list counts. Answer: Ack once committed.
+
+    Attributes:
+        marked_topic_ids: ids marked by an earlier version, that do not exist: they come onto it.
+    """
+
+    marked_topic_ids: list[bytes]
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):
@@ -365,8 +426,11 @@ AnyMessage: TypeAlias = (
     | OpenedSegment
     | CopiedThrough
     | RaiseLogStart
+    | RestoreChain
     | ImageAtLeast
     | Image
+    | TopicsEmptied
+    | KeepRemovals
     | Metrics
     | Health
 )

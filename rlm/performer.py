@@ -7,11 +7,14 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar, assert_never
 
-from kafka_protocol.types import TopicIdPartition
+from kafka_protocol.errors import CorruptFileError
+from kafka_protocol.files import epoch_checkpoint
+from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rlm.broker_port import BrokerPort, OpenedFiles
 from rlm.effects import (
     AddStarted,
     BeginCopy,
+    Carry,
     DeleteObjects,
     Effect,
     Judge,
@@ -20,7 +23,10 @@ from rlm.effects import (
     MoveStart,
     OpenLocal,
     PutObjects,
+    ReadEpochs,
+    Recall,
     Report,
+    Restore,
     StartedSeenMs,
     Task,
     UpdateState,
@@ -29,17 +35,26 @@ from rlm.effects import (
 )
 from rlm.expiration_task import OwnCopies
 from rlm.log_facts import LogFacts, RemoteSegment
-from rlm.messages import CopiedThrough, DescribeLog, OpenSegment, RaiseLogStart
+from rlm.messages import CopiedThrough, DescribeLog, OpenSegment, RaiseLogStart, RestoreChain
 from rlm.plugin_calls import Cancellation, PluginCalls, TaskCancelledError
 from rlm.telemetry import Telemetry
 from rlmm.api import (
+    LOWEST_FENCE,
     Fence,
     MetadataNotReadyError,
     MetadataWriteTimeoutError,
+    PartitionHistory,
     RemoteLogMetadataManager,
+    SegmentHistory,
 )
-from rsm_plugins.api import RemoteStorageError, RemoteStorageManager, RetriableRemoteStorageError
-from rsm_plugins.segment import LogSegmentData
+from rsm_plugins.api import (
+    RemoteObjectDamagedError,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RemoteStorageManager,
+    RetriableRemoteStorageError,
+)
+from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from runtime.clock import Clock
 from runtime.dice import Dice
 from runtime.disk import OpenFile
@@ -56,9 +71,17 @@ def _nobody() -> None:
     """Nobody waits."""
 
 
+def _always() -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class World:
-    """What every task of a tier process works with."""
+    """What every task of a tier process works with.
+
+    Attributes:
+        may_write: whether the store may be written to, see `rlm.claim`; asked from any thread.
+    """
 
     broker: BrokerPort
     metadata: RemoteLogMetadataManager
@@ -69,6 +92,7 @@ class World:
     telemetry: Telemetry
     copy_max_ms: int
     call_max_ms: int
+    may_write: Callable[[], bool] = _always
 
 
 @dataclass(slots=True)
@@ -173,6 +197,14 @@ class Performer:
                 return world.broker.raise_log_start(
                     RaiseLogStart(*self._names(), offset=offset, reason=reason)
                 )
+            case Recall():
+                return self._recall()
+            case ReadEpochs(metadata):
+                return self._read_epochs(metadata)
+            case Restore(chain):
+                return world.broker.restore_chain(RestoreChain(*self._names(), entries=[*chain]))
+            case Carry(log_start):
+                return world.metadata.carry(self._own.partition, self._own.fence, log_start)
             case Report(report):
                 return self._report(report)
             case Measure():
@@ -211,6 +243,31 @@ class Performer:
             if description.log_start_offset == facts.log.log_start_offset:
                 return facts
 
+    def _recall(self) -> PartitionHistory:
+        metadata, partition = self._world.metadata, self._own.partition
+        history = metadata.history(partition)
+        if history is not None:
+            return history
+        segments = tuple(  # a manager that keeps no history: nothing is proved by their pairs
+            SegmentHistory(segment, LOWEST_FENCE, None, metadata.finished_order(segment.id))
+            for segment in metadata.list_segments(partition)
+        )
+        return PartitionHistory({}, {}, -1, -1, segments)
+
+    def _read_epochs(self, metadata: RemoteLogSegmentMetadata) -> list[EpochEntry] | None:
+        world, limit_ms, what = self._world, self._world.call_max_ms, IndexType.LEADER_EPOCH
+        try:
+            with (
+                world.calls.call(
+                    self._pool, "fetch index", limit_ms, self._own.cancellation, self._abandon
+                ),
+                world.storage.fetch_index(metadata, what) as stream,
+            ):
+                return epoch_checkpoint.parse(stream.read())
+        except (RemoteResourceNotFoundError, RemoteObjectDamagedError, CorruptFileError) as error:
+            log.warning("epoch index cannot be read: id=%s %s", metadata.id.id.hex(), error)
+            return None
+
     def _open(self, base_offset: int) -> LocalSegment:
         opened = self._world.broker.open_segment(
             OpenSegment(*self._names(), base_offset=base_offset)
@@ -218,7 +275,12 @@ class Performer:
         self._data = segment_data(opened)
         return LocalSegment(opened.answer, self._data)
 
+    def _check_claim(self) -> None:
+        if not self._world.may_write():
+            raise RetriableRemoteStorageError("the claim on the store is not ours, or not yet")
+
     def _begin_copy(self) -> bytes:
+        self._check_claim()
         self._copy_started_ms = self._world.clock.monotonic_ms()
         self._copy_id = self._world.dice.uuid()
         self._own.own_copies.begin(self._copy_id)
@@ -231,6 +293,7 @@ class Performer:
             raise MetadataWriteTimeoutError("the metadata manager did not say in time") from error
 
     def _put(self, effect: PutObjects) -> bytes | None:
+        self._check_claim()
         world, topic = self._world, self._own.partition.topic
         spent_ms = world.clock.monotonic_ms() - self._copy_started_ms
         left_ms = world.copy_max_ms - spent_ms
@@ -259,6 +322,7 @@ class Performer:
         return custom
 
     def _delete(self, effect: DeleteObjects) -> None:
+        self._check_claim()
         world, topic = self._world, self._own.partition.topic
         began_ms, failed = world.clock.monotonic_ms(), True
         try:

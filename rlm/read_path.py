@@ -6,6 +6,7 @@ assigned it is told by the manager.
 
 import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 
 from kafka_protocol.errors import CorruptFileError, ErrorCode
@@ -39,13 +40,15 @@ from rlm.reader import RemoteReader
 from rlm.segment_index import DamagedIndexError
 from rlm.timestamp_search import TimestampSearches
 from rlm.workers import Workers
-from rlmm.api import MetadataNotReadyError
+from rlmm.api import MetadataError
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 from runtime.disk import Disk, OpenFile
 from runtime.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
+
+CATCH_UP_LIMIT_S = 5.0
 
 TipOf = Callable[[bytes, int], TopicIdPartition | None]
 
@@ -72,10 +75,12 @@ class ReadPath:
         scheduler: Scheduler,
         disk: Disk,
         tip_of: TipOf,
+        is_judged: Callable[[TopicIdPartition], bool],
     ) -> None:
         """Make all caches, empty but for the index files of an earlier process.
 
-        `tip_of` names an assigned partition by its id and number, None if it is not assigned.
+        `tip_of` names an assigned partition by its id and number, None if it is not assigned;
+        `is_judged` says whether the broker's chain of it was judged.
         """
         clock, telemetry = world.clock, world.telemetry
         self._world, self._workers, self._tip_of = world, workers, tip_of
@@ -149,9 +154,11 @@ class ReadPath:
             clock=clock,
             scheduler=scheduler,
             telemetry=telemetry,
+            is_judged=is_judged,
         )
         self._searches = TimestampSearches(
             metadata=world.metadata,
+            is_judged=is_judged,
             indexes=self.indexes,
             chunks=self.chunks,
             loads=self.loads,
@@ -212,8 +219,10 @@ class ReadPath:
 
         def job() -> AuxiliaryStateAnswer | Failure:
             try:
+                # A follower builds on the answer: what was read once may be long out of date.
+                self._world.metadata.catch_up(tip).result(CATCH_UP_LIMIT_S)
                 metadata = self._world.metadata.segment_for(tip, question.epoch, question.offset)
-            except MetadataNotReadyError:
+            except (MetadataError, FutureTimeoutError):
                 return not_ready
             if metadata is None:
                 return not_ready

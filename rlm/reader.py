@@ -9,13 +9,14 @@ when time is up depends on what it was waiting for (docs/tiering.md, "Remote rea
 import logging
 from array import array
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from weakref import WeakSet
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.files import txn_index
-from kafka_protocol.types import TopicIdPartition
+from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rlm.chunk import Chunk, Selection, select
 from rlm.chunk_cache import ChunkCache
 from rlm.index_cache import IndexCache
@@ -26,6 +27,7 @@ from rlm.quota import RateQuota
 from rlm.read_ahead import Answered, ReadAhead
 from rlm.segment_index import SegmentIndex
 from rlm.telemetry import Telemetry
+from rlmm import lineage
 from rlmm.api import MetadataNotReadyError, RemoteLogMetadataManager
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from runtime.clock import Clock
@@ -37,6 +39,7 @@ log = logging.getLogger(__name__)
 NOT_READY_RETRY_MS = 25
 REGIONS_MAX = 16
 WINDOW_BATCHES_MAX = 2_000
+NO_END = 2**63 - 1
 
 
 class NotReady(Enum):
@@ -79,7 +82,10 @@ class RemoteReader:
         clock: Clock,
         scheduler: Scheduler,
         telemetry: Telemetry,
+        is_judged: Callable[[TopicIdPartition], bool],
     ) -> None:
+        """Read what `metadata` knows, of partitions whose chain the manager has judged."""
+        self.is_judged = is_judged
         self.metadata, self.indexes, self.chunks = metadata, indexes, chunks
         self.loads, self.ahead, self.quota = loads, ahead, quota
         self.clock, self.scheduler, self.telemetry = clock, scheduler, telemetry
@@ -147,7 +153,8 @@ class _OneRead:
     def _try(self) -> Wait | NotReady | None:
         """Answer if everything is here (then None), else say what is missing."""
         reader, question = self._reader, self._question
-        if not reader.metadata.is_ready(self._partition):
+        known = reader.metadata.is_ready(self._partition)
+        if not known or not reader.is_judged(self._partition):
             self._again_in(NOT_READY_RETRY_MS)
             return NotReady.METADATA
         wait_ms = reader.quota.throttle_ms(0, reader.clock.monotonic_ms())
@@ -292,9 +299,14 @@ class _OneRead:
     def _aborted(
         self, metadata: RemoteLogSegmentMetadata, end: int
     ) -> list[tuple[int, int]] | Wait:
-        """Transactions aborted from the asked offset to `end`, in later segments too."""
+        """Transactions aborted from the asked offset to `end`, in later segments too.
+
+        Only by markers that lie on the asker's chain: a given up lineage may have aborted what
+        this one has committed.
+        """
         reader, start = self._reader, self._question.offset
-        found: list[tuple[int, int]] = []
+        chain = [EpochEntry(*entry) for entry in self._question.chain]
+        found = dict[tuple[int, int], None]()  # a copy of the same segment says the same again
         for segment in reader.metadata.list_segments(self._partition):
             if (
                 segment.state is not SegmentState.COPY_SEGMENT_FINISHED
@@ -302,15 +314,23 @@ class _OneRead:
                 or segment.end_offset < metadata.start_offset
             ):
                 continue
+            parts = lineage.parts_on_chain(segment, chain, NO_END)
+            if not parts:
+                continue
             self._key = ("transactions", segment.id.id)
             data = reader.indexes.transactions(segment, self.attempt)
             if isinstance(data, Wait):
                 return data
-            entries, over = txn_index.overlapping(txn_index.iter_entries(data), start, end)
-            found.extend((entry.producer_id, entry.first_offset) for entry in entries)
+            on_chain = (
+                entry
+                for entry in txn_index.iter_entries(data)
+                if any(part.first <= entry.last_offset <= part.last for part in parts)
+            )
+            entries, over = txn_index.overlapping(on_chain, start, end)
+            found |= dict.fromkeys((entry.producer_id, entry.first_offset) for entry in entries)
             if over:
                 break
-        return found
+        return list(found)
 
     # -- answering
 

@@ -29,22 +29,6 @@ class Deletion:
     reason: str
 
 
-def log_start_on_taking_over(facts: LogFacts) -> MoveLogStart | None:
-    """What a new leader does to its log start before it copies or expires anything.
-
-    The largest of its own checkpoint and the remote start on its own chain: a leader before it may
-    have moved the log start and deleted what lies below. If no finished segment touches the chain,
-    at least the local start. If the checkpoint was lost, the remote start is the truth.
-    """
-    log, remote_start = facts.log, facts.remote_start
-    floor = log.local_log_start_offset if remote_start is None else remote_start
-    if not log.log_start_known:
-        return MoveLogStart(floor, "rebuilt")
-    if floor > log.log_start_offset:
-        return MoveLogStart(floor, "remote start")
-    return None
-
-
 def log_start_by_retention(
     facts: LogFacts, settings: PartitionSettings, now_ms: int
 ) -> MoveLogStart | None:
@@ -64,15 +48,15 @@ def log_start_by_retention(
         return None
     excess = _excess_bytes(facts, run.last_offset, settings.retention_bytes)
     start, reason = log.log_start_offset, ""
-    for segment in _run_segments(facts):
+    for segment, share in _shares(facts):
         end = _end_on_chain(facts, segment, start)
         if end <= start:
             continue
-        if segment.segment_size_bytes <= excess:
-            excess -= segment.segment_size_bytes
+        if share <= excess:
+            excess -= share
             start, reason = end, "size"
         elif _is_too_old(segment, settings.retention_ms, now_ms):
-            excess -= segment.segment_size_bytes
+            excess -= share
             start, reason = end, "time"
         else:
             break
@@ -89,6 +73,23 @@ def _run_segments(facts: LogFacts) -> list[RemoteLogSegmentMetadata]:
         and segment.id not in given_up
         and facts.on_chain(segment)
     ]
+
+
+def _shares(facts: LogFacts) -> list[tuple[RemoteLogSegmentMetadata, int]]:
+    """The segments with the bytes of those offsets that none before them holds.
+
+    Leaders close their segments at different offsets: after a change of leader two of them may
+    overlap in part.
+    """
+    earlier, shares = lineage.Coverage(), []
+    for segment in _run_segments(facts):
+        held = new = 0
+        for part in facts.on_chain(segment):
+            held += part.last - part.first + 1
+            new += part.last - part.first + 1 - earlier.count_in(part)
+            earlier.add_span(part)
+        shares.append((segment, segment.segment_size_bytes * new // held))
+    return shares
 
 
 def _end_on_chain(facts: LogFacts, segment: RemoteLogSegmentMetadata, start: int) -> int:
@@ -114,7 +115,7 @@ def _excess_bytes(facts: LogFacts, copied_last: int, retention_bytes: int) -> in
         for segment in facts.log.closed_segments
         if segment.last_offset <= copied_last
     )
-    remote = sum(segment.segment_size_bytes for segment in _run_segments(facts))
+    remote = sum(share for _, share in _shares(facts))
     return remote + facts.log.local_bytes - in_both - retention_bytes
 
 

@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kafka_protocol.errors import ErrorCode
+from rlm.backoff import Backoff
 from rlm.broker_port import BrokerPort
+from rlm.claim import Claim
 from rlm.config import TierConfig
 from rlm.incarnation import Incarnations
 from rlm.link import Received, Reply
@@ -119,7 +121,13 @@ class TierService:
 
     # What the parts need of the process.
 
-    def make_world(self, config: TierConfig, plugins: Plugins, telemetry: Telemetry) -> World:
+    def make_world(
+        self,
+        config: TierConfig,
+        plugins: Plugins,
+        telemetry: Telemetry,
+        may_write: Callable[[], bool],
+    ) -> World:
         """What every task works with."""
         return World(
             broker=self._broker,
@@ -131,6 +139,7 @@ class TierService:
             telemetry=telemetry,
             copy_max_ms=config.copy_max_ms,
             call_max_ms=config.call_max_ms,
+            may_write=may_write,
         )
 
 
@@ -145,9 +154,26 @@ class _Parts:
         self._scheduler, self._tell = scheduler, service._tell
         self._abort, self._ended = service._abort, service._ended
         self._telemetry = Telemetry(store=config.storage_class.rpartition(":")[2])
-        self._world = service.make_world(config, plugins, self._telemetry)
         incarnations = Incarnations(
             disk, Path(config.state_dir), clock, [Path(path) for path in config.old_state_dirs]
+        )
+        self._claim = Claim(
+            storage=plugins.storage,
+            config=config,
+            incarnations=incarnations,
+            calls=service._calls,
+            workers=workers,
+            scheduler=scheduler,
+            backoff=Backoff(
+                config.retry_backoff_ms,
+                config.retry_backoff_max_ms,
+                config.retry_jitter,
+                service._dice,
+            ),
+            changed=self._claim_changed,
+        )
+        self._world = service.make_world(
+            config, plugins, self._telemetry, lambda: self._claim.may_write
         )
         self._manager = RemoteLogManager(
             config=config,
@@ -155,6 +181,7 @@ class _Parts:
             workers=workers,
             scheduler=scheduler,
             next_incarnation=incarnations.take,
+            may_own=lambda: self._claim.may_own,
         )
         self._reads = ReadPath(
             config=config,
@@ -163,10 +190,12 @@ class _Parts:
             scheduler=scheduler,
             disk=disk,
             tip_of=self._manager.tip_of,
+            is_judged=self._manager.is_judged,
         )
         self._clock = clock
         self._remover_runs = False
         self._remover_again = False
+        self._remover_pass = 0
         self._stopping = False
         self._watch_metrics()
         scheduler.every(REPORT_MS, self._report, "tier-report")
@@ -214,6 +243,11 @@ class _Parts:
             reply(Ack() if error is None else Failure(-1, str(error)))
 
         self._workers.run(EXPIRATION_POOL, self._plugins.connect, done)
+        self._claim.begin()
+
+    def _claim_changed(self) -> None:
+        self._manager.claim_changed()
+        self._remove()
 
     def _reconfigure(self, config: TierConfig) -> None:
         self._config = config
@@ -225,21 +259,31 @@ class _Parts:
     # -- the remover of deleted topics
 
     def _remove(self) -> None:
-        if self._plugins.remove_deleted is None or self._stopping:
+        if self._plugins.remove_deleted is None or self._stopping or not self._claim.may_write:
             return
         if self._remover_runs:
             self._remover_again = True
             return
         self._remover_runs, self._remover_again = True, False
+        self._remover_pass += 1
+        number, remove_deleted = self._remover_pass, self._plugins.remove_deleted
+
+        def given_up() -> None:
+            """A call hangs: this pass will do nothing more, the next one is for other topics."""
+            if number == self._remover_pass:
+                self._remover_runs = False
+                self._remove()
 
         def done(_: object, error: BaseException | None) -> None:
-            self._remover_runs = False
             if error is not None:
                 log.warning("removing deleted topics failed and is tried again: %s", error)
+            if number != self._remover_pass:
+                return
+            self._remover_runs = False
             if self._remover_again:
                 self._remove()
 
-        self._workers.run(EXPIRATION_POOL, self._plugins.remove_deleted, done)
+        self._workers.run(EXPIRATION_POOL, lambda: remove_deleted(given_up), done)
 
     # -- watching and telling
 
@@ -288,10 +332,13 @@ class _Parts:
     def _report(self) -> None:
         red = self._manager.red()
         red.extend(self._reads.red())
+        red.extend(PartitionHealth(b"", -1, reason) for reason in self._plugins.removal_red())
         # Once a stop has begun, a manager that is closed did not fail.
         failure = "" if self._stopping else self._plugins.failure()
         if failure:
             red.append(PartitionHealth(b"", -1, f"metadata manager: {failure}"))
+        if self._claim.red:
+            red.append(PartitionHealth(b"", -1, self._claim.red))
         health = Health(
             self._manager.assigned, self._manager.ready, self._world.calls.abandoned, red
         )
@@ -318,14 +365,16 @@ class _Parts:
                 self._abort(f"half of pool {overdue.pool} hangs")
 
     def _stop(self, reply: Reply) -> None:
-        """Close the plugins once the last read of the store has ended, or does not for too long."""
+        """Close the plugins once the last call of the store has ended, or does not for too long."""
         self._stopping = True
         self._manager.stop()
         self._reads.stop()
+        self._claim.end()
         self._close_when_idle(reply, self._clock.monotonic_ms() + CLOSE_WAIT_MS)
 
     def _close_when_idle(self, reply: Reply, ends_at_ms: int) -> None:
-        if not self._reads.is_idle and self._clock.monotonic_ms() < ends_at_ms:
+        is_idle = self._reads.is_idle and self._claim.is_idle
+        if not is_idle and self._clock.monotonic_ms() < ends_at_ms:
             again = self._close_when_idle
             self._scheduler.call_later(CLOSE_RETRY_MS, lambda: again(reply, ends_at_ms))
             return

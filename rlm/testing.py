@@ -1,7 +1,7 @@
 """A broker's log in memory, and a tier that can be killed between any two steps: for tests."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -20,9 +20,11 @@ from rlm.messages import (
     DescribeLog,
     Image,
     LogDescription,
+    Loss,
     OpenedSegment,
     OpenSegment,
     RaiseLogStart,
+    RestoreChain,
 )
 from rlm.performer import COPIER_POOL, Ownership, Performer, World, run_task
 from rlm.plugin_calls import Cancellation
@@ -64,6 +66,7 @@ class SimulatedBroker:
 
     Attributes:
         truth: the value that each (leader epoch, offset) was given, for ever.
+        aborted: transaction indexes by the base offset of their segment.
     """
 
     def __init__(self, partition: TopicIdPartition = PARTITION, leader_epoch: int = 1) -> None:
@@ -74,9 +77,13 @@ class SimulatedBroker:
         self.log_start = 0
         self.checkpointed_log_start = 0
         self.log_start_known = True
+        self.has_no_entry = False
+        self.chain_problem = ""
+        self.loss: Loss | None = None
         self.copied = -1
         self.last_stable: int | None = None
         self.truth: dict[tuple[int, int], bytes] = {}
+        self.aborted: dict[int, bytes] = {}
         self.now_ms = 1_000
         self.reports: list[CopiedThrough] = []
         self.moves: list[RaiseLogStart] = []
@@ -130,8 +137,31 @@ class SimulatedBroker:
         self.log_start = max(self.checkpointed_log_start, 0)
         self.new_epoch()
 
+    def lose_chain(self, problem: str = "missing") -> None:
+        """Started without the chain's file: all that is known is what local batches say."""
+        self.chain, self.chain_problem = [], problem
+        for epoch, offset in sorted(self.local_values(), key=lambda place: place[1]):
+            if not self.chain or self.chain[-1].epoch != epoch:
+                self.chain.append(EpochEntry(epoch, offset))
+
+    def lose_log_start(self) -> None:
+        """Started without the checkpoint of log starts."""
+        self.log_start, self.log_start_known = self.local_start, False
+
+    def cut_to(self, end: int) -> None:
+        """The directory is an older copy, of a time when a segment ended at `end`."""
+        assert end in [segment.base_offset for segment in self.segments], "a segment begins there"
+        self.segments = [segment for segment in self.segments if segment.base_offset < end]
+        self.segments.append(LocalSegmentBytes(end, next_offset=end))
+        self.chain = [entry for entry in self.chain if entry.start_offset < end]
+
     def delete_records(self, offset: int) -> None:
+        if not self.log_start_known:
+            assert offset >= self.local_start, "refused: nobody knows what lies below"
         self.log_start = self.checkpointed_log_start = max(self.log_start, offset)
+        self.log_start_known = True
+        if self.log_start >= self.local_start:
+            self.chain_problem = ""
         self._cut_chain()
 
     def _cut_chain(self) -> None:
@@ -179,6 +209,9 @@ class SimulatedBroker:
             last_stable_offset=self.end if self.last_stable is None else self.last_stable,
             high_watermark=self.end,
             chain=[(entry.epoch, entry.start_offset) for entry in self.chain],
+            chain_problem=self.chain_problem if self.log_start < self.local_start else "",
+            log_start_has_no_entry=self.has_no_entry,
+            log_end_offset=self.end,
             closed_segments=closed,
             local_bytes=sum(len(segment.log) for segment in self.segments),
             metadata_offset=7,
@@ -187,15 +220,18 @@ class SimulatedBroker:
     def open_segment(self, question: OpenSegment) -> OpenedFiles:
         self._check(question.leader_epoch)
         found = next(s for s in self.segments if s.base_offset == question.base_offset)
-        parts = (bytes(found.log), found.offset_entries, found.time_entries, SNAPSHOT)
+        aborted = self.aborted.get(found.base_offset)
+        parts = [bytes(found.log), found.offset_entries, found.time_entries, SNAPSHOT]
+        if aborted is not None:
+            parts.append(aborted)
         answer = OpenedSegment(
             question.topic_id,
             question.partition,
             question.leader_epoch,
             base_offset=found.base_offset,
             size_bytes=len(found.log),
-            transaction_index_is_there=False,
-            transaction_index_is_empty=True,
+            transaction_index_is_there=aborted is not None,
+            transaction_index_is_empty=not aborted,
             leader_epoch_index=epoch_checkpoint.dump(self.chain),
         )
         return OpenedFiles(answer, tuple(self._file(bytes(part)) for part in parts))
@@ -208,6 +244,7 @@ class SimulatedBroker:
     def copied_through(self, report: CopiedThrough) -> bool:
         self._check(report.leader_epoch)
         self.reports.append(report)
+        self.loss = report.loss
         if report.last_offset < 0:
             self.copied = -1
             return True
@@ -228,8 +265,22 @@ class SimulatedBroker:
         self.checkpointed_log_start = self.log_start
         return True
 
+    def restore_chain(self, request: RestoreChain) -> bool:
+        self._check(request.leader_epoch)
+        chain = [EpochEntry(*entry) for entry in request.entries]
+        if any(lineage.epoch_at(chain, at) != epoch for epoch, at in self.local_values()):
+            return False
+        self.chain, self.chain_problem = chain, ""
+        return True
+
     def image(self) -> Image:
         return Image(list(self.topic_ids), 7, "cluster")
+
+    def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
+        """It keeps no list."""
+
+    def keep_removals(self, marked: Collection[bytes]) -> None:
+        """It keeps no list."""
 
 
 def values_of(log: bytes) -> dict[tuple[int, int], bytes]:

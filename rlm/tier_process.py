@@ -25,9 +25,8 @@ from rlm.service import TierService
 from rlm.socket_transport import SocketTransport
 from rlm.workers import LoopWorkers
 from rlmm.loader import load_metadata_manager
-from rsm_plugins.api import RemoteStorageError, RemoteStorageManager
+from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.loader import load_storage_manager
-from rsm_plugins.segment import RemoteLogSegmentMetadata
 from runtime.clock import SystemClock
 from runtime.dice import SystemDice
 from runtime.disk import Disk
@@ -46,18 +45,6 @@ def die_with_parent(parent_pid: int) -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
     if os.getppid() != parent_pid:
         os._exit(0)
-
-
-class WatchedDeletion:
-    """The storage plugin for the remover: its calls are registered like those of all tasks."""
-
-    def __init__(self, storage: RemoteStorageManager, calls: PluginCalls, limit_ms: int) -> None:
-        self._storage, self._calls, self._limit_ms = storage, calls, limit_ms
-
-    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Delete a segment's objects; what the plugin raises goes on."""
-        with self._calls.call(EXPIRATION_POOL, "delete", self._limit_ms):
-            self._storage.delete_log_segment_data(metadata)
 
 
 def configure_plugins(config: TierConfig, broker: LinkBroker, calls: PluginCalls) -> Plugins:
@@ -86,27 +73,28 @@ def configure_plugins(config: TierConfig, broker: LinkBroker, calls: PluginCalls
     if not hasattr(manager, "led_partitions"):
         return Plugins(storage, metadata, connect)
     # Imported here: only a manager with a topic needs it.
-    from rlmm.topic_based.remover import ClusterImage, Remover
-
-    def image() -> ClusterImage:
-        answer = broker.image()
-        return ClusterImage(frozenset(answer.topic_ids), answer.metadata_offset, answer.cluster_id)
+    from rlm.removed_topics import RemovedTopicsOfBroker
+    from rlmm.topic_based.remover import Remover
 
     remover = Remover(
         manager,
-        WatchedDeletion(storage, calls, config.call_max_ms),
-        image,
+        storage,
+        RemovedTopicsOfBroker(broker),
         cluster_id=config.cluster_id,
         node_id=config.node_id,
         clock=SystemClock(),
         grace_ms=config.delete_grace_ms,
         copy_max_ms=config.copy_max_ms,
+        watch_call=lambda hangs: calls.call(
+            EXPIRATION_POOL, "delete", config.call_max_ms, on_overdue=hangs
+        ),
     )
     return Plugins(
         storage,
         metadata,
         connect,
         remove_deleted=remover.run_pass,
+        removal_red=lambda: remover.red,
         lead=getattr(manager, "lead", None),
         counts=getattr(manager, "counts", dict),
         failure=lambda: getattr(manager, "failure", None),

@@ -5,6 +5,8 @@ place that its time index names, the first batch whose largest timestamp reaches
 the first record. Belongs to the owner's thread, except for decoding the one batch.
 """
 
+from collections.abc import Callable
+
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.records.records import iter_records
 from kafka_protocol.types import EpochEntry, TopicIdPartition
@@ -15,7 +17,7 @@ from rlm.link import Reply
 from rlm.loads import Loads, Wait
 from rlm.messages import OffsetForTimestamp, TimestampAnswer
 from rlm.performer import READER_POOL
-from rlm.reader import NOT_READY_RETRY_MS
+from rlm.reader import NO_END, NOT_READY_RETRY_MS
 from rlm.workers import Workers
 from rlmm import lineage
 from rlmm.api import MetadataNotReadyError, RemoteLogMetadataManager
@@ -24,7 +26,6 @@ from runtime.clock import Clock
 from runtime.disk import Disk
 from runtime.scheduler import Scheduler
 
-NO_END = 2**63 - 1
 Found = tuple[int, int, int]  # timestamp, offset, epoch
 
 
@@ -35,6 +36,7 @@ class TimestampSearches:
         self,
         *,
         metadata: RemoteLogMetadataManager,
+        is_judged: Callable[[TopicIdPartition], bool],
         indexes: IndexCache,
         chunks: ChunkCache,
         loads: Loads,
@@ -43,6 +45,7 @@ class TimestampSearches:
         clock: Clock,
         scheduler: Scheduler,
     ) -> None:
+        self.is_judged = is_judged
         self.metadata, self.indexes, self.chunks = metadata, indexes, chunks
         self.loads, self.workers, self.disk = loads, workers, disk
         self.clock, self.scheduler = clock, scheduler
@@ -104,7 +107,8 @@ class _OneSearch:
 
     def _candidate(self) -> tuple[RemoteLogSegmentMetadata, lineage.Span] | None:
         """The first part of a segment on the chain, from where the search is, that may hold it."""
-        if not self._owner.metadata.is_ready(self._partition):
+        owner = self._owner
+        if not owner.metadata.is_ready(self._partition) or not owner.is_judged(self._partition):
             raise MetadataNotReadyError("not caught up")
         best: tuple[RemoteLogSegmentMetadata, lineage.Span] | None = None
         for segment in self._owner.metadata.list_segments(self._partition):

@@ -9,7 +9,7 @@ Every write carries a `Fence`. From a barrier on, every reader refuses records o
 that partition. Source: KIP-405 RemoteLogMetadataManager; the fence is ours (docs/tiering.md).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import IntEnum
@@ -51,6 +51,58 @@ class SegmentUpdate:
     event_timestamp_ms: int
     broker_id: int
     custom_metadata: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentHistory:
+    """A segment that accepted records name, in any state but DELETE_SEGMENT_FINISHED.
+
+    Attributes:
+        metadata: its present state.
+        named_under: the pair of the record that named it first; a barrier's repetition of it
+            does not count.
+        finished_under: the pair of its first FINISHED, None before.
+        finished_order: where in the topic that stands, None before.
+    """
+
+    metadata: RemoteLogSegmentMetadata
+    named_under: Fence
+    finished_under: Fence | None
+    finished_order: int | None
+
+    @property
+    def is_placeholder(self) -> bool:
+        """A barrier's own id: it names no offsets."""
+        return self.metadata.segment_size_bytes == 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionHistory:
+    """What the accepted records of a partition say beyond the state of its segments.
+
+    A pair without an entry proves nothing: records of Kafka and of earlier versions carry no log
+    start and no unclean election.
+
+    The two mappings are by leader epoch of the record's pair and leave out what concludes nothing
+    more: an epoch below another one that has at least as high an offset. So their offsets fall as
+    the epochs rise, and they stay small.
+
+    Attributes:
+        log_starts: the highest log start that settled owners of that leader epoch carried.
+        given_ends: the highest offset (exclusive) that segments first named under that leader
+            epoch reach to, deleted ones included: offsets below it were given by its lineage.
+        last_unclean_epoch: the leader epoch of the last unclean election, -1 if none is known: the
+            highest that records not below the fence carried.
+        highest_epoch: the highest leader epoch of any owner's pair that was read, also of refused
+            records; -1 if none.
+        segments: ascending by start offset.
+    """
+
+    log_starts: Mapping[int, int]
+    given_ends: Mapping[int, int]
+    last_unclean_epoch: int
+    highest_epoch: int
+    segments: tuple[SegmentHistory, ...]
 
 
 class MetadataError(Exception):
@@ -97,16 +149,56 @@ class RemoteLogMetadataManager(Protocol):
         """
 
     def own(
-        self, partition: TopicIdPartition, fence: Fence, metadata_offset: int = -1
+        self,
+        partition: TopicIdPartition,
+        fence: Fence,
+        metadata_offset: int = -1,
+        unclean_epoch: int = -1,
     ) -> "Future[None]":
         """Become the writer of `partition`: catch up, write the barrier, done when it is read back.
 
         Called again with a higher fence after a time-out, and by the manager's own doing never.
-        Fails with MetadataRefusedError when a higher fence is already there.
+        Fails with MetadataRefusedError when a higher fence is already there, or when the topic lost
+        records since this one wrote its first.
+
+        Every record of this owner, the barrier included, carries the highest unclean epoch that is
+        known: `unclean_epoch` (the leader epoch if this leader was elected uncleanly, else -1) or
+        what accepted records carry. None carries a log start before `carry`.
+        """
+
+    def carry(self, partition: TopicIdPartition, fence: Fence, log_start: int) -> None:
+        """Let each record of this owner carry its log start from here on.
+
+        Called by an owner that has settled, and after each rise of the log start, once that is
+        checkpointed. A call under another pair than the owner's does nothing.
+        """
+
+    def history(self, partition: TopicIdPartition) -> PartitionHistory | None:
+        """What is known beyond the segments' states; None: this manager keeps no history.
+
+        Without history nothing is proved by it: no log start is taken from records, no chain is
+        rebuilt from segments, and a lost log end is not noticed here.
+
+        Raises:
+            MetadataNotReadyError: `is_ready` is False; only what an owner reads after its barrier
+                was read back may be judged by.
         """
 
     def follow(self, partition: TopicIdPartition) -> "Future[None]":
         """Read along without writing; done when caught up to the end seen at the call."""
+
+    def catch_up(self, partition: TopicIdPartition) -> "Future[None]":
+        """Done when all is read that the topic held for an owned or followed partition at the call.
+
+        Fails with MetadataNotReadyError where it is neither, or is no longer.
+        """
+
+    def on_lost_records(self, listener: Callable[[TopicIdPartition], None]) -> None:
+        """Call `listener` for each partition whose ownership ended because the topic lost records.
+
+        What was known of it may never have been true: its owner forgets what it has told others by
+        it. Called from any thread; it must not wait.
+        """
 
     def release(self, partition: TopicIdPartition) -> None:
         """Stop owning or following; the cached state may stay on disk."""
@@ -180,6 +272,9 @@ class DeletedTopics(Protocol):
 
         Their records lie in metadata partitions that it leads and has consumed to their end.
         """
+
+    def leads_all(self) -> bool:
+        """Whether `led_partitions` are all that records ever named, wherever they lie."""
 
     def deletion(self, partition: TopicIdPartition) -> "PartitionDeletion | None":
         """The same of one user partition; None if no record named it."""

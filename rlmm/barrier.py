@@ -4,6 +4,9 @@ A barrier changes no state: it repeats the newest live segment's, in the form th
 readers take too. Where there is no live segment, a new id that is never copied goes through its
 whole life at once. Without the second form, an old writer's STARTED and FINISHED could land after
 the new owner's judgement (model story B2).
+
+It carries no log start: only an owner that has settled knows one. Repeated under the new pair, the
+log start of a lineage that was given up would look like the new owner's (model story H2).
 """
 
 from collections.abc import Iterable
@@ -24,6 +27,7 @@ def barrier(
     broker_id: int,
     now_ms: int,
     metadata_offset: int = -1,
+    unclean_epoch: int = -1,
 ) -> list[MetadataEvent]:
     """The records of a barrier, to be written in this order.
 
@@ -35,8 +39,9 @@ def barrier(
         broker_id: the new owner.
         now_ms: wall clock.
         metadata_offset: of the image the new owner saw the topic in, -1 if unknown.
+        unclean_epoch: of the last unclean election that is known, -1 if none.
     """
-    stamp = Stamp(fence, metadata_offset)
+    stamp = Stamp(fence, metadata_offset, unclean_epoch=unclean_epoch)
     newest = max(live, key=lambda segment: (segment.end_offset, segment.id.id), default=None)
     if newest is None:
         placeholder = RemoteLogSegmentMetadata(

@@ -18,10 +18,15 @@ class Stamp:
         fence: who wrote; the lowest where a record has none (written by Kafka).
         metadata_offset: offset in `__cluster_metadata` at which the writer saw the topic, -1 if
             unknown.
+        log_start: of a settled owner's log, as it is checkpointed; -1 if not carried.
+        unclean_epoch: leader epoch of the last unclean election that the writer knew of, -1 if
+            none.
     """
 
     fence: Fence = LOWEST_FENCE
     metadata_offset: int = -1
+    log_start: int = -1
+    unclean_epoch: int = -1
 
 
 NO_STAMP = Stamp()

@@ -12,12 +12,22 @@ Pure. Invariant: `PartitionFacts.live_count` is the number of entries of the par
 Source: KIP-405 (State transitions, Topic deletion lifecycle); the fence is ours.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
+from types import MappingProxyType
 from typing import assert_never
 
 from kafka_protocol.types import TopicIdPartition
-from rlmm.api import LOWEST_FENCE, Fence, PartitionDeleteState, PartitionDeletion
+from rlmm.api import (
+    LOWEST_FENCE,
+    REMOVER_FENCE,
+    Fence,
+    PartitionDeleteState,
+    PartitionDeletion,
+    PartitionHistory,
+    SegmentHistory,
+)
 from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 
@@ -59,6 +69,9 @@ PARTITION_TRANSITIONS: dict[PartitionDeleteState | None, frozenset[PartitionDele
     ),
 }
 
+OffsetsByEpoch = tuple[tuple[int, int], ...]
+"""(leader epoch, offset), epochs ascending and offsets falling."""
+
 _CLOSED_TO = {SegmentState.COPY_SEGMENT_STARTED, SegmentState.COPY_SEGMENT_FINISHED}
 
 
@@ -86,6 +99,8 @@ class PartitionFacts:
             record of a deleted partition must still be refused.
         marked_seen_ms: when this reader first read DELETE_PARTITION_MARKED (wall clock).
         live_count: segments in any state but DELETE_SEGMENT_FINISHED.
+        highest_epoch, log_starts, given_ends, unclean_epoch: see PartitionHistory. The remover's
+            pair is no owner's.
     """
 
     topic_id_partition: TopicIdPartition
@@ -94,6 +109,22 @@ class PartitionFacts:
     delete_state: PartitionDeleteState | None = None
     marked_seen_ms: int | None = None
     live_count: int = 0
+    highest_epoch: int = -1
+    log_starts: OffsetsByEpoch = ()
+    given_ends: OffsetsByEpoch = ()
+    unclean_epoch: int = -1
+
+
+def raised(known: OffsetsByEpoch, epoch: int, offset: int) -> OffsetsByEpoch:
+    """Take over that `epoch` has at least `offset`.
+
+    What is said for an epoch holds in each rule for the epochs below it too: entries that lie
+    below a later epoch's are left out.
+    """
+    if any(other >= epoch and far >= offset for other, far in known):
+        return known
+    kept = [(other, far) for other, far in known if other > epoch or far > offset]
+    return tuple(sorted((*kept, (epoch, offset))))
 
 
 def deletion_of(facts: PartitionFacts) -> PartitionDeletion:
@@ -112,11 +143,31 @@ class SegmentEntry:
         started_seen_ms: when this reader first read STARTED of it (wall clock).
         finished_order: offset in the metadata topic of its first accepted FINISHED; None before. A
             barrier that repeats FINISHED does not change it.
+        named_under: the pair of its first accepted STARTED.
+        finished_under: the pair of its first accepted FINISHED; None before.
     """
 
     metadata: RemoteLogSegmentMetadata
     started_seen_ms: int
     finished_order: int | None = None
+    named_under: Fence = LOWEST_FENCE
+    finished_under: Fence | None = None
+
+
+def history_of(facts: PartitionFacts, entries: Iterable[SegmentEntry]) -> PartitionHistory:
+    """What an owner judges by; the entries come ascending by start offset."""
+    return PartitionHistory(
+        MappingProxyType(dict(facts.log_starts)),
+        MappingProxyType(dict(facts.given_ends)),
+        facts.unclean_epoch,
+        facts.highest_epoch,
+        tuple(
+            SegmentHistory(
+                entry.metadata, entry.named_under, entry.finished_under, entry.finished_order
+            )
+            for entry in entries
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,17 +201,38 @@ def apply(
         seen_ms: wall clock at the reading.
 
     Returns:
-        What is true after it. A refused record leaves entry and all facts but fence and metadata
-        offset alone.
+        What is true after it. A refused record leaves the entry alone, and of the facts all but
+        fence, metadata offset, highest epoch and, if it is not below the fence, unclean election.
     """
     fence = event.stamp.fence
+    owner_epoch = -1 if fence == REMOVER_FENCE else fence.leader_epoch
     seen = replace(
         facts,
         fence=max(facts.fence, fence),
         metadata_offset=max(facts.metadata_offset, event.stamp.metadata_offset),
+        highest_epoch=max(facts.highest_epoch, owner_epoch),
     )
     if fence < facts.fence:
         return Applied(Verdict.FENCED, seen, entry)
+    # Also where the transition is refused: a barrier that is stale when it lands (model story B1)
+    # makes its writer an owner all the same, and its election may be told nowhere else.
+    seen = replace(seen, unclean_epoch=max(facts.unclean_epoch, event.stamp.unclean_epoch))
+    applied = _judge(seen, entry, event, order=order, seen_ms=seen_ms)
+    log_start = event.stamp.log_start
+    if applied.verdict is not Verdict.ACCEPTED or log_start < 0:
+        return applied
+    log_starts = raised(facts.log_starts, fence.leader_epoch, log_start)
+    return replace(applied, facts=replace(applied.facts, log_starts=log_starts))
+
+
+def _judge(
+    seen: PartitionFacts,
+    entry: SegmentEntry | None,
+    event: MetadataEvent,
+    *,
+    order: int,
+    seen_ms: int,
+) -> Applied:
     match event:
         case SegmentAdded():
             return _add(seen, entry, event, seen_ms)
@@ -186,10 +258,13 @@ def _add(
         return Applied(Verdict.PARTITION_CLOSED, facts, entry)
     if entry is not None:
         return Applied(Verdict.ACCEPTED, facts, replace(entry, metadata=event.metadata))
+    fence, ends = event.stamp.fence, facts.given_ends
+    if event.metadata.segment_size_bytes > 0:  # else a barrier's own id: it names no offsets
+        ends = raised(ends, fence.leader_epoch, event.metadata.end_offset + 1)
     return Applied(
         Verdict.ACCEPTED,
-        replace(facts, live_count=facts.live_count + 1),
-        SegmentEntry(event.metadata, started_seen_ms=seen_ms),
+        replace(facts, live_count=facts.live_count + 1, given_ends=ends),
+        SegmentEntry(event.metadata, started_seen_ms=seen_ms, named_under=fence),
     )
 
 
@@ -219,12 +294,10 @@ def _update(
         # to delete
         custom_metadata=entry.metadata.custom_metadata if custom is None else custom,
     )
-    finished_order = entry.finished_order
-    if update.state is SegmentState.COPY_SEGMENT_FINISHED and finished_order is None:
-        finished_order = order
-    return Applied(
-        Verdict.ACCEPTED, facts, replace(entry, metadata=metadata, finished_order=finished_order)
-    )
+    after = replace(entry, metadata=metadata)
+    if update.state is SegmentState.COPY_SEGMENT_FINISHED and entry.finished_order is None:
+        after = replace(after, finished_order=order, finished_under=event.stamp.fence)
+    return Applied(Verdict.ACCEPTED, facts, after)
 
 
 def _delete_partition(facts: PartitionFacts, event: PartitionDeleted, seen_ms: int) -> Applied:

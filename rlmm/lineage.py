@@ -49,6 +49,8 @@ class Placement(Enum):
 
 def chain_spans(chain: Sequence[EpochEntry], log_end: int) -> list[Span]:
     """A chain as spans, ascending; epochs without an offset below `log_end` are left out."""
+    if not chain:
+        return []
     ends = [entry.start_offset for entry in chain[1:]] + [log_end]
     return [
         Span(entry.epoch, entry.start_offset, min(end, log_end) - 1)
@@ -146,6 +148,15 @@ class Coverage:
     def has_span(self, span: Span) -> bool:
         """Whether every offset of the span is in."""
         return self.end_of_run(span.epoch, span.first) >= span.last
+
+    def count_in(self, span: Span) -> int:
+        """How many offsets of the span are in."""
+        firsts, lasts = self._by_epoch.get(span.epoch, ([], []))
+        low, high = bisect_left(lasts, span.first), bisect_right(firsts, span.last)
+        return sum(
+            min(last, span.last) - max(first, span.first) + 1
+            for first, last in zip(firsts[low:high], lasts[low:high], strict=True)
+        )
 
     def first_in(self, span: Span) -> int | None:
         """The smallest offset of the span that is in, or None."""

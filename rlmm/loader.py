@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from rlmm.api import RemoteLogMetadataManager
+from rlmm.foreign import ADDITIONS, completed
 from rsm_plugins.loader import load_class
 
 _KEY = "remote.log.metadata.manager.class.name"
@@ -16,6 +17,8 @@ JAVA_COUNTERPARTS: Mapping[str, str] = {
 def load_metadata_manager(class_name: str) -> RemoteLogMetadataManager:
     """Make an instance, not yet configured, of the metadata manager of that name.
 
+    One that lacks our additions to KIP-405's interface gets neutral ones, see `foreign`.
+
     Args:
         class_name: `package.module:Class`, or Kafka's name of the one on a topic.
 
@@ -24,8 +27,11 @@ def load_metadata_manager(class_name: str) -> RemoteLogMetadataManager:
     """
     found = load_class(_KEY, class_name, JAVA_COUNTERPARTS)
     wanted = [name for name in vars(RemoteLogMetadataManager) if not name.startswith("_")]
-    missing = [name for name in wanted if not callable(getattr(found, name, None))]
+    missing = [
+        name
+        for name in wanted
+        if name not in ADDITIONS and not callable(getattr(found, name, None))
+    ]
     if missing:
         raise ValueError(f"{_KEY}={class_name}: has no {', '.join(missing)}")
-    manager: RemoteLogMetadataManager = found()
-    return manager
+    return completed(found())

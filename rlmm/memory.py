@@ -7,13 +7,14 @@ answered before the call returns, unless a `Fault` was ordered for it.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from threading import RLock
 
 from kafka_protocol.types import TopicIdPartition
 from rlmm.api import (
+    LOWEST_FENCE,
     REMOVER_FENCE,
     Fence,
     MetadataNotReadyError,
@@ -21,12 +22,13 @@ from rlmm.api import (
     MetadataWriteTimeoutError,
     PartitionDeleteState,
     PartitionDeletion,
+    PartitionHistory,
     SegmentUpdate,
 )
 from rlmm.barrier import barrier
 from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
 from rlmm.fold import Fold
-from rlmm.lifecycle import Verdict, deletion_of
+from rlmm.lifecycle import PartitionFacts, Verdict, deletion_of, history_of
 from rlmm.partition_view import PartitionView
 from rlmm.store import MemoryStore, PartitionKey, Position, partition_key
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
@@ -64,6 +66,11 @@ class InMemoryRemoteLogMetadataManager:
         self._store = MemoryStore()
         self._views: dict[PartitionKey, PartitionView] = {}
         self._owned: dict[PartitionKey, Fence] = {}
+        self._partitions: dict[PartitionKey, TopicIdPartition] = {}  # that were ever owned
+        self._spent: dict[PartitionKey, Fence] = {}  # what was written under it was lost
+        self._on_lost_records: list[Callable[[TopicIdPartition], None]] = []
+        self._log_starts: dict[PartitionKey, int] = {}  # that owners carry
+        self._unclean_epochs: dict[PartitionKey, int] = {}  # as owners were told
         self._ready: set[PartitionKey] = set()
         self.log: list[tuple[MetadataEvent, Verdict]] = []
         self.faults: deque[Fault] = deque()
@@ -73,13 +80,23 @@ class InMemoryRemoteLogMetadataManager:
         self._broker_id = int(configs.get("node.id", self._broker_id))
 
     def own(
-        self, partition: TopicIdPartition, fence: Fence, metadata_offset: int = -1
+        self,
+        partition: TopicIdPartition,
+        fence: Fence,
+        metadata_offset: int = -1,
+        unclean_epoch: int = -1,
     ) -> "Future[None]":
         """See RemoteLogMetadataManager."""
         with self._lock:
             key = partition_key(partition)
             self._ready.discard(key)
+            spent = self._spent.get(key, LOWEST_FENCE)
+            if spent >= fence:
+                return _done(MetadataRefusedError(f"{spent} lost records: {partition}", spent))
+            self._partitions[key] = partition
             self._owned[key] = fence
+            self._log_starts.pop(key, None)
+            self._unclean_epochs[key] = unclean_epoch
             live = [entry.metadata for entry in self._view(key).entries()]
             done: Future[None] = Future()
             for event in barrier(
@@ -91,7 +108,7 @@ class InMemoryRemoteLogMetadataManager:
                 now_ms=self._clock.wall_ms(),
                 metadata_offset=metadata_offset,
             ):
-                error = self._write(event)
+                error = self._write(self._carrying(event))
                 if isinstance(error, MetadataWriteTimeoutError) or self._fence_of(key) > fence:
                     self._owned.pop(key, None)
                     higher = self._fence_of(key)
@@ -109,6 +126,32 @@ class InMemoryRemoteLogMetadataManager:
             self._owned.pop(partition_key(partition), None)
             self._ready.add(partition_key(partition))
         return _done(None)
+
+    def catch_up(self, partition: TopicIdPartition) -> "Future[None]":
+        """See RemoteLogMetadataManager."""
+        if self.is_ready(partition):
+            return _done(None)
+        return _done(MetadataNotReadyError(f"neither owned nor followed: {partition}"))
+
+    def on_lost_records(self, listener: Callable[[TopicIdPartition], None]) -> None:
+        """See RemoteLogMetadataManager."""
+        self._on_lost_records.append(listener)
+
+    def carry(self, partition: TopicIdPartition, fence: Fence, log_start: int) -> None:
+        """See RemoteLogMetadataManager."""
+        with self._lock:
+            key = partition_key(partition)
+            if self._owned.get(key) == fence and self.is_ready(partition):
+                self._log_starts[key] = max(log_start, self._log_starts.get(key, -1))
+
+    def history(self, partition: TopicIdPartition) -> PartitionHistory | None:
+        """See RemoteLogMetadataManager."""
+        with self._lock:
+            if not self.is_ready(partition):
+                raise MetadataNotReadyError(f"neither owned nor followed: {partition}")
+            key = partition_key(partition)
+            facts = self._store.facts(0, key) or PartitionFacts(partition)
+            return history_of(facts, self._view(key).entries())
 
     def release(self, partition: TopicIdPartition) -> None:
         """See RemoteLogMetadataManager."""
@@ -184,6 +227,10 @@ class InMemoryRemoteLogMetadataManager:
         with self._lock:
             return [deletion_of(facts) for facts in self._store.all_facts(0)]
 
+    def leads_all(self) -> bool:
+        """See DeletedTopics."""
+        return True
+
     def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:
         """See DeletedTopics."""
         with self._lock:
@@ -217,6 +264,21 @@ class InMemoryRemoteLogMetadataManager:
             self.log.append((event, verdict))
             return verdict
 
+    def lose(self, end: int) -> None:
+        """Lose the records of the log from `end` on, as a topic that was cut back."""
+        with self._lock:
+            kept = [event for event, _ in self.log[:end]]
+            self._store, self._views, self.log = MemoryStore(), {}, []
+            for event in kept:
+                self.land(event)
+            lost = [self._partitions[key] for key in self._owned]
+            self._spent.update(self._owned)
+            self._owned.clear()
+            self._ready.clear()
+        for partition in lost:
+            for listener in self._on_lost_records:
+                listener(partition)
+
     # ------------------------------------------------------------------ inside
 
     def _view(self, key: PartitionKey) -> PartitionView:
@@ -236,7 +298,19 @@ class InMemoryRemoteLogMetadataManager:
                 return _done(
                     MetadataNotReadyError(f"not owned under {fence}: {event.topic_id_partition}")
                 )
-            return _done(self._write(event))
+            return _done(self._write(self._carrying(event)))
+
+    def _carrying(self, event: MetadataEvent) -> MetadataEvent:
+        """The event with what its owner carries on each record."""
+        if event.stamp.fence == REMOVER_FENCE:
+            return event
+        key = partition_key(event.topic_id_partition)
+        facts = self._store.facts(0, key)
+        unclean = max(
+            self._unclean_epochs.get(key, -1), -1 if facts is None else facts.unclean_epoch
+        )
+        start = self._log_starts.get(key, -1)
+        return replace(event, stamp=replace(event.stamp, log_start=start, unclean_epoch=unclean))
 
     def _write(self, event: MetadataEvent) -> Exception | None:
         fault = self.faults.popleft() if self.faults else None

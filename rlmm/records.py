@@ -1,4 +1,4 @@
-"""The bytes of `__remote_log_metadata`: Kafka's records, with three tagged fields of ours.
+"""The bytes of `__remote_log_metadata`: Kafka's records, with five tagged fields of ours.
 
 A value is `uvarint frame=1, uvarint api key, uvarint version` and a flexible struct. Kafka's
 readers skip tagged fields that they do not know; what they write has none and reads as the lowest
@@ -9,9 +9,15 @@ fence. Tags are far above those that Kafka gives out one by one:
 | 10000 | leader epoch of the user partition under which was written (i32) | -1 |
 | 10001 | tier incarnation (i64) | -1 |
 | 10002 | offset in `__cluster_metadata` at which the writer saw the topic (i64) | -1 |
+| 10003 | log start of a settled owner, as it is checkpointed (i64) | -1 |
+| 10004 | leader epoch of the last unclean election that the owner knows of (i32) | -1 |
 
-A record of an unknown kind or version, or with bytes that mean nothing, is an error of its own: a
-reader counts it and goes on, for the next record is good.
+Records of earlier versions have neither of the last two: they say nothing about a log start or an
+election.
+
+A record of an unknown kind or version, without a value, or with bytes that mean nothing, is an
+error of its own: a reader counts it and goes on, for the next record is good. Keys are not looked
+at.
 
 Source: KIP-405 (Message Format), Kafka 4.3 schemas.
 """
@@ -30,7 +36,10 @@ from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, Se
 
 _FRAME_VERSION = 1
 _PARTITION = "TopicIdPartition:{Name:str, Id:uuid, Partition:i32}"
-_STAMP = "FenceLeaderEpoch:i32@10000=-1, FenceIncarnation:i64@10001=-1, MetadataOffset:i64@10002=-1"
+_STAMP = (
+    "FenceLeaderEpoch:i32@10000=-1, FenceIncarnation:i64@10001=-1, MetadataOffset:i64@10002=-1,"
+    " LogStartOffset:i64@10003=-1, UncleanLeaderEpoch:i32@10004=-1"
+)
 
 SEGMENT = parse(
     "0 RemoteLogSegmentMetadataRecord 0 f0 | "
@@ -63,6 +72,15 @@ class UnknownRecordError(UnreadableRecordError):
     reason = "unknown"
 
 
+class TombstoneRecordError(UnreadableRecordError):
+    """It has no value: a later Kafka compacts the topic by key (KIP-1266).
+
+    Nothing follows from it: a segment ends by its own DELETE_SEGMENT_FINISHED, or lives on.
+    """
+
+    reason = "tombstone"
+
+
 class DamagedRecordError(UnreadableRecordError):
     """Its kind is known and its bytes do not fit."""
 
@@ -86,11 +104,12 @@ def decode(value: bytes | None) -> MetadataEvent:
     """Read a record's value.
 
     Raises:
+        TombstoneRecordError: there is none.
         UnknownRecordError: another frame, kind or version.
         DamagedRecordError: cut, too long, or a field says what cannot be.
     """
-    if not value:
-        raise DamagedRecordError("record without a value")
+    if value is None:
+        raise TombstoneRecordError("record without a value")
     try:
         frame, position = read_uvarint(value, 0)
         api_key, position = read_uvarint(value, position)
@@ -166,6 +185,8 @@ def _encode_stamp(stamp: Stamp) -> dict[str, int]:
         "fence_leader_epoch": stamp.fence.leader_epoch,
         "fence_incarnation": stamp.fence.incarnation,
         "metadata_offset": stamp.metadata_offset,
+        "log_start_offset": stamp.log_start,
+        "unclean_leader_epoch": stamp.unclean_epoch,
     }
 
 
@@ -181,7 +202,12 @@ def _encode_id(owner: Any, id: RemoteLogSegmentId) -> Any:
 
 
 def _decode_stamp(body: Any) -> Stamp:
-    return Stamp(Fence(body.fence_leader_epoch, body.fence_incarnation), body.metadata_offset)
+    fence = Fence(body.fence_leader_epoch, body.fence_incarnation)
+    if body.log_start_offset < -1 or body.unclean_leader_epoch < -1:
+        raise DamagedRecordError(
+            f"log start {body.log_start_offset}, unclean election {body.unclean_leader_epoch}"
+        )
+    return Stamp(fence, body.metadata_offset, body.log_start_offset, body.unclean_leader_epoch)
 
 
 def _decode_partition(body: Any) -> TopicIdPartition:

@@ -22,11 +22,12 @@ user partition (topic id, u32):
 import logging
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 from rocksdict import (
+    AccessType,
     BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
@@ -38,15 +39,18 @@ from rocksdict import (
 )
 
 from kafka_protocol.types import EpochEntry, TopicIdPartition
-from rlmm.api import Fence, PartitionDeleteState
-from rlmm.lifecycle import PartitionFacts, SegmentEntry
+from rlmm.api import REMOVER_FENCE, Fence, PartitionDeleteState, PartitionHistory
+from rlmm.lifecycle import OffsetsByEpoch, PartitionFacts, SegmentEntry, history_of
 from rlmm.store import START, Changes, DamagedStoreError, PartitionKey, Position
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
 from runtime.disk import Disk
 
 _log = logging.getLogger(__name__)
 
-_LAYOUT_VERSION = 1
+_LAYOUT_VERSION = 2
+"""Another number than this, or none: thrown away and read again. 1 had no carried log starts, no
+unclean elections and no pairs of segments.
+"""
 _U32 = struct.Struct(">I")
 _U64 = struct.Struct(">Q")
 _POSITION = struct.Struct(">qi")
@@ -71,6 +75,10 @@ class _Facts(msgspec.Struct, array_like=True):
     delete_state: int | None
     marked_seen_ms: int | None
     live_count: int
+    highest_epoch: int
+    log_starts: OffsetsByEpoch
+    given_ends: OffsetsByEpoch
+    unclean_epoch: int
 
 
 class _Entry(msgspec.Struct, array_like=True):
@@ -86,6 +94,8 @@ class _Entry(msgspec.Struct, array_like=True):
     txn_index_empty: bool
     started_seen_ms: int
     finished_order: int | None
+    named_under: tuple[int, int]
+    finished_under: tuple[int, int] | None
 
 
 class _Version(msgspec.Struct, array_like=True):
@@ -130,21 +140,7 @@ class RocksdbStore:
             _log.warning("metadata cache was found damaged, begins anew: dir=%s", directory)
             disk.remove_tree(directory)
             disk.unlink(self._mark)
-        try:
-            self._db = Rdict(str(directory), _options())
-            found = self._db.get(_VERSION_KEY)
-            known = None if found is None else _decode_version(found)
-        except Exception as e:
-            if _is_of_the_moment(e):
-                raise
-            _log.warning("metadata cache is damaged, begins anew: dir=%s reason=%s", directory, e)
-            known, found = None, b""
-        if found is not None and known != version:
-            if known is not None:
-                _log.warning("metadata cache is of %s, not %s, begins anew", known, version)
-                self._db.close()
-            disk.remove_tree(directory)
-            self._db = Rdict(str(directory), _options())
+        self._db = _opened(directory, version, disk)
         self._db[_VERSION_KEY] = _encode(version)
 
     def position(self, metadata_partition: int) -> Position:
@@ -266,6 +262,37 @@ class RocksdbStore:
             raise DamagedStoreError(f"metadata cache {self._directory}: {error}") from error
 
 
+def _opened(directory: Path, version: _Version, disk: Disk) -> Rdict:
+    """The database there, or an empty one where it is damaged or of another version."""
+    db: Rdict | None = None
+    try:
+        db = Rdict(str(directory), _options())
+        found = _version_of(db)
+        if found is None or found == version:
+            return db
+        reason = f"is of {found}, not {version}"
+    except Exception as e:
+        if _is_of_the_moment(e):
+            raise
+        reason = f"is damaged: {e}"
+    _log.warning("metadata cache begins anew: dir=%s it %s", directory, reason)
+    if db is not None:
+        with suppress(Exception):  # what is thrown away need not be closed well
+            db.close()
+        del db
+    disk.remove_tree(directory)
+    return Rdict(str(directory), _options())
+
+
+def _version_of(db: Rdict) -> _Version | None:
+    """What it was written as; None where nothing was written yet."""
+    found = db.get(_VERSION_KEY)
+    if found is not None:
+        return _decode_version(found)
+    is_empty = next(iter(db.keys()), None) is None
+    return None if is_empty else _Version(0, "", 0)
+
+
 def _is_of_the_moment(error: Exception) -> bool:
     """Whether the files are well: they are in use, or the process or disk has nothing left."""
     said = str(error)
@@ -329,6 +356,10 @@ def _from_facts(facts: PartitionFacts) -> bytes:
             None if state is None else int(state),
             facts.marked_seen_ms,
             facts.live_count,
+            facts.highest_epoch,
+            facts.log_starts,
+            facts.given_ends,
+            facts.unclean_epoch,
         )
     )
 
@@ -343,6 +374,10 @@ def _to_facts(partition: PartitionKey, value: bytes) -> PartitionFacts:
         None if state is None else PartitionDeleteState(state),
         found.marked_seen_ms,
         found.live_count,
+        found.highest_epoch,
+        found.log_starts,
+        found.given_ends,
+        found.unclean_epoch,
     )
 
 
@@ -362,8 +397,14 @@ def _from_entry(entry: SegmentEntry) -> bytes:
             meta.txn_index_empty,
             entry.started_seen_ms,
             entry.finished_order,
+            _from_fence(entry.named_under),
+            None if entry.finished_under is None else _from_fence(entry.finished_under),
         )
     )
+
+
+def _from_fence(fence: Fence) -> tuple[int, int]:
+    return fence.leader_epoch, fence.incarnation
 
 
 def _to_entry(partition: PartitionKey, start_and_id: bytes, value: bytes) -> SegmentEntry:
@@ -382,4 +423,74 @@ def _to_entry(partition: PartitionKey, start_and_id: bytes, value: bytes) -> Seg
         custom_metadata=found.custom_metadata,
         txn_index_empty=found.txn_index_empty,
     )
-    return SegmentEntry(metadata, found.started_seen_ms, found.finished_order)
+    return SegmentEntry(
+        metadata,
+        found.started_seen_ms,
+        found.finished_order,
+        Fence(*found.named_under),
+        None if found.finished_under is None else Fence(*found.finished_under),
+    )
+
+
+def highest_incarnation(directory: Path) -> int | None:
+    """The highest tier incarnation that this cache has read, the remover's left out. For tools.
+
+    Nothing is written, and nobody may have it open for writing.
+
+    Returns:
+        None where there is no cache, or none that can be read: it proves nothing.
+    """
+    if not directory.is_dir():
+        return None
+    try:
+        cache = Rdict(str(directory), _options(), access_type=AccessType.read_only())
+        try:
+            found = [
+                facts.incarnation
+                for _, value in _facts_in(cache)
+                if (facts := _decode_facts(value)).incarnation < REMOVER_FENCE.incarnation
+            ]
+        finally:
+            cache.close()
+    except Exception as error:  # noqa: BLE001 - RocksDB has no error of its own for us
+        _log.warning("metadata cache cannot be read: dir=%s %s", directory, error)
+        return None
+    return max(found, default=None)
+
+
+def read_history(directory: Path, partition: PartitionKey) -> PartitionHistory | None:
+    """What this cache says of a user partition. For tools.
+
+    Nothing is written, and nobody may have it open for writing.
+
+    Returns:
+        None where there is no cache, none that can be read, or one that does not know it.
+    """
+    if not directory.is_dir():
+        return None
+    try:
+        cache = Rdict(str(directory), _options(), access_type=AccessType.read_only())
+        try:
+            for key, value in _facts_in(cache):
+                if _partition_in(key) == partition:
+                    prefix = b"S" + key[1:]
+                    options = ReadOptions()
+                    options.set_iterate_upper_bound(_next_prefix(prefix))
+                    entries = [
+                        _to_entry(partition, bytes(name)[len(prefix) :], entry)
+                        for name, entry in cache.items(from_key=prefix, read_opt=options)
+                        if isinstance(name, bytes)
+                    ]
+                    facts = _to_facts(partition, value)
+                    return history_of(facts, entries) if len(entries) == facts.live_count else None
+        finally:
+            cache.close()
+    except Exception as error:  # noqa: BLE001 - RocksDB has no error of its own for us
+        _log.warning("metadata cache cannot be read: dir=%s %s", directory, error)
+    return None
+
+
+def _facts_in(cache: Rdict) -> Iterator[tuple[bytes, bytes]]:
+    options = ReadOptions()
+    options.set_iterate_upper_bound(_next_prefix(b"F"))
+    yield from cache.items(from_key=b"F", read_opt=options)

@@ -17,6 +17,7 @@ from rlmm.api import (
     Fence,
     MetadataNotReadyError,
     MetadataRefusedError,
+    PartitionHistory,
     RemoteLogMetadataManager,
     SegmentUpdate,
 )
@@ -263,6 +264,79 @@ class RemoteLogMetadataManagerContract:
         assert error.fence == Fence(4, 1), "the next incarnation must go above it"
         assert not owned.is_ready(PARTITION)
 
+    def test_a_manager_says_nothing_of_the_past_before_its_barrier_was_read_back(
+        self, manager: RemoteLogMetadataManager, pump: Pump
+    ) -> None:
+        with pytest.raises(MetadataNotReadyError):
+            manager.history(PARTITION)
+        assert outcome(manager.own(PARTITION, FENCE), pump) is None
+        manager.release(PARTITION)
+        with pytest.raises(MetadataNotReadyError):
+            manager.history(PARTITION)
+
+    def test_an_empty_partition_proves_nothing(self, owned: RemoteLogMetadataManager) -> None:
+        history = known_history(owned)
+        assert (history.log_starts, history.given_ends, history.segments) == ({}, {}, ())
+        assert (history.last_unclean_epoch, history.highest_epoch) == (-1, 3)
+
+    def test_records_carry_the_log_start_that_their_owner_has_settled(
+        self, owned: RemoteLogMetadataManager, pump: Pump
+    ) -> None:
+        self.finish(owned, pump, segment(1, 0, 9))
+        assert known_history(owned).log_starts == {}
+        owned.carry(PARTITION, FENCE, 5)
+        assert known_history(owned).log_starts == {}, "what was not written is not known"
+        self.finish(owned, pump, segment(2, 10, 19))
+        assert known_history(owned).log_starts == {3: 5}
+        owned.carry(PARTITION, FENCE, 8)
+        done = owned.update(update(segment(1, 0, 9), State.DELETE_SEGMENT_STARTED), FENCE, 5)
+        assert outcome(done, pump) is None
+        assert known_history(owned).log_starts == {3: 8}
+
+    def test_the_next_owner_carries_no_log_start_before_it_has_settled(
+        self, owned: RemoteLogMetadataManager, pump: Pump
+    ) -> None:
+        owned.carry(PARTITION, FENCE, 5)
+        self.finish(owned, pump, segment(1, 0, 9))
+        later = Fence(4, 1)
+        assert outcome(owned.own(PARTITION, later), pump) is None
+        owned.carry(PARTITION, FENCE, 7)  # late, of the owner before
+        self.finish(owned, pump, segment(2, 10, 19), fence=later)
+        assert known_history(owned).log_starts == {3: 5}
+        owned.carry(PARTITION, later, 4)
+        self.finish(owned, pump, segment(3, 20, 29), fence=later)
+        assert known_history(owned).log_starts == {3: 5, 4: 4}
+
+    def test_every_later_owner_carries_the_last_unclean_election(
+        self, owned: RemoteLogMetadataManager, pump: Pump
+    ) -> None:
+        assert outcome(owned.own(PARTITION, Fence(4, 1), 5, 4), pump) is None
+        assert known_history(owned).last_unclean_epoch == 4, "its barrier has told it"
+        assert outcome(owned.own(PARTITION, Fence(5, 1)), pump) is None
+        assert known_history(owned).last_unclean_epoch == 4
+
+    def test_history_names_the_pairs_of_each_segment(
+        self, owned: RemoteLogMetadataManager, pump: Pump
+    ) -> None:
+        self.finish(owned, pump, segment(1, 0, 9))
+        assert outcome(owned.add(segment(2, 10, 19), FENCE, 5), pump) is None
+        assert outcome(owned.own(PARTITION, Fence(4, 1)), pump) is None
+        history = known_history(owned)
+        assert [one.named_under for one in history.segments] == [FENCE, FENCE]
+        assert [one.finished_under for one in history.segments] == [FENCE, None]
+        assert history.segments[0].finished_order == owned.finished_order(segment(1, 0, 9).id)
+        assert history.given_ends == {3: 20}
+        assert history.highest_epoch == 4
+
+    def test_catching_up_ends_for_owners_and_followers_only(
+        self, owned: RemoteLogMetadataManager, pump: Pump
+    ) -> None:
+        assert outcome(owned.catch_up(PARTITION), pump) is None
+        other = PARTITION._replace(partition=1)
+        assert isinstance(outcome(owned.catch_up(other), pump), MetadataNotReadyError)
+        assert outcome(owned.follow(other), pump) is None
+        assert outcome(owned.catch_up(other), pump) is None
+
     def test_a_segment_may_be_known_by_any_spelling_of_its_topic(
         self, owned: RemoteLogMetadataManager, pump: Pump
     ) -> None:
@@ -270,6 +344,13 @@ class RemoteLogMetadataManagerContract:
         self.finish(owned, pump, one)
         renamed = replace(one.id, topic_id_partition=PARTITION._replace(topic="else"))
         assert owned.segment(renamed) is not None
+
+
+def known_history(manager: RemoteLogMetadataManager) -> PartitionHistory:
+    """The history of PARTITION, of a manager that keeps one."""
+    history = manager.history(PARTITION)
+    assert history is not None
+    return history
 
 
 def _ids(found: RemoteLogSegmentMetadata | None) -> int | None:

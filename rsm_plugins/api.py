@@ -147,3 +147,49 @@ class ObjectLister(Protocol):
             RemoteStorageError, RetriableRemoteStorageError: the store failed; the listing ends.
         """
         ...
+
+
+@runtime_checkable
+class ClaimKeeper(Protocol):
+    """What a plugin may offer beside `RemoteStorageManager`: keeps one number for each broker.
+
+    The tier reads its claim before it first writes to the store, and then puts a higher one there.
+    A claim above the one that a broker's own files know was written from a later state of these
+    files, or from a copy of them on another machine: such a tier copies and deletes nothing. A
+    plugin without this protocol cannot find that out (docs/decisions/the-claim.md).
+
+    Several clusters may share a store. Claims are no segments: `list_objects` does not show them,
+    and no deletion of a segment touches them.
+    """
+
+    def read_claim(self, cluster_id: str, node_id: int) -> int | None:
+        """The last number that was written for this broker, None where there is none.
+
+        After `write_claim` has returned, every reader anywhere sees that number or a later one.
+
+        Raises:
+            RemoteObjectDamagedError: something is there that is not this broker's claim.
+            RemoteStorageError, RetriableRemoteStorageError: the store failed.
+        """
+        ...
+
+    def write_claim(self, cluster_id: str, node_id: int, number: int) -> None:
+        """Write this broker's claim, in place of any other; return when it survives a power cut.
+
+        Args:
+            cluster_id: the Kafka cluster's id, of any characters.
+            node_id: the broker in it.
+            number: from 0 to 2^63 - 1.
+
+        Raises:
+            RemoteStorageError, RetriableRemoteStorageError: the old or the new claim is there.
+        """
+        ...
+
+    def delete_claim(self, cluster_id: str, node_id: int) -> None:
+        """Delete this broker's claim; one that is not there is fine. For tools, no tier calls it.
+
+        Raises:
+            RemoteStorageError, RetriableRemoteStorageError: it may still be there.
+        """
+        ...

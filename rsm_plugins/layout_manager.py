@@ -25,6 +25,13 @@ from rsm_plugins.api import (
     StoredObject,
 )
 from rsm_plugins.bounded_map import BoundedMap
+from rsm_plugins.claim_object import (
+    CLAIM_BYTES_MAX,
+    claim_key,
+    dump_claim,
+    is_claim,
+    parse_claim,
+)
 from rsm_plugins.object_layout import Manifest, ObjectFacts, ObjectNames
 from rsm_plugins.object_store import ObjectStore
 from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata
@@ -168,7 +175,28 @@ class LayoutStorageManager(RemoteStorageManager):
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
         """See ObjectLister."""
-        return self._store.list_objects(prefix)
+        return (one for one in self._store.list_objects(prefix) if not is_claim(one.key))
+
+    def read_claim(self, cluster_id: str, node_id: int) -> int | None:
+        """See ClaimKeeper."""
+        key = claim_key(cluster_id, node_id)
+        try:
+            with io.BufferedReader(self._store.get(key)) as stream:
+                data = stream.read(CLAIM_BYTES_MAX + 1)
+            return parse_claim(data, cluster_id, node_id)
+        except RemoteResourceNotFoundError:
+            return None
+        except object_layout.DamagedObjectError as e:
+            raise RemoteObjectDamagedError(f"{key}: {e}") from e
+
+    def write_claim(self, cluster_id: str, node_id: int, number: int) -> None:
+        """See ClaimKeeper."""
+        data = dump_claim(cluster_id, node_id, number)
+        self._store.put(claim_key(cluster_id, node_id), io.BytesIO(data))
+
+    def delete_claim(self, cluster_id: str, node_id: int) -> None:
+        """See ClaimKeeper."""
+        self._store.delete([claim_key(cluster_id, node_id)])
 
     def manifest_sizes(self, metadata: RemoteLogSegmentMetadata) -> dict[str, int]:
         """Bytes of the segment's log and indexes as its manifest says, by suffix. For tools.

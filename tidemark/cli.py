@@ -18,7 +18,7 @@ _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "directories": "Look at a node's log directories; give a lost one up.",
         "format": "Prepare the log directories of a node.",
         "log": "Look at the files of one partition: inspect, accept.",
-        "remote": "Look at the remote tier of a running cluster: segments, audit.",
+        "remote": "Look at the remote tier of a cluster: segments, audit; claim, forget.",
         "rsm": "For authors and operators of storage plugins: check.",
         "start": "Run a node with a server.properties.",
         "version": "Print the version.",

@@ -114,7 +114,7 @@ def _later_end(disk: Disk, path: Path, image: MetadataImage) -> int | None:
 
 
 @contextmanager
-def _stopped(config: BrokerConfig, disk: Disk) -> Iterator[Directories]:
+def stopped(config: BrokerConfig, disk: Disk) -> Iterator[Directories]:
     """Hold the locks of a node's directories: its broker must not run meanwhile.
 
     Raises:
@@ -139,7 +139,7 @@ def accept(config: BrokerConfig, directory: str, disk: Disk) -> Path:
         LogDirectoryError: no such directory, or nothing to accept.
     """
     directory_id = parse_directory_id(directory)
-    with _stopped(config, disk) as directories:
+    with stopped(config, disk) as directories:
         path = next((p for p, known in directories.ids.items() if known == directory_id), None)
         if path is None:
             raise LogDirectoryError(
@@ -222,7 +222,7 @@ def forget(config: BrokerConfig, directory: str, disk: Disk) -> list[str]:
     """
     lost_by_forgetting(config, directory, disk)
     directory_id = parse_directory_id(directory)
-    with _stopped(config, disk) as directories:
+    with stopped(config, disk) as directories:
         given_up = asyncio.run(_write_forgotten(config, directories, directory_id, disk))
     return [f"{topic}-{partition}" for topic, partition in given_up]
 

@@ -79,6 +79,13 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         choices=("scan-resistant", "lru"),
     ),
     Key(
+        "tidemark.remote.claim.interval.ms",
+        LONG,
+        "300000",
+        "How often the tier renews its claim, by which older copies of its directories are found.",
+        low=100,
+    ),
+    Key(
         "tidemark.remote.copy.max.ms",
         LONG,
         "3600000",

@@ -159,14 +159,26 @@ def validate(
     if values["remote.storage.enable"]:
         _check_tiered(values, broker, topic)
         return
-    was_tiered = (existing or {}).get("remote.storage.enable", "false").strip().lower() == "true"
-    if was_tiered and not values["remote.log.delete.on.disable"]:
+    if _is_true(existing, "remote.storage.enable") and not values["remote.log.delete.on.disable"]:
         raise InvalidConfig(
             "remote.storage.enable=false: the remote data would be left behind; either delete it "
             "with remote.log.delete.on.disable=true as well, or keep remote.storage.enable=true "
             "and stop copying with remote.log.copy.disable=true",
             key="remote.storage.enable",
         )
+    # DIFFERS: Kafka lets the order be taken back, and what is not deleted yet stays for good.
+    if _is_true(existing, "remote.log.delete.on.disable") and (
+        not values["remote.log.delete.on.disable"]
+    ):
+        raise InvalidConfig(
+            "remote.log.delete.on.disable=false: the remote data was ordered to be deleted, which "
+            "cannot be taken back while remote.storage.enable=false: the rest would be left behind",
+            key="remote.log.delete.on.disable",
+        )
+
+
+def _is_true(settings: Mapping[str, str] | None, name: str) -> bool:
+    return (settings or {}).get(name, "false").strip().lower() == "true"
 
 
 def _check_throttled(name: str, value: Value) -> None:

@@ -74,18 +74,22 @@ class DeleteRecordsHandler:
         wanted = high_watermark if offset == UP_TO_HIGH_WATERMARK else offset
         if not 0 <= wanted <= high_watermark:
             raise OffsetOutOfRange(asked=wanted, start=log.log_start_offset, end=high_watermark)
-        if wanted > log.log_start_offset:
+        if wanted < log.local_log_start_offset:
+            partition.check_log_start_known()
+        if wanted > log.log_start_offset or not log.log_start_known:
             log.raise_log_start(wanted)
         return partition
 
     async def _make_durable(self, raised: list[tuple[Any, Partition]]) -> None:
-        partitions = [partition.topic_partition for _, partition in raised]
+        kept = {partition: partition.log.log_start_offset for _, partition in raised}
+        partitions = [partition.topic_partition for partition in kept]
         failed = await self._pool.run(self._replicas.logs.keep_log_starts, partitions)
         for answer, partition in raised:
             error = failed.get(partition.topic_partition)
             if error is not None:
                 answer.error_code = int(code_of(error, "checkpoint log starts"))
                 continue
+            partition.log.clip_chain(kept[partition])
             answer.low_watermark = partition.log.log_start_offset
             partition.log_start_raised()
 

@@ -1,5 +1,6 @@
 """DeleteTopics (20): by name, from version 6 also by id; the name is free again at once."""
 
+import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -10,9 +11,13 @@ from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message
+from kafka_protocol.wire.primitives import uuid_to_text
+from metadata_topic.controller.removed_topics import RemoteDataWish, wish_for_remote_data
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.controller.topic_deletion import DeletedTopic, delete_topics
 from metadata_topic.image.image import MetadataImage
+
+log = logging.getLogger(__name__)
 
 _Response: Final = message("DeleteTopicsResponse").cls
 _Result: Final = _Response.Responses
@@ -42,6 +47,8 @@ class DeleteTopicsHandler:
             return _Response(
                 responses=[_failed(one, code, "Topic deletion is disabled.") for one in asked]
             )
+        wishes = _wishes(context.api_version, request)
+        asked = [one for one in asked if one[0] is not None or one[1] not in wishes]
         wanted, refused = self._without_repeated(asked)
         refused += [
             _failed(one, ErrorCode.POLICY_VIOLATION, "This topic belongs to the brokers.")
@@ -50,6 +57,8 @@ class DeleteTopicsHandler:
         ]
         wanted = [one for one in wanted if not self._is_guarded(one)]
         deleted = await self._delete(wanted, timeout_ms=request.timeout_ms)
+        for topic_id, wish in wishes.items():
+            deleted.append(await self._take_wish(topic_id, wish, timeout_ms=request.timeout_ms))
         return _Response(responses=refused + deleted)
 
     def _without_repeated(self, asked: Sequence[Asked]) -> tuple[list[Asked], list[Any]]:
@@ -93,6 +102,25 @@ class DeleteTopicsHandler:
             return [_failed(one, error.code, str(error)) for one in wanted]
         return [_answer(topic) for topic in deleted]
 
+    async def _take_wish(self, topic_id: bytes, wish: int, *, timeout_ms: int) -> Any:
+        """What `tidemark remote forget` asks for: Kafka's clients never do."""
+        asked = (None, topic_id)
+        if wish not in (RemoteDataWish.FORGET, RemoteDataWish.KEEP):
+            return _failed(asked, ErrorCode.INVALID_REQUEST, f"RemoteData={wish}")
+        wished = RemoteDataWish(wish)
+
+        def decide(image: MetadataImage) -> ControllerResult[None]:
+            return wish_for_remote_data(image, topic_id, wished)
+
+        try:
+            await self._submit(decide, timeout_ms=timeout_ms)
+        except KafkaError as error:
+            return _failed(asked, error.code, str(error))
+        log.warning(
+            "remote data of a topic id: wish=%s topic_id=%s", wished.name, uuid_to_text(topic_id)
+        )
+        return _Result(name=None, topic_id=topic_id)
+
     def _is_guarded(self, asked: Asked) -> bool:
         """DIFFERS: Kafka lets anybody delete `__remote_log_metadata`, and so all tiered data."""
         name, topic_id = asked
@@ -112,6 +140,17 @@ def _asked(version: int, request: Any) -> list[Asked]:
     if version >= 6:
         return [(topic.name, topic.topic_id) for topic in request.topics]
     return [(name, ZERO_UUID) for name in request.topic_names]
+
+
+def _wishes(version: int, request: Any) -> dict[bytes, int]:
+    """By topic id, what is asked for the remote data of ids that do not exist."""
+    if version < 6:
+        return {}
+    return {
+        topic.topic_id: topic.remote_data
+        for topic in request.topics
+        if topic.name is None and topic.remote_data != RemoteDataWish.NOTHING
+    }
 
 
 def _failed(asked: Asked, code: ErrorCode, reason: str) -> Any:

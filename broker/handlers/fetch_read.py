@@ -110,6 +110,8 @@ def _read(
     end = stable if params.read_committed else read.high_watermark
     if params.replica_id >= 0:
         end = log.log_end_offset
+    if fetch.offset >= log.log_end_offset:
+        partition.check_log_end()
     if fetch.offset >= end or (max_bytes == 0 and not min_one_batch):
         return
     found = log.read(fetch.offset, max_bytes, end_offset=end, min_one_batch=min_one_batch)
@@ -130,6 +132,8 @@ def _check_range(partition: Partition, read: PartitionRead, max_bytes: int) -> N
     if not log.log_start_offset <= fetch.offset <= log.log_end_offset:
         if fetch.offset < log.log_start_offset:
             partition.check_log_start_known()
+        else:
+            partition.check_log_end()
         raise OffsetOutOfRange(
             asked=fetch.offset, start=log.log_start_offset, end=log.log_end_offset
         )

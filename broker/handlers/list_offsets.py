@@ -179,18 +179,26 @@ class ListOffsetsHandler:
     async def _by_time(
         self, partition: Partition, timestamp: int, deadline_ms: int
     ) -> Found | None:
-        partition.check_log_start_known()
         log = partition.log
-        if self._remote is not None and log.log_start_offset < log.local_log_start_offset:
-            found = await self._remote.offset_for_timestamp(
-                partition.topic_partition, timestamp, deadline_ms
-            )
-            if found is not None:
+        while True:
+            partition.check_log_start_known()
+            local_start = log.local_log_start_offset
+            if self._remote is not None and log.log_start_offset < local_start:
+                partition.check_chain_known()
+                found = await self._remote.offset_for_timestamp(
+                    partition.topic_partition, timestamp, deadline_ms
+                )
+                if found is not None:
+                    return found
+            found = await self._pool.run(log.offset_for_timestamp, timestamp)
+            if log.local_log_start_offset == local_start:
                 return found
-        return await self._pool.run(log.offset_for_timestamp, timestamp)
+            # What left the local log meanwhile was not looked through, perhaps in neither tier.
 
     @staticmethod
     def _epoch_of(partition: Partition, offset: int) -> int:
+        if offset < partition.log.first_base_offset and partition.is_chain_lost:
+            return -1
         epoch = partition.log.epochs.epoch_for(offset)
         return -1 if epoch is None else epoch
 

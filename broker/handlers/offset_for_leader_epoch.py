@@ -38,11 +38,15 @@ class OffsetForLeaderEpochHandler:
         try:
             partition = self._replicas.require(topic, asked.partition)
             partition.check_leader(asked.current_leader_epoch)
+            partition.check_log_start_known()
+            partition.check_chain_known()
+            log = partition.log
+            end = log.epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)
+            if end is not None and end.end_offset == log.log_end_offset:
+                partition.check_log_end()
         except Exception as error:  # noqa: BLE001 - becomes this partition's answer
             code = int(code_of(error, "offset for leader epoch"))
             return _Partition(error_code=code, partition=asked.partition)
-        log = partition.log
-        end = log.epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)
         if end is None:
             return _Partition(partition=asked.partition)
         return _Partition(

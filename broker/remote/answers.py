@@ -7,14 +7,19 @@ than the broker's is refused with NOT_LEADER_OR_FOLLOWER.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Protocol
 
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
+from broker.topic_creation import Submit
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
+from kafka_protocol.types import EpochEntry
 from local_log.log_dirs import LogManager
 from local_log.partition_log import PartitionLog, SegmentFiles
+from metadata_topic.controller.removed_topics import keep_removals, note_emptied
+from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from rlm.link import Received, Reply
 from rlm.messages import (
@@ -27,12 +32,15 @@ from rlm.messages import (
     Health,
     Image,
     ImageAtLeast,
+    KeepRemovals,
     LogDescription,
     Metrics,
     OpenedSegment,
     OpenSegment,
     PartitionMessage,
     RaiseLogStart,
+    RestoreChain,
+    TopicsEmptied,
 )
 from runtime.disk import OpenFile
 from runtime.executors import Pool
@@ -66,6 +74,7 @@ class BrokerAnswers:
         logs: LogManager,
         image: Callable[[], MetadataImage],
         high_watermark: Callable[[], int],
+        submit: Submit,
         cluster_id: str,
         pool: Pool,
         scheduler: Scheduler,
@@ -74,7 +83,8 @@ class BrokerAnswers:
         facts: RemoteFacts,
     ) -> None:
         self._replicas, self._logs, self._image = replicas, logs, image
-        self._high_watermark, self._cluster_id = high_watermark, cluster_id
+        self._high_watermark, self._submit = high_watermark, submit
+        self._cluster_id = cluster_id
         self._pool, self._scheduler, self._loop = pool, scheduler, loop
         self._metrics, self._facts = metrics, facts
         self._tasks: set[asyncio.Task[None]] = set()
@@ -93,8 +103,15 @@ class BrokerAnswers:
                 self._spawn(reply, self._open_segment(question, reply))
             case RaiseLogStart() as request:
                 self._spawn(reply, self._raise_log_start(request, reply))
+            case RestoreChain() as request:
+                self._spawn(reply, self._restore_chain(request, reply))
             case ImageAtLeast():
                 self._answer_image(self._high_watermark(), reply)
+            case TopicsEmptied(topic_ids):
+                decide = partial(note_emptied, topic_ids=topic_ids)
+                self._spawn(reply, self._decided(decide, reply))
+            case KeepRemovals(marked):
+                self._spawn(reply, self._decided(partial(keep_removals, marked=marked), reply))
             case Metrics(samples):
                 self._metrics.merge_remote(
                     Sample(s.name, s.kind, s.help, s.labels, s.value) for s in samples
@@ -164,6 +181,9 @@ class BrokerAnswers:
             high_watermark=local.high_watermark,
             chain=[(entry.epoch, entry.start_offset) for entry in local.epochs.entries()],
             closed_segments=closed,
+            log_end_offset=local.log_end_offset,
+            log_start_has_no_entry=local.log_start_has_no_entry and not local.log_start_known,
+            chain_problem=local.chain_lost,
             local_bytes=local.size_bytes,
             metadata_offset=self._image().provenance.offset,
         )
@@ -198,13 +218,27 @@ class BrokerAnswers:
         if image.provenance.end_offset < wanted:
             self._scheduler.call_later(IMAGE_POLL_MS, lambda: self._answer_image(wanted, reply))
             return
-        ids: Sequence[bytes] = list(image.topics_by_id)
-        reply(Image(list(ids), image.provenance.offset, self._cluster_id))
+        reply(
+            Image(
+                list(image.topics_by_id),
+                image.provenance.offset,
+                self._cluster_id,
+                list(image.removed_tiered_topics),
+                image.removals_are_kept,
+            )
+        )
 
     # -- changes
 
+    async def _decided(
+        self, decide: Callable[[MetadataImage], ControllerResult[None]], reply: Reply
+    ) -> None:
+        await self._submit(decide)
+        reply(Ack())
+
     def _copied(self, report: CopiedThrough) -> Ack:
         partition = self._partition(report)
+        partition.set_loss(report.loss)
         if report.last_offset < 0:
             partition.log.copied_through = -1  # what was said before is true no more
             self._facts.on_copied(report)
@@ -214,6 +248,21 @@ class BrokerAnswers:
         self._facts.on_copied(report)
         return Ack()
 
+    async def _restore_chain(self, request: RestoreChain, reply: Reply) -> None:
+        partition = self._partition(request)
+        chain = [EpochEntry(epoch, start) for epoch, start in request.entries]
+        if not await self._pool.run(partition.log.fits_batches, chain):
+            reply(Ack(taken=False, reason="a local batch is of another epoch"))
+            return
+        self._partition(request)  # the epoch may have changed in the meantime
+        partition.log.restore_chain(chain)
+        log.warning(
+            "epoch chain restored from the store: partition=%s entries=%d",
+            partition.topic_partition,
+            len(chain),
+        )
+        reply(Ack())
+
     async def _raise_log_start(self, request: RaiseLogStart, reply: Reply) -> None:
         partition = self._partition(request)
         local: PartitionLog = partition.log
@@ -221,9 +270,11 @@ class BrokerAnswers:
             reply(Ack(taken=False, reason=f"above the high watermark {local.high_watermark}"))
             return
         local.raise_log_start(request.offset)
+        kept = local.log_start_offset
         failed = await self._pool.run(self._logs.keep_log_starts, [partition.topic_partition])
         if failed:
             raise failed[partition.topic_partition]
+        local.clip_chain(kept)
         log.info(
             "log start moved: partition=%s offset=%d reason=%s",
             partition.topic_partition,

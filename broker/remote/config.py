@@ -100,6 +100,7 @@ def tier_config(
         copy_max_ms=_int(settings, "tidemark.remote.copy.max.ms"),
         delete_grace_ms=_int(settings, "tidemark.remote.delete.grace.ms"),
         call_max_ms=_int(settings, "tidemark.remote.call.max.ms"),
+        claim_interval_ms=_int(settings, "tidemark.remote.claim.interval.ms"),
         chunk_cache_bytes=_int(settings, "tidemark.remote.chunk.cache.bytes"),
         chunk_cache_policy=str(settings.get("tidemark.remote.chunk.cache.policy")),
         chunk_cache_disk_bytes=_int(settings, "tidemark.remote.chunk.cache.disk.bytes"),

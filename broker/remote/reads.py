@@ -159,6 +159,8 @@ class RemoteReads:
             return
         position = position_of(question)
         window = self._windows.pop(position)
+        if window is not None and window.has_aborted and self._has_moved(read, window.local_start):
+            window = None
         if window is not None and self._supervisor.endpoint is not None:
             future.set_result(self._serve(window, read))
             return
@@ -171,6 +173,7 @@ class RemoteReads:
 
     def _ask(self, waiting: "_Waiting", question: Read, position: Position) -> None:
         read, future, late = waiting.read, waiting.future, waiting.late
+        local_start = self._local_start(read)
 
         def answered(done: "ThreadFuture[Received]") -> None:
             if done.exception() is not None:
@@ -183,6 +186,10 @@ class RemoteReads:
                 regions = self._take(answer, done.result().files)
                 if future.done():
                     return
+                if question.read_committed and self._has_moved(read, local_start):
+                    # What went remote meanwhile was in neither list of aborted transactions.
+                    self._attempt(waiting)
+                    return
                 fetched = self._accept(read, question, answer, regions)
             except KafkaError as error:
                 if not future.done():
@@ -190,7 +197,11 @@ class RemoteReads:
                 return
             if fetched.regions and answer.batch_ends:
                 window = Window(
-                    position, answer, regions, has_aborted=bool(fetched.aborted_transactions)
+                    position,
+                    answer,
+                    regions,
+                    has_aborted=bool(fetched.aborted_transactions),
+                    local_start=local_start,
                 )
                 fetched = self._serve(window, read)
             future.set_result(fetched)
@@ -213,6 +224,13 @@ class RemoteReads:
         found = log.aborted_transactions(read.offset, end)
         return [(each[0], each[1]) for each in found]
 
+    def _local_start(self, read: RemoteRead) -> int:
+        return self._leader(read.topic_id, read.partition, read.topic).log.local_log_start_offset
+
+    def _has_moved(self, read: RemoteRead, local_start: int) -> bool:
+        """Whether segments have left the local log since it began at `local_start`."""
+        return self._local_start(read) != local_start
+
     def _ask_ahead(self, window: Window, read: RemoteRead) -> None:
         """Have the window after this one here before its reader asks for it."""
         end = window.end_offset
@@ -230,6 +248,7 @@ class RemoteReads:
         if position in self._expected or position in self._windows:
             return
         self._expected.ask(position)
+        local_start = partition.log.local_log_start_offset
 
         def answered(done: "ThreadFuture[Received]") -> None:
             if done.exception() is None:
@@ -238,10 +257,16 @@ class RemoteReads:
                 with contextlib.suppress(KafkaError):  # the reader asks again, and hears of it
                     regions = self._take(answer, done.result().files)
                     fetched = self._accept(ahead, question, answer, regions)
-                    if fetched.regions and answer.batch_ends:
-                        has_aborted = bool(fetched.aborted_transactions)
+                    is_old = question.read_committed and self._has_moved(ahead, local_start)
+                    if fetched.regions and answer.batch_ends and not is_old:
                         self._windows.put(
-                            Window(position, answer, regions, has_aborted=has_aborted)
+                            Window(
+                                position,
+                                answer,
+                                regions,
+                                has_aborted=bool(fetched.aborted_transactions),
+                                local_start=local_start,
+                            )
                         )
             self._expected.over(position)
 
@@ -250,7 +275,10 @@ class RemoteReads:
     def _question(self, read: RemoteRead) -> Read:
         partition = self._leader(read.topic_id, read.partition, read.topic)
         self._check_log_start(read, partition)
+        partition.check_chain_known()
         epoch, epoch_end = epoch_span(partition.log, read.offset)
+        read_committed = read.isolation_level == READ_COMMITTED
+        chain = partition.log.epochs.entries() if read_committed else []
         return Read(
             read.topic_id,
             read.partition,
@@ -260,7 +288,8 @@ class RemoteReads:
             epoch_end=epoch_end,
             max_bytes=read.max_bytes,
             min_one_batch=read.min_one_batch,
-            read_committed=read.isolation_level == READ_COMMITTED,
+            read_committed=read_committed,
+            chain=[(entry.epoch, entry.start_offset) for entry in chain if entry.epoch >= epoch],
             wait_ms=max(0, read.deadline_ms - self._clock.monotonic_ms()),
             window_bytes=WINDOW_BYTES,
         )

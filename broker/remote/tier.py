@@ -18,6 +18,7 @@ from broker.remote.process import start_tier_process
 from broker.remote.reads import RemoteFetched, RemoteRead, RemoteReads
 from broker.remote.supervisor import Spawn, Supervisor, TierStartError
 from broker.replica.manager import REMOTE_LOG_METADATA_TOPIC, ReplicaManager
+from broker.topic_creation import Submit
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.types import TopicPartition
 from local_log.log_dirs import LogManager
@@ -135,10 +136,12 @@ class RemoteTier:
         logs: LogManager,
         image: Callable[[], MetadataImage],
         high_watermark: Callable[[], int],
+        submit: Submit,
     ) -> None:
         """Say what there is to answer from, before clients are served.
 
-        `high_watermark` is that of the metadata log (exclusive), as the quorum confirms it.
+        `high_watermark` is that of the metadata log (exclusive), as the quorum confirms it;
+        `submit` takes decisions of the controller.
         """
         self._replicas, self._image = replicas, image
         self._answers = BrokerAnswers(
@@ -146,6 +149,7 @@ class RemoteTier:
             logs=logs,
             image=image,
             high_watermark=high_watermark,
+            submit=submit,
             cluster_id=self.config.cluster_id,
             pool=self._pool,
             scheduler=self._scheduler,

@@ -51,6 +51,8 @@ class Window:
         position: where its reader comes back.
         has_aborted: the local log knows transactions that were aborted within it. That is final
             when the window is made: all of it lies below the last stable offset.
+        local_start: of the log when the window was made; what became remote since is not looked
+            up locally any more.
         used_ms: when it was last taken from, on the monotonic clock.
     """
 
@@ -61,6 +63,7 @@ class Window:
         "_next",
         "_regions",
         "has_aborted",
+        "local_start",
         "position",
         "used_ms",
     )
@@ -72,9 +75,11 @@ class Window:
         regions: list[memoryview],
         *,
         has_aborted: bool = False,
+        local_start: int = 0,
     ) -> None:
         """Hold the regions of an answer that has a table of its batches."""
         self.position, self.has_aborted = position, has_aborted
+        self.local_start = local_start
         self.used_ms = 0
         self._regions = deque(regions)
         self._begin = 0  # of the first region, where the table counts from

@@ -30,6 +30,7 @@ from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
 from local_log.partition_log import AppendInfo, PartitionLog
 from metadata_topic.controller.topic_names import INTERNAL_TOPICS, REMOTE_METADATA_TOPIC
+from rlm.messages import Loss
 from runtime.executors import Pool
 
 log = logging.getLogger(__name__)
@@ -65,6 +66,7 @@ class Partition:
         "leader_epoch",
         "leader_id",
         "log",
+        "loss",
         "node_id",
         "partition",
         "partition_epoch",
@@ -99,6 +101,7 @@ class Partition:
         self.replicas: Sequence[int] = ()
         self.isr: Sequence[int] = ()
         self.deleted = False
+        self.loss: Loss | None = None
         self.waiters: set[Waiter] = set()
         self._pool = pool
         self._flush_running = False
@@ -137,11 +140,35 @@ class Partition:
         self.is_leader, self.leader_id = True, self.node_id
         self.leader_epoch = leader_epoch
         if changed:
-            # As in Kafka the epoch is in the chain from its first moment, also without a record:
-            # ListOffsets and OffsetForLeaderEpoch answer with it.
-            self.log.epochs.assign(leader_epoch, self.log.log_end_offset)
+            self._note_epoch(leader_epoch)
             self._wake()
         self._advance(0)
+
+    def _note_epoch(self, leader_epoch: int) -> None:
+        """As in Kafka the epoch is in the chain from its first moment, also without a record.
+
+        ListOffsets and OffsetForLeaderEpoch answer with it. DIFFERS: Kafka lets later epochs give
+        way to an earlier one; remote offsets would then be of another epoch than their segments.
+        """
+        if self._is_epoch_too_low:
+            log.error(
+                "leader epoch is too low: partition=%s leader_epoch=%d latest=%s",
+                self.topic_partition,
+                leader_epoch,
+                self.log.latest_epoch,
+            )
+            return
+        self.log.epochs.assign(leader_epoch, self.log.log_end_offset)
+
+    @property
+    def _is_epoch_too_low(self) -> bool:
+        """Whether a tiered log ends in a later epoch: cluster metadata of an earlier time."""
+        latest = self.log.latest_epoch
+        return (
+            self.log.config.remote_storage_enable
+            and latest is not None
+            and latest > self.leader_epoch
+        )
 
     def become_follower(
         self,
@@ -155,7 +182,7 @@ class Partition:
         """Another broker leads; parked requests are sent there."""
         self.is_leader, self.leader_id = False, leader_id
         self.leader_epoch, self.partition_epoch = leader_epoch, partition_epoch
-        self.replicas, self.isr = replicas, isr
+        self.replicas, self.isr, self.loss = replicas, isr, None
         self._fail_futures(NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere now"))
         self._wake()
 
@@ -201,6 +228,35 @@ class Partition:
         if not self.log.log_start_known:
             raise ReplicaNotAvailable(f"the log start of {self.topic_partition} is not known yet")
 
+    @property
+    def is_chain_lost(self) -> bool:
+        """Whether the epochs of remote offsets are unknown."""
+        return bool(self.log.chain_lost) or self.loss is Loss.CHAIN
+
+    def check_chain_known(self) -> None:
+        """Refuse to judge by epochs of remote offsets that nobody knows, or may have wrong.
+
+        Raises:
+            ReplicaNotAvailable: the chain was lost; the tier restores it, or a person must.
+        """
+        if self.is_chain_lost:
+            raise ReplicaNotAvailable(f"the epoch chain of {self.topic_partition} was lost")
+
+    def check_log_end(self) -> None:
+        """Refuse to go on at a log end above which offsets were given before.
+
+        Raises:
+            KafkaStorageError: the end of the log was lost.
+        """
+        if self.loss is Loss.LOG_END:
+            raise KafkaStorageError(f"the log end of {self.topic_partition} was lost")
+
+    def set_loss(self, loss: Loss | None) -> None:
+        """Take what the tier has found out, None: nothing is lost; whoever waits is told."""
+        if loss is not self.loss:
+            self.loss = loss
+            self._wake()
+
     def log_start_raised(self) -> None:
         """The log start moved: whoever waits below it is told."""
         self._wake()
@@ -229,6 +285,9 @@ class Partition:
             self.log.config.min_insync_replicas, len(self.replicas)
         ):
             raise NotEnoughReplicas(f"{len(self.isr)} in-sync replicas of {self.topic_partition}")
+        self.check_log_end()
+        if self.leader_epoch != self.log.latest_epoch and self._is_epoch_too_low:
+            raise KafkaStorageError(f"the leader epoch of {self.topic_partition} is too low")
         info = self.log.append_as_leader(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
         self._advance(len(batch))
         return info

@@ -7,6 +7,7 @@ not compare two images of ten thousand partitions to learn that one leader moved
 The record handlers live in `replay`; this module knows maps, not records.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,6 +59,7 @@ class MetadataDelta:
         self._own_configs: set[ConfigKey] = set()
         self._own_quotas: set[QuotaEntity] = set()
         self._next_producer_id = base.next_producer_id
+        self._removals_are_kept = base.removals_are_kept
 
     def _own(self, field: str) -> dict[Any, Any]:
         owned = self._maps.get(field)
@@ -73,7 +75,11 @@ class MetadataDelta:
     @property
     def is_empty(self) -> bool:
         """Whether nothing changed but the provenance."""
-        return not self._maps and self._next_producer_id == self.base.next_producer_id
+        return (
+            not self._maps
+            and self._next_producer_id == self.base.next_producer_id
+            and self._removals_are_kept == self.base.removals_are_kept
+        )
 
     def image(self, provenance: Provenance) -> MetadataImage:
         """Make the next image. The delta must not be changed after this."""
@@ -81,6 +87,7 @@ class MetadataDelta:
             self.base,
             **self._maps,
             next_producer_id=self._next_producer_id,
+            removals_are_kept=self._removals_are_kept,
             provenance=provenance,
         )
 
@@ -100,9 +107,9 @@ class MetadataDelta:
         """Every topic as of the last record seen."""
         return list(self._see("topics_by_id").values())
 
-    def add_topic(self, name: str, topic_id: bytes) -> None:
+    def add_topic(self, name: str, topic_id: bytes, *, was_tiered: bool = False) -> None:
         """A topic without partitions yet."""
-        self._put_topic(TopicImage(name, topic_id, {}))
+        self._put_topic(TopicImage(name, topic_id, {}, was_tiered))
         self._own_topics.add(topic_id)
         self.created_topics.add(topic_id)
         self.deleted_topics.pop(topic_id, None)
@@ -121,7 +128,7 @@ class MetadataDelta:
     def put_partition(self, topic: TopicImage, partition_id: int, image: PartitionImage) -> None:
         """Add or replace one partition of an existing topic."""
         if topic.id not in self._own_topics:
-            topic = TopicImage(topic.name, topic.id, dict(topic.partitions))
+            topic = replace(topic, partitions=dict(topic.partitions))
             self._put_topic(topic)
             self._own_topics.add(topic.id)
         # Ours since this delta began and not handed out yet, so changing it in place is safe.
@@ -132,7 +139,33 @@ class MetadataDelta:
         self._own("topics_by_id")[topic.id] = topic
         self._own("topics_by_name")[topic.name] = topic
 
+    def note_tiered(self, name: str) -> None:
+        """The topic of that name is, or was, tiered; no such topic is fine."""
+        topic = self.topic_named(name)
+        if topic is not None and not topic.was_tiered:
+            self._put_topic(replace(topic, was_tiered=True))
+
+    # Removed topics whose remote data is still there
+
+    def add_removed(self, topic_id: bytes) -> None:
+        """A topic that was tiered is removed: the remote store has to follow."""
+        if topic_id not in self._see("removed_tiered_topics"):
+            self._own("removed_tiered_topics")[topic_id] = None
+
+    def drop_removed(self, topic_id: bytes) -> None:
+        """The remote store has followed; an id that is not there is fine."""
+        self.drop("removed_tiered_topics", topic_id)
+
+    def keep_removals(self) -> None:
+        """From here on every removal is in the list."""
+        self._removals_are_kept = True
+
     # Configs
+
+    def configs(self, key: ConfigKey) -> Mapping[str, str]:
+        """The configs of a resource as of the last record seen."""
+        found: Mapping[str, str] = self._see("configs").get(key, {})
+        return found
 
     def set_config(self, key: ConfigKey, name: str, value: str | None) -> None:
         """Set one config, or with None remove it; a resource without configs has no entry."""

@@ -19,6 +19,7 @@ from metadata_topic.image.model import (
 )
 
 METADATA_VERSION = "metadata.version"
+_TIERED_CONFIGS = {"remote.storage.enable", "remote.log.delete.on.disable"}
 KRAFT_VERSION = "kraft.version"
 ELR_VERSION = "eligible.leader.replicas.version"
 
@@ -44,6 +45,15 @@ _NOTHING_YET = Provenance()
 _NO_CONFIGS: Mapping[str, str] = {}
 
 
+def says_tiered(name: str, value: str | None) -> bool:
+    """Whether a topic's config says that the topic is, or was, tiered.
+
+    Tiering is switched off with what remote data there is only beside
+    `remote.log.delete.on.disable=true`, and the data may still be there.
+    """
+    return name in _TIERED_CONFIGS and (value or "").strip().lower() == "true"
+
+
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
     """Everything the metadata log says, up to `provenance`.
@@ -54,6 +64,10 @@ class MetadataImage:
         acls, scram_credentials, delegation_tokens: record structs of capabilities that this
             version stores but does not interpret, by their key.
         client_quotas: per entity, quota key to value.
+        removed_tiered_topics: ids of topics that were tiered and removed, in the order of their
+            removal, until nothing of them is left in the remote store. The values say nothing.
+        removals_are_kept: whether `removed_tiered_topics` holds every removal that the remote
+            store still has to follow; False until the first remover has looked.
     """
 
     topics_by_name: dict[str, TopicImage] = field(default_factory=dict)
@@ -67,6 +81,8 @@ class MetadataImage:
     scram_credentials: dict[tuple[str, int], Any] = field(default_factory=dict)
     delegation_tokens: dict[str, Any] = field(default_factory=dict)
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
+    removed_tiered_topics: dict[bytes, None] = field(default_factory=dict)
+    removals_are_kept: bool = False
     provenance: Provenance = _NOTHING_YET
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:

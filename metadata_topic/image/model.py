@@ -80,11 +80,16 @@ class PartitionImage:
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """A topic and its partitions, keyed by partition index. Never change `partitions`."""
+    """A topic and its partitions, keyed by partition index. Never change `partitions`.
+
+    Attributes:
+        was_tiered: its configs once said that it is: the remote store may hold something of it.
+    """
 
     name: str
     id: bytes
     partitions: dict[int, PartitionImage]
+    was_tiered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,8 +88,18 @@ def _quota(delta: MetadataDelta, value: Any) -> None:
     delta.set_quota(quota_entity(value), value.key, None if value.remove else value.value)
 
 
+def _no_op(delta: MetadataDelta, value: Any) -> None:
+    """Moves the offset; ours may carry what becomes of removed tiered topics, which Kafka skips."""
+    for topic_id in value.removed_tiered_topics:
+        delta.add_removed(topic_id)
+    for topic_id in value.emptied_tiered_topics:
+        delta.drop_removed(topic_id)
+    if value.removals_are_kept:
+        delta.keep_removals()
+
+
 def _nothing(delta: MetadataDelta, value: Any) -> None:
-    """NoOp moves the offset only; ZkMigrationState means nothing since Kafka 4.0."""
+    """ZkMigrationState means nothing since Kafka 4.0."""
 
 
 _HANDLERS: Final[dict[str, Callable[[MetadataDelta, Any], None]]] = {
@@ -102,7 +112,7 @@ _HANDLERS: Final[dict[str, Callable[[MetadataDelta, Any], None]]] = {
     "ProducerIdsRecord": _producer_ids,
     "AccessControlEntryRecord": _acl,
     "RemoveAccessControlEntryRecord": _remove_acl,
-    "NoOpRecord": _nothing,
+    "NoOpRecord": _no_op,
     "ZkMigrationStateRecord": _nothing,
     "RemoveUserScramCredentialRecord": _remove_scram,
     "RemoveDelegationTokenRecord": _remove_token,

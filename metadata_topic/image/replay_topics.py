@@ -7,7 +7,7 @@ from typing import Any, Final
 from kafka_protocol.types import ZERO_UUID
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.errors import BrokenMetadataLogError
-from metadata_topic.image.image import ResourceType
+from metadata_topic.image.image import ResourceType, says_tiered
 from metadata_topic.image.model import DIRECTORY_UNASSIGNED, PartitionImage, TopicImage
 
 _LEADER_UNCHANGED: Final = -2
@@ -22,13 +22,17 @@ def _topic_of(delta: MetadataDelta, topic_id: bytes, what: str) -> TopicImage:
 
 
 def _topic(delta: MetadataDelta, value: Any) -> None:
-    delta.add_topic(value.name, value.topic_id)
+    configs = delta.configs((ResourceType.TOPIC, value.name))
+    said = any(says_tiered(*config) for config in configs.items())
+    delta.add_topic(value.name, value.topic_id, was_tiered=value.was_tiered or said)
 
 
 def _remove_topic(delta: MetadataDelta, value: Any) -> None:
     topic = _topic_of(delta, value.topic_id, "RemoveTopicRecord")
     delta.remove_topic(topic)
     delta.drop_configs((ResourceType.TOPIC, topic.name))
+    if topic.was_tiered:
+        delta.add_removed(topic.id)
 
 
 def _partition(delta: MetadataDelta, value: Any) -> None:
@@ -120,6 +124,8 @@ def _clear_elr(delta: MetadataDelta, value: Any) -> None:
 
 def _config(delta: MetadataDelta, value: Any) -> None:
     delta.set_config((value.resource_type, value.resource_name), value.name, value.value)
+    if value.resource_type == ResourceType.TOPIC and says_tiered(value.name, value.value):
+        delta.note_tiered(value.resource_name)
 
 
 HANDLERS: Final[dict[str, Callable[[MetadataDelta, Any], None]]] = {

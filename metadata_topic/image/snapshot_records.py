@@ -5,11 +5,12 @@ topics, configs, quotas, producer ids, and what belongs to security. A generator
 can pause between records; the image cannot change under it.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, Final
 
 from kafka_protocol.wire.codec import message
-from metadata_topic.image.image import METADATA_VERSION, MetadataImage
+from metadata_topic.image.image import METADATA_VERSION, MetadataImage, says_tiered
 from metadata_topic.image.model import BrokerImage, ControllerImage, PartitionImage, TopicImage
 from metadata_topic.image.records import (
     MetadataRecord,
@@ -17,6 +18,8 @@ from metadata_topic.image.records import (
     partition_record_version,
     register_broker_version,
 )
+
+_IDS_PER_RECORD: Final = 1_000
 
 
 def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
@@ -28,7 +31,10 @@ def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
         yield controller_record(controller)
     version = partition_record_version(image.metadata_version)
     for topic in image.topics_by_id.values():
-        yield make("TopicRecord", name=topic.name, topic_id=topic.id)
+        # Said only where no config of it does, so that most snapshots are Kafka's to the byte.
+        said = any(says_tiered(*config) for config in image.topic_config(topic.name).items())
+        unsaid = topic.was_tiered and not said
+        yield make("TopicRecord", name=topic.name, topic_id=topic.id, was_tiered=unsaid)
         for partition_id, partition in topic.partitions.items():
             yield _partition_record(topic, partition_id, partition, version)
     for (kind, resource), configs in image.configs.items():
@@ -45,6 +51,36 @@ def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
         yield MetadataRecord("UserScramCredentialRecord", 0, credential)
     for token in image.delegation_tokens.values():
         yield MetadataRecord("DelegationTokenRecord", 0, token)
+    yield from removed_topics_records(
+        image.removed_tiered_topics, removals_are_kept=image.removals_are_kept
+    )
+
+
+def removed_topics_records(
+    removed: Iterable[bytes] = (),
+    emptied: Iterable[bytes] = (),
+    *,
+    removals_are_kept: bool = False,
+) -> Iterator[MetadataRecord]:
+    """NoOpRecords that say which removed tiered topics the remote store has to follow.
+
+    Args:
+        removed: ids that come onto the list.
+        emptied: ids that leave it.
+        removals_are_kept: from here on every removal is in the list.
+    """
+    for some in _slices(removed):
+        yield make("NoOpRecord", removed_tiered_topics=some)
+    for some in _slices(emptied):
+        yield make("NoOpRecord", emptied_tiered_topics=some)
+    if removals_are_kept:
+        yield make("NoOpRecord", removals_are_kept=True)
+
+
+def _slices(ids: Iterable[bytes]) -> Iterator[list[bytes]]:
+    remaining = iter(ids)
+    while some := list(islice(remaining, _IDS_PER_RECORD)):
+        yield some
 
 
 def _features(image: MetadataImage) -> Iterator[MetadataRecord]:

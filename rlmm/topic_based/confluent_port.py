@@ -15,6 +15,9 @@ nothing to do.
 import logging
 import re
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -26,6 +29,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # no stub
 
 from rlmm.store import START, Position
 from rlmm.topic_based.settings import ManagerSettings
@@ -61,11 +65,16 @@ _NOT_WRITTEN = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
 }
 
-Client = TypeVar("Client", Producer, Consumer)
+Client = TypeVar("Client", Producer, Consumer, AdminClient)
 
 
 class ConfluentPort:
-    """See TopicPort."""
+    """See TopicPort.
+
+    Attributes:
+        failure: why the producer can never write again, None while it can: librdkafka never leaves
+            a fatal error, as of a sequence number that the log lost.
+    """
 
     def __init__(self, settings: ManagerSettings) -> None:
         common: dict[str, Any] = {
@@ -114,6 +123,11 @@ class ConfluentPort:
                 "fetch.max.bytes": 2_097_152,
             },
         )
+        self.failure: str | None = None
+        self._common, self._passed = common, settings.producer
+        self._admin: AdminClient | None = None
+        self._ends: list[tuple[int, Callable[[int | None], None]]] = []
+        self._end_answers: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._positions: dict[int, Position] = {}
         self._unconfirmed: set[int] = set()  # partitions whose position the log must confirm yet
         self._confirmed_again: tuple[int, int] | None = None
@@ -150,6 +164,7 @@ class ConfluentPort:
                 offset = message.offset()
                 on_done(Appended(-1 if offset is None or offset < 0 else offset))
             else:
+                self._note_fatal(error)
                 on_done(AppendFailed(str(error), error.code() not in _NOT_WRITTEN))
 
         try:
@@ -157,13 +172,55 @@ class ConfluentPort:
                 METADATA_TOPIC, value=value, partition=partition, on_delivery=on_delivery
             )
         except (BufferError, KafkaException) as e:
+            if isinstance(e, KafkaException):
+                self._note_fatal(e.args[0])
             on_done(AppendFailed(str(e), maybe_written=False))
+
+    def _serve(self, timeout_s: float) -> None:
+        """Run callbacks of appends."""
+        try:
+            self._producer.poll(timeout_s)
+        except KafkaException as e:  # so it says a fatal error
+            if not self._note_fatal(e.args[0]):
+                raise
+
+    def _note_fatal(self, error: KafkaError) -> bool:
+        # A producer in fatal state refuses with _FATAL, which does not call itself fatal.
+        is_fatal = error.fatal() or error.code() == KafkaError._FATAL
+        if is_fatal and self.failure is None:
+            self.failure = str(error)
+        return bool(is_fatal)
+
+    def ask_end(self, partition: int, on_done: Callable[[int | None], None]) -> None:
+        """See TopicPort."""
+        self._ends.append((partition, on_done))
+
+    def _ask_ends(self) -> None:
+        """Ask for all ends in one request; answers come from the client's thread."""
+        ends, self._ends = self._ends, []
+        if not ends:
+            return
+        if self._admin is None:
+            self._admin = make_client(AdminClient, self._passed, self._common)
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call] # no stub
+        wanted = {TopicPartition(METADATA_TOPIC, number): latest for number, _ in ends}
+        asked = self._admin.list_offsets(wanted, request_timeout=_LOOKUP_SECONDS)
+        answers = {at.partition: answer for at, answer in asked.items()}
+        for number, on_done in ends:
+            answers[number].add_done_callback(partial(self._end_answered, on_done))
+
+    def _end_answered(self, on_done: Callable[[int | None], None], answer: "Future[Any]") -> None:
+        end = None if answer.exception() is not None else answer.result().offset
+        self._end_answers.put(partial(on_done, end))
 
     def poll(self, timeout_ms: int) -> list[TopicEvent]:
         """See TopicPort."""
-        self._producer.poll(0)
+        self._ask_ends()
+        while not self._end_answers.empty():
+            self._end_answers.get()()
+        self._serve(0)
         if not self._positions:
-            self._producer.poll(timeout_ms / 1_000)
+            self._serve(timeout_ms / 1_000)
             return []
         events: list[TopicEvent] = []
         message = self._consumer.poll(timeout_ms / 1_000)
@@ -172,12 +229,15 @@ class ConfluentPort:
             if event is not None:
                 events.append(event)
             message = self._consumer.poll(0) if len(events) < _BATCH_MAX else None
-        self._producer.poll(0)
+        self._serve(0)
         return events
 
     def close(self) -> None:
         """See TopicPort."""
-        self._producer.flush(_FLUSH_SECONDS)
+        try:
+            self._producer.flush(_FLUSH_SECONDS)
+        except KafkaException as e:
+            self._note_fatal(e.args[0])
         self._consumer.close()
 
     def _event(self, message: Message) -> TopicEvent | None:

@@ -16,24 +16,26 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from threading import RLock
 
 from kafka_protocol.types import TopicIdPartition
 from rlmm import records
 from rlmm.api import (
+    LOWEST_FENCE,
     REMOVER_FENCE,
     Fence,
     MetadataError,
     MetadataNotReadyError,
     MetadataRefusedError,
     MetadataWriteTimeoutError,
-    PartitionDeletion,
 )
 from rlmm.barrier import barrier
 from rlmm.events import MetadataEvent
-from rlmm.lifecycle import SegmentEntry, Verdict, deletion_of
-from rlmm.partition_view import PartitionView
+from rlmm.lifecycle import PartitionFacts, Verdict
 from rlmm.store import MetadataStore, PartitionKey, partition_key
+from rlmm.topic_based.futures import complete, running_future
+from rlmm.topic_based.lookups import Lookups, home_of
 from rlmm.topic_based.reader import ReadCounts, TopicReader
 from rlmm.topic_based.roles import Role, Stage, Tracked, Write
 from rlmm.topic_based.topic_port import (
@@ -44,10 +46,8 @@ from rlmm.topic_based.topic_port import (
     TopicEvent,
     TopicPort,
     TopicRecord,
-    metadata_partition_for,
 )
 from rlmm.topic_based.view_cache import ViewCache
-from rsm_plugins.segment import RemoteLogSegmentId
 from runtime.clock import Clock
 from runtime.dice import Dice
 
@@ -82,9 +82,15 @@ class MetadataEngine:
         self._views = ViewCache(store)
         self._roles: dict[PartitionKey, Role] = {}
         self._tracked: dict[int, Tracked] = {}
+        self.lookups = Lookups(
+            self._lock, store, self._views, self._roles, self._tracked, partition_count
+        )
         self._assignment_changed = False
         self._completions: list[Callable[[], None]] = []
         self._reader = TopicReader(store, clock)
+        self._written: dict[PartitionKey, Fence] = {}  # last pair that we wrote under
+        self._spent: dict[PartitionKey, Fence] = {}  # what was written under it the topic lost
+        self._on_lost_records: list[Callable[[TopicIdPartition], None]] = []
 
     @property
     def counts(self) -> ReadCounts:
@@ -100,6 +106,33 @@ class MetadataEngine:
             self._drop_role(role.key, "superseded")
             self._roles[role.key] = role
             tracked.roles.add(role.key)
+            if role.fence is None:
+                self._read_to_end(tracked, role)
+
+    def catch_up(self, partition: TopicIdPartition) -> "Future[None]":
+        """See RemoteLogMetadataManager."""
+        done = running_future()
+        with self._locked():
+            role = self._roles.get(partition_key(partition))
+            if role is None or not role.is_ready:
+                self._fail(done, MetadataNotReadyError(f"not owned nor followed: {partition}"))
+            else:
+                role.catching_up.append(done)
+                reads = self._tracked[self._home(role.key)].end_reads
+                reads.want(role, lambda: self._caught_up(role, done))
+        return done
+
+    def carry(self, partition: TopicIdPartition, fence: Fence, log_start: int) -> None:
+        """See RemoteLogMetadataManager."""
+        with self._lock:
+            role = self._roles.get(partition_key(partition))
+            if role is not None and role.fence == fence and role.is_ready:
+                role.log_start = max(role.log_start, log_start)
+
+    def on_lost_records(self, listener: Callable[[TopicIdPartition], None]) -> None:
+        """See RemoteLogMetadataManager."""
+        with self._lock:
+            self._on_lost_records.append(listener)
 
     def release(self, partition: TopicIdPartition) -> None:
         """End the role in a partition; what is cached stays."""
@@ -114,17 +147,14 @@ class MetadataEngine:
             wanted = set(metadata_partitions)
             for number in wanted:
                 tracked = self._track(number)
-                tracked.led = True
+                if not tracked.led:
+                    tracked.led = True
+                    self._read_to_end(tracked, None)
             for number, tracked in list(self._tracked.items()):
                 if tracked.led and number not in wanted:
-                    tracked.led = False
+                    tracked.led = tracked.fresh_for_remover = False
+                    tracked.end_reads.drop(tracked)
                     self._maybe_untrack(number)
-
-    def is_ready(self, partition: TopicIdPartition) -> bool:
-        """See RemoteLogMetadataManager."""
-        with self._lock:
-            role = self._roles.get(partition_key(partition))
-            return role is not None and role.stage is Stage.READY and not role.deposed
 
     # ------------------------------------------------------------------ writes
 
@@ -137,7 +167,7 @@ class MetadataEngine:
             role = self._roles.get(key)
             fence = event.stamp.fence
             if fence == REMOVER_FENCE:
-                allowed, role = tracked is not None and self._may_judge(tracked), None
+                allowed, role = tracked is not None and tracked.may_judge, None
             else:
                 allowed = role is not None and role.fence == fence and role.stage is Stage.READY
             if not allowed or (role is not None and role.deposed):
@@ -147,51 +177,17 @@ class MetadataEngine:
                 self._append(event, role, done)
         return done
 
-    # ------------------------------------------------------------------ look-ups
-
-    @contextmanager
-    def view(self, partition: TopicIdPartition) -> Iterator[PartitionView]:
-        """The view of a partition, under the lock.
-
-        Raises:
-            MetadataNotReadyError: what is cached of it may be too old to answer.
-        """
-        key = partition_key(partition)
-        with self._lock:
-            yield self._views.get(self._readable_home(key), key)
-
-    def entry(self, id: RemoteLogSegmentId) -> SegmentEntry | None:
-        """A live segment; raises as `view`."""
-        key = partition_key(id.topic_id_partition)
-        with self._lock:
-            return self._store.entry(self._readable_home(key), key, id.id)
-
-    def led_partitions(self) -> list[PartitionDeletion]:
-        """See DeletedTopics."""
-        with self._lock:
-            return [
-                deletion_of(facts)
-                for number, tracked in self._tracked.items()
-                if self._may_judge(tracked)
-                for facts in self._store.all_facts(number)
-            ]
-
-    def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:
-        """See DeletedTopics."""
-        key = partition_key(partition)
-        with self._lock:
-            facts = self._store.facts(self._readable_home(key), key)
-        return None if facts is None else deletion_of(facts)
-
     # ------------------------------------------------------------------ the loop's side
 
     def turn(self) -> None:
         """Do what is due: assign, read, judge, answer. Called by one thread."""
         self._assign()
+        self._ask_ends()
         events = self._port.poll(self._wait_ms())
         with self._locked():
             self._take(events)
             self._advance_roles()
+            self._advance_end_reads()
             self._settle_writes()
 
     def abandon(self, error: MetadataError) -> None:
@@ -212,11 +208,17 @@ class MetadataEngine:
             positions = {number: tracked.position for number, tracked in self._tracked.items()}
         self._port.assign(positions)
 
+    def _ask_ends(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            for number, tracked in self._tracked.items():
+                tracked.end_reads.ask(self._port, number, tracked.position.offset, now_ms)
+
     def _wait_ms(self) -> int:
         with self._lock:
             busy = any(
                 role.stage in {Stage.CATCHING_UP, Stage.BARRIER} for role in self._roles.values()
-            ) or any(tracked.writes for tracked in self._tracked.values())
+            ) or any(tracked.writes or tracked.end_reads for tracked in self._tracked.values())
         return _BUSY_WAIT_MS if busy else _IDLE_WAIT_MS
 
     def _take(self, events: list[TopicEvent]) -> None:
@@ -240,8 +242,9 @@ class MetadataEngine:
         self._views.apply(number, changes)
         for key, facts in changes.facts.items():
             role = self._roles.get(key)
-            if role is not None and role.fence is not None and facts.fence > role.fence:
-                role.deposed = True
+            if role is not None and role.fence is not None:
+                role.unclean_epoch = max(role.unclean_epoch, facts.unclean_epoch)
+                role.deposed = role.deposed or facts.fence > role.fence
 
     def _start_over(self, event: Diverged) -> None:
         tracked = self._tracked.get(event.partition)
@@ -255,39 +258,78 @@ class MetadataEngine:
         self._store.drop(event.partition)
         self._views.drop(event.partition)
         tracked.position = self._store.position(event.partition)
-        tracked.caught_up = False
+        tracked.caught_up = tracked.fresh_for_remover = False
         tracked.verdicts.clear()
+        tracked.end_reads.start_over()
+        if tracked.led:
+            self._read_to_end(tracked, None)
         self._assignment_changed = True
+        # What was written under these pairs, and the barrier before it, may be lost, while what
+        # is still under way lands: no barrier of the same pair keeps it out (model story H10).
+        self._spent.update(
+            (key, fence)
+            for key, fence in self._written.items()
+            if self._home(key) == event.partition
+        )
         for key in tracked.roles:
             role = self._roles[key]
             if role.fence is None:
-                role.stage = Stage.CATCHING_UP
-            elif role.stage is not Stage.CATCHING_UP:  # else it has written nothing yet
+                if role.stage is not Stage.CATCHING_UP:
+                    role.stage = Stage.CATCHING_UP
+                    self._read_to_end(tracked, role)
+                continue
+            if role.stage is not Stage.CATCHING_UP:  # else it has written nothing yet
                 self._end_ownership(role, "the metadata topic lost records")
+            self._completions += [
+                partial(listener, role.partition) for listener in self._on_lost_records
+            ]
         for write in [write for write in tracked.writes if write.role is None]:
             self._fail(write.done, MetadataWriteTimeoutError("the metadata topic lost records"))
             tracked.writes.remove(write)
 
     def _advance_roles(self) -> None:
         for role in list(self._roles.values()):
+            # Caught up once is enough to write a barrier: reading it back shows what came before.
             caught_up = self._tracked[self._home(role.key)].caught_up
-            if role.stage is not Stage.CATCHING_UP or not caught_up:
-                continue
-            if role.fence is None:
-                role.stage = Stage.READY
-                self._succeed(role.done)
-            else:
+            if role.fence is not None and role.stage is Stage.CATCHING_UP and caught_up:
                 self._write_barrier(role, role.fence)
+
+    def _advance_end_reads(self) -> None:
+        for tracked in self._tracked.values():
+            if tracked.caught_up:  # else the log has not confirmed the position yet
+                for read in tracked.end_reads.take_reached(tracked.position.offset):
+                    read.reached()
+
+    def _read_to_end(self, tracked: Tracked, follower: Role | None) -> None:
+        """Let a follower, or without one the remover, go on when all is read that is there now."""
+
+        def reached() -> None:
+            if follower is None:
+                tracked.fresh_for_remover = True
+            else:
+                follower.stage = Stage.READY
+                self._succeed(follower.done)
+
+        of = tracked if follower is None else follower
+        tracked.end_reads.drop(of)
+        tracked.end_reads.want(of, reached)
+
+    def _caught_up(self, role: Role, done: "Future[None]") -> None:
+        role.catching_up.remove(done)
+        self._succeed(done)
 
     def _write_barrier(self, role: Role, fence: Fence) -> None:
         number = self._home(role.key)
-        facts = self._store.facts(number, role.key)
-        if facts is not None and facts.fence > fence:
+        facts = self._store.facts(number, role.key) or PartitionFacts(role.partition)
+        spent = self._spent.get(role.key, LOWEST_FENCE)
+        if facts.fence > fence or spent >= fence:
             role.stage = Stage.ENDED
-            error = f"{facts.fence} is there already, above {fence}: {role.partition}"
-            self._fail(role.done, MetadataRefusedError(error, facts.fence))
+            there = max(facts.fence, spent)
+            error = f"{there} is there already, not below {fence}: {role.partition}"
+            self._fail(role.done, MetadataRefusedError(error, there))
             return
         role.stage = Stage.BARRIER
+        role.unclean_epoch = max(role.unclean_epoch, facts.unclean_epoch)
         events = barrier(
             role.partition,
             (entry.metadata for entry in self._store.entries(number, role.key)),
@@ -296,6 +338,7 @@ class MetadataEngine:
             broker_id=self._node_id,
             now_ms=self._clock.wall_ms(),
             metadata_offset=role.metadata_offset,
+            unclean_epoch=role.unclean_epoch,
         )
         for event in events:
             self._append(event, role, None, ends_barrier=event is events[-1])
@@ -309,6 +352,9 @@ class MetadataEngine:
         ends_barrier: bool = False,
     ) -> None:
         number = self._home(partition_key(event.topic_id_partition))
+        if role is not None:
+            event = role.stamped(event)
+            self._written[role.key] = event.stamp.fence
         deadline_ms = self._clock.monotonic_ms() + self._consume_wait_ms
         write = Write(event, role, done, deadline_ms, ends_barrier)
         self._tracked[number].writes.append(write)
@@ -384,8 +430,10 @@ class MetadataEngine:
             )
         role.stage = Stage.ENDED
         error = MetadataWriteTimeoutError(f"outcome unknown: {reason}")
-        self._fail(role.done, error)
         tracked = self._tracked[self._home(role.key)]
+        tracked.end_reads.drop(role)
+        for done in (role.done, *role.catching_up):
+            self._fail(done, error)
         for write in [write for write in tracked.writes if write.role is role]:
             tracked.writes.remove(write)
             self._fail(write.done, error)
@@ -400,30 +448,19 @@ class MetadataEngine:
                 yield
             finally:
                 completions, self._completions = self._completions, []
-        for complete in completions:
-            complete()
+        for call in completions:
+            call()
 
     def _succeed(self, done: "Future[None] | None") -> None:
         if done is not None and not done.done():
-            self._completions.append(lambda: _complete(done, None))
+            self._completions.append(lambda: complete(done, None))
 
     def _fail(self, done: "Future[None] | None", error: Exception) -> None:
         if done is not None and not done.done():
-            self._completions.append(lambda: _complete(done, error))
+            self._completions.append(lambda: complete(done, error))
 
     def _home(self, key: PartitionKey) -> int:
-        return metadata_partition_for(TopicIdPartition(key[0], key[1], ""), self.partition_count)
-
-    def _readable_home(self, key: PartitionKey) -> int:
-        number = self._home(key)
-        tracked = self._tracked.get(number)
-        if tracked is None or not tracked.caught_up:
-            raise MetadataNotReadyError(f"metadata partition {number} is not caught up")
-        return number
-
-    @staticmethod
-    def _may_judge(tracked: Tracked) -> bool:
-        return tracked.led and tracked.caught_up
+        return home_of(key, self.partition_count)
 
     def _track(self, number: int) -> Tracked:
         tracked = self._tracked.get(number)
@@ -441,7 +478,10 @@ class MetadataEngine:
             tracked.writes.remove(write)
             self._fail(write.done, MetadataWriteTimeoutError(f"outcome unknown: {reason}"))
         role.stage = Stage.ENDED
-        self._fail(role.done, MetadataNotReadyError(f"{reason}: {role.partition}"))
+        error = MetadataNotReadyError(f"{reason}: {role.partition}")
+        for done in (role.done, *role.catching_up):
+            self._fail(done, error)
+        tracked.end_reads.drop(role)
         tracked.roles.discard(key)
 
     def _maybe_untrack(self, number: int) -> None:
@@ -451,19 +491,3 @@ class MetadataEngine:
                 self._fail(write.done, MetadataWriteTimeoutError("outcome unknown: released"))
             del self._tracked[number]
             self._assignment_changed = True
-
-
-def running_future() -> "Future[None]":
-    """A future that its holder cannot cancel: the write is under way."""
-    done: Future[None] = Future()
-    done.set_running_or_notify_cancel()
-    return done
-
-
-def _complete(done: "Future[None]", error: Exception | None) -> None:
-    if done.done():
-        return
-    if error is None:
-        done.set_result(None)
-    else:
-        done.set_exception(error)

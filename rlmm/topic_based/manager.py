@@ -21,6 +21,7 @@ from rlmm.api import (
     MetadataNotReadyError,
     PartitionDeleteState,
     PartitionDeletion,
+    PartitionHistory,
     SegmentUpdate,
 )
 from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
@@ -28,7 +29,9 @@ from rlmm.lifecycle import SegmentEntry
 from rlmm.rocksdb_store import RocksdbStore
 from rlmm.store import MetadataStore, partition_key
 from rlmm.topic_based.confluent_port import ConfluentPort
-from rlmm.topic_based.engine import MetadataEngine, running_future
+from rlmm.topic_based.engine import MetadataEngine
+from rlmm.topic_based.futures import running_future
+from rlmm.topic_based.lookups import Lookups
 from rlmm.topic_based.roles import Role
 from rlmm.topic_based.settings import ManagerSettings, parse
 from rlmm.topic_based.topic_port import TopicPort, TopicUnavailableError
@@ -90,6 +93,7 @@ class TopicBasedRemoteLogMetadataManager:
         self._store: MetadataStore | None = None
         self._engine: MetadataEngine | None = None
         self._early_roles: list[Role] = []
+        self._on_lost_records: list[Callable[[TopicIdPartition], None]] = []
         self._led: set[int] | None = set()
         self._give_up_at_ms = 0
         self._next_look_ms = 0
@@ -126,6 +130,8 @@ class TopicBasedRemoteLogMetadataManager:
             self._connect()
         else:
             self._engine.turn()
+        if self._port is not None and self._port.failure is not None:
+            self._fail(f"its producer has failed for good: {self._port.failure}")
         damage = None if self._store is None else self._store.failure
         if damage is not None:  # whatever thread met it
             self._fail(f"its cache is damaged, and is read again from the topic: {damage}")
@@ -143,14 +149,42 @@ class TopicBasedRemoteLogMetadataManager:
     # ------------------------------------------------------------------ roles and writes
 
     def own(
-        self, partition: TopicIdPartition, fence: Fence, metadata_offset: int = -1
+        self,
+        partition: TopicIdPartition,
+        fence: Fence,
+        metadata_offset: int = -1,
+        unclean_epoch: int = -1,
     ) -> "Future[None]":
         """See RemoteLogMetadataManager."""
-        return self._take_role(Role(partition, fence, running_future(), metadata_offset))
+        role = Role(
+            partition, fence, running_future(), metadata_offset, unclean_epoch=unclean_epoch
+        )
+        return self._take_role(role)
+
+    def carry(self, partition: TopicIdPartition, fence: Fence, log_start: int) -> None:
+        """See RemoteLogMetadataManager."""
+        if self._engine is not None:
+            self._engine.carry(partition, fence, log_start)
 
     def follow(self, partition: TopicIdPartition) -> "Future[None]":
         """See RemoteLogMetadataManager."""
         return self._take_role(Role(partition, None, running_future()))
+
+    def catch_up(self, partition: TopicIdPartition) -> "Future[None]":
+        """See RemoteLogMetadataManager."""
+        engine = self._engine
+        if self.failure is None and engine is not None:
+            return engine.catch_up(partition)
+        done = running_future()
+        done.set_exception(MetadataNotReadyError(self.failure or "not connected yet"))
+        return done
+
+    def on_lost_records(self, listener: Callable[[TopicIdPartition], None]) -> None:
+        """See RemoteLogMetadataManager."""
+        with self._lock:
+            self._on_lost_records.append(listener)
+            if self._engine is not None:
+                self._engine.on_lost_records(listener)
 
     def release(self, partition: TopicIdPartition) -> None:
         """See RemoteLogMetadataManager."""
@@ -176,7 +210,7 @@ class TopicBasedRemoteLogMetadataManager:
     def is_ready(self, partition: TopicIdPartition) -> bool:
         """See RemoteLogMetadataManager."""
         engine = self._engine
-        return self.failure is None and engine is not None and engine.is_ready(partition)
+        return self.failure is None and engine is not None and engine.lookups.is_ready(partition)
 
     def add(
         self, metadata: RemoteLogSegmentMetadata, fence: Fence, metadata_offset: int
@@ -216,26 +250,26 @@ class TopicBasedRemoteLogMetadataManager:
         self, partition: TopicIdPartition, epoch: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
         """See RemoteLogMetadataManager."""
-        with self._ready_engine().view(partition) as view:
+        with self._lookups().view(partition) as view:
             return view.segment_for(epoch, offset)
 
     def next_segment(
         self, partition: TopicIdPartition, epoch: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
         """See RemoteLogMetadataManager."""
-        with self._ready_engine().view(partition) as view:
+        with self._lookups().view(partition) as view:
             return view.next_segment(epoch, offset)
 
     def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: int) -> int | None:
         """See RemoteLogMetadataManager."""
-        with self._ready_engine().view(partition) as view:
+        with self._lookups().view(partition) as view:
             return view.highest_offset_for_epoch(epoch)
 
     def list_segments(
         self, partition: TopicIdPartition, epoch: int | None = None
     ) -> Iterator[RemoteLogSegmentMetadata]:
         """See RemoteLogMetadataManager."""
-        with self._ready_engine().view(partition) as view:
+        with self._lookups().view(partition) as view:
             return iter(view.segments(epoch))
 
     def finished_order(self, id: RemoteLogSegmentId) -> int | None:
@@ -248,13 +282,21 @@ class TopicBasedRemoteLogMetadataManager:
         entry = self._entry(id)
         return None if entry is None else entry.started_seen_ms
 
+    def history(self, partition: TopicIdPartition) -> PartitionHistory | None:
+        """See RemoteLogMetadataManager."""
+        return self._lookups().history(partition)
+
     def led_partitions(self) -> list[PartitionDeletion]:
         """See DeletedTopics."""
-        return [] if self._engine is None else self._engine.led_partitions()
+        return [] if self._engine is None else self._engine.lookups.led_partitions()
+
+    def leads_all(self) -> bool:
+        """See DeletedTopics."""
+        return self._engine is not None and self._engine.lookups.leads_all()
 
     def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:
         """See DeletedTopics."""
-        return self._ready_engine().deletion(partition)
+        return self._lookups().deletion(partition)
 
     def counts(self) -> dict[str, int]:
         """Records read, skipped and refused since the start, for metrics."""
@@ -309,6 +351,8 @@ class TopicBasedRemoteLogMetadataManager:
         with self._lock:
             self._store, self._engine = store, engine
             engine.lead(self._led_numbers(engine))
+            for listener in self._on_lost_records:
+                engine.on_lost_records(listener)
             for role in self._early_roles:
                 engine.take_role(role)
             self._early_roles.clear()
@@ -339,13 +383,13 @@ class TopicBasedRemoteLogMetadataManager:
             return done
         return self._engine.write(event)
 
-    def _ready_engine(self) -> MetadataEngine:
+    def _lookups(self) -> Lookups:
         if self.failure is not None or self._engine is None:
             raise MetadataNotReadyError(self.failure or "not connected yet")
-        return self._engine
+        return self._engine.lookups
 
     def _entry(self, id: RemoteLogSegmentId) -> SegmentEntry | None:
-        return self._ready_engine().entry(id)
+        return self._lookups().entry(id)
 
     def _fail(self, reason: str) -> None:
         with self._lock:

@@ -86,6 +86,7 @@ class MemoryPort:
         silent: while True appends that land are never reported.
         deaf: while True nothing is read.
         read_max: records that one poll may give.
+        failure: None, unless a test says otherwise.
     """
 
     def __init__(self, topic: MemoryTopic) -> None:
@@ -99,6 +100,7 @@ class MemoryPort:
         self.deaf = False
         self.read_max = 1_000
         self.closed = False
+        self.failure: str | None = None
 
     @property
     def assigned(self) -> set[int]:
@@ -145,6 +147,11 @@ class MemoryPort:
         ghost.waiting = deque(_Waiting(w.partition, w.value, None) for w in self.waiting)
         self.waiting.clear()
         return ghost
+
+    def ask_end(self, partition: int, on_done: Callable[[int | None], None]) -> None:
+        """See TopicPort; a deaf port is answered."""
+        end = len(self._topic.logs[partition]) if self._topic.answers else None
+        self._results.append(lambda: on_done(end))
 
     def poll(self, timeout_ms: int) -> list[TopicEvent]:
         """See TopicPort; never waits."""

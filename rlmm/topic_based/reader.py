@@ -34,7 +34,9 @@ class ReadCounts:
     refused: dict[Verdict, int] = field(
         default_factory=lambda: {v: 0 for v in Verdict if v is not Verdict.ACCEPTED}
     )
-    skipped: dict[str, int] = field(default_factory=lambda: {"unknown": 0, "damaged": 0})
+    skipped: dict[str, int] = field(
+        default_factory=lambda: {"unknown": 0, "tombstone": 0, "damaged": 0}
+    )
 
 
 class TopicReader:

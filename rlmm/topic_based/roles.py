@@ -1,7 +1,7 @@
 """What the manager keeps per user partition, per metadata partition and per write under way."""
 
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from kafka_protocol.types import TopicIdPartition
@@ -9,6 +9,7 @@ from rlmm.api import Fence
 from rlmm.events import MetadataEvent
 from rlmm.lifecycle import Verdict
 from rlmm.store import PartitionKey, Position, partition_key
+from rlmm.topic_based.end_reads import EndReads
 
 
 class Stage(Enum):
@@ -28,6 +29,9 @@ class Role:
         fence: the pair it writes under; None: it only follows.
         metadata_offset: of the image the owner saw the topic in, written into its barrier.
         deposed: a higher fence than ours was read.
+        log_start: what its records carry since it has settled, -1 before.
+        unclean_epoch: of the last unclean election it knows of; its records carry it.
+        catching_up: of callers that wait until all is read that was there at their call.
     """
 
     partition: TopicIdPartition
@@ -36,6 +40,19 @@ class Role:
     metadata_offset: int = -1
     stage: Stage = Stage.CATCHING_UP
     deposed: bool = False
+    log_start: int = -1
+    unclean_epoch: int = -1
+    catching_up: "list[Future[None]]" = field(default_factory=list)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether what was read may be judged by."""
+        return self.stage is Stage.READY and not self.deposed
+
+    def stamped(self, event: MetadataEvent) -> MetadataEvent:
+        """The event with what each record of this owner carries."""
+        stamp = replace(event.stamp, log_start=self.log_start, unclean_epoch=self.unclean_epoch)
+        return replace(event, stamp=stamp)
 
     @property
     def key(self) -> PartitionKey:
@@ -73,8 +90,10 @@ class Tracked:
         position: what is in the store.
         roles: user partitions in it that this broker owns or follows.
         led: this broker leads it and removes deleted topics in it.
-        caught_up: the end was reached since reading began here: look-ups may be answered, roles
-            go on and the remover may judge.
+        caught_up: the end was reached since reading began here: the log confirms what is cached,
+            look-ups may be answered and barriers written. It says nothing of what came later.
+        end_reads: reads to an end that the log had after somebody asked.
+        fresh_for_remover: read to an end that the log had after this broker began to lead it.
         writes: under way, in the order of the calls.
         verdicts: of records of our writes that were read before their append was answered.
     """
@@ -83,8 +102,15 @@ class Tracked:
     roles: set[PartitionKey] = field(default_factory=set)
     led: bool = False
     caught_up: bool = False
+    end_reads: EndReads = field(default_factory=EndReads)
+    fresh_for_remover: bool = False
     writes: list[Write] = field(default_factory=list)
     verdicts: dict[int, Verdict] = field(default_factory=dict)
+
+    @property
+    def may_judge(self) -> bool:
+        """Whether the remover may judge by what was read."""
+        return self.led and self.caught_up and self.fresh_for_remover
 
     def awaits(self, event: MetadataEvent) -> bool:
         """Whether the record may be one of the writes under way."""

@@ -70,7 +70,13 @@ AppendResult = Appended | AppendFailed
 
 
 class TopicPort(Protocol):
-    """A client of the metadata topic."""
+    """A client of the metadata topic.
+
+    Attributes:
+        failure: why it can never append again, None while it can.
+    """
+
+    failure: str | None
 
     def connect(self) -> int:
         """Look the topic up; returns its number of partitions.
@@ -93,6 +99,13 @@ class TopicPort(Protocol):
         """Append a record (key null); any thread may call.
 
         `on_done` is called once: from `poll`, or at once where the append cannot be tried.
+        """
+        ...
+
+    def ask_end(self, partition: int, on_done: Callable[[int | None], None]) -> None:
+        """Ask the log for its end as it is now: the first offset that cannot be read yet.
+
+        `on_done` is called once, from `poll`; with None where nobody answered.
         """
         ...
 

@@ -3,6 +3,7 @@
 `rsm_plugins.testing` makes tests of them, `tidemark rsm check` asks them of a live store.
 """
 
+from rsm_plugins.contract.claiming import ClaimPromises
 from rsm_plugins.contract.concurrency import ThreadPromises
 from rsm_plugins.contract.copying import CopyPromises
 from rsm_plugins.contract.deleting import DeletePromises
@@ -23,5 +24,6 @@ class AllPromises(
     ThreadPromises,
     FailurePromises,
     ListingPromises,
+    ClaimPromises,
 ):
     """What every storage plugin promises."""

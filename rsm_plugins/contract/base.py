@@ -6,6 +6,7 @@ from functools import cached_property, partial
 
 from kafka_protocol.wire.primitives import uuid_to_text
 from rsm_plugins.api import (
+    ClaimKeeper,
     RemoteResourceNotFoundError,
     RemoteStorageManager,
 )
@@ -50,6 +51,11 @@ class Promises:
     def made(self) -> dict[object, RemoteLogSegmentMetadata]:
         """Every segment that was or may have been copied, as last known."""
         return {}
+
+    @cached_property
+    def claims(self) -> set[tuple[str, int]]:
+        """Cluster id and node id of every claim that was or may have been written."""
+        return set()
 
     def segment(
         self,
@@ -114,4 +120,12 @@ class Promises:
             except Exception as e:  # noqa: BLE001 - the others are to go, whatever this one raises
                 name = f"{owner.topic}-{uuid_to_text(owner.topic_id)}/{owner.partition}"
                 left.append(f"segment {metadata.id.id.hex()} of {name}: {expect.described(e)}")
+        keeper = manager if isinstance(manager, ClaimKeeper) else None
+        for cluster_id, node_id in self.claims:
+            if keeper is None:
+                break
+            try:
+                keeper.delete_claim(cluster_id, node_id)
+            except Exception as e:  # noqa: BLE001 - as above
+                left.append(f"claim of {cluster_id!r}, node {node_id}: {expect.described(e)}")
         return left

@@ -34,17 +34,23 @@ def directory_listing(broker: BrokerProcess) -> dict[str, int]:
 
 
 class Auditor:
-    """Follows a broker's metadata topic from its begin, and compares it with a store."""
+    """Follows a broker's metadata topic from its begin, and compares it with a store.
+
+    Attributes:
+        finished: ids of all segments that were ever FINISHED, as text.
+    """
 
     def __init__(self, broker: BrokerProcess, listing: Listing) -> None:
         self._broker, self._listing = broker, listing
         self._store = MemoryStore()
         self._positions = [0] * METADATA_PARTITIONS
+        self.finished: set[str] = set()
 
     def disagreements(self) -> list[str]:
         """What is only in the store, or only in FINISHED segments, or still under way."""
-        in_store = dict(self._listing())
-        self._catch_up()
+        listed = self._listing().items()
+        in_store = {key: size for key, size in listed if not key.startswith("claims/")}
+        self.catch_up()
         expected, under_way = self._expected()
         sizes = {
             key: (size, expected[key])
@@ -71,14 +77,24 @@ class Auditor:
         except AssertionError as error:
             raise AssertionError(f"{error}\n" + "\n".join(last)) from None
 
-    def _catch_up(self) -> None:
+    def catch_up(self) -> None:
+        """Read the topic to its end."""
         for number, position in enumerate(self._positions):
             fold = Fold(self._store, number)
             for offset, _, value in read_all(self._broker, METADATA_TOPIC, number, start=position):
                 fold.take(records.decode(value), order=offset, seen_ms=0)
                 position = offset + 1
+                self._note_finished(fold)
             self._store.write(number, fold.changes, Position(position, 0))
             self._positions[number] = position
+
+    def _note_finished(self, fold: Fold) -> None:
+        for (_, segment_id), change in fold.changes.segments.items():
+            if (
+                change.after is not None
+                and change.after.metadata.state is SegmentState.COPY_SEGMENT_FINISHED
+            ):
+                self.finished.add(uuid_to_text(segment_id))
 
     def _expected(self) -> tuple[dict[str, int | None], list[str]]:
         """Objects of all FINISHED segments with their sizes, where the metadata knows them.

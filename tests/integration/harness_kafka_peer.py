@@ -6,20 +6,36 @@ from pathlib import Path
 from harness_broker import free_ports
 from harness_kafka_tools import PEERS
 
+SMALL_INDEXES = ("log.index.size.max.bytes=65536",)
+"""For directories that are copied: Kafka fills index files with zeros up to their largest size."""
+
 
 class KafkaPeer:
     """One node with its own data directory and ports; ask `require_kafka_tools` before."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, overrides: tuple[str, ...] = ()) -> None:
         self.data = data
+        self.overrides = overrides
         self.port, self.controller_port = free_ports(2)
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
         ports = ("--port", str(self.port), "--controller-port", str(self.controller_port))
-        self._run("start", *ports, "--tiered", "--heap", "512m")
+        more = [word for pair in self.overrides for word in ("--override", pair)]
+        self._run("start", *ports, "--tiered", "--heap", "512m", *more)
 
     def stop(self) -> None:
         self._run("stop")
+
+    def kill(self) -> None:
+        self._run("stop", "--kill")
+
+    def log_tail(self, lines: int = 60) -> str:
+        text = (self.data / "server.log").read_text(errors="replace")
+        return "\n".join(text.splitlines()[-lines:])
 
     def restart(self) -> None:
         self.stop()

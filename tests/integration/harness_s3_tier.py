@@ -28,11 +28,13 @@ class S3Tier:
         }
 
     def listing(self) -> dict[str, int]:
-        """Every object by key below the prefix, and every upload that is still open."""
+        """Every object by key below the prefix but claims, and every upload that is still open."""
         found = {}
         for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket):
             for one in page.get("Contents", []):
-                found[one["Key"].removeprefix(f"{PREFIX}/")] = one["Size"]
+                key = one["Key"].removeprefix(f"{PREFIX}/")
+                if not key.startswith("claims/"):
+                    found[key] = one["Size"]
         for page in self._client.get_paginator("list_multipart_uploads").paginate(
             Bucket=self.bucket
         ):

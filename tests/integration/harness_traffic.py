@@ -70,7 +70,12 @@ class Writing:
     """
 
     def __init__(
-        self, broker: BrokerProcess, lanes: dict[Lane, int], *, timeout_s: int = 120
+        self,
+        broker: BrokerProcess,
+        lanes: dict[Lane, int],
+        *,
+        timeout_s: int = 120,
+        batch_records: int = 10_000,
     ) -> None:
         self.sent, self.acknowledged = dict(lanes), dict(lanes)
         self.failures: list[str] = []
@@ -79,6 +84,7 @@ class Writing:
                 "bootstrap.servers": broker.bootstrap,
                 "enable.idempotence": True,
                 "linger.ms": 20,
+                "batch.num.messages": batch_records,
                 "message.timeout.ms": timeout_s * 1_000,
                 "reconnect.backoff.max.ms": 500,
             }
@@ -125,6 +131,11 @@ class Writing:
 
     def __exit__(self, *_: object) -> None:
         self._producer.purge()
+
+    def forget(self) -> None:
+        """Send nothing more, also to a broker that starts at the same address."""
+        self._producer.purge()
+        del self._producer
 
 
 @dataclass

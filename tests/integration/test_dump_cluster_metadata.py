@@ -11,9 +11,12 @@ from harness_kafka_tools import kafka_tool, require_kafka_tools
 from metadata_topic.controller.brokers import fence_broker, register_broker, unfence_broker
 from metadata_topic.controller.directories import ReplicaId, assign_directories
 from metadata_topic.controller.producer_ids import allocate_producer_ids
+from metadata_topic.controller.removed_topics import keep_removals, note_emptied
+from metadata_topic.controller.result import ControllerResult
 from metadata_topic.controller.topic_deletion import delete_topics
 from metadata_topic.controller.topic_specs import Config, TopicDefaults, TopicSpec
 from metadata_topic.controller.topics import create_topics
+from metadata_topic.image.records import make
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.format import METADATA_DIRECTORY, FormatPlan, format_directory
 from metadata_topic.quorum.node import MetadataNode
@@ -61,7 +64,7 @@ def a_busy_life(home: Path, *, standalone: bool) -> Path:
         )
         epoch = await node.submit(lambda image: register_broker(image, registration))
         await node.submit(lambda i: unfence_broker(i, broker_id=1, broker_epoch=epoch))
-        configs = (Config("retention.ms", "1000"),)
+        configs = (Config("retention.ms", "1000"), Config("remote.storage.enable", "true"))
         for n in range(3):
             spec = TopicSpec(f"topic-{life}-{n}", 100, 1, configs=configs)
             await node.submit(
@@ -81,7 +84,7 @@ def a_busy_life(home: Path, *, standalone: bool) -> Path:
         )
         assert node.image.brokers[1].directories_assigned_from >= 0
         assert len(node.image.brokers[1].absent_directories) == life - 1
-        await node.submit(lambda image: delete_topics(image, [(f"topic-{life}-0", bytes(16))]))
+        await remove_tiered_topics(node, life)
         await node.submit(
             lambda image: allocate_producer_ids(image, broker_id=1, broker_epoch=epoch)
         )
@@ -92,6 +95,19 @@ def a_busy_life(home: Path, *, standalone: bool) -> Path:
     for life in (1, 2):
         asyncio.run(live(life))
     return home / METADATA_DIRECTORY
+
+
+async def remove_tiered_topics(node: MetadataNode, life: int) -> None:
+    """With our own tagged fields: what is removed, what was tiered, what is gone from the store."""
+    removed = node.image.topics_by_name[f"topic-{life}-0"].id
+    await node.submit(lambda image: delete_topics(image, [(None, removed)]))
+    no_more = make("ConfigRecord", resource_type=2, resource_name=f"topic-{life}-1",
+                   name="remote.storage.enable", value=None)  # fmt: skip
+    await node.submit(lambda image: ControllerResult((no_more,), None))
+    await node.submit(lambda image: keep_removals(image, [bytes([7]) * 16]))
+    await node.submit(lambda image: note_emptied(image, [bytes([7]) * 16]))
+    assert removed in node.image.removed_tiered_topics
+    assert node.image.removals_are_kept
 
 
 @pytest.mark.parametrize("standalone", [True, False])

@@ -17,9 +17,13 @@ from metadata_topic.controller.brokers import (
     register_broker,
     unfence_broker,
 )
+from metadata_topic.controller.removed_topics import keep_removals
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.controller.topic_deletion import delete_topics
 from metadata_topic.controller.topic_specs import Config, TopicDefaults, TopicSpec
 from metadata_topic.controller.topics import create_topics
 from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.records import make
 from metadata_topic.quorum.node import MetadataNode
 from runtime.clock import SystemClock
 from runtime.dice import SystemDice
@@ -78,21 +82,37 @@ async def one_life_of_ours(log_dir: Path) -> MetadataImage:
     )
     epoch = await node.submit(lambda image: register_broker(image, registration))
     await node.submit(lambda i: unfence_broker(i, broker_id=old.id, broker_epoch=epoch))
-    spec = TopicSpec("from-tidemark", 3, 1, configs=(Config("retention.ms", "123456"),))
+    tiered = (Config("remote.storage.enable", "true"),)
+    specs = [
+        TopicSpec("from-tidemark", 3, 1, configs=(Config("retention.ms", "123456"),)),
+        TopicSpec("tiered", 1, 1, configs=tiered),
+        TopicSpec("tiered-once", 1, 1, configs=tiered),
+    ]
     await node.submit(
         lambda image: create_topics(
             image,
-            [spec],
+            specs,
             defaults=TopicDefaults(),
-            topic_ids=[dice.uuid()],
+            topic_ids=[dice.uuid() for _ in specs],
             validate_config=lambda _name, _configs: None,
         )
     )
+    await leave_our_own_fields(node)
     assert await node.snapshot() is not None
     image = node.image
     await node.submit(lambda i: fence_broker(i, broker_id=old.id, broker_epoch=epoch))
     await node.close()
     return image
+
+
+async def leave_our_own_fields(node: MetadataNode) -> None:
+    """In log and snapshot: the list of removed tiered topics, a topic that was tiered once."""
+    await node.submit(lambda image: delete_topics(image, [("tiered", bytes(16))]))
+    no_more = make("ConfigRecord", resource_type=2, resource_name="tiered-once",
+                   name="remote.storage.enable", value=None)  # fmt: skip
+    await node.submit(lambda image: ControllerResult((no_more,), None))
+    await node.submit(lambda image: keep_removals(image, [b"m" * 16]))
+    assert len(node.image.removed_tiered_topics) == 2
 
 
 def test_kafka_then_tidemark_then_kafka_on_one_directory(tmp_path: Path) -> None:
@@ -112,7 +132,7 @@ def test_kafka_then_tidemark_then_kafka_on_one_directory(tmp_path: Path) -> None
     with kafka_in(tmp_path, port) as bootstrap:
         shown = kafka_tool("topics", "--bootstrap-server", bootstrap, "--describe")
     assert "retention.ms=123456" in shown
-    for topic, count in (("from-kafka", 2), ("from-tidemark", 3)):
+    for topic, count in (("from-kafka", 2), ("from-tidemark", 3), ("tiered-once", 1)):
         led = [
             line
             for line in shown.splitlines()

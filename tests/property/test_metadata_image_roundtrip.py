@@ -130,8 +130,8 @@ MAKERS = {
         "ConfigRecord",
         resource_type=draw(st.sampled_from([2, 4, 16, 32])),
         resource_name=draw(st.sampled_from(["", "1", *NAMES])),
-        name=draw(st.sampled_from(["k", "l"])),
-        value=draw(st.none() | st.text(max_size=5)),
+        name=draw(st.sampled_from(["k", "l", "remote.storage.enable"])),
+        value=draw(st.none() | st.text(max_size=5) | st.just("true")),
     ),
     "register": register,
     "unregister": lambda draw: make(
@@ -182,7 +182,12 @@ MAKERS = {
         "RemoveDelegationTokenRecord", token_id=draw(st.sampled_from(NAMES))
     ),
     "quota": quota,
-    "no-op": lambda draw: make("NoOpRecord"),
+    "no-op": lambda draw: make(
+        "NoOpRecord",
+        removed_tiered_topics=draw(st.lists(ids, max_size=2)),
+        emptied_tiered_topics=draw(st.lists(ids, max_size=2)),
+        removals_are_kept=draw(st.booleans()),
+    ),
     "zk": lambda draw: make("ZkMigrationStateRecord", zk_migration_state=2),
 }
 

@@ -1,11 +1,11 @@
 """Brokers that share one metadata topic in this process, driven turn by turn."""
 
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kafka_protocol.types import TopicIdPartition
 from rlmm import records
-from rlmm.api import Fence
+from rlmm.api import Fence, PartitionHistory
 from rlmm.fold import Fold
 from rlmm.lifecycle import Verdict
 from rlmm.store import MemoryStore, Position, partition_key
@@ -29,6 +29,7 @@ class Node:
     store: MemoryStore = field(default_factory=MemoryStore)
     ghosts: list[MemoryPort] = field(default_factory=list)
     starts: int = 0
+    lost: list[TopicIdPartition] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.start()
@@ -43,6 +44,7 @@ class Node:
             dice=SeededDice(self.number * 1_000 + self.starts),
             threaded=False,
         )
+        self.manager.on_lost_records(self.lost.append)
         self.manager.configure(
             {
                 "node.id": str(self.number),
@@ -63,10 +65,21 @@ class Node:
         for _ in range(count):
             self.manager.turn()
 
-    def own(self, fence: Fence, partition: TopicIdPartition = PARTITION) -> "Future[None]":
-        future = self.manager.own(partition, fence)
+    def own(
+        self,
+        fence: Fence,
+        partition: TopicIdPartition = PARTITION,
+        *,
+        unclean_epoch: int = -1,
+    ) -> "Future[None]":
+        future = self.manager.own(partition, fence, unclean_epoch=unclean_epoch)
         self.turn(4)
         return future
+
+    def history(self) -> PartitionHistory:
+        history = self.manager.history(PARTITION)
+        assert history is not None
+        return history
 
     def segments(self, partition: TopicIdPartition = PARTITION) -> list[RemoteLogSegmentMetadata]:
         return list(self.manager.list_segments(partition))
@@ -91,5 +104,5 @@ def known(store: MemoryStore, partition: TopicIdPartition = PARTITION) -> list[o
     """The part of a store in which all readers agree (when they saw it is their own)."""
     key = partition_key(partition)
     facts = store.facts(0, key)
-    entries = [(e.metadata, e.finished_order) for e in store.entries(0, key)]
-    return [facts and (facts.fence, facts.delete_state, facts.live_count), entries]
+    entries = [replace(e, started_seen_ms=0) for e in store.entries(0, key)]
+    return [facts and replace(facts, marked_seen_ms=None), entries]

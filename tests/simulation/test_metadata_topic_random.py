@@ -1,7 +1,10 @@
 """Two brokers, one metadata topic, any order of what can happen; a seed replays it.
 
 Checked after each step: a ready owner's pair is in the topic; an answered write stands in the
-topic, accepted. Checked at rest: all readers know what the topic, folded from its begin, says.
+topic, accepted, with the log start that its owner carried then; no record carries another log
+start than its owner's, nor forgets an unclean election that was told before its owner began.
+Checked at rest: all readers know what the topic, folded from its begin, says, and their history is
+that of a naive walk over the topic.
 """
 
 import random
@@ -22,7 +25,8 @@ from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from runtime.clock import ManualClock
 
 STEPS = 250
-Written = tuple[bytes, SegmentState, Fence]
+DELETED = SegmentState.DELETE_SEGMENT_FINISHED
+Written = tuple[bytes, SegmentState, Fence, int]  # the last: the log start it carries
 
 
 class World:
@@ -39,6 +43,12 @@ class World:
         self.answers: list[tuple[Written, Future[None]]] = []
         self.managers: dict[Future[None], object] = {}  # who has to answer
         self.lost = False
+        self.log_starts = count(1)
+        self.carried: dict[Fence, list[int]] = {}
+        self.unclean: dict[int, int] = {}  # leader epoch: itself where it was elected uncleanly
+        self.elections: list[tuple[Fence, Future[None]]] = []
+        self.checked = 0  # records of the topic
+        self.told: dict[Fence, int] = {}  # unclean election that an owner must know of
 
     def step(self) -> None:
         node = self.dice.choice(self.nodes)
@@ -49,6 +59,7 @@ class World:
                 self.turn,
                 self.elect,
                 self.own_again,
+                self.carry,
                 self.add,
                 self.add,
                 self.move,
@@ -72,20 +83,43 @@ class World:
     def elect(self, node: Node) -> None:
         if self.dice.random() < 0.3:
             self.epoch += 1
-            self.fences[node.number] = Fence(self.epoch, next(self.incarnations))
-            node.manager.own(PARTITION, self.fences[node.number])
+            self.unclean[self.epoch] = self.epoch if self.dice.random() < 0.3 else -1
+            self.own(node, self.epoch)
+
+    def own(self, node: Node, epoch: int) -> None:
+        fence = self.fences[node.number] = Fence(epoch, next(self.incarnations))
+        unclean = self.unclean[epoch]
+        before = [
+            self.told[lower]
+            for lower, done in self.elections
+            if lower < fence and done.done() and not done.exception()
+        ]
+        self.told[fence] = max([unclean, *before])
+        owned = node.manager.own(PARTITION, fence, unclean_epoch=unclean)
+        self.elections.append((fence, owned))
+
+    def carry(self, node: Node) -> None:
+        fence = self.fences.get(node.number)
+        if fence is not None:
+            log_start = next(self.log_starts)
+            node.manager.carry(PARTITION, fence, log_start)
+            if node.manager.is_ready(PARTITION):
+                self.carried.setdefault(fence, []).append(log_start)
+
+    def log_start_of(self, fence: Fence) -> int:
+        return max(self.carried.get(fence, [-1]))
 
     def own_again(self, node: Node) -> None:
         fence = self.fences.get(node.number)
         if fence is not None and not node.manager.is_ready(PARTITION):
-            self.fences[node.number] = Fence(fence.leader_epoch, next(self.incarnations))
-            node.manager.own(PARTITION, self.fences[node.number])
+            self.own(node, fence.leader_epoch)
 
     def add(self, node: Node) -> None:
         fence = self.fences.get(node.number, Fence(0, 0))
         number = next(self.numbers)
         of = segment(number, number % 7 * 10, number % 7 * 10 + 9)
-        self.note(node, (of.id.id, of.state, fence), node.manager.add(of, fence, number))
+        written = of.id.id, of.state, fence, self.log_start_of(fence)
+        self.note(node, written, node.manager.add(of, fence, number))
 
     def move(self, node: Node) -> None:
         fence = self.fences.get(node.number, Fence(0, 0))
@@ -97,7 +131,7 @@ class World:
             of = self.dice.choice(live)
             state = self.dice.choice(list(SegmentState)[1:])
             done = node.manager.update(update(of, state), fence, 1)
-            self.note(node, (of.id.id, state, fence), done)
+            self.note(node, (of.id.id, state, fence, self.log_start_of(fence)), done)
 
     def note(self, node: Node, written: Written, done: "Future[None]") -> None:
         self.answers.append((written, done))
@@ -136,9 +170,11 @@ class World:
         log = self.topic.logs[0]
         if self.losses and log and self.dice.random() < 0.2:
             self.topic.lose(0, self.dice.randint(max(0, len(log) - 5), len(log) - 1))
+            self.checked = min(self.checked, len(log))
             self.lost = True
 
     def check(self) -> None:
+        self.check_stamps()
         store, verdicts = truth(self.topic)
         facts = store.facts(0, partition_key(PARTITION))
         for node in self.nodes:
@@ -149,19 +185,56 @@ class World:
             accepted = self.accepted(verdicts)
             for written, done in self.answers:
                 if done.done() and done.exception() is None:
-                    assert written in accepted
+                    assert accepted[written] >= self.told[written[2]]
 
-    def accepted(self, verdicts: list[Verdict | None]) -> set[Written]:
-        found: set[Written] = set()
+    def accepted(self, verdicts: list[Verdict | None]) -> dict[Written, int]:
+        """Accepted records, and the unclean election that each carries."""
+        found: dict[Written, int] = {}
         for stored, verdict in zip(self.topic.logs[0], verdicts, strict=True):
             if verdict is not Verdict.ACCEPTED:
                 continue
             event = records.decode(stored.value)
             if isinstance(event, SegmentAdded):
-                found.add((event.metadata.id.id, event.metadata.state, event.stamp.fence))
+                written = event.metadata.id.id, event.metadata.state, *_carried(event)
             elif isinstance(event, SegmentUpdated):
-                found.add((event.update.id.id, event.update.state, event.stamp.fence))
+                written = event.update.id.id, event.update.state, *_carried(event)
+            else:
+                continue
+            found[written] = event.stamp.unclean_epoch
         return found
+
+    def check_stamps(self) -> None:
+        """Each record carries what is its owner's, wherever it landed."""
+        for stored in self.topic.logs[0][self.checked :]:
+            stamp = records.decode(stored.value).stamp
+            assert stamp.log_start in {-1, *self.carried.get(stamp.fence, ())}
+            assert stamp.unclean_epoch >= self.unclean[stamp.fence.leader_epoch]
+        self.checked = len(self.topic.logs[0])
+
+    def history(self, verdicts: list[Verdict | None]) -> list[object]:
+        """What the topic proves, without the rules that keep it small."""
+        starts: dict[int, int] = {}
+        ends: dict[int, int] = {}
+        named: set[bytes] = set()
+        unclean = highest = -1
+        for stored, verdict in zip(self.topic.logs[0], verdicts, strict=True):
+            event = records.decode(stored.value)
+            stamp, epoch = event.stamp, event.stamp.fence.leader_epoch
+            highest = max(highest, epoch)
+            if verdict is not Verdict.FENCED:
+                unclean = max(unclean, stamp.unclean_epoch)
+            if verdict is not Verdict.ACCEPTED:
+                continue
+            if stamp.log_start >= 0:
+                starts[epoch] = max(starts.get(epoch, -1), stamp.log_start)
+            if isinstance(event, SegmentAdded) and event.metadata.id.id not in named:
+                named.add(event.metadata.id.id)
+                if event.metadata.segment_size_bytes:
+                    end = event.metadata.end_offset + 1
+                    ends[epoch] = max(ends.get(epoch, -1), end)
+            elif isinstance(event, SegmentUpdated) and event.update.state is DELETED:
+                named.discard(event.update.id.id)  # a stale barrier may name it once more
+        return [_telling(starts), _telling(ends), unclean, highest]
 
     def come_to_rest(self) -> None:
         for node in self.nodes:
@@ -180,6 +253,19 @@ class World:
                 node.turn(1)
 
 
+def _carried(event: SegmentAdded | SegmentUpdated) -> tuple[Fence, int]:
+    return event.stamp.fence, event.stamp.log_start
+
+
+def _telling(said: dict[int, int]) -> dict[int, int]:
+    """Without epochs of which a later one says as much."""
+    return {
+        epoch: far
+        for epoch, far in said.items()
+        if not any(later > epoch and more >= far for later, more in said.items())
+    }
+
+
 @pytest.mark.parametrize("losses", [False, True], ids=["durable", "lossy"])
 @pytest.mark.parametrize("seed", range(40))
 def test_readers_agree_and_answers_are_true(seed: int, losses: bool) -> None:
@@ -189,9 +275,13 @@ def test_readers_agree_and_answers_are_true(seed: int, losses: bool) -> None:
         world.check()
     world.come_to_rest()
     world.check()
-    agreed = known(truth(world.topic)[0])
+    store, verdicts = truth(world.topic)
+    agreed, naive = known(store), world.history(verdicts)
     for node in world.nodes:
         assert node.manager.is_ready(PARTITION)
         assert known(node.store) == agreed
+        history = node.history()
+        told = history.last_unclean_epoch, history.highest_epoch
+        assert [history.log_starts, history.given_ends, *told] == naive
     alive = [node.manager for node in world.nodes]
     assert all(done.done() for _, done in world.answers if world.managers[done] in alive)

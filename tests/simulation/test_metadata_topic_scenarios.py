@@ -10,6 +10,7 @@ from rlmm.api import (
     MetadataNotReadyError,
     MetadataRefusedError,
     MetadataWriteTimeoutError,
+    PartitionDeleteState,
 )
 from rlmm.events import SegmentAdded, Stamp
 from rlmm.testing import PARTITION, segment, update
@@ -20,7 +21,8 @@ from runtime.clock import ManualClock
 
 FINISHED = SegmentState.COPY_SEGMENT_FINISHED
 DELETING = SegmentState.DELETE_SEGMENT_STARTED
-A1, A2, B2 = Fence(1, 1), Fence(1, 2), Fence(2, 1)
+MARKED = PartitionDeleteState.DELETE_PARTITION_MARKED
+A1, A2, A3, B2 = Fence(1, 1), Fence(1, 2), Fence(1, 3), Fence(2, 1)
 S0, S1 = segment(1, 0, 9), segment(2, 10, 19)
 
 
@@ -215,7 +217,7 @@ def test_b17_after_lost_records_the_cache_is_read_again_and_the_owner_must_ask_a
     a.turn()
     assert not a.manager.is_ready(PARTITION)
     assert [one.id for one in a.segments()] == [S0.id]
-    assert a.own(A1).exception(0) is None  # the same pair will do: nobody higher came
+    assert a.own(A2).exception(0) is None
     assert a.manager.is_ready(PARTITION)
     assert known(a.store) == known(truth(topic)[0])
 
@@ -271,14 +273,15 @@ def test_followers_are_ready_again_by_themselves_after_lost_records(
 def test_n047_damaged_and_unknown_records_are_skipped_counted_and_said_once(
     a: Node, topic: MemoryTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for value in (b"garbage", b"more", None, b"\x01\x63\x00later"):
+    for value in (b"garbage", b"more", b"", None, None, b"\x01\x63\x00later"):
         topic.land(0, value)
     assert a.own(A1).exception(0) is None
     copied(a, A1)
     assert a.manager.counts()["skipped damaged"] == 1
+    assert a.manager.counts()["skipped tombstone"] == 2
     assert a.manager.counts()["skipped unknown"] == 3
     said = [line for line in caplog.messages if "skipped a record" in line]
-    assert len(said) == 2
+    assert len(said) == 3
 
 
 def test_n115_illegal_moves_are_dropped_counted_and_said(

@@ -15,7 +15,7 @@ import pytest
 
 from rlm.config import TierConfig
 from rlm.link import Endpoint, FakeLink, Received
-from rlm.messages import Assign, Configure, PartitionSettings, Read, ReadAnswer, Released
+from rlm.messages import Assign, Configure, Connect, PartitionSettings, Read, ReadAnswer, Released
 from rlm.performer import READER_POOL
 from rlm.plugins import Plugins
 from rlm.service import TierService
@@ -172,6 +172,8 @@ class World:
         tier = Endpoint(self.service, lambda: None)
         self.link = FakeLink(self.broker, tier)
         self.broker.ask(Configure(replace(config, **settings)))  # type: ignore[arg-type]
+        self.pump()
+        self.broker.ask(Connect())
         self.pump()
         self.broker.ask(
             Assign(

@@ -8,9 +8,10 @@ from test_tier_kill_at_every_step import COPY_MAX_MS, Scene
 
 from rlm.copy_task import copy_pass
 from rlm.effects import Effect, PassResult, Task, UpdateState
-from rlm.expiration_task import expiration_pass, take_over
+from rlm.expiration_task import expiration_pass
 from rlm.messages import DescribeLog, LogDescription, PartitionSettings
 from rlm.performer import COPIER_POOL, EXPIRATION_POOL, Performer
+from rlm.takeover_task import take_over
 from rlm.testing import PARTITION
 from rlmm.api import MetadataNotReadyError
 from rlmm.memory import InMemoryRemoteLogMetadataManager
@@ -68,7 +69,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 def all_lost(scene: Scene) -> object:
-    return scene.tier.run(take_over(scene.settings))
+    return scene.tier.run(take_over())
 
 
 def copy_lost(scene: Scene) -> object:

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from rlm.copy_task import copy_pass
-from rlm.expiration_task import expiration_pass, take_over
+from rlm.expiration_task import expiration_pass
 from rlm.messages import PartitionSettings
 from rlm.performer import EXPIRATION_POOL, World
 from rlm.plugin_calls import PluginCalls
+from rlm.takeover_task import take_over
 from rlm.telemetry import Telemetry
 from rlm.testing import PARTITION, Killed, SimulatedBroker, SteppedTier, values_of
 from rlmm import lineage
@@ -71,11 +72,13 @@ class Scene:
         return self.tier
 
     def pass_all(self) -> str:
-        """Take over, copy, expire; the reason if something is red."""
+        """Take over; copy and expire unless that is red; the reason if something is red."""
         tier = self.tier
         tier.kill_at, tier.kill_before = self.kill_at, self.kill_before
+        red = tier.run(take_over()).red
+        if red:
+            return red
         reds = [
-            tier.run(take_over(self.settings)).red,
             tier.run(
                 copy_pass(
                     PARTITION,

@@ -115,7 +115,7 @@ TABLE: tuple[Row, ...] = (
         Scope.PARTITION,
         "leader-epoch-checkpoint",
         _each(_EITHER),
-        "nothing here says under which epochs the remote segments were written",
+        "read again from the remote store, error 9 until then",
         topics=frozenset({TIERED}),
     ),
     Row(

@@ -80,7 +80,7 @@ def fill(directory: Path) -> tuple[Base, Base]:
             _write(broker, number * RECORDS, RECORDS)
             _roll(broker, (number + 1) * RECORDS)
             if number == 1:
-                _copy(clean, old)
+                copy_data(clean, old)
         admin = admin_of(broker)
         cut = [TopicPartition(*lane, log_start(lane)) for lane in LANES if log_start(lane)]
         for future in admin.delete_records(cut).values():
@@ -89,7 +89,7 @@ def fill(directory: Path) -> tuple[Base, Base]:
         until(lambda: _is_settled(broker), "what is expired is gone, and what is tiered is remote")
         assert broker.terminate() == 0
         end = ROUNDS * RECORDS + TAIL
-        _copy(clean, killed)
+        copy_data(clean, killed)
         broker = broker_at(killed)
         broker.start()
         _write(broker, end, LATE)
@@ -159,7 +159,7 @@ def _is_settled(broker: DirectoriesBroker) -> bool:
     return not [path for log in broker.log_directories for path in log.glob("*/*.deleted")]
 
 
-def _copy(source: Path, target: Path) -> None:
+def copy_data(source: Path, target: Path) -> None:
     """Copy a broker's data; what vanishes meanwhile is not missed."""
     target.mkdir(parents=True)
     places = [path for path in source.iterdir() if path.is_dir()]
@@ -204,7 +204,7 @@ class Damaged:
 
     def __init__(self, base: Base, directory: Path) -> None:
         self.base = base
-        _copy(base.directory, directory)
+        copy_data(base.directory, directory)
         self.broker = broker_at(directory)
         self.broker.is_formatted = True
         self.cases: list[Case] = []
@@ -224,14 +224,14 @@ class Damaged:
             None where there is no such file, or nothing that differs from it; that is noted in
             `inapplicable`.
         """
-        file = _find(place, row)
+        file = find_file(place, row)
         if file is None:
             self.inapplicable.append((row, damage))
             return None
         relative = file.relative_to(self.broker.directory)
-        other = _find(self.base.directory / neighbour.relative_to(self.broker.directory), row)
+        other = find_file(self.base.directory / neighbour.relative_to(self.broker.directory), row)
         lanes = tuple(lane for lane in LANES if self._concerns(row, damage, place, lane))
-        if not _do(damage, file, self.base.old / relative, other):
+        if not damage_file(damage, file, self.base.old / relative, other):
             self.inapplicable.append((row, damage))
             return None
         case = Case(row, damage, relative, lanes)
@@ -254,7 +254,7 @@ class Damaged:
         return row.scope in (Scope.METADATA, Scope.TIER) or home in (place, place.parent)
 
 
-def _find(place: Path, row: Row) -> Path | None:
+def find_file(place: Path, row: Row) -> Path | None:
     if row.pattern == ".":
         return place if place.exists() else None
     found = sorted(path for path in place.glob(row.pattern) if path.exists())
@@ -263,7 +263,7 @@ def _find(place: Path, row: Row) -> Path | None:
     return found[row.which] if found else None
 
 
-def _do(damage: Damage, file: Path, old: Path, other: Path | None) -> bool:
+def damage_file(damage: Damage, file: Path, old: Path, other: Path | None) -> bool:
     """Damage one file or directory; whether anything has changed."""
     if file.is_dir():
         return _do_directory(damage, file, old, other)

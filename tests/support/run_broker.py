@@ -1,10 +1,12 @@
 """Runs a broker, as `tidemark start` does, on a disk that fails or kills when told to.
 
     python run_broker.py --config FILE [--faults FILE] [--steps FILE] [--kill-before N]
+        [--taken FILE]
 
 Faults are a JSON list of the arguments of `FaultyDisk.fail`; SIGUSR1 reads the file anew. Steps are
 the operations that change the disk, counted from 1 over all threads: each is written to the steps
-file, and before step N the process gets a SIGKILL.
+file, and before step N the process gets a SIGKILL. What is taken from `.log` files goes to the last
+one (`walk_recorder.py`).
 """
 
 import argparse
@@ -17,6 +19,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from walk_recorder import LogRecorder
 
 import broker.app
 from broker.broker import Broker, Ports
@@ -67,8 +71,11 @@ NOT_CHANGING = frozenset(
 class SteppingDisk(FaultyDisk):
     """Counts the steps, and ends the process before one of them."""
 
-    def __init__(self, steps: Path | None, kill_before: int | None) -> None:
+    def __init__(
+        self, steps: Path | None, kill_before: int | None, recorder: LogRecorder | None = None
+    ) -> None:
         super().__init__()
+        self._recorder = recorder
         self._mutex = threading.Lock()
         self._step = 0
         self._kill_before = kill_before
@@ -87,6 +94,8 @@ class SteppingDisk(FaultyDisk):
                 os.write(self._file, f"{self._step} {name} {path}\n".encode())
             if self._step == self._kill_before:
                 os.kill(os.getpid(), signal.SIGKILL)
+        if self._recorder is not None:
+            self._recorder.see(name, arguments)
         return call(*arguments, **more)
 
     def read_faults(self, file: Path) -> None:
@@ -102,9 +111,11 @@ def main() -> None:
     parser.add_argument("--faults", type=Path)
     parser.add_argument("--steps", type=Path)
     parser.add_argument("--kill-before", type=int)
+    parser.add_argument("--taken", type=Path)
     given = parser.parse_args()
     log_to_stdout()
-    disk = SteppingDisk(given.steps, given.kill_before)
+    recorder = None if given.taken is None else LogRecorder(given.taken)
+    disk = SteppingDisk(given.steps, given.kill_before, recorder)
     if given.faults is not None:
         disk.read_faults(given.faults)
         signal.signal(signal.SIGUSR1, lambda *_: disk.read_faults(given.faults))

@@ -1,4 +1,4 @@
-"""`tidemark remote`: look at the remote tier of a running cluster, from outside."""
+"""`tidemark remote`: look at the remote tier of a cluster, and give a broker its claim back."""
 
 from types import MappingProxyType
 
@@ -8,7 +8,10 @@ from tidemark.lazy_group import LazyGroup
 
 _COMMANDS = MappingProxyType(
     {
+        "adopt": "Go on with a partition whose log end or epoch chain is lost.",
         "audit": "Compare what the metadata says with what the store holds.",
+        "claim": "Let a broker write to the store again that runs on an older copy of its files.",
+        "forget": "Give up the remote data of a topic id that the cluster does not know.",
         "segments": "Show where a topic's offsets lie: tiers, segments, problems.",
     }
 )
@@ -16,4 +19,4 @@ _COMMANDS = MappingProxyType(
 
 @click.command("remote", cls=LazyGroup, module="tidemark.commands.remote_{}", names=_COMMANDS)
 def command() -> None:
-    """Look at the remote tier of a running cluster, from outside."""
+    """Look at the remote tier of a cluster from outside; give a broker its claim back."""

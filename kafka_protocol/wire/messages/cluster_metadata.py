@@ -11,7 +11,7 @@ RECORDS = (
     AbsentDirectories:[]{Id:uuid, LastLife:uuid}@10011
 """,
     "1 UnregisterBrokerRecord 0 f0 | BrokerId:i32, BrokerEpoch:i64",
-    "2 TopicRecord 0 f0 | Name:str, TopicId:uuid",
+    "2 TopicRecord 0 f0 | Name:str, TopicId:uuid, WasTiered:bool@10012=false",
     """
 3 PartitionRecord 0-2 f0 |
     PartitionId:i32=-1, TopicId:uuid, Replicas:[]i32, Isr:[]i32, RemovingReplicas:[]i32,
@@ -57,7 +57,11 @@ RECORDS = (
     Operation:i8, PermissionType:i8
 """,
     "19 RemoveAccessControlEntryRecord 0 f0 | Id:uuid",
-    "20 NoOpRecord 0 f0 |",
+    """
+20 NoOpRecord 0 f0 |
+    RemovedTieredTopics:[]uuid@10013, EmptiedTieredTopics:[]uuid@10014,
+    RemovalsAreKept:bool@10015=false
+""",
     "21 ZkMigrationStateRecord 0 f0 | ZkMigrationState:i8",
     "22 RemoveUserScramCredentialRecord 0 f0 | Name:str, Mechanism:i8",
     "23 BeginTransactionRecord 0 f0 | Name:str?@0=null",

@@ -2,7 +2,7 @@
 
 REQUEST = """
 20 DeleteTopics req 1-6 f4 |
-    Topics:[]{Name:str?=null, TopicId:uuid} 6+,
+    Topics:[]{Name:str?=null, TopicId:uuid, RemoteData:i8@10000=0} 6+,
     TopicNames:[]str 1-5, TimeoutMs:i32
 """
 

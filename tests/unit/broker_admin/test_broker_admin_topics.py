@@ -120,6 +120,15 @@ class Admin:
         )
         return self.ask(handler, cls(topics=asked)).responses
 
+    def wish(self, topic_id: bytes, wish: int) -> Any:
+        cls = message("DeleteTopicsRequest").cls
+        asked = [cls.Topics(name=None, topic_id=topic_id, remote_data=wish)]
+        handler = delete_topics.make(
+            self.cluster, self.node.submit, enabled=self.live.current.delete_topic_enable
+        )
+        (answer,) = self.ask(handler, cls(topics=asked)).responses
+        return answer
+
     def alter(self, kind: int, name: str, *changes: tuple[str, int, str | None]) -> Any:
         cls = message("IncrementalAlterConfigsRequest").cls
         configs = [
@@ -398,3 +407,24 @@ def test_metadata_follows_the_image(admin: Admin) -> None:
     admin.delete(("a", ZERO_UUID))
     admin.create("a", num_partitions=2)
     assert len(admin.metadata_of("a")[0].partitions) == 2
+
+
+def test_an_unknown_id_is_forgotten_only_where_it_is_wished_for(admin: Admin) -> None:
+    unknown = b"u" * 16
+    (answer,) = admin.delete((None, unknown))
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert admin.node.image.removed_tiered_topics == {}
+    assert admin.wish(unknown, 1).error_code == 0
+    assert list(admin.node.image.removed_tiered_topics) == [unknown]
+    assert admin.wish(unknown, 2).error_code == 0
+    assert admin.node.image.removed_tiered_topics == {}
+    assert admin.wish(unknown, 3).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_an_id_that_exists_is_not_forgotten(admin: Admin) -> None:
+    admin.create("t")
+    topic_id = admin.node.image.topics_by_name["t"].id
+    answer = admin.wish(topic_id, 1)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert "t" in admin.node.image.topics_by_name
+    assert admin.node.image.removed_tiered_topics == {}

@@ -162,6 +162,15 @@ def test_tiering_is_turned_off_only_with_a_word_about_the_remote_data() -> None:
     validate(off, broker=tiered(), existing=None)
 
 
+def test_an_order_to_delete_the_remote_data_is_not_taken_back_while_tiering_is_off() -> None:
+    dropping = {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
+    kept = {"remote.storage.enable": "false", "remote.log.delete.on.disable": "false"}
+    assert "cannot be taken back" in refusal(kept, existing=dropping)
+    refusal({}, existing=dropping)  # deleting the override takes it back as well
+    validate(dropping | {"retention.ms": "5"}, broker=tiered(), existing=dropping)
+    validate(ON, broker=tiered(), existing=dropping)  # tiered again: nothing is left behind
+
+
 def test_k405_06_old_names_are_translated_and_never_kept() -> None:
     old = {"remote.log.storage.enable": "true", "local.log.retention.ms": "5"}
     assert normalise(old) == {"remote.storage.enable": "true", "local.retention.ms": "5"}

@@ -12,6 +12,7 @@ from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import TopicPartition
+from local_log.config import LogConfig
 
 FIRST_VERSION = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 
@@ -200,6 +201,40 @@ def test_where_an_epoch_ended(world: World, version: int) -> None:
     assert end(5, current=4) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)
     assert end(5, current=6) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
     assert end(5, partition=1) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+
+
+def test_what_leaves_the_local_log_during_a_look_up_by_time_is_looked_for_again(
+    world: World,
+) -> None:
+    """The remote tier did not have it yet, the local log does not have it any more."""
+    world.add_topic("t", remote_storage_enable=True)
+    for value in (b"0", b"1"):
+        world.append("t", value)
+    log = world.log("t")
+    log.set_config(LogConfig(remote_storage_enable=True, local_retention_bytes=0))
+
+    class Remote(FakeOffsets):
+        asked = 0
+
+        def offset_for_timestamp(
+            self, topic_partition: TopicPartition, timestamp_ms: int, deadline_ms: int
+        ) -> "asyncio.Future[Any]":
+            self.asked += 1
+            self.found = None if self.asked == 1 else (NOW_MS, 1, 1)
+            if self.asked == 1:
+                log.truncate_fully_and_start_at(3, keep_log_start=True)  # copied and expired
+            return super().offset_for_timestamp(topic_partition, timestamp_ms, deadline_ms)
+
+    # One segment is remote already, two records are here.
+    log.truncate_fully_and_start_at(1, keep_log_start=True)
+    world.append("t", b"1")
+    world.append("t", b"2")
+    remote = Remote()
+    handler = list_offsets.make(world.replicas, clock=world.clock, pool=world.pool, remote=remote)
+    partition = {"partition_index": 0, "timestamp": NOW_MS}
+    fields = {"replica_id": -1, "topics": [{"name": "t", "partitions": [partition]}]}
+    assert call(handler, 7, fields).topics[0].partitions[0].offset == 1
+    assert remote.asked == 2
 
 
 class TestDeleteRecords:

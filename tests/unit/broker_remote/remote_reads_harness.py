@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker.remote.reads import RemoteRead, RemoteReads
+from broker.replica.errors import ReplicaNotAvailable
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.types import EpochEntry, TopicPartition
 from local_log.config import LogConfig
 from rlm.link import LinkEndedError, Received
-from rlm.messages import ReadAnswer, Region
+from rlm.messages import Loss, ReadAnswer, Region
 from runtime.clock import ManualClock
 from runtime.disk import Disk, OpenFile
 from runtime.scheduler import ManualScheduler
@@ -57,6 +58,14 @@ class Hosted:
     is_leader: bool = True
     is_internal: bool = False
     deleted: bool = False
+    loss: Loss | None = None
+
+    def check_chain_known(self) -> None:
+        if self.loss is Loss.CHAIN:
+            raise ReplicaNotAvailable("lost")
+
+    def set_loss(self, loss: Loss | None) -> None:
+        self.loss = loss
 
 
 class Replicas:

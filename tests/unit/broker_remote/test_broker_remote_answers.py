@@ -11,10 +11,13 @@ from data_plane_harness import World
 from support_pools import HeldPool, turns
 
 from broker.remote.answers import BrokerAnswers
-from kafka_protocol.errors import ErrorCode
+from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.types import TopicPartition
-from metadata_topic.image.image import EMPTY_IMAGE
+from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
+from metadata_topic.image.model import Provenance
+from metadata_topic.image.records import make
+from metadata_topic.image.replay import replay_all
 from rlm.link import Received
 from rlm.messages import (
     Ack,
@@ -23,9 +26,13 @@ from rlm.messages import (
     DescribeLog,
     Failure,
     Health,
+    Image,
+    ImageAtLeast,
+    KeepRemovals,
     LogDescription,
     OpenSegment,
     RaiseLogStart,
+    TopicsEmptied,
 )
 from runtime.dice import SeededDice
 from runtime.disk import Disk, FaultyDisk
@@ -57,19 +64,26 @@ class Tier:
         self.answers: list[AnyMessage] = []
         self.kept_at_answer: list[int | None] = []
         self.at_answer: Callable[[], None] = lambda: None
+        self.image = EMPTY_IMAGE
 
     def kept_log_start(self) -> int | None:
         """The log start that a new process would find."""
         path = self.directory / offset_checkpoint.LOG_STARTS
         return offset_checkpoint.parse(path.read_bytes()).get(ORDERS) if path.exists() else None
 
+    async def submit(self, decide: Callable[[MetadataImage], Any], **_: object) -> Any:
+        result = decide(self.image)
+        self.image, _delta = replay_all(self.image, list(result.records), Provenance())
+        return result.response
+
     def ask(self, question: AnyMessage) -> None:
         """Send a question; its answer comes into `answers`."""
         broker = BrokerAnswers(
             replicas=self.world.replicas,
             logs=self.world.logs,
-            image=lambda: EMPTY_IMAGE,
+            image=lambda: self.image,
             high_watermark=lambda: 0,
+            submit=self.submit,
             cluster_id="cluster",
             pool=self.pool,
             scheduler=self.world.scheduler,
@@ -188,5 +202,47 @@ def test_the_tier_hears_of_no_log_start_that_may_fall_back(tmp_path: Path) -> No
         answer = tier.answers[-1]
         assert isinstance(answer, LogDescription)
         assert answer.log_start_offset == tier.kept_log_start() == 7
+
+    asyncio.run(scene())
+
+
+def test_the_image_says_what_exists_what_was_removed_and_whether_that_is_all(
+    tmp_path: Path,
+) -> None:
+    async def scene() -> None:
+        tier = Tier(tmp_path)
+        living, removed, marked = b"l" * 16, b"r" * 16, b"m" * 16
+        records = [
+            make("TopicRecord", name="living", topic_id=living),
+            make("TopicRecord", name="removed", topic_id=removed, was_tiered=True),
+            make("RemoveTopicRecord", topic_id=removed),
+        ]
+        tier.image, _ = replay_all(EMPTY_IMAGE, records, Provenance(9, 1, 1))
+        tier.ask(ImageAtLeast())
+        assert tier.answers == [Image([living], 9, "cluster", [removed], removals_are_kept=False)]
+        tier.ask(KeepRemovals([living, marked]))
+        await turns()
+        assert tier.answers[-1] == Ack()
+        assert list(tier.image.removed_tiered_topics) == [removed, marked]
+        assert tier.image.removals_are_kept
+        tier.ask(TopicsEmptied([living, removed]))
+        await turns()
+        assert list(tier.image.removed_tiered_topics) == [marked]
+
+    asyncio.run(scene())
+
+
+def test_where_the_metadata_log_takes_no_records_the_tier_hears_it(tmp_path: Path) -> None:
+    async def scene() -> None:
+        tier = Tier(tmp_path)
+
+        async def refuse(decide: object, **_: object) -> None:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "no quorum")
+
+        tier.submit = refuse  # type: ignore[method-assign,assignment]
+        tier.ask(TopicsEmptied([b"r" * 16]))
+        await turns()
+        (answer,) = tier.answers
+        assert isinstance(answer, Failure)
 
     asyncio.run(scene())

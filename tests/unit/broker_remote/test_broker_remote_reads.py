@@ -14,6 +14,7 @@ from local_log.config import LogConfig
 from rlm.link import Received
 from rlm.messages import (
     Assign,
+    Loss,
     OffsetForTimestamp,
     Read,
     Released,
@@ -64,6 +65,25 @@ def test_an_answer_for_another_id_or_an_older_epoch_is_dropped_and_released(
         assert (await future).regions == []
         bench.tier.asked.clear()
         del future
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert bench.tier.told == [Released([77])]
+
+    run(scene)
+
+
+def test_an_answer_that_comes_under_a_later_leader_epoch_is_dropped_and_released() -> None:
+    """The chain may be another since the tier was asked: those bytes may be off it."""
+
+    async def scene() -> None:
+        bench = Bench()
+        future = bench.read()
+        bench.hosted.leader_epoch = 5
+        bench.answer()
+        fetched = await future
+        assert (fetched.regions, fetched.size_bytes) == ([], 0)
+        bench.tier.asked.clear()
+        del future, fetched
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert bench.tier.told == [Released([77])]
@@ -126,6 +146,42 @@ def test_read_committed_adds_what_the_local_log_knows() -> None:
         future = bench.read(10, isolation_level=1)
         bench.answer(aborted=[(7, 3)])
         assert (await future).aborted_transactions == [(7, 3), (9, 10)]
+
+    run(scene)
+
+
+def test_read_committed_asks_again_where_segments_left_the_local_log_meanwhile() -> None:
+    async def scene() -> None:
+        bench = Bench()
+        future = bench.read(10, isolation_level=1)
+        bench.hosted.log.local_log_start_offset = 60  # a marker may be in neither list
+        bench.answer(aborted=[])
+        assert not future.done()
+        assert len(bench.tier.asked) == 2
+        bench.answer(aborted=[(7, 3)])
+        assert (await future).aborted_transactions == [(7, 3), (9, 10)]
+
+    run(scene)
+
+
+def test_read_committed_names_its_lineage() -> None:
+    async def scene() -> None:
+        bench = Bench()
+        bench.read(45, isolation_level=1)
+        bench.read(10, isolation_level=1)
+        bench.read(10)
+        chains = [question.chain for question, _ in bench.tier.asked]
+        assert chains == [[(4, 40)], [(1, 0), (4, 40)], []]
+
+    run(scene)
+
+
+def test_an_offset_whose_epoch_is_lost_gets_9() -> None:
+    async def scene() -> None:
+        bench = Bench()
+        bench.hosted.loss = Loss.CHAIN
+        assert code_of(bench.read(10)) == ErrorCode.REPLICA_NOT_AVAILABLE
+        assert bench.tier.asked == []
 
     run(scene)
 

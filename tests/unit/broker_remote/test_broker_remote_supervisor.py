@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.remote.process import TierProcess, take_tier_lock
-from broker.remote.supervisor import HEARTBEAT_LIMIT_MS, Supervisor, TierStartError
+from broker.remote.supervisor import BACKOFF_MS, HEARTBEAT_LIMIT_MS, Supervisor, TierStartError
 from rlm.config import TierConfig
 from rlm.link import Endpoint, LinkEndedError, Received, Reply
 from rlm.messages import Ack, Assign, Configure, Heartbeat, PartitionSettings, Read
@@ -297,6 +297,39 @@ def test_a_hung_tier_is_killed_and_tried_again_after_a_backoff(tmp_path: Path) -
         assert supervisor.state == "down"
         tier.well = True
         scheduler.advance(1)
+        await until(lambda: len(ups) == 2)
+        tier.kill()
+        await supervisor.stop()
+
+    run(scene)
+
+
+def test_a_tier_that_lives_on_after_its_link_ended_is_killed_before_the_next_starts(
+    tmp_path: Path,
+) -> None:
+    """Its lock is free only when it is gone."""
+
+    async def scene() -> None:
+        clock = ManualClock()
+        scheduler, tier, ups = ManualScheduler(clock), FakeTier(), list[int]()
+        supervisor = Supervisor(
+            config=config(tmp_path),
+            disk=Disk(),
+            clock=clock,
+            scheduler=scheduler,
+            loop=asyncio.get_running_loop(),
+            on_request=lambda received, reply: None,
+            on_up=lambda: ups.append(1),
+            on_down=lambda: None,
+            spawn=tier.spawn,
+        )
+        await supervisor.start()
+        await supervisor.connect()
+        tier.endpoint.end()
+        assert not tier.killed
+        await until(lambda: supervisor.state == "down")
+        assert tier.killed
+        scheduler.advance(BACKOFF_MS)
         await until(lambda: len(ups) == 2)
         tier.kill()
         await supervisor.stop()

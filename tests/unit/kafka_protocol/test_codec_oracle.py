@@ -12,6 +12,14 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request, response
 
 
+def without_ours(value: Any) -> Any:
+    """Kafka's fields only: that implementation fails on a tagged field which Kafka skips."""
+    for topic in getattr(value, "topics", ()):
+        if hasattr(topic, "remote_data"):
+            topic.remote_data = 0
+    return value
+
+
 @pytest.mark.parametrize("key", list(ApiKey), ids=lambda key: key.name)
 @pytest.mark.parametrize(
     ("ours", "theirs"),
@@ -23,7 +31,7 @@ def test_all_versions_agree_with_another_implementation(
 ) -> None:
     schema = ours(key)
     for version in range(schema.min_version, schema.max_version + 1):
-        encoded = schema.encode(whole(schema, version), version)
+        encoded = schema.encode(without_ours(whole(schema, version)), version)
         entity = theirs(int(key), version)
         value, size = entity_reader(entity)(encoded, 0)
         assert size == len(encoded)

@@ -87,7 +87,7 @@ def test_values_have_no_attributes_beyond_their_fields() -> None:
 def test_structs_print_their_fields() -> None:
     assert (
         repr(message("TopicRecord").cls(name="t"))
-        == f"TopicRecord(name='t', topic_id={bytes(16)!r})"
+        == f"TopicRecord(name='t', topic_id={bytes(16)!r}, was_tiered=False)"
     )
 
 

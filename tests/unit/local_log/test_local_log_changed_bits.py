@@ -57,6 +57,20 @@ def test_no_changed_transaction_index_is_believed(tmp_path: Path) -> None:
         log.close()
 
 
+def test_no_bit_of_the_newest_index_entry_takes_the_disk_for_broken(tmp_path: Path) -> None:
+    """A position below 0 cannot be read, whatever state the disk is in."""
+    log = filled(tmp_path)
+    end, path = log.log_end_offset, log.segments[0].path(".index")
+    log.close()
+    sound = path.read_bytes()
+    for bit in range(8 * len(sound) - 64, 8 * len(sound)):
+        flip(path, bit // 8, bit % 8)
+        log = open_log(tmp_path, recovery_point=end)
+        assert log.log_end_offset == end
+        assert path.read_bytes() == sound
+        log.close()
+
+
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("number", [0, -1])
 def test_an_epoch_bit_of_one_batch_does_not_change_the_epoch_chain(
@@ -73,6 +87,17 @@ def test_an_epoch_bit_of_one_batch_does_not_change_the_epoch_chain(
     log = open_log(tmp_path, clean=clean, recovery_point=end)
     assert log.epochs.entries() == chain
     assert log.log_end_offset == end
+
+
+def test_an_epoch_bit_of_a_flushed_batch_takes_nothing_with_it(tmp_path: Path) -> None:
+    """The batch behind it was not flushed; it has the lower epoch, and is sound."""
+    log = filled(tmp_path)
+    path = log.segments[-1].path(".log")
+    log.close(clean=False)
+    (position, changed), (_, behind), *_ = list(iter_batches(path.read_bytes()))[2:]
+    flip(path, position + 15, 1)
+    [fault] = refused(tmp_path, clean=False, recovery_point=behind.base_offset).faults
+    assert (fault.kind, fault.offset) == (FaultKind.DAMAGE, changed.base_offset)
 
 
 def test_a_compacted_segment_does_not_replace_the_active_one(tmp_path: Path) -> None:

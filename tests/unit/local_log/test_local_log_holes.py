@@ -185,9 +185,9 @@ def test_a_base_offset_that_was_changed_in_a_compacted_log_hides_nothing_flushed
     path = log.segments[-1].path(".log")
     log.close(clean=False)
     data = bytearray(path.read_bytes())
-    (position, _), (_, behind), *_ = list(iter_batches(bytes(data)))[1:]
+    (position, changed), (_, behind), *_ = list(iter_batches(bytes(data)))[1:]
     data[position + 4] ^= 1  # 2^24 offsets further
     path.write_bytes(data)
-    known = {"config": config, "clean": False, "recovery_point": behind.next_offset}
+    known = {"config": config, "clean": False, "recovery_point": behind.base_offset}
     [fault] = refused(tmp_path, **known).faults
-    assert (fault.kind, fault.offset) == (FaultKind.DAMAGE, behind.base_offset)
+    assert (fault.kind, fault.offset) == (FaultKind.DAMAGE, changed.base_offset)

@@ -14,7 +14,6 @@ from local_log_kit import (
     with_config,
 )
 
-from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.records.batch import iter_batches
 from local_log.acceptance import ACCEPTED, Accepted, parse
 from local_log.refusal import Fault, FaultKind, describe
@@ -320,101 +319,6 @@ def test_with_an_unknown_recovery_point_the_high_watermark_must_be_there(closed,
     _drop_last_batch(_path(closed, -1))
     facts = refused(tmp_path, clean=False, recovery_point=None, high_watermark=end)
     assert (_kinds(facts), facts.recovery_point) == ([FaultKind.ENDS_TOO_EARLY], None)
-
-
-# -- the epoch chain ---------------------------------------------------------------------------
-
-
-def _with_epochs(directory, **kwargs):
-    log = open_log(directory, **kwargs)
-    for i in range(60):
-        append(log, epoch=i // 20)
-    log.high_watermark = log.log_end_offset
-    return log
-
-
-BAD_CHAINS = {
-    "missing": None,
-    "empty": b"",
-    "damaged": b"0\n7\n0 0\n",
-    "no entries": b"0\n0\n",
-    "short": b"0\n1\n2 40\n",
-    "contradicts": b"0\n3\n0 0\n1 25\n2 40\n",
-    "an epoch begins too early": b"0\n3\n0 0\n1 20\n2 39\n",
-    "descends": b"0\n3\n0 0\n2 40\n1 20\n",
-}
-
-
-def _spoil(directory, content):
-    (directory / CHAIN).unlink()
-    if content is not None:
-        (directory / CHAIN).write_bytes(content)
-
-
-@pytest.mark.parametrize("content", BAD_CHAINS.values(), ids=BAD_CHAINS)
-@pytest.mark.parametrize("tiered", [False, True])
-def test_bad_chain_is_made_from_the_batches_where_they_reach_down(tmp_path, content, tiered):
-    config = with_config(remote_storage_enable=tiered)
-    log = _with_epochs(tmp_path, config=config, log_start=0)
-    log.close()
-    _spoil(tmp_path, content)
-    again = open_log(tmp_path, config=config, log_start=0, clean=False)
-    assert [(e.epoch, e.start_offset) for e in again.epochs.entries()] == [(0, 0), (1, 20), (2, 40)]
-    written = epoch_checkpoint.parse((tmp_path / CHAIN).read_bytes())
-    assert written == again.epochs.entries()
-
-
-@pytest.mark.parametrize("content", BAD_CHAINS.values(), ids=BAD_CHAINS)
-@pytest.mark.parametrize("log_start", [0, None])
-def test_bad_chain_of_what_is_remote_is_refused(tmp_path, content, log_start):
-    config = with_config(remote_storage_enable=True, local_retention_bytes=0)
-    log = _with_epochs(tmp_path, config=config, log_start=0)
-    base = log.segments[1].base_offset
-    log.set_copied_through(base - 1, log.epochs.epoch_for(base - 1))
-    assert log.retain(0).dropped
-    log.close()
-    _spoil(tmp_path, content)
-    known = {"config": config, "log_start": log_start, "recovery_point": 0}
-    facts = refused(tmp_path, clean=False, **known)
-    assert facts.faults == (Fault(FaultKind.EPOCH_CHAIN_LOST, CHAIN, 0, 0, base),)
-    accept(tmp_path, facts)
-    again = open_log(tmp_path, clean=False, **known)
-    assert (again.log_start_offset, again.log_start_known) == (base, True)
-    assert again.epochs.entries()[0].start_offset == base
-
-
-def test_chain_that_begins_above_what_is_remote_is_refused(tmp_path):
-    """It contradicts no batch that is here, and says nothing of those before it."""
-    config = with_config(remote_storage_enable=True, local_retention_bytes=0)
-    log = _with_epochs(tmp_path, config=config, log_start=0)
-    base = log.segments[1].base_offset
-    log.set_copied_through(base - 1, log.epochs.epoch_for(base - 1))
-    assert log.retain(0).dropped
-    log.close()
-    for first, is_refused in ((0, False), (1, True), (base, True)):
-        _spoil(tmp_path, b"0\n3\n0 %d\n1 20\n2 40\n" % first)
-        known = {"config": config, "log_start": 0, "recovery_point": 0, "clean": False}
-        if is_refused:
-            assert _kinds(refused(tmp_path, **known)) == [FaultKind.EPOCH_CHAIN_LOST]
-        else:
-            open_log(tmp_path, **known).close(clean=False)
-
-
-def test_chain_is_clipped_on_disk_only_after_the_log_start_could_be_checkpointed(tmp_path):
-    config = with_config(remote_storage_enable=True)
-    log = _with_epochs(tmp_path, config=config, log_start=0)
-    log.raise_log_start(30)
-    assert log.epochs.entries()[0].start_offset == 30
-    on_disk = epoch_checkpoint.parse((tmp_path / CHAIN).read_bytes())
-    assert on_disk[0].start_offset == 0
-
-
-def test_chain_that_lags_behind_the_batches_goes_on(tmp_path):
-    log = _with_epochs(tmp_path)
-    log.close(clean=False)
-    _spoil(tmp_path, b"0\n1\n0 0\n")
-    again = open_log(tmp_path, clean=False, recovery_point=log.segments[0].base_offset)
-    assert [(e.epoch, e.start_offset) for e in again.epochs.entries()] == [(0, 0), (1, 20), (2, 40)]
 
 
 # -- what is accepted --------------------------------------------------------------------------

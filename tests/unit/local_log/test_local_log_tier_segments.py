@@ -1,7 +1,7 @@
 """Closed segments for the remote tier."""
 
 import pytest
-from local_log_kit import NOW_MS, append, batch_of, files_of, filled
+from local_log_kit import NOW_MS, append, batch_of, files_of, filled, open_log
 
 from kafka_protocol.files import epoch_checkpoint, producer_snapshot
 from kafka_protocol.records.control import ControlType, end_transaction_batch
@@ -75,6 +75,37 @@ def test_damaged_index_is_made_again_before_the_copy(damage, suffix, tmp_path):
             path.write_bytes(good[:-8] + b"\x00\x00\x00\x07\x00\x00\x00\x07")
     files = log.open_segment(base)
     assert _content(files.offset_index if suffix == "index" else files.time_index) == good
+    assert path.read_bytes() == good
+
+
+def test_a_segment_is_as_old_as_its_batches_whatever_bit_of_its_time_index_flips(tmp_path):
+    log = filled(tmp_path / "log")
+    whole = log.closed_segments()
+    log.close()
+    path = tmp_path / "log" / f"{whole[1].base_offset:020d}.timeindex"
+    good = path.read_bytes()
+    for bit in range(8 * 12):
+        at = len(good) - 12 + bit // 8
+        flipped = bytes((good[at] ^ 1 << bit % 8,))
+        path.write_bytes(good[:at] + flipped + good[at + 1 :])
+        log = open_log(tmp_path / "log")
+        assert log.closed_segments() == whole, bit
+        log.close()
+        path.write_bytes(good)
+
+
+@pytest.mark.parametrize("from_end", [1, 2])
+def test_a_time_that_no_batch_has_is_mended_before_the_copy(from_end, tmp_path):
+    log = filled(tmp_path)
+    base = log.closed_segments()[1].base_offset
+    path = tmp_path / f"{base:020d}.timeindex"
+    good = path.read_bytes()
+    entries = len(good) // 12
+    assert entries >= from_end
+    lowest_byte = (entries - from_end) * 12 + 7
+    flipped = bytes((good[lowest_byte] ^ 1,))
+    path.write_bytes(good[:lowest_byte] + flipped + good[lowest_byte + 1 :])
+    assert _content(log.open_segment(base).time_index) == good
     assert path.read_bytes() == good
 
 

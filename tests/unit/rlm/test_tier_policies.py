@@ -92,6 +92,17 @@ def test_size_retention_counts_bytes_in_both_tiers_once() -> None:
     assert move(given, retention_bytes=230) == (10, "size")
 
 
+def test_size_retention_counts_offsets_in_two_segments_once() -> None:
+    """Of two leaders that closed their segments at different offsets."""
+    overlapping = [remote(1, 0, 9, size=100), remote(2, 5, 14, size=100)]
+    given = facts([], overlapping, local_start=15, local_bytes=10)
+    assert move(given, retention_bytes=160) is None
+    assert move(given, retention_bytes=150) is None
+    assert move(given, retention_bytes=60) == (10, "size")
+    assert move(given, retention_bytes=61) is None
+    assert move(given, retention_bytes=10) == (15, "size")
+
+
 def test_what_is_not_copied_is_never_given_up_however_old_or_big() -> None:
     assert move(facts(CLOSED, [], local_bytes=10_000), retention_ms=1, retention_bytes=1) is None
     behind_a_gap = [remote(2, 10, 19)]
@@ -133,6 +144,22 @@ def test_of_two_copies_the_one_finished_first_stays() -> None:
     assert [(each.metadata.id, each.reason) for each in found] == [(later.metadata.id, "overlap")]
 
 
+def test_of_two_copies_the_one_finished_later_goes_also_where_it_sorts_first() -> None:
+    later = remote(1, 0, 9)._replace(finished_order=7)
+    earlier = remote(2, 0, 9)._replace(finished_order=6)
+    found = retention_policy.deletions(facts(CLOSED, [later, earlier]), 0, set())
+    assert [(each.metadata.id, each.reason) for each in found] == [(later.metadata.id, "overlap")]
+
+
+def test_a_segment_is_given_up_for_none_that_was_finished_later() -> None:
+    """All leaders go by the order of the metadata topic, or two of them delete both copies."""
+    inside = remote(1, 5, 9)._replace(finished_order=6)
+    around = remote(2, 0, 19)._replace(finished_order=7)
+    assert reasons(facts(CLOSED, [inside, around]), 0) == []
+    finished_later = inside._replace(finished_order=8)
+    assert reasons(facts(CLOSED, [finished_later, around]), 0) == [(5, "overlap")]
+
+
 def test_an_overlap_by_offsets_of_another_lineage_is_none() -> None:
     lineages = [remote(1, 0, 9), remote(2, 0, 9, epochs=((2, 0),))]
     assert reasons(facts(CLOSED, lineages, chain=((2, 0),)), 0) == []
@@ -142,17 +169,6 @@ def test_an_off_chain_segment_is_kept_until_below_the_log_start() -> None:
     abandoned = [remote(1, 5, 9, epochs=((7, 5),))]
     assert reasons(facts(CLOSED, abandoned), 9) == []
     assert reasons(facts(CLOSED, abandoned), 10) == [(5, "below log start")]
-
-
-def test_a_new_leader_takes_the_largest_log_start_it_can_know() -> None:
-    taking = retention_policy.log_start_on_taking_over
-    assert taking(facts(CLOSED, TWO)) is None
-    above = taking(facts(CLOSED, [TWO[1]]))
-    assert above is not None
-    assert above.offset == 10
-    nothing_remote = taking(facts([], [], local_start=40))
-    assert nothing_remote is not None
-    assert nothing_remote.offset == 40
 
 
 def test_a_hole_is_seen_only_above_the_log_start() -> None:

@@ -1,16 +1,21 @@
 """A tier and a broker on a fake link: reads, caches, timestamps, and what is answered when they
 fail."""
 
+import io
 from array import array
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from tier_pair import NAMES, Pair, bytes_of, error_of, tokens_of
 
 from kafka_protocol.errors import ErrorCode
-from rlm.link import Received
+from kafka_protocol.files import txn_index
+from kafka_protocol.types import EpochEntry
+from rlm.link import LinkFailureError, Received
 from rlm.messages import (
     AuxiliaryState,
     AuxiliaryStateAnswer,
@@ -22,7 +27,10 @@ from rlm.messages import (
     TimestampAnswer,
 )
 from rlm.testing import PARTITION, SNAPSHOT, SimulatedBroker, values_of
+from rlmm.api import MetadataNotReadyError, SegmentUpdate
+from rlmm.events import SegmentAdded, SegmentUpdated
 from rsm_plugins.api import RemoteResourceNotFoundError, RetriableRemoteStorageError
+from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata, SegmentState
 from rsm_plugins.testing import Operation
 from runtime.disk import Disk, OpenFile
 
@@ -395,3 +403,59 @@ def test_chain_and_producer_snapshot_are_given_to_a_follower(pair: Pair) -> None
     assert answer == AuxiliaryStateAnswer(
         *NAMES, 1, chain=[(1, 0)], producer_snapshot=SNAPSHOT, end_offset=40
     )
+
+
+def test_a_follower_gets_no_chain_from_metadata_that_is_not_up_to_date(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    behind: Future[None] = Future()
+    behind.set_exception(MetadataNotReadyError("the log does not tell its end"))
+    monkeypatch.setattr(pair.metadata, "catch_up", lambda partition: behind)
+    with pytest.raises(LinkFailureError, match="not caught up"):
+        pair.ask(AuxiliaryState(*NAMES, 1, offset=25, epoch=1))
+
+
+def test_only_what_the_own_lineage_aborted_is_named(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    pair.log.fill(2, records=20)
+    pair.assign()
+    stamp = pair.metadata.log[-1][0].stamp
+    copied = next(iter(pair.metadata.list_segments(PARTITION)))
+    entry = txn_index.AbortedTransaction(9, 2, 10, 11)
+    indexes = {}
+    for name, epoch, producer in ((b"0" * 16, 7, 5), (b"a" * 16, 1, 9), (b"b" * 16, 1, 9)):
+        metadata = replace(
+            copied,
+            id=replace(copied.id, id=name),
+            txn_index_empty=False,
+            leader_epochs=(EpochEntry(epoch, 0),),
+            state=SegmentState.COPY_SEGMENT_STARTED,
+        )
+        indexes[name] = txn_index.pack_entry(entry._replace(producer_id=producer))
+        pair.metadata.land(SegmentAdded(metadata, stamp))
+        finished = SegmentUpdate(metadata.id, SegmentState.COPY_SEGMENT_FINISHED, 1, 1)
+        pair.metadata.land(SegmentUpdated(finished, stamp))
+    fetch = pair.storage.fetch_index
+
+    def fetch_index(metadata: RemoteLogSegmentMetadata, kind: IndexType) -> BinaryIO:
+        if kind is IndexType.TRANSACTION:
+            return io.BytesIO(indexes[metadata.id.id])
+        return fetch(metadata, kind)
+
+    pair.storage.fetch_index = fetch_index  # type: ignore[method-assign]
+    question = Read(
+        *NAMES,
+        1,
+        offset=0,
+        offset_epoch=1,
+        epoch_end=40,
+        max_bytes=10_000,
+        min_one_batch=True,
+        read_committed=True,
+        wait_ms=500,
+        chain=[(1, 0)],
+    )
+    answer = pair.ask(question, 500).message
+    assert isinstance(answer, ReadAnswer)
+    assert answer.regions
+    assert answer.aborted == [(9, 2)]

@@ -29,7 +29,7 @@ from rlm.log_facts import LogFacts
 from rlm.messages import OpenedSegment, PartitionSettings
 from rlm.testing import PARTITION
 from rsm_plugins.api import RemoteStorageError
-from rsm_plugins.segment import LogSegmentData, SegmentState
+from rsm_plugins.segment import LogSegmentData, RemoteLogSegmentMetadata, SegmentState
 
 NOW_MS = 1_000_000
 COPY_MAX_MS = 60_000
@@ -61,6 +61,7 @@ class Script:
         self.given, self.answers = given, answers
         self.fail: dict[type[Effect], Exception] = {}
         self.written: list[str] = []
+        self.deleted: list[RemoteLogSegmentMetadata] = []
 
     def run(self, task: Task[PassResult], *, judgements: int = 1) -> PassResult:
         """Run the pass; the second look at the log ends a copying one."""
@@ -99,8 +100,9 @@ class Script:
                 return self.answers.get("custom")
             case UpdateState(update):
                 self.written.append(update.state.name)
-            case DeleteObjects():
+            case DeleteObjects(metadata):
                 self.written.append("delete objects")
+                self.deleted.append(metadata)
             case StartedSeenMs():
                 return self.answers["seen_ms"]
             case WasDeletedOnce():
@@ -153,11 +155,12 @@ def test_a_copy_that_failed_is_never_finished(step: type[Effect], written: list[
     assert script.written == written
 
 
-def test_a_copy_with_too_much_custom_metadata_is_never_finished() -> None:
+def test_a_copy_with_too_much_custom_metadata_is_deleted_with_it_and_never_finished() -> None:
     script = Script(TO_COPY, custom=b"12345")
     with pytest.raises(CustomMetadataTooLargeError):
         copying(script, custom_max=4)
-    assert script.written == ["STARTED", "objects"]
+    assert script.written == ["STARTED", "objects", "delete objects"]
+    assert [metadata.custom_metadata for metadata in script.deleted] == [b"12345"]
 
 
 EXPIRED = facts([], [remote(1, 0, 9)], start=10, local_start=10)

@@ -59,5 +59,6 @@ def facts(
         closed_segments=closed,
         local_bytes=size,
         metadata_offset=1,
+        log_end_offset=1_000,
     )
     return LogFacts(description, segments)

@@ -1,5 +1,6 @@
 """A tier and a broker on a fake link, on one manual clock."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from rlm.read_path import ReadPath
 from rlm.service import TierService
 from rlm.testing import PARTITION, InlineWorkers, SimulatedBroker
 from rlmm.memory import InMemoryRemoteLogMetadataManager
+from rsm_plugins.api import RetriableRemoteStorageError
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.testing import FaultyStorage, Operation
 from runtime.clock import ManualClock
@@ -31,23 +33,63 @@ from runtime.scheduler import ManualScheduler
 NAMES = (PARTITION.topic_id, PARTITION.partition)
 
 
+class ClaimStorage(FaultyStorage):
+    """Keeps claims, and fails to while `claim_error` is set."""
+
+    claim_error: Exception | None = None
+
+    def __init__(self, inner: LocalFsRemoteStorageManager) -> None:
+        super().__init__(inner)
+        self._keeper = inner
+        self.claims: list[tuple[str, int | None]] = []
+
+    def read_claim(self, cluster_id: str, node_id: int) -> int | None:
+        self._fail_claim()
+        found = self._keeper.read_claim(cluster_id, node_id)
+        self.claims.append(("read", found))
+        return found
+
+    def write_claim(self, cluster_id: str, node_id: int, number: int) -> None:
+        self._fail_claim()
+        self._keeper.write_claim(cluster_id, node_id, number)
+        self.claims.append(("write", number))
+
+    def delete_claim(self, cluster_id: str, node_id: int) -> None:
+        self._keeper.delete_claim(cluster_id, node_id)
+
+    def _fail_claim(self) -> None:
+        if self.claim_error is not None or self.down:
+            raise self.claim_error or RetriableRemoteStorageError("the store is down")
+
+
 class Pair:
     """Both ends: the broker's endpoint asks, the tier's service answers."""
 
-    def __init__(self, root: Path, *, disk: Disk | None = None, **settings: Any) -> None:
-        self.root, self.store = root, root / "store"
-        self.clock = ManualClock(wall_ms=10_000_000)
+    def __init__(
+        self,
+        root: Path,
+        *,
+        disk: Disk | None = None,
+        store: Path | None = None,
+        kind: type[FaultyStorage] = FaultyStorage,
+        wall_ms: int = 10_000_000,
+        **settings: Any,
+    ) -> None:
+        self.root, self.store = root, store or root / "store"
+        self.clock = ManualClock(wall_ms=wall_ms)
         self.scheduler = ManualScheduler(self.clock)
         self.workers = InlineWorkers()
         self.log = SimulatedBroker()
         inner = LocalFsRemoteStorageManager()
         inner.configure({"dir": str(self.store)})
-        self.storage = FaultyStorage(inner)
+        self.storage = kind(inner)
         self.metadata = InMemoryRemoteLogMetadataManager(self.clock, SeededDice(1))
         self.told: list[Metrics | Health] = []
         self.aborted: list[str] = []
         self.ended = False
         self.failure: str | None = None  # of the metadata manager
+        self.remove_deleted: Callable[[Callable[[], None]], object] | None = None
+        self.removal_red: tuple[str, ...] = ()
         self.service = TierService(
             broker=self.log,
             tell=self.told.append,
@@ -86,7 +128,13 @@ class Pair:
         self.service(received, reply)
 
     def _plugins(self, config: TierConfig, calls: object) -> Plugins:
-        return Plugins(self.storage, self.metadata, failure=lambda: self.failure)
+        return Plugins(
+            self.storage,
+            self.metadata,
+            remove_deleted=self.remove_deleted,
+            removal_red=lambda: self.removal_red,
+            failure=lambda: self.failure,
+        )
 
     def _end(self) -> None:
         self.ended = True

@@ -113,6 +113,28 @@ def test_a_damaged_file_costs_a_rebuild_and_never_a_part_of_the_segments(
         store.close()
 
 
+def test_a_log_that_is_cut_anywhere_leaves_position_and_segments_of_one_moment(
+    tmp_path: Path,
+) -> None:
+    store = opened(tmp_path / "live")
+    write(store, 0)
+    (log,) = (tmp_path / "live").glob("*.log")
+    first_write = log.stat().st_size
+    write(store, 1)
+    shutil.copytree(tmp_path / "live", tmp_path / "killed")
+    store.close()
+    data = (tmp_path / "killed" / log.name).read_bytes()
+    seen = set()
+    for end in (*range(first_write, len(data), 24), len(data)):  # a position alone takes 39
+        directory = tmp_path / f"cut at {end}"
+        shutil.copytree(tmp_path / "killed", directory)
+        (directory / log.name).write_bytes(data[:end])
+        store = opened(directory)
+        seen.add(segments(store))
+        store.close()
+    assert seen == {1, 2}
+
+
 def test_an_undamaged_cache_is_used_as_it_is(killed: Path, tmp_path: Path) -> None:
     shutil.copytree(killed, tmp_path / "cache")
     store = opened(tmp_path / "cache")

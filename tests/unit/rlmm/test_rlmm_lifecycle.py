@@ -4,22 +4,19 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
+from folded_topic import A, B, Topic, make_barrier
 
 from rlmm.api import LOWEST_FENCE, REMOVER_FENCE, Fence, PartitionDeleteState
-from rlmm.barrier import barrier
-from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
-from rlmm.fold import Fold
+from rlmm.events import SegmentAdded, SegmentUpdated, Stamp
 from rlmm.lifecycle import (
     PARTITION_TRANSITIONS,
     SEGMENT_TRANSITIONS,
     PartitionFacts,
-    SegmentEntry,
     Verdict,
     apply,
 )
-from rlmm.store import MemoryStore, Position, partition_key
 from rlmm.testing import PARTITION, segment, update
-from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
+from rsm_plugins.segment import SegmentState
 
 STARTED = SegmentState.COPY_SEGMENT_STARTED
 FINISHED = SegmentState.COPY_SEGMENT_FINISHED
@@ -28,54 +25,6 @@ DELETED = SegmentState.DELETE_SEGMENT_FINISHED
 P_MARKED = PartitionDeleteState.DELETE_PARTITION_MARKED
 P_STARTED = PartitionDeleteState.DELETE_PARTITION_STARTED
 P_FINISHED = PartitionDeleteState.DELETE_PARTITION_FINISHED
-A, B = Fence(1, 1), Fence(2, 1)
-
-
-class Topic:
-    """Records in their order, folded as every reader does."""
-
-    def __init__(self) -> None:
-        self.store = MemoryStore()
-        self.end = 0
-
-    def read(self, event: MetadataEvent) -> Verdict:
-        fold = Fold(self.store, 0)
-        verdict = fold.take(event, order=self.end, seen_ms=1_000 + self.end)
-        self.end += 1
-        self.store.write(0, fold.changes, Position(self.end, 0))
-        return verdict
-
-    def add(
-        self, of: RemoteLogSegmentMetadata, fence: Fence = A, metadata_offset: int = -1
-    ) -> Verdict:
-        return self.read(SegmentAdded(of, Stamp(fence, metadata_offset)))
-
-    def move(self, of: RemoteLogSegmentMetadata, state: SegmentState, fence: Fence = A) -> Verdict:
-        return self.read(SegmentUpdated(update(of, state), Stamp(fence)))
-
-    def partition(self, state: PartitionDeleteState, fence: Fence = REMOVER_FENCE) -> Verdict:
-        return self.read(PartitionDeleted(PARTITION, state, 0, 1, Stamp(fence)))
-
-    def barrier(self, fence: Fence) -> list[Verdict]:
-        live = [e.metadata for e in self.store.entries(0, partition_key(PARTITION))]
-        return [self.read(event) for event in make_barrier(live, fence)]
-
-    @property
-    def facts(self) -> PartitionFacts:
-        facts = self.store.facts(0, partition_key(PARTITION))
-        assert facts is not None
-        return facts
-
-    def entry(self, of: RemoteLogSegmentMetadata) -> SegmentEntry | None:
-        return self.store.entry(0, partition_key(PARTITION), of.id.id)
-
-    def state(self, of: RemoteLogSegmentMetadata) -> SegmentState | None:
-        entry = self.entry(of)
-        return None if entry is None else entry.metadata.state
-
-
-def make_barrier(live: list[RemoteLogSegmentMetadata], fence: Fence) -> list[MetadataEvent]:
-    return barrier(PARTITION, live, fence, new_id=b"b" * 16, broker_id=2, now_ms=7)
 
 
 @pytest.fixture
@@ -156,6 +105,15 @@ def test_the_first_finished_gives_the_order_and_a_barrier_does_not_change_it(top
     entry = topic.entry(S0)
     assert entry is not None
     assert entry.finished_order == 1
+    assert entry.started_seen_ms == 1_000
+
+
+def test_a_repeated_started_does_not_begin_the_copy_maximum_anew(topic: Topic) -> None:
+    topic.add(S0)
+    topic.barrier(B)  # repeats it, in a full record
+    topic.add(S0, B)
+    entry = topic.entry(S0)
+    assert entry is not None
     assert entry.started_seen_ms == 1_000
 
 

@@ -2,7 +2,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
+from rocksdict import Options, Rdict
 
 from rlmm.api import Fence, PartitionDeleteState
 from rlmm.lifecycle import PartitionFacts, SegmentEntry
@@ -13,13 +15,22 @@ from rlmm.testing import PARTITION, segment
 
 KEY = key_of(PARTITION)
 FACTS = PartitionFacts(
-    PARTITION, Fence(3, 4), 77, PartitionDeleteState.DELETE_PARTITION_MARKED, 1_234, 2
+    PARTITION,
+    Fence(3, 4),
+    77,
+    PartitionDeleteState.DELETE_PARTITION_MARKED,
+    1_234,
+    2,
+    highest_epoch=5,
+    log_starts=((1, 2**40), (3, 0)),
+    given_ends=((-1, 70), (3, 20)),
+    unclean_epoch=2,
 )
 
 
 def entry(number: int, first: int) -> SegmentEntry:
     meta = replace(segment(number, first, first + 9), custom_metadata=b"k", txn_index_empty=True)
-    return SegmentEntry(meta, started_seen_ms=number, finished_order=number * 10)
+    return SegmentEntry(meta, number, number * 10, Fence(1, number), Fence(2, 2**62))
 
 
 def put(*entries: SegmentEntry) -> Changes:
@@ -115,6 +126,41 @@ def test_a_cache_of_another_cluster_or_topic_is_thrown_away(
     assert store.position(3) == START
     assert store.all_facts(3) == []
     store.close()
+
+
+def raw(directory: Path) -> Rdict:
+    """The database itself, to write what other versions wrote."""
+    return Rdict(str(directory), Options(raw_mode=True))
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        msgspec.msgpack.encode((1, "c", 50)),  # of the version before
+        msgspec.msgpack.encode((3, "c", 50, "more")),
+        msgspec.msgpack.encode("c"),
+        None,
+    ],
+)
+def test_a_cache_of_another_layout_or_of_none_is_thrown_away(
+    tmp_path: Path, version: bytes | None
+) -> None:
+    directory = tmp_path / "cache"
+    reopened(directory).close()
+    db = raw(directory)
+    if version is None:
+        del db[b"V"]
+    else:
+        db[b"V"] = version
+    db.close()
+    store = RocksdbStore(directory, cluster_id="c", partition_count=50)
+    assert store.position(3) == START
+    assert store.all_facts(3) == []
+    store.write(3, put(entry(1, 0)), Position(9, 2))
+    store.close()
+    again = RocksdbStore(directory, cluster_id="c", partition_count=50)
+    assert again.position(3) == Position(9, 2), "it has the number of this layout now"
+    again.close()
 
 
 def test_a_damaged_cache_is_thrown_away(tmp_path: Path) -> None:

@@ -1,0 +1,51 @@
+"""What the RemoteLogManager holds of one assigned partition; it belongs to the manager's thread."""
+
+from dataclasses import dataclass, field
+
+from kafka_protocol.types import TopicIdPartition
+from rlm.backoff import Backoff
+from rlm.messages import PartitionSettings
+from rlm.performer import Ownership
+from runtime.scheduler import Timer
+
+
+@dataclass(slots=True)
+class Pass:
+    """One kind of pass of one ownership."""
+
+    kind: str
+    backoff: Backoff
+    running: bool = False
+    again: bool = False
+    timer: Timer | None = None
+    red: str = ""
+
+
+@dataclass(slots=True)
+class AssignedPartition:
+    """An assigned partition.
+
+    Attributes:
+        judged: the chain and the log start were judged under this ownership.
+        above: its next incarnation is a higher one: the last that it had where that is over or lost
+            records, or the highest that was read under our leader epoch where we were refused.
+    """
+
+    tip: TopicIdPartition
+    leader_epoch: int
+    is_leader: bool
+    settings: PartitionSettings
+    metadata_offset: int
+    ownership: Ownership | None = None
+    ready: bool = False
+    judged: bool = False
+    red: str = ""
+    above: int = -1
+    own_backoff: Backoff | None = None
+    own_timer: Timer | None = None
+    passes: dict[str, Pass] = field(default_factory=dict)
+
+    def reds(self) -> list[str]:
+        """What is wrong with it."""
+        found = [self.red, *(each.red for each in self.passes.values())]
+        return [reason for reason in dict.fromkeys(found) if reason]

@@ -1,0 +1,199 @@
+"""The tier's claim on the store: old copies of its directories, and clones, are found by it.
+
+A claim is a number at the store for each broker. Ours never falls and is noted in the counter's
+file, durably, before it is put there. So a claim above the noted one was written from a later state
+of these files, or from a copy of them: this tier then copies and deletes nothing. Nothing of that
+can be learned from the files alone (docs/decisions/the-claim.md).
+
+The claim is judged and taken at the start, then taken again every interval and at a clean stop, so
+that a copy made while the tier ran is found out, too. While the store does not answer the tier goes
+on without it as far as the store is not needed.
+
+`judge` is pure; `Claim` belongs to the tier's thread, its calls to the plugin run in a pool.
+"""
+
+import logging
+from collections.abc import Callable
+from enum import Enum
+
+from rlm.backoff import Backoff
+from rlm.config import TierConfig
+from rlm.incarnation import Incarnations
+from rlm.performer import EXPIRATION_POOL
+from rlm.plugin_calls import PluginCalls
+from rlm.workers import Workers
+from rsm_plugins.api import ClaimKeeper, RemoteStorageManager, RetriableRemoteStorageError
+from runtime.scheduler import Scheduler, Timer
+
+log = logging.getLogger(__name__)
+
+FIRST_ANSWER_MS = 5_000
+"""So long the first answer is waited for before partitions are owned without it."""
+
+
+class ClaimState(Enum):
+    """What is known of the claim."""
+
+    UNASKED = "not judged yet"
+    AWAY = "not judged, the store does not answer"
+    HELD = "ours"
+    REFUSED = "of a later time"
+    NOT_KEPT = "not kept by this plugin"
+
+
+class LaterClaimError(Exception):
+    """The store holds a claim that these files have never made."""
+
+
+def judge(found: int | None, claimed: int | None) -> str:
+    """Say why the claim found in the store is not of these files; empty where it is.
+
+    Args:
+        found: the store's; None: it holds none, which proves nothing.
+        claimed: the highest that these files know to have claimed; None: the counter was lost or
+            nothing was ever judged, so nothing can be said.
+    """
+    if found is None or claimed is None or found <= claimed:
+        return ""
+    return (
+        f"the store's claim {found} is above {claimed}, the last one of these directories: they are"
+        " an older copy, or another machine writes as this broker; nothing is copied or deleted;"
+        " see `tidemark remote claim`"
+    )
+
+
+class Claim:
+    """This tier's claim.
+
+    Attributes:
+        state: what is known of it.
+        red: what is wrong, for health; empty: nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        storage: RemoteStorageManager,
+        config: TierConfig,
+        incarnations: Incarnations,
+        calls: PluginCalls,
+        workers: Workers,
+        scheduler: Scheduler,
+        backoff: Backoff,
+        changed: Callable[[], None],
+    ) -> None:
+        """Nothing is asked before `begin`; `changed` is called when `state` is another."""
+        self._keeper = storage if isinstance(storage, ClaimKeeper) else None
+        self._owner = config.cluster_id, config.node_id
+        self._limit_ms, self._interval_ms = config.call_max_ms, config.claim_interval_ms
+        self._incarnations, self._calls, self._workers = incarnations, calls, workers
+        self._scheduler, self._backoff, self._changed = scheduler, backoff, changed
+        self._timer: Timer | None = None
+        self._running: object | None = None
+        self._ended = False
+        self.state = ClaimState.NOT_KEPT if self._keeper is None else ClaimState.UNASKED
+        self.red = ""
+
+    @property
+    def may_own(self) -> bool:
+        """Whether the tier may write to the metadata topic."""
+        return self.state not in {ClaimState.UNASKED, ClaimState.REFUSED}
+
+    @property
+    def may_write(self) -> bool:
+        """Whether the tier may write to the store."""
+        return self.state in {ClaimState.HELD, ClaimState.NOT_KEPT}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call of the plugin runs."""
+        return self._running is None
+
+    def begin(self) -> None:
+        """Ask the store for the first time."""
+        if self._keeper is None:
+            log.warning(
+                "the storage plugin keeps no claims: directories of an earlier day and clones of"
+                " this machine are not found out"
+            )
+            return
+        self._scheduler.call_later(FIRST_ANSWER_MS, self._without_an_answer)
+        self._take()
+
+    def end(self) -> None:
+        """Take the claim a last time, where it is ours: what is copied from now on is older."""
+        self._ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.state is ClaimState.HELD:
+            self._take()
+
+    # ------------------------------------------------------------------ inside
+
+    def _without_an_answer(self) -> None:
+        if self.state is ClaimState.UNASKED:
+            self.red = "claim: the store has not answered yet"
+            self._become(ClaimState.AWAY)
+
+    def _take(self) -> None:
+        if self._running is not None:
+            return
+        running = self._running = object()
+
+        def done(number: int | None, error: BaseException | None) -> None:
+            if self._running is running:
+                self._running = None
+                self._taken(number, error)
+
+        def given_up() -> None:
+            done(None, RetriableRemoteStorageError("the call hangs"))
+
+        def job() -> int:
+            with self._calls.call(EXPIRATION_POOL, "claim", self._limit_ms, on_overdue=given_up):
+                return self._judge_and_write()
+
+        self._workers.run(EXPIRATION_POOL, job, done)
+
+    def _judge_and_write(self) -> int:
+        """Runs in a pool.
+
+        Raises:
+            LaterClaimError: it is not ours; nothing was written.
+        """
+        assert self._keeper is not None
+        found = self._keeper.read_claim(*self._owner)
+        reason = judge(found, self._incarnations.claimed)
+        if reason:
+            raise LaterClaimError(reason)
+        number = self._incarnations.claim(-1 if found is None else found)
+        self._keeper.write_claim(*self._owner, number)
+        return number
+
+    def _taken(self, number: int | None, error: BaseException | None) -> None:
+        if number is not None:
+            self.red = ""
+            self._backoff.reset()
+            log.info("the claim on the store is taken: number=%d", number)
+            self._again(self._interval_ms)
+            self._become(ClaimState.HELD)
+        elif isinstance(error, LaterClaimError):
+            self.red = f"claim: {error}"
+            log.error("%s", self.red)
+            self._become(ClaimState.REFUSED)
+        elif self.state is ClaimState.HELD:
+            log.warning("the claim on the store is not taken again: %s", error)
+            self._again(self._interval_ms)
+        else:
+            self.red = f"claim: {error}"
+            log.warning("the claim on the store is not taken, nothing is copied: %s", error)
+            self._again(self._backoff.next_ms())
+            self._become(ClaimState.AWAY)
+
+    def _again(self, delay_ms: float) -> None:
+        if not self._ended:
+            self._timer = self._scheduler.call_later(delay_ms, self._take)
+
+    def _become(self, state: ClaimState) -> None:
+        if state is not self.state:
+            self.state = state
+            self._changed()

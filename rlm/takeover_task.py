@@ -1,0 +1,71 @@
+"""Taking over: what an owner does once its barrier is read back, before it copies or expires.
+
+Write order (docs/tiering.md §3, "leader change"): the chain is whole or restored, the log start is
+settled and checkpointed, from then on every record carries it, and only then the broker is told
+what is copied. While red nothing is copied, raised or deleted, and the broker is told that nothing
+may expire. The judgement is repeated until a person has ended the loss.
+"""
+
+from collections.abc import Sequence
+
+from kafka_protocol.types import EpochEntry
+from rlm.chain_restore import Index, restored_chain
+from rlm.copy_task import copied_through_report
+from rlm.effects import (
+    Carry,
+    Judge,
+    MoveStart,
+    PassResult,
+    ReadEpochs,
+    Recall,
+    Report,
+    Restore,
+    Task,
+)
+from rlm.log_facts import LogFacts
+from rlm.messages import Loss
+from rlm.settling import ChainLost, Red, settle
+from rlmm.api import PartitionHistory
+
+
+def take_over() -> Task[PassResult]:
+    """Settle, or say why that cannot be done."""
+    facts: LogFacts = yield Judge()
+    history: PartitionHistory = yield Recall()
+    verdict = settle(facts.log, history)
+    if isinstance(verdict, ChainLost):
+        # What was reported before may rest on the lost chain.
+        yield Report(copied_through_report(facts, Loss.CHAIN))
+        chain = yield from _chain_of_the_store(facts, history, verdict)
+        if isinstance(chain, Red):
+            return PassResult(red=chain.reason)
+        taken: bool = yield Restore(chain)
+        if not taken:
+            return PassResult(red="chain lost: the one of the store contradicts a local batch")
+        facts = yield Judge()
+        verdict = settle(facts.log, history)
+        if isinstance(verdict, ChainLost):
+            return PassResult(red=f"chain lost: {verdict.problem}")
+    if isinstance(verdict, Red):
+        yield Report(copied_through_report(facts, verdict.loss))
+        return PassResult(red=verdict.reason)
+    log = facts.log
+    if verdict.log_start != log.log_start_offset or not log.log_start_known:
+        reason = "carried" if log.log_start_known else "rebuilt"
+        moved: bool = yield MoveStart(verdict.log_start, reason)
+        if not moved:
+            return PassResult(red=f"the broker refuses the log start {verdict.log_start}")
+        facts = yield Judge()
+    yield Carry(verdict.log_start)
+    yield Report(copied_through_report(facts))
+    return PassResult()
+
+
+def _chain_of_the_store(
+    facts: LogFacts, history: PartitionHistory, lost: ChainLost
+) -> Task[Sequence[EpochEntry] | Red]:
+    indexes: list[Index] = []
+    for source in lost.sources:
+        index: Index = yield ReadEpochs(source)
+        indexes.append(index)
+    return restored_chain(facts.log, history, lost, indexes)

@@ -1,0 +1,82 @@
+"""Reading to the end that a log has *now*: how a reader without a barrier is up to date.
+
+"The end was reached" ages: the log grows on, and the connection may be gone since. So each asker
+gets an end that the log named after the question, and is done when all below it was read.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rlmm.topic_based.topic_port import TopicPort
+
+ASK_AGAIN_MS = 100
+
+
+@dataclass(slots=True, eq=False)
+class EndRead:
+    """One asker.
+
+    Attributes:
+        of: whose it is, to be dropped with it.
+        reached: called once, when all below `end` was read.
+        end: None while the log has not been asked, or not answered.
+        asked: a question that began after this asker came is under way.
+    """
+
+    of: object
+    reached: Callable[[], None]
+    end: int | None = None
+    asked: bool = False
+
+
+class EndReads:
+    """The askers of one metadata partition; not thread-safe."""
+
+    __slots__ = ("_ask_again_ms", "_reads")
+
+    def __init__(self) -> None:
+        self._reads: list[EndRead] = []
+        self._ask_again_ms = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._reads)
+
+    def want(self, of: object, reached: Callable[[], None]) -> None:
+        """One more asker."""
+        self._reads.append(EndRead(of, reached))
+
+    def drop(self, of: object) -> None:
+        """Its askers want nothing any more."""
+        self._reads = [read for read in self._reads if read.of is not of]
+
+    def start_over(self) -> None:
+        """The log was cut: no end that it named before counts, nor one that is under way."""
+        self._reads = [EndRead(read.of, read.reached) for read in self._reads]
+        self._ask_again_ms = 0
+
+    def ask(self, port: TopicPort, number: int, position: int, now_ms: int) -> None:
+        """Ask for those that have no end yet.
+
+        An end below `position`, as a new leader may name for a moment, proves nothing: it is asked
+        for again.
+        """
+        asking = [read for read in self._reads if read.end is None and not read.asked]
+        if not asking or now_ms < self._ask_again_ms:
+            return
+        for read in asking:
+            read.asked = True
+
+        def answered(end: int | None) -> None:
+            known = end if end is not None and end >= position else None
+            if known is None:
+                self._ask_again_ms = now_ms + ASK_AGAIN_MS
+            for read in asking:
+                read.asked, read.end = False, known
+
+        port.ask_end(number, answered)
+
+    def take_reached(self, position: int) -> list[EndRead]:
+        """Those for whom all is read: `position` is the next offset to read."""
+        done = [read for read in self._reads if read.end is not None and read.end <= position]
+        self._reads = [read for read in self._reads if read not in done]
+        return done

@@ -1,0 +1,102 @@
+"""What the engine knows, for callers of any thread: never waits for more than the engine's lock."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+
+from kafka_protocol.types import TopicIdPartition
+from rlmm.api import MetadataNotReadyError, PartitionDeletion, PartitionHistory
+from rlmm.lifecycle import PartitionFacts, SegmentEntry, deletion_of, history_of
+from rlmm.partition_view import PartitionView
+from rlmm.store import MetadataStore, PartitionKey, partition_key
+from rlmm.topic_based.roles import Role, Tracked
+from rlmm.topic_based.topic_port import metadata_partition_for
+from rlmm.topic_based.view_cache import ViewCache
+from rsm_plugins.segment import RemoteLogSegmentId
+
+
+def home_of(key: PartitionKey, partition_count: int) -> int:
+    """The metadata partition of a user partition."""
+    return metadata_partition_for(TopicIdPartition(key[0], key[1], ""), partition_count)
+
+
+class Lookups:
+    """Reads what the engine writes; all of it is the engine's, and is read under its lock."""
+
+    def __init__(
+        self,
+        lock: AbstractContextManager[object],
+        store: MetadataStore,
+        views: ViewCache,
+        roles: Mapping[PartitionKey, Role],
+        tracked: Mapping[int, Tracked],
+        partition_count: int,
+    ) -> None:
+        self._lock = lock
+        self._store = store
+        self._views = views
+        self._roles = roles
+        self._tracked = tracked
+        self._partition_count = partition_count
+
+    def is_ready(self, partition: TopicIdPartition) -> bool:
+        """See RemoteLogMetadataManager."""
+        with self._lock:
+            role = self._roles.get(partition_key(partition))
+            return role is not None and role.is_ready
+
+    @contextmanager
+    def view(self, partition: TopicIdPartition) -> Iterator[PartitionView]:
+        """The view of a partition, under the lock.
+
+        Raises:
+            MetadataNotReadyError: what is cached of it may be too old to answer.
+        """
+        key = partition_key(partition)
+        with self._lock:
+            yield self._views.get(self._readable_home(key), key)
+
+    def entry(self, id: RemoteLogSegmentId) -> SegmentEntry | None:
+        """A live segment; raises as `view`."""
+        key = partition_key(id.topic_id_partition)
+        with self._lock:
+            return self._store.entry(self._readable_home(key), key, id.id)
+
+    def history(self, partition: TopicIdPartition) -> PartitionHistory:
+        """See RemoteLogMetadataManager."""
+        key = partition_key(partition)
+        with self._lock:
+            role, home = self._roles.get(key), self._readable_home(key)
+            if role is None or not role.is_ready:
+                raise MetadataNotReadyError(f"neither owned nor followed: {partition}")
+            facts = self._store.facts(home, key) or PartitionFacts(partition)
+            return history_of(facts, self._views.get(home, key).entries())
+
+    def led_partitions(self) -> list[PartitionDeletion]:
+        """See DeletedTopics."""
+        with self._lock:
+            return [
+                deletion_of(facts)
+                for number, tracked in self._tracked.items()
+                if tracked.may_judge
+                for facts in self._store.all_facts(number)
+            ]
+
+    def leads_all(self) -> bool:
+        """See DeletedTopics."""
+        with self._lock:
+            judged = sum(tracked.may_judge for tracked in self._tracked.values())
+            return judged == self._partition_count
+
+    def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:
+        """See DeletedTopics."""
+        key = partition_key(partition)
+        with self._lock:
+            facts = self._store.facts(self._readable_home(key), key)
+        return None if facts is None else deletion_of(facts)
+
+    def _readable_home(self, key: PartitionKey) -> int:
+        home = home_of(key, self._partition_count)
+        tracked = self._tracked.get(home)
+        if tracked is None or not tracked.caught_up:
+            raise MetadataNotReadyError(f"metadata partition {home} is not caught up")
+        return home

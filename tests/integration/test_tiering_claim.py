@@ -1,0 +1,216 @@
+"""Directories of an earlier day, clones, and clusters that share a store: real brokers."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from harness_broker import LOCAL_FS, BrokerProcess, until
+from harness_clients import produce, read_all
+from harness_s3 import CREDENTIALS, S3Endpoint
+from harness_s3_faults import DELETES, READS, WRITES, Fault, Rule
+from harness_s3_proxy import S3Proxy
+from harness_s3_tier import S3Tier
+from harness_tier import create, delete_records
+from test_tiering_lost_objects import TIERED, fill, reasons
+
+MakeBroker = Callable[..., BrokerProcess]
+CLASS = "remote.log.storage.manager.class.name"
+
+
+def store_of(broker: BrokerProcess) -> dict[str, bytes]:
+    """Every object, by its path."""
+    root = broker.remote_directory
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file() and ".copying" not in path.parts[-2]
+    }
+
+
+def claim_files(root: Path) -> list[Path]:
+    return sorted((root / "claims").rglob("1"))
+
+
+def more(broker: BrokerProcess, count: int = 30) -> None:
+    produce(broker, "orders", [(None, b"more" + bytes(100_000)) for _ in range(count)])
+
+
+def copied_aside(broker: BrokerProcess) -> Path:
+    aside = broker.directory / "aside"
+    shutil.copytree(broker.log_directory, aside)
+    return aside
+
+
+def put_back(broker: BrokerProcess, aside: Path) -> None:
+    shutil.rmtree(broker.log_directory)
+    shutil.copytree(aside, broker.log_directory)
+
+
+def older_copy_reason(broker: BrokerProcess) -> str:
+    def found() -> list[str]:
+        return [each for each in reasons(broker) if "older copy" in each]
+
+    return until(found, "health says that the directories are an older copy")[0]
+
+
+def goes_on_copying_and_deleting(broker: BrokerProcess) -> None:
+    before = set(broker.remote_segments("orders"))
+    more(broker)
+    until(lambda: set(broker.remote_segments("orders")) - before, "copying goes on")
+    delete_records(broker, "orders", 25)
+    until(lambda: not set(before) <= set(broker.remote_segments("orders")), "a segment is deleted")
+
+
+def test_directories_put_back_from_a_copy_write_nothing_to_the_store_until_a_command_says_so(
+    make_broker: MakeBroker,
+) -> None:
+    broker = make_broker(tiered=True).start()
+    count = fill(broker)
+    broker.terminate()
+    aside = copied_aside(broker)
+    broker.start()
+    goes_on_copying_and_deleting(broker)
+    broker.kill()
+    put_back(broker, aside)
+    before = store_of(broker)
+    broker.start()
+    assert "tidemark remote claim" in older_copy_reason(broker)
+    produce(broker, "orders", [(None, bytes(100_000)) for _ in range(30)])
+    closed = len(broker.local_segments("orders"))
+    assert closed > 2, "local work goes on"
+    delete_records(broker, "orders", 35)
+    until(lambda: broker.log_text().count("older copy") > 0, "the log names it")
+    refused = broker.command("remote", "claim", "-c", str(broker.config_file), "--yes")
+    assert refused.returncode == 1
+    assert "locked by another process" in refused.stderr
+    broker.kill_tier()
+    until(lambda: broker.log_text().count("older copy") > 1, "a tier's restart changes nothing")
+    assert store_of(broker) == before
+    broker.terminate()
+    assert store_of(broker) == before
+    config = str(broker.config_file)
+    asked = broker.command("remote", "claim", "-c", config)
+    assert asked.returncode == 1, "it asks, and nobody answers"
+    assert "last claim of these files" in asked.stdout
+    done = broker.command("remote", "claim", "-c", config, "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "to undo it before that: mv " in done.stdout
+    assert store_of(broker) == before
+    assert len(list(broker.log_directory.glob("tier-incarnation.before-claim-*"))) == 1
+    broker.start()
+    until(lambda: not any("claim" in each for each in reasons(broker)), "the claim is taken")
+    until(lambda: len(broker.local_segments("orders")) == 1, "copying goes on")
+    assert len(read_all(broker, "orders")) == count + 30 - 35
+    broker.terminate()
+    again = broker.command("remote", "claim", "-c", config)
+    assert again.returncode == 0
+    assert "nothing to do" in again.stdout
+
+
+def test_a_copy_made_while_the_broker_ran_is_found_out_after_a_clean_stop(
+    make_broker: MakeBroker,
+) -> None:
+    broker = make_broker(tiered=True).start()
+    fill(broker)
+    aside = copied_aside(broker)
+    goes_on_copying_and_deleting(broker)
+    assert broker.terminate() == 0
+    put_back(broker, aside)
+    before = store_of(broker)
+    broker.start()
+    older_copy_reason(broker)
+    assert store_of(broker) == before
+
+
+def test_a_copy_made_while_the_broker_ran_is_found_out_after_a_kill_an_interval_later(
+    make_broker: MakeBroker,
+) -> None:
+    broker = make_broker(tiered=True)
+    broker.settings["tidemark.remote.claim.interval.ms"] = "200"
+    broker.start()
+    fill(broker)
+    aside = copied_aside(broker)
+    [claim] = claim_files(broker.remote_directory)
+    first = claim.read_bytes()
+    until(lambda: claim.read_bytes() != first, "the claim is taken again")
+    goes_on_copying_and_deleting(broker)
+    broker.kill()
+    put_back(broker, aside)
+    before = store_of(broker)
+    broker.start()
+    older_copy_reason(broker)
+    assert store_of(broker) == before
+
+
+def test_of_a_machine_and_its_clone_the_second_to_start_is_red(
+    make_broker: MakeBroker, tmp_path: Path
+) -> None:
+    machine = make_broker(tiered=True).start()
+    fill(machine)
+    machine.terminate()
+    clone = make_broker(
+        "clone",
+        tiered=True,
+        store={CLASS: LOCAL_FS, "rsm.config.dir": str(machine.remote_directory)},
+    )
+    shutil.copytree(machine.log_directory, clone.log_directory)
+    machine.start()
+    until(lambda: reasons(machine) == [], "the machine is green")
+    before = store_of(machine)
+    clone.settings["controller.quorum.voters"] = f"1@127.0.0.1:{clone.controller_port}"
+    clone.start()
+    older_copy_reason(clone)
+    more(clone)
+    assert reasons(machine) == []
+    clone.terminate()
+    assert store_of(machine) == before
+
+
+def test_clusters_that_share_a_store_do_not_disturb_each_other(make_broker: MakeBroker) -> None:
+    one = make_broker(tiered=True).start()
+    shared = {CLASS: LOCAL_FS, "rsm.config.dir": str(one.remote_directory)}
+    other = make_broker("other", tiered=True, store=shared).start()
+    for broker in (one, other):
+        create(broker, "orders", **TIERED)
+        more(broker, 45)
+        until(lambda b=broker: len(b.local_segments("orders")) == 1, "all is in the store")  # type: ignore[misc]
+    for _ in range(2):
+        one.terminate()
+        other.terminate()
+        other.start()
+        one.start()
+        until(lambda: reasons(one) == reasons(other) == [], "both are green")
+    assert len(claim_files(one.remote_directory)) == 2
+    assert len(read_all(one, "orders")) == len(read_all(other, "orders")) == 45
+
+
+@pytest.mark.slow
+def test_a_broker_whose_store_hangs_serves_at_once_and_claims_when_it_answers(
+    make_broker: MakeBroker, s3: S3Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with S3Proxy(s3.url, seed=1, pause_s=0.3) as proxy:
+        tier = S3Tier(s3, proxy.url)
+        store = tier.settings(read_timeout_ms="20000", api_call_timeout_ms="60000")
+        broker = make_broker(tiered=True, store=store)
+        proxy.inject(Rule(Fault.HANG, READS | WRITES | DELETES))
+        broker.start()
+        create(broker, "local")
+        create(broker, "orders", **TIERED)
+        produce(broker, "local", [(None, b"here")])
+        produce(broker, "orders", [(None, b"%d" % n + bytes(100_000)) for n in range(45)])
+        assert len(read_all(broker, "local")) == 1
+        assert len(read_all(broker, "orders")) == 45
+        waits = "the store has not answered yet"
+        until(
+            lambda: any(waits in each for each in reasons(broker)), "health says what it waits for"
+        )
+        barriers = "tidemark_remote_metadata_records"
+        until(lambda: broker.metric(barriers, outcome="read"), "partitions are owned without it")
+        assert s3.keys(tier.bucket) == {}
+        proxy.calm()
+        until(lambda: any("/claims/" in key for key in s3.keys(tier.bucket)), "the claim is there")
+        until(lambda: len(tier.segments("orders")) >= 4, "copying begins")
+        until(lambda: reasons(broker) == [], "health is green")

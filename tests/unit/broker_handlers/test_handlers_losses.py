@@ -1,0 +1,157 @@
+"""What clients hear while the log start, the epoch chain or the log end is lost."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from data_plane_harness import NOW_MS, World, batch, call
+
+from broker.handlers import delete_records, fetch, list_offsets, offset_for_leader_epoch
+from broker.remote.reads import RemoteFetched, RemoteRead
+from kafka_protocol.errors import ErrorCode, KafkaError
+from local_log.errors import KafkaStorageError
+from rlm.messages import Loss
+
+NINE = ErrorCode.REPLICA_NOT_AVAILABLE
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A log whose offsets below 10 are remote; three records are here."""
+    world = World(tmp_path)
+    world.add_topic("t", remote_storage_enable=True)
+    world.append("t", b"remote by now")
+    log = world.log("t")
+    log.truncate_fully_and_start_at(10, keep_log_start=True)
+    world.append("t", b"10", b"11", b"12")
+    log.high_watermark = 13
+    yield world
+    world.logs.close(clean=False)
+
+
+class Remote:
+    """Takes every read."""
+
+    def read(self, read: RemoteRead) -> "asyncio.Future[RemoteFetched]":
+        future: asyncio.Future[RemoteFetched] = asyncio.get_running_loop().create_future()
+        future.set_result(RemoteFetched())
+        return future
+
+
+def fetched(world: World, offset: int) -> int:
+    handler = fetch.make(
+        world.replicas,
+        limits=fetch.FetchLimits(),
+        clock=world.clock,
+        scheduler=world.scheduler,
+        dice=world.dice,
+        remote=Remote(),
+    )
+    partition = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1000}
+    fields = {
+        "replica_id": -1,
+        "max_wait_ms": 0,
+        "max_bytes": 1000,
+        "session_epoch": -1,
+        "topics": [{"topic": "t", "partitions": [partition]}],
+    }
+    answer = call(handler, 12, fields)
+    return int(answer.responses[0].partitions[0].error_code)
+
+
+def epoch_end(world: World, epoch: int = 0) -> int:
+    asked = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}
+    fields = {"topics": [{"topic": "t", "partitions": [asked]}]}
+    handler = offset_for_leader_epoch.make(world.replicas)
+    return int(call(handler, 4, fields).topics[0].partitions[0].error_code)
+
+
+def listed(world: World, timestamp: int) -> tuple[int, int, int]:
+    handler = list_offsets.make(world.replicas, clock=world.clock, pool=world.pool, remote=None)
+    partition = {"partition_index": 0, "timestamp": timestamp}
+    fields = {"replica_id": -1, "topics": [{"name": "t", "partitions": [partition]}]}
+    found = call(handler, 7, fields).topics[0].partitions[0]
+    return int(found.error_code), found.offset, found.leader_epoch
+
+
+def deleted(world: World, offset: int) -> tuple[int, int]:
+    fields = {
+        "topics": [{"name": "t", "partitions": [{"partition_index": 0, "offset": offset}]}],
+        "timeout_ms": 1000,
+    }
+    found = call(delete_records.make(world.replicas, world.pool), 2, fields).topics[0].partitions[0]
+    return int(found.error_code), found.low_watermark
+
+
+@pytest.mark.parametrize("said_by", ["broker", "tier"])
+def test_a_lost_chain_answers_9_where_epochs_of_remote_offsets_are_asked(
+    world: World, said_by: str
+) -> None:
+    assert (epoch_end(world), listed(world, -2)[0]) == (ErrorCode.NONE, ErrorCode.NONE)
+    partition = world.replicas.require("t", 0)
+    if said_by == "tier":
+        partition.set_loss(Loss.CHAIN)
+    else:
+        partition.log.chain_lost = "missing"
+    assert epoch_end(world) == NINE
+    assert listed(world, -2) == (ErrorCode.NONE, 0, -1), "the log start is known, its epoch is not"
+    assert fetched(world, 10) == ErrorCode.NONE
+    with pytest.raises(KafkaError) as raised:
+        partition.check_chain_known()
+    assert raised.value.code == NINE
+    assert deleted(world, 10) == (ErrorCode.NONE, 10)
+    partition.set_loss(None)  # the tier has judged again
+    assert epoch_end(world) == ErrorCode.NONE
+
+
+def test_records_are_deleted_while_the_log_start_is_unknown_only_from_the_local_start_on(
+    world: World,
+) -> None:
+    log = world.log("t")
+    log.log_start_offset, log.log_start_known = 10, False
+    assert epoch_end(world) == NINE
+    assert deleted(world, 9) == (NINE, -1)
+    assert not log.log_start_known
+    assert deleted(world, 10) == (ErrorCode.NONE, 10)
+    assert log.log_start_known
+    assert epoch_end(world) == ErrorCode.NONE
+
+
+def test_all_records_may_be_deleted_while_the_log_start_is_unknown(world: World) -> None:
+    log = world.log("t")
+    log.log_start_offset, log.log_start_known = 10, False
+    assert deleted(world, -1) == (ErrorCode.NONE, 13)
+    assert log.log_start_known
+
+
+def test_at_a_lost_log_end_nothing_is_appended_and_nobody_is_told_to_reset(world: World) -> None:
+    partition = world.replicas.require("t", 0)
+    assert fetched(world, 13) == ErrorCode.NONE
+    assert fetched(world, 14) == ErrorCode.OFFSET_OUT_OF_RANGE
+    epoch = partition.leader_epoch
+    assert epoch_end(world, epoch) == ErrorCode.NONE
+    partition.set_loss(Loss.LOG_END)
+    assert epoch_end(world, epoch) == ErrorCode.KAFKA_STORAGE_ERROR, "it would see a truncation"
+    assert fetched(world, 13) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert fetched(world, 14) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert fetched(world, 12) == ErrorCode.NONE, "what is here is served"
+    with pytest.raises(KafkaStorageError):
+        partition.append(batch(b"again"), now_ms=NOW_MS)
+    assert partition.log.log_end_offset == 13
+    partition.set_loss(None)
+    partition.append(batch(b"goes on"), now_ms=NOW_MS)
+
+
+def test_a_leader_epoch_below_the_chain_of_a_tiered_log_changes_nothing(world: World) -> None:
+    world.change("t", leader_epoch=7)
+    world.append("t", b"13")
+    log, partition = world.log("t"), world.replicas.require("t", 0)
+    chain = log.epochs.entries()
+    partition.become_leader(leader_epoch=3, partition_epoch=9, replicas=[1], isr=[1])
+    assert log.epochs.entries() == chain
+    with pytest.raises(KafkaStorageError):
+        partition.append(batch(b"14"), now_ms=NOW_MS)
+    partition.become_leader(leader_epoch=8, partition_epoch=10, replicas=[1], isr=[1])
+    partition.append(batch(b"14"), now_ms=NOW_MS)
+    assert log.epochs.entries() == [*chain, (8, 14)]

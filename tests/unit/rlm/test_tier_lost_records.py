@@ -1,0 +1,68 @@
+"""The metadata topic lost records: the tier takes back what it has told the broker, then acts."""
+
+from tier_pair import NAMES, Pair
+
+from rlm.messages import CopiedThrough
+from rlmm.api import Fence
+from rsm_plugins.segment import SegmentState
+
+
+def fences(pair: Pair) -> list[Fence]:
+    """The pairs in the topic, in its order, each once."""
+    return list(dict.fromkeys(event.stamp.fence for event, _ in pair.metadata.log))
+
+
+def cut_back(pair: Pair) -> None:
+    """Lose the last FINISHED and what came after."""
+    found = [
+        order
+        for order, (event, _) in enumerate(pair.metadata.log)
+        if getattr(getattr(event, "update", None), "state", None)
+        is SegmentState.COPY_SEGMENT_FINISHED
+    ]
+    pair.metadata.lose(found[-1])
+
+
+def test_after_lost_records_the_broker_is_told_at_once_to_keep_what_it_has(pair: Pair) -> None:
+    before = len(pair.log.reports)
+    cut_back(pair)
+    pair.pump()  # no time passes, no pass is due
+    names = (*NAMES, pair.log.leader_epoch)
+    first, *later = pair.log.reports[before:]
+    assert first == CopiedThrough(*names, -1, -1, -1, 0)
+    assert all(report.last_offset < 59 for report in later)
+    assert pair.log.copied < 59
+
+
+def test_after_lost_records_the_owner_takes_its_next_incarnation(pair: Pair) -> None:
+    (before,) = fences(pair)
+    cut_back(pair)
+    pair.pump()
+    assert pair.metadata.is_ready(pair.log.partition)
+    first, second = fences(pair)
+    assert first == before
+    assert second > before
+    assert second.leader_epoch == before.leader_epoch
+
+
+def test_nothing_is_owned_before_the_broker_has_forgotten(pair: Pair) -> None:
+    pair.workers.held.add("rlm-expiration")
+    end = len(pair.metadata.log) - 1
+    pair.metadata.lose(end)
+    pair.pump()
+    assert pair.log.copied == 59
+    assert len(pair.metadata.log) == end, "no barrier so far"
+    pair.workers.held.clear()
+    pair.pump()
+    assert len(pair.metadata.log) > end
+
+
+def test_a_link_that_fails_meanwhile_is_tried_again(pair: Pair) -> None:
+    pair.log.leader_epoch += 1  # the broker refuses all questions under the old one
+    cut_back(pair)
+    pair.pump()
+    pair.log.leader_epoch -= 1
+    pair.scheduler.advance(60_000)
+    pair.pump()
+    assert pair.metadata.is_ready(pair.log.partition)
+    assert pair.log.copied < 59

@@ -1,0 +1,103 @@
+"""A tier whose partition is red: what health says, and that it goes on by itself afterwards."""
+
+from pathlib import Path
+
+import pytest
+from tier_pair import NAMES, Pair, bytes_of, error_of
+
+from kafka_protocol.errors import ErrorCode
+from rlm.messages import Health, Loss, OffsetForTimestamp, TimestampAnswer
+from rlm.performer import EXPIRATION_POOL
+from rsm_plugins.api import RetriableRemoteStorageError
+from rsm_plugins.testing import Operation
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    """Three segments of 20 records are copied, all but the newest are only remote."""
+    pair = Pair(tmp_path)
+    pair.log.fill(3, records=20)
+    pair.assign()
+    pair.log.expire_local(keep=2)
+    assert pair.log.local_start == 40
+    return pair
+
+
+def restart(pair: Pair) -> None:
+    pair.log.new_epoch()
+    pair.assign()
+
+
+def reasons(pair: Pair) -> list[str]:
+    pair.scheduler.advance(1_000)
+    pair.pump()
+    health = next(each for each in reversed(pair.told) if isinstance(each, Health))
+    return [each.reason for each in health.red]
+
+
+def test_a_lost_chain_is_red_under_one_barrier_and_copying_goes_on_after_the_way_out(
+    pair: Pair,
+) -> None:
+    for path in pair.store.rglob("*.indexes"):
+        path.unlink()
+    pair.log.lose_chain()
+    restart(pair)
+    pair.log.fill(1, records=20)
+    (reason,) = reasons(pair)
+    assert reason.startswith("chain lost")
+    assert "DeleteRecords to 40" in reason
+    assert (pair.log.loss, pair.log.copied) == (Loss.CHAIN, -1)
+    written = len(pair.metadata.log)
+    for _ in range(3):
+        pair.scheduler.advance(60_000)
+        pair.pump()
+    assert len(pair.metadata.log) == written, "it is judged again under the same barrier"
+    pair.log.delete_records(40)
+    pair.scheduler.advance(60_000)
+    pair.pump()
+    assert reasons(pair) == []
+    assert (pair.log.loss, pair.log.copied) == (None, 79)
+
+
+def test_a_store_that_fails_while_the_chain_is_lost_is_asked_again(pair: Pair) -> None:
+    pair.log.lose_chain()
+    pair.storage.fail_next(Operation.FETCH_INDEX, RetriableRemoteStorageError("down"))
+    restart(pair)
+    assert pair.log.chain_problem, "not restored yet"
+    pair.scheduler.advance(60_000)
+    pair.pump()
+    assert reasons(pair) == []
+    assert pair.log.chain_problem == ""
+    assert pair.log.log_start == 0
+
+
+def test_until_chain_and_log_start_were_judged_reads_and_searches_by_time_wait(
+    pair: Pair,
+) -> None:
+    """The chain that the broker has may be an old one, which only the judgement tells."""
+    pair.workers.held.add(EXPIRATION_POOL)
+    restart(pair)
+    assert error_of(pair.read(0)) == ErrorCode.REPLICA_NOT_AVAILABLE
+    question = OffsetForTimestamp(
+        *NAMES,
+        pair.log.leader_epoch,
+        timestamp_ms=0,
+        log_start_offset=0,
+        chain=[(1, 0)],
+        wait_ms=100,
+    )
+    answer = pair.ask(question, 200).message
+    assert isinstance(answer, TimestampAnswer)
+    assert answer.error == ErrorCode.REQUEST_TIMED_OUT
+    pair.workers.held.clear()
+    pair.pump()
+    assert bytes_of(pair.read(0))
+
+
+def test_a_leader_epoch_below_the_one_that_was_read_is_red_by_that_name(pair: Pair) -> None:
+    pair.log.new_epoch(7)
+    pair.assign()
+    pair.log.leader_epoch = 3
+    pair.assign()
+    (reason,) = reasons(pair)
+    assert reason.startswith("leader epoch too low: it is 3, and 7 was used before")

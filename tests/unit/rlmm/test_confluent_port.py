@@ -1,0 +1,111 @@
+"""The port onto the real topic, with librdkafka itself and without a broker."""
+
+import ctypes
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+
+from rlmm.api import Fence
+from rlmm.store import MemoryStore
+from rlmm.testing import PARTITION
+from rlmm.topic_based.confluent_port import ConfluentPort
+from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
+from rlmm.topic_based.settings import ManagerSettings, parse
+from rlmm.topic_based.topic_port import AppendFailed, AppendResult
+from runtime.clock import ManualClock
+from runtime.dice import SeededDice
+
+CONFIGS = {
+    "node.id": "1",
+    "cluster.id": "c",
+    "log.dir": "/nowhere",
+    "bootstrap.servers": "localhost:1",
+    "remote.log.metadata.producer.log_level": "0",
+}
+OBJECT_HEAD_BYTES = 16  # of CPython; librdkafka's handle is what follows it
+
+
+def fail_for_good(producer: Producer) -> None:
+    """Raise a fatal error by librdkafka's own test hook."""
+    mapped = Path("/proc/self/maps").read_text().splitlines()
+    library = ctypes.CDLL(next(line.split()[-1] for line in mapped if "librdkafka" in line))
+    handle = ctypes.c_void_p.from_address(id(producer) + OBJECT_HEAD_BYTES)
+    raised = library.rd_kafka_test_fatal_error(
+        handle, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, b"the log lost its tail"
+    )
+    assert raised == 0
+
+
+@pytest.fixture
+def port(caplog: pytest.LogCaptureFixture) -> Iterator[ConfluentPort]:
+    caplog.set_level(logging.CRITICAL + 1)
+    made = ConfluentPort(parse(CONFIGS))
+    yield made
+    made.close()
+
+
+def test_a_producer_that_never_gets_over_its_error_is_a_failure(port: ConfluentPort) -> None:
+    results: list[AppendResult] = []
+    fail_for_good(port._producer)
+    port.append(0, b"x", results.append)
+    (result,) = results
+    assert isinstance(result, AppendFailed)
+    assert not result.maybe_written
+    assert port.failure is not None
+
+
+def test_what_was_queued_before_a_fatal_error_tells_it_too(port: ConfluentPort) -> None:
+    results: list[AppendResult] = []
+    port.append(0, b"x", results.append)
+    assert not results
+    fail_for_good(port._producer)
+    for _ in range(100):
+        port.poll(100)
+        if results:
+            break
+    assert [type(result) for result in results] == [AppendFailed]
+    assert port.failure is not None
+
+
+def test_a_broker_that_is_away_is_none(port: ConfluentPort) -> None:
+    results: list[AppendResult] = []
+    port.append(0, b"x", results.append)
+    port._producer.purge()
+    port.poll(100)
+    assert [type(result) for result in results] == [AppendFailed]
+    assert port.failure is None
+
+
+def test_the_manager_ends_with_its_producer_so_that_the_tier_starts_anew(
+    port: ConfluentPort,
+) -> None:
+    class Found(ConfluentPort):
+        def connect(self) -> int:
+            return 1  # as long as the producer was well
+
+    made: list[Found] = []
+
+    def make(settings: ManagerSettings) -> Found:
+        made.append(Found(settings))
+        return made[-1]
+
+    manager = TopicBasedRemoteLogMetadataManager(
+        port_factory=make,
+        store_factory=lambda settings, count: MemoryStore(),
+        clock=ManualClock(),
+        dice=SeededDice(1),
+        threaded=False,
+    )
+    manager.configure(CONFIGS)
+    manager.turn()
+    owned = manager.own(PARTITION, Fence(1, 1))
+    fail_for_good(made[0]._producer)
+    made[0].append(0, b"x", lambda result: None)
+    manager.turn()
+    assert manager.failure is not None
+    assert "producer" in manager.failure
+    assert owned.exception(0) is not None
+    manager.close()

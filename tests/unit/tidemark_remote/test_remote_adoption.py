@@ -1,0 +1,126 @@
+"""What `tidemark remote adopt` decides, by facts of one log and its history."""
+
+import pytest
+
+from kafka_protocol.types import EpochEntry
+from rlm.messages import LogDescription
+from rlm.testing import PARTITION
+from rlmm.api import Fence, PartitionHistory, SegmentHistory
+from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
+from tidemark.remote.adoption import AdoptRefusedError, adopt_chain, adopt_end
+
+Chain = tuple[tuple[int, int], ...]
+
+
+def log(local_start: int, end: int, chain: Chain = ((1, 0),), lost: str = "") -> LogDescription:
+    return LogDescription(
+        PARTITION.topic_id,
+        0,
+        9,
+        log_start_offset=0,
+        log_start_known=True,
+        local_log_start_offset=local_start,
+        last_stable_offset=end,
+        high_watermark=end,
+        chain=list(chain),
+        closed_segments=[],
+        local_bytes=0,
+        metadata_offset=1,
+        log_end_offset=end,
+        chain_problem=lost,
+    )
+
+
+def finished(first: int, last: int, *epochs: tuple[int, int]) -> SegmentHistory:
+    metadata = RemoteLogSegmentMetadata(
+        id=RemoteLogSegmentId(PARTITION, (first * 1_000 + last).to_bytes(16, "big")),
+        start_offset=first,
+        end_offset=last,
+        max_timestamp_ms=0,
+        broker_id=1,
+        event_timestamp_ms=0,
+        segment_size_bytes=100,
+        leader_epochs=tuple(EpochEntry(*entry) for entry in epochs),
+        state=SegmentState.COPY_SEGMENT_FINISHED,
+    )
+    fence = Fence(epochs[-1][0], 1)
+    return SegmentHistory(metadata, fence, fence, first)
+
+
+def history(*segments: SegmentHistory, given: int = 0) -> PartitionHistory:
+    ends = {5: given} if given else {}
+    return PartitionHistory({}, ends, -1, 5, segments)
+
+
+def test_local_records_stay_where_nothing_above_them_is_finished():
+    decided = adopt_end(log(10, 30), history(finished(0, 19, (1, 0)), given=40))
+    assert (decided.adopted.begin, decided.adopted.end) == (None, 40)
+    assert decided.gap == (30, 40)
+    assert decided.given_up == (30, 30)
+    assert decided.adopted.chain == (EpochEntry(1, 0),)
+
+
+def test_finished_records_above_the_local_end_stay_readable_under_their_epochs():
+    known = history(finished(0, 19, (1, 0)), finished(20, 39, (1, 20), (3, 25)), given=44)
+    decided = adopt_end(log(10, 22), known)
+    assert (decided.adopted.begin, decided.adopted.end) == (40, 44)
+    assert decided.gap == (40, 44)
+    assert decided.given_up[0] == decided.given_up[1]
+    assert decided.adopted.chain == (EpochEntry(1, 0), EpochEntry(3, 25))
+
+
+def test_other_records_than_the_remote_ones_are_named_as_given_up_and_no_offset_is_given_twice():
+    known = history(finished(0, 19, (1, 0)), finished(20, 39, (2, 20)), given=40)
+    decided = adopt_end(log(20, 50, ((1, 0), (3, 20))), known)
+    assert (decided.adopted.begin, decided.adopted.end) == (40, 51)
+    assert decided.given_up == (40, 50)
+    assert decided.adopted.chain == (EpochEntry(1, 0), EpochEntry(2, 20))
+
+
+def test_an_end_below_what_was_given_is_refused_and_so_is_a_log_that_lost_nothing():
+    with pytest.raises(AdoptRefusedError, match="offsets below 40 were given"):
+        adopt_end(log(10, 30), history(given=40), 39)
+    with pytest.raises(AdoptRefusedError, match="not lost"):
+        adopt_end(log(10, 30), history(given=30))
+    assert adopt_end(log(10, 30), history(given=40), 100).adopted.end == 100
+
+
+def test_segments_that_contradict_each_other_leave_no_end_to_adopt():
+    known = history(finished(20, 39, (4, 20)), finished(30, 49, (2, 30)), given=50)
+    with pytest.raises(AdoptRefusedError, match="contradict"):
+        adopt_end(log(20, 25), known)
+
+
+def test_of_two_indexes_that_differ_the_named_one_is_the_chain():
+    named, other = finished(10, 29, (2, 10)), finished(15, 29, (2, 15))
+    here = log(30, 40, ((3, 30),), "damaged")
+    index = [EpochEntry(1, 0), EpochEntry(2, 8)]
+    chain = adopt_chain(here, history(named, other), named.metadata, index)
+    assert chain == [*index, EpochEntry(3, 30)]
+
+
+def test_an_index_that_ends_below_the_local_start_is_continued_by_the_records():
+    named, later = finished(0, 9, (1, 0)), finished(10, 29, (1, 10), (2, 12))
+    here = log(30, 40, ((2, 30),), "damaged")
+    chain = adopt_chain(here, history(named, later), named.metadata, [EpochEntry(1, 0)])
+    assert chain == [EpochEntry(1, 0), EpochEntry(2, 12)]
+
+
+@pytest.mark.parametrize(
+    ("index", "refusal"),
+    [
+        ([EpochEntry(1, 0)], "contradicts its own record"),
+        ([], "contradicts its own record"),
+        ([EpochEntry(2, 5)], "not whole: it begins at 5"),
+    ],
+)
+def test_an_index_that_does_not_fit_is_refused(index: list[EpochEntry], refusal: str) -> None:
+    named = finished(10, 29, (2, 10))
+    with pytest.raises(AdoptRefusedError, match=refusal):
+        adopt_chain(log(30, 40, ((3, 30),), "damaged"), history(named), named.metadata, index)
+
+
+def test_a_chain_that_is_whole_is_not_replaced():
+    named = finished(10, 29, (1, 10))
+    with pytest.raises(AdoptRefusedError, match="not lost"):
+        adopt_chain(log(30, 40), history(named), named.metadata, [EpochEntry(1, 0)])

@@ -1,0 +1,137 @@
+"""A broker's claim on the store, and its own counter: compared, and brought together by a person.
+
+A tier whose store holds a higher claim than its own files know copies and deletes nothing
+(`rlm.claim`). Who knows that these files are the ones to go on with says so here: the counter is
+set to the claim, and the next start goes on above both. The store is not written to.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.config.broker_config import BrokerConfig
+from broker.remote.process import take_tier_lock
+from rlm.claim import judge
+from rlm.incarnation import FILE_NAME, Counter, dump, highest, read
+from rlmm.rocksdb_store import highest_incarnation
+from rsm_plugins.api import ClaimKeeper, RemoteObjectDamagedError, RemoteStorageManager
+from runtime.disk import Disk
+from tidemark.log_directories import LogDirectoryError, stopped
+
+METADATA_CACHE = "remote-log-metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What store and files say.
+
+    Attributes:
+        found: the store's claim; None: it holds none, or a damaged one.
+        damaged: what is wrong with the store's claim; empty: nothing.
+        local: the counter in the files.
+        highest_read: the highest number in the records that this broker has read, None: not known.
+    """
+
+    cluster_id: str
+    node_id: int
+    found: int | None
+    damaged: str
+    local: Counter
+    highest_read: int | None
+
+    @property
+    def reason(self) -> str:
+        """Why the tier would copy nothing; empty where it would."""
+        return self.damaged or judge(self.found, self.local.claimed)
+
+    @property
+    def wanted(self) -> Counter:
+        """The counter with which it goes on: above everything known, and all of it its own."""
+        known = (self.local.number, self.local.claimed, self.found, self.highest_read)
+        number = max(one for one in known if one is not None)
+        return Counter(number, number)
+
+    def lines(self) -> Sequence[str]:
+        """The same for people."""
+        store = "damaged" if self.damaged else _shown(self.found)
+        return (
+            f"cluster {self.cluster_id}, broker {self.node_id}",
+            f"  claim in the store:            {store}",
+            f"  last claim of these files:     {_shown(self.local.claimed)}",
+            f"  counter of these files:        {self.local.number or 'none'}",
+            f"  highest number read in topic:  {_shown(self.highest_read)}",
+        )
+
+
+@contextmanager
+def locked(config: BrokerConfig, disk: Disk) -> Iterator[str]:
+    """Hold the node's directories and its tier's lock; gives the cluster id.
+
+    Raises:
+        DirectoryError: the broker runs, or a directory cannot be used.
+        LogDirectoryError: its tier has not ended yet.
+    """
+    with stopped(config, disk) as directories:
+        lock = take_tier_lock(disk, config.metadata_log_dir, [config.log_dirs[0]])
+        if lock is None:
+            raise LogDirectoryError(
+                "a tier process of this broker still runs: stop the broker first"
+            )
+        try:
+            yield directories.cluster_id
+        finally:
+            lock.close()
+
+
+def compare(
+    config: BrokerConfig, cluster_id: str, storage: RemoteStorageManager, disk: Disk
+) -> Comparison:
+    """Look at store and files.
+
+    Raises:
+        LogDirectoryError: the plugin keeps no claims. RemoteStorageError: the store failed.
+    """
+    if not isinstance(storage, ClaimKeeper):
+        raise LogDirectoryError("the storage plugin keeps no claims: there is nothing to take")
+    found, damaged = None, ""
+    try:
+        found = storage.read_claim(cluster_id, config.node_id)
+    except RemoteObjectDamagedError as error:
+        damaged = str(error)
+    paths = dict.fromkeys((config.metadata_log_dir, config.log_dirs[0]))
+    return Comparison(
+        cluster_id,
+        config.node_id,
+        found,
+        damaged,
+        highest(read(disk, path / FILE_NAME) for path in paths),
+        highest_incarnation(config.metadata_log_dir / METADATA_CACHE),
+    )
+
+
+def take(
+    config: BrokerConfig,
+    compared: Comparison,
+    storage: RemoteStorageManager,
+    disk: Disk,
+    now_ms: int,
+) -> Path | None:
+    """Set the counter; a damaged claim in the store is deleted, the next start writes a new one.
+
+    Returns:
+        Where the counter of before is kept; None: there was none.
+    """
+    path = config.metadata_log_dir / FILE_NAME
+    kept = None
+    if disk.exists(path):
+        kept = path.with_name(f"{FILE_NAME}.before-claim-{now_ms}")
+        disk.atomic_write(kept, disk.read_file(path))
+    disk.atomic_write(path, dump(compared.wanted))
+    if compared.damaged and isinstance(storage, ClaimKeeper):
+        storage.delete_claim(compared.cluster_id, compared.node_id)
+    return kept
+
+
+def _shown(number: int | None) -> str:
+    return "none" if number is None else str(number)
