@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,15 @@ def test_what_cannot_be_asked_is_1_with_one_message(
     assert done.stdout == ""
 
 
+@pytest.fixture
+def _heard() -> Iterator[None]:
+    """A shell that starts the tests in the background lets them, and their children, ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_heard")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_cleans_up(plugins: Path, how: signal.Signals) -> None:
     store = plugins / "store"
