@@ -77,7 +77,7 @@ class RemoteLogManager:
         """
         self._config, self._world, self._workers = config, world, workers
         self._scheduler, self._next_incarnation = scheduler, next_incarnation
-        self._may_own = may_own
+        self._may_own, self._owns_nothing = may_own, False
         self._incarnation: int | None = None
         self._partitions: dict[PartitionKey, AssignedPartition] = {}
         self._stopped = False
@@ -128,13 +128,12 @@ class RemoteLogManager:
 
     def claim_changed(self) -> None:
         """What may be written is another: own what waited for it, or own nothing any more."""
+        self._owns_nothing = not self._may_own()
         for known in self._partitions.values():
             if not known.is_leader:
                 continue
             if not self._may_own():
-                was_judged = known.judged
                 self._forget_copies(known)  # whoever writes there now may delete them
-                known.judged = was_judged  # remote reads go on
             elif known.ownership is None and known.own_timer is None:
                 self._own(known)
             else:
@@ -146,9 +145,12 @@ class RemoteLogManager:
         return None if known is None else known.tip
 
     def is_judged(self, tip: TopicIdPartition) -> bool:
-        """Whether the broker's word on epochs may be gone by: an old chain is noticed first."""
+        """Whether the broker's word on epochs may be gone by: an old chain is noticed first.
+
+        Where the claim is refused nobody judges, and reads go on.
+        """
         known = self._partitions.get((tip.topic_id, tip.partition))
-        return known is None or not known.is_leader or known.judged
+        return known is None or not known.is_leader or known.judged or self._owns_nothing
 
     def stop(self) -> None:
         """Cancel everything; no further plugin call starts."""

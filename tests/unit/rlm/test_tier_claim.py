@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from tier_pair import ClaimStorage, Pair, bytes_of
 
+from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import TopicIdPartition
 from rlm.claim import FIRST_ANSWER_MS, judge
 from rlm.incarnation import FILE_NAME, Counter, Incarnations, dump, parse
-from rlm.messages import Ack, Connect, Health, Stop
+from rlm.messages import Ack, Connect, Health, ReadAnswer, Stop
 from rlm.testing import PARTITION
 from rlmm.api import Fence, MetadataWriteTimeoutError
 from rlmm.events import SegmentAdded, Stamp
@@ -118,7 +119,9 @@ def test_an_older_copy_writes_nothing_and_reads(root: Path) -> None:
     [reason] = red(pair)
     assert "older copy" in reason
     assert "tidemark remote claim" in reason
-    assert pair.metadata.is_ready(PARTITION), "what is remote can be read"
+    answer = pair.read(0).message
+    assert isinstance(answer, ReadAnswer)
+    assert answer.error == ErrorCode.KAFKA_STORAGE_ERROR, "looked for, not held back"
 
 
 def test_an_older_copy_stays_red_at_every_start(root: Path) -> None:
