@@ -23,6 +23,7 @@ from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files.sealed import seal, unseal
 from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
 from local_log.log_dir import LIVES
+from metadata_topic.quorum.format import METADATA_DIRECTORY
 from runtime.disk import Disk
 
 _HEAD: Final = "tidemark-lives 1"
@@ -127,9 +128,10 @@ def judge_lives(
         if later:
             return LivesJudgement(
                 {},
-                f"the metadata log in {metadata_path} ends at offset {metadata_end}, and log "
-                f"directory {path} was written when it ended at {later[-1].metadata_end}: the "
-                "metadata directory is an older copy. Put the newest copy of it back; without one, "
+                f"the metadata log in {metadata_path / METADATA_DIRECTORY} ends at offset "
+                f"{metadata_end}, and log directory {path} was written when it ended at "
+                f"{later[-1].metadata_end}: the metadata directory is an older copy. Put the "
+                "newest copy of it back; without one, "
                 "what was changed since is lost, and each such log directory is taken as it is by "
                 f"`tidemark directories accept {ids[path]}`",
             )

@@ -33,8 +33,17 @@ from harness_traffic import Lane
 from kafka_protocol.files.offset_checkpoint import LOG_STARTS, RECOVERY_POINTS, parse
 from kafka_protocol.types import TopicPartition
 
-NOT_TOLD = frozenset({("closed segment", Damage.NEIGHBOUR), ("last segment", Damage.NEIGHBOUR)})
-"""Records of another partition at the same offsets: the table says that nobody can tell."""
+EPOCH_CHAIN, CHECKSUMS = "leader-epoch-checkpoint", "tidemark-checksums"
+
+LEFT_OUT = frozenset(
+    {
+        ("closed segment", Damage.NEIGHBOUR),
+        ("last segment", Damage.NEIGHBOUR),
+        ("incarnation of the tier", Damage.OLD),
+    }
+)
+"""Records of another partition at the same offsets: the table says that nobody can tell. An old
+incarnation is an older copy to the claim on the store: red until `tidemark remote claim`."""
 
 OF_DIRECTORY = re.compile(r".*-offset-checkpoint|tidemark-checksums|\.kafka_cleanshutdown")
 """Files about all partitions of a directory: a copy is old as soon as one of them goes on."""
@@ -43,21 +52,6 @@ CHECKPOINTS = frozenset({"recovery points", "high watermarks", "log starts", "cl
 """Files of a log directory whose damage may also hit the directory of the metadata log."""
 
 SHORT = "lines and checksums lost"
-
-EPOCH_CHAIN, CHECKSUMS = "leader-epoch-checkpoint", "tidemark-checksums"
-
-NOT_TOLD = frozenset({("closed segment", Damage.NEIGHBOUR), ("last segment", Damage.NEIGHBOUR)})
-"""Records of another partition at the same offsets: the table says that nobody can tell."""
-
-OF_DIRECTORY = re.compile(r".*-offset-checkpoint|tidemark-checksums|\.kafka_cleanshutdown")
-"""Files about all partitions of a directory: a copy is old as soon as one of them goes on."""
-
-CHECKPOINTS = frozenset({"recovery points", "high watermarks", "log starts", "clean mark"})
-"""Files of a log directory whose damage may also hit the directory of the metadata log."""
-
-TOGETHER = "epoch chain and log starts"
-"""Both at once, with their checksums: neither proves the other lost."""
-
 STORE_KINDS = ("object lost", "objects swapped", "store an hour old")
 
 
@@ -243,7 +237,7 @@ class Surgeon:
             for damage in row.allowed
             if row.scope is scope
             and self._is_wanted(f"{row.kind}, {damage.value}")
-            and not {(row.kind, damage), (row.kind, None)} & NOT_TOLD
+            and not {(row.kind, damage), (row.kind, None)} & LEFT_OUT
         ]
 
     def _is_wanted(self, kind: str) -> bool:
@@ -349,14 +343,17 @@ class Surgeon:
         path.write_bytes(content)
 
     def _objects(self, lanes: set[Lane]) -> list[Path]:
-        files = sorted(
-            path for path in self.broker.remote_directory.glob("*/*/*") if path.is_file()
-        )
+        found = sorted(self.broker.remote_directory.glob("*/*/*"))
+        files = [path for path in found if path.is_file() and not _is_claim(path)]
         return [path for path in files if self._lane_of(path) in lanes]
 
     def _lane_of(self, path: Path) -> Lane:
         # <topic>-<id of 22 characters>/<partition>/<object>
         return path.parent.parent.name[:-23], int(path.parent.name)
+
+
+def _is_claim(path: Path) -> bool:
+    return path.parent.parent.name == "claims"
 
 
 def is_refusable(wounds: Sequence[Wound], lane: Lane) -> bool:
