@@ -2,10 +2,11 @@
 
 Everything the outside can see is fixed here: listens on 127.0.0.1 alone, calls nobody over the
 network, writes below --data alone, ends with its parent. Two settings have no public knob in 4.13.1
-and are set in its modules; the exact pin makes that safe.
+and are set in its modules, and one of its locks is mended there; the exact pin makes that safe.
 """
 
 import argparse
+import functools
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 HERE = Path(__file__).resolve().parent
 
@@ -39,10 +40,12 @@ def main() -> None:
     import localstack.services.s3.provider as s3
     from localstack.logging.setup import setup_logging_from_config
     from localstack.runtime import current
+    from localstack.services.s3.storage import ephemeral
     from localstack.utils.aws import aws_stack
 
     s3.DEFAULT_S3_TMP_DIR = str(asked.data / "s3")  # else: one directory in /tmp for everybody
     aws_stack.CACHE_S3_HOSTNAME_DNS_STATUS = False  # else: asks the name server at the start
+    close_what_a_failed_read_opened(ephemeral, s3.S3Provider)
     url = f"http://127.0.0.1:{asked.port}"
     setup_logging_from_config()
     runtime = current.initialize_runtime()
@@ -74,6 +77,47 @@ def settings(port: int, data: Path) -> dict[str, str]:
         "DNS_ADDRESS": "0",
         "LS_LOG": "warn",  # else: a line for every request
     }
+
+
+def close_what_a_failed_read_opened(ephemeral: Any, provider: Any) -> None:
+    """Let no failed GET keep the read lock of its object: every later writer would wait for it.
+
+    An object that is deleted under a GET makes it fail at two places: in `get_object`, which opens
+    the object before it looks whether it is still there, and in the body, which the web server
+    does not close after an error.
+    """
+    opened = threading.local()
+    plain_open, plain_get = ephemeral.EphemeralS3ObjectStore.open, provider.get_object
+    plain_read = ephemeral.EphemeralS3StoredObject.read
+
+    def remembering_open(*args: Any, **kwargs: Any) -> Any:
+        opened.last = plain_open(*args, **kwargs)
+        return opened.last
+
+    @functools.wraps(plain_get)  # LocalStack finds its handlers by their attributes
+    def closing_get(*args: Any, **kwargs: Any) -> Any:
+        opened.last = None
+        try:
+            return plain_get(*args, **kwargs)
+        except BaseException:
+            close(opened.last)
+            raise
+
+    def closing_read(stored: Any, size: int = -1) -> Any:
+        try:
+            return plain_read(stored, size)
+        except ValueError:  # its file was closed by a deletion
+            if stored._mode == "r":
+                close(stored)
+            raise
+
+    def close(stored: Any) -> None:
+        if stored is not None and not stored.closed:
+            stored.close()
+
+    ephemeral.EphemeralS3ObjectStore.open = remembering_open
+    ephemeral.EphemeralS3StoredObject.read = closing_read
+    provider.get_object = closing_get
 
 
 def announce(url: str, answers: TextIO) -> None:

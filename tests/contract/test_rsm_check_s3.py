@@ -25,9 +25,10 @@ def test_every_promise_is_kept_on_s3_and_the_bucket_is_empty_after_it(s3: "S3End
          "--unreachable", "endpoint.url=http://127.0.0.1:9"],
         check=False, capture_output=True, text=True, timeout=280, env=os.environ | CREDENTIALS,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout, done.stderr
     report = json.loads(done.stdout)
-    assert {one["verdict"] for one in report["promises"]} == {"kept"}
+    assert [one for one in report["promises"] if one["verdict"] != "kept"] == []
+    assert done.returncode == 0, done.stderr
     assert 0 < report["speed"]["first_byte"]["p50_ms"] <= report["speed"]["range_1mib"]["p95_ms"]
     assert report["left_behind"] == []
     assert s3.keys(bucket) == {}

@@ -189,7 +189,7 @@ def test_without_kafkas_objects_health_names_them_and_nothing_is_deleted(
     broker = take_over(plugin=None)
     kept = Kept(broker)
     broker.start()
-    with pytest.raises(AssertionError, match="nothing more after offset 0"):
+    with pytest.raises(AssertionError, match="nothing after offset 0"):
         read_all(broker, TOPIC, silence_s=3)
     named = until(
         lambda: [each for each in reasons(broker) if "is missing in the store" in each],
