@@ -5,18 +5,23 @@ from dataclasses import dataclass, field, replace
 
 from kafka_protocol.types import TopicIdPartition
 from rlmm import records
-from rlmm.api import Fence, PartitionHistory
+from rlmm.api import Fence, PartitionDeleteState, PartitionHistory
 from rlmm.fold import Fold
 from rlmm.lifecycle import Verdict
 from rlmm.store import MemoryStore, Position, partition_key
-from rlmm.testing import PARTITION
+from rlmm.testing import PARTITION, segment, update
 from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
 from rlmm.topic_based.memory_topic import MemoryPort, MemoryTopic
-from rsm_plugins.segment import RemoteLogSegmentMetadata
+from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from runtime.clock import ManualClock
 from runtime.dice import SeededDice
 
 WRITE_WAIT_MS = 5_000
+FINISHED = SegmentState.COPY_SEGMENT_FINISHED
+DELETING = SegmentState.DELETE_SEGMENT_STARTED
+MARKED = PartitionDeleteState.DELETE_PARTITION_MARKED
+A1, A2, A3, B2 = Fence(1, 1), Fence(1, 2), Fence(1, 3), Fence(2, 1)
+S0, S1 = segment(1, 0, 9), segment(2, 10, 19)
 
 
 @dataclass
@@ -106,3 +111,13 @@ def known(store: MemoryStore, partition: TopicIdPartition = PARTITION) -> list[o
     facts = store.facts(0, key)
     entries = [replace(e, started_seen_ms=0) for e in store.entries(0, key)]
     return [facts and replace(facts, marked_seen_ms=None), entries]
+
+
+def copied(node: Node, fence: Fence, *segments: RemoteLogSegmentMetadata) -> None:
+    """Write segments (S0 where none is named) as copied, read back."""
+    for one in segments or (S0,):
+        node.manager.add(one, fence, 5)
+        node.turn()
+        done = node.manager.update(update(one, FINISHED), fence, 5)
+        node.turn()
+        assert done.exception(0) is None

@@ -1,7 +1,6 @@
 """What readers without a barrier trust, and what owners carry; H* are of the model's findings."""
 
-import pytest
-from metadata_topic_harness import Node
+from metadata_topic_harness import A1, A2, A3, B2, DELETING, FINISHED, MARKED, S0, S1, Node, copied
 
 from rlmm import records
 from rlmm.api import (
@@ -9,47 +8,10 @@ from rlmm.api import (
     MetadataNotReadyError,
     MetadataRefusedError,
     MetadataWriteTimeoutError,
-    PartitionDeleteState,
 )
 from rlmm.testing import PARTITION, segment, update
 from rlmm.topic_based.memory_topic import MemoryTopic
-from rsm_plugins.segment import SegmentState
 from runtime.clock import ManualClock
-
-FINISHED = SegmentState.COPY_SEGMENT_FINISHED
-DELETING = SegmentState.DELETE_SEGMENT_STARTED
-MARKED = PartitionDeleteState.DELETE_PARTITION_MARKED
-A1, A2, A3, B2 = Fence(1, 1), Fence(1, 2), Fence(1, 3), Fence(2, 1)
-S0, S1 = segment(1, 0, 9), segment(2, 10, 19)
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def topic() -> MemoryTopic:
-    return MemoryTopic(1)
-
-
-@pytest.fixture
-def a(topic: MemoryTopic, clock: ManualClock) -> Node:
-    return Node(topic, clock, 1)
-
-
-@pytest.fixture
-def b(topic: MemoryTopic, clock: ManualClock) -> Node:
-    return Node(topic, clock, 2)
-
-
-def copied(node: Node, fence: Fence, *segments: object) -> None:
-    for one in segments or (S0,):
-        node.manager.add(one, fence, 5)  # type: ignore[arg-type]
-        node.turn()
-        done = node.manager.update(update(one, FINISHED), fence, 5)  # type: ignore[arg-type]
-        node.turn()
-        assert done.exception(0) is None
 
 
 def test_a_follower_is_ready_at_the_end_that_was_there_when_it_began(a: Node, b: Node) -> None:

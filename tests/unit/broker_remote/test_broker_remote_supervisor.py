@@ -263,23 +263,32 @@ class FakeTier:
         return -9 if self.killed else None
 
 
+async def supervising(
+    tier: FakeTier, ups: list[int], made: TierConfig
+) -> tuple[Supervisor, ManualScheduler]:
+    """A supervisor of `tier` under a clock set by hand, started; `ups` gets one entry a start."""
+    clock = ManualClock()
+    scheduler = ManualScheduler(clock)
+    supervisor = Supervisor(
+        config=made,
+        disk=Disk(),
+        clock=clock,
+        scheduler=scheduler,
+        loop=asyncio.get_running_loop(),
+        on_request=lambda received, reply: None,
+        on_up=lambda: ups.append(1),
+        on_down=lambda: None,
+        spawn=tier.spawn,
+    )
+    await supervisor.start()
+    await supervisor.connect()
+    return supervisor, scheduler
+
+
 def test_a_hung_tier_is_killed_and_tried_again_after_a_backoff(tmp_path: Path) -> None:
     async def scene() -> None:
-        clock = ManualClock()
-        scheduler, tier, ups = ManualScheduler(clock), FakeTier(), list[int]()
-        supervisor = Supervisor(
-            config=config(tmp_path),
-            disk=Disk(),
-            clock=clock,
-            scheduler=scheduler,
-            loop=asyncio.get_running_loop(),
-            on_request=lambda received, reply: None,
-            on_up=lambda: ups.append(1),
-            on_down=lambda: None,
-            spawn=tier.spawn,
-        )
-        await supervisor.start()
-        await supervisor.connect()
+        tier, ups = FakeTier(), list[int]()
+        supervisor, scheduler = await supervising(tier, ups, config(tmp_path))
         for _ in range(30):
             scheduler.advance(1_000)
             await asyncio.sleep(0.005)
@@ -310,21 +319,8 @@ def test_a_tier_that_lives_on_after_its_link_ended_is_killed_before_the_next_sta
     """Its lock is free only when it is gone."""
 
     async def scene() -> None:
-        clock = ManualClock()
-        scheduler, tier, ups = ManualScheduler(clock), FakeTier(), list[int]()
-        supervisor = Supervisor(
-            config=config(tmp_path),
-            disk=Disk(),
-            clock=clock,
-            scheduler=scheduler,
-            loop=asyncio.get_running_loop(),
-            on_request=lambda received, reply: None,
-            on_up=lambda: ups.append(1),
-            on_down=lambda: None,
-            spawn=tier.spawn,
-        )
-        await supervisor.start()
-        await supervisor.connect()
+        tier, ups = FakeTier(), list[int]()
+        supervisor, scheduler = await supervising(tier, ups, config(tmp_path))
         tier.endpoint.end()
         assert not tier.killed
         await until(lambda: supervisor.state == "down")

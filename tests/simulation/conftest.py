@@ -1,0 +1,27 @@
+"""Two brokers on one metadata topic."""
+
+import pytest
+from metadata_topic_harness import Node
+
+from rlmm.topic_based.memory_topic import MemoryTopic
+from runtime.clock import ManualClock
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def topic() -> MemoryTopic:
+    return MemoryTopic(1)
+
+
+@pytest.fixture
+def a(topic: MemoryTopic, clock: ManualClock) -> Node:
+    return Node(topic, clock, 1)
+
+
+@pytest.fixture
+def b(topic: MemoryTopic, clock: ManualClock) -> Node:
+    return Node(topic, clock, 2)
