@@ -238,7 +238,7 @@ def write_as_a_later_kafka(broker: BrokerProcess) -> int:
         if not data:
             continue
         place, header = list(iter_batches(data))[-1]
-        (last,) = iter_records(data, place)
+        *_, last = iter_records(data, place)
         key = b"segment"
         batch = build_batch(
             [
@@ -278,29 +278,30 @@ def test_a_copy_that_a_later_kafka_finished_is_a_hole_and_nothing_is_deleted(
 def make_unknown(broker: BrokerProcess, number: int) -> None:
     """Give a version of its own to the record that finished the topic's copy `number`."""
     found = [
-        (path, place)
+        (path, place, value)
         for path in broker.log_directory.glob("__remote_log_metadata-*/*.log")
-        for place, event in finished_in(path.read_bytes())
+        for place, value, event in finished_in(path.read_bytes())
         if event.topic_id_partition.partition == 0
     ]
     assert len(found) >= 3
-    path, place = found[number]
+    path, place, value = found[number]
     data = bytearray(path.read_bytes())
     header = next(h for at, h in iter_batches(data) if at == place)
-    value = data.index(b"\x01\x01\x00", place + HEADER_SIZE)
-    data[value + 2] = 1
+    assert value.startswith(b"\x01\x01\x00")
+    data[data.index(value, place + HEADER_SIZE) + 2] = 1
     write_crc(data, place, header.size_bytes)
     path.write_bytes(data)
 
 
-def finished_in(data: bytes) -> Iterator[tuple[int, SegmentUpdated]]:
-    """Batches of one record that finishes a copy: where they begin, what they say."""
+def finished_in(data: bytes) -> Iterator[tuple[int, bytes, SegmentUpdated]]:
+    """Records that finish a copy: where their batch begins, their bytes, what they say."""
     for position, _ in iter_batches(data):
-        (record,) = iter_records(data, position)
-        event = records.decode(record.value)
-        if isinstance(event, SegmentUpdated):
-            assert event.update.state is SegmentState.COPY_SEGMENT_FINISHED
-            yield position, event
+        for record in iter_records(data, position):
+            event = records.decode(record.value)
+            if isinstance(event, SegmentUpdated):
+                assert event.update.state is SegmentState.COPY_SEGMENT_FINISHED
+                assert record.value is not None
+                yield position, record.value, event
 
 
 def deletions(broker: BrokerProcess) -> list[SegmentUpdated]:
