@@ -94,7 +94,9 @@ def test_the_loss_of_the_first_log_directory_does_not_end_tiering_for_the_others
         "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
     }
     broker.start()
-    kept = one if (one / "__remote_log_metadata-0").exists() else other
+    held = "__remote_log_metadata-0"
+    until(lambda: any((each / held).exists() for each in (one, other)), "its topic is there")
+    kept = one if (one / held).exists() else other
     lost = other if kept is one else one
     broker.terminate()
     broker.settings["log.dirs"] = f"{lost},{kept}"
