@@ -4,19 +4,21 @@ Reads by offset run on the loop. What runs on a pool thread beside it (look-ups 
 segment for copying, flushing) goes through `_beside_the_loop`.
 """
 
+import logging
 from bisect import bisect_right
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
-from kafka_protocol.records.batch import BatchHeader
+from kafka_protocol.records.batch import BatchHeader, has_valid_crc, iter_batches
 from local_log import time_lookup
-from local_log.errors import OffsetIsRemote, OffsetOutOfRange
+from local_log.errors import CorruptMessage, OffsetIsRemote, OffsetOutOfRange
 from local_log.log_results import LogRead
 from local_log.log_state import LogState
 from local_log.segment import LogSegment
 from local_log.time_lookup import TimestampedOffset
 from runtime.disk import FileRegion
 
+_log = logging.getLogger(__name__)
 _EMPTY: list[FileRegion] = []
 
 T = TypeVar("T")
@@ -96,6 +98,37 @@ class LogReader(LogState):
             if entry is not None and entry.offset < upper_bound:
                 upper_bound = entry.offset
         return LogRead([FileRegion(segment.file, position, size)], size, base, upper_bound)
+
+    def sound(self, found: LogRead) -> LogRead:
+        """Check what `read` has found, and leave out the first damaged batch and all behind it.
+
+        For logs whose readers must never meet a wrong byte: they are read, on this thread.
+
+        Raises:
+            CorruptMessage: the first batch is damaged; the next start reads this log whole.
+        """
+        if not found.regions:
+            return found
+        [region] = found.regions
+        data = self._disk.read_at(region.file, region.position, region.size_bytes)
+        size, expected, end = 0, found.first_batch_offset, found.upper_bound_offset
+        for position, header in iter_batches(data):
+            is_in_place = expected <= header.base_offset < header.next_offset <= end
+            if not is_in_place or not has_valid_crc(data, position, header):
+                break
+            size, expected = position + header.size_bytes, header.next_offset
+        if size == 0:
+            self._note_damage(expected, region)
+        return found._replace(
+            regions=[FileRegion(region.file, region.position, size)], size_bytes=size
+        )
+
+    def _note_damage(self, offset: int, region: FileRegion) -> NoReturn:
+        problem = f"damaged batch at offset {offset}, byte {region.position} of {region.file.path}"
+        if not self.has_damage:
+            self.has_damage = True
+            _log.error("%s: %s", self.topic_partition, problem)
+        raise CorruptMessage(problem)
 
     def _locate(self, offset: int) -> tuple[LogSegment, int, BatchHeader] | None:
         """The batch that holds `offset`, or the next one after a hole."""

@@ -61,6 +61,7 @@ class LogState:
         "copied_through",
         "directory",
         "epochs",
+        "has_damage",
         "log_end_offset",
         "log_start_has_no_entry",
         "log_start_known",
@@ -119,6 +120,8 @@ class LogState:
         self.log_end_offset = opened.log_end_offset
         self.truncated_bytes = opened.truncated_bytes
         self.recovery_point = min(recovery_point, opened.log_end_offset)
+        # A damaged batch was met below it: the next start must read the log whole, and judge.
+        self.has_damage = False
         self._high_watermark = min(high_watermark, opened.log_end_offset)
         self.copied_through = -1
         self._failure: OSError | None = None

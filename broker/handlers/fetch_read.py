@@ -114,7 +114,7 @@ def _read(
         partition.check_log_end()
     if fetch.offset >= end or (max_bytes == 0 and not min_one_batch):
         return
-    found = log.read(fetch.offset, max_bytes, end_offset=end, min_one_batch=min_one_batch)
+    found = partition.read(fetch.offset, max_bytes, end_offset=end, min_one_batch=min_one_batch)
     if params.version < FIRST_VERSION_WITH_ZSTD:
         refuse_zstd(partition, found.regions)
     read.regions, read.size_bytes = found.regions, found.size_bytes

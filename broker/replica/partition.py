@@ -28,6 +28,7 @@ from broker.replica.topic_metrics import TopicCounters
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
+from local_log.log_results import LogRead
 from local_log.partition_log import AppendInfo, PartitionLog
 from metadata_topic.controller.topic_names import INTERNAL_TOPICS, REMOTE_METADATA_TOPIC
 from rlm.messages import Loss
@@ -303,6 +304,21 @@ class Partition:
         future: Future[None] = asyncio.get_running_loop().create_future()
         self._high_watermark_futures.append((end_offset, future))
         return future
+
+    # -- read
+
+    def read(self, offset: int, max_bytes: int, *, end_offset: int, min_one_batch: bool) -> LogRead:
+        """Find the batches from `offset` on; of a durable topic only whole and sound ones.
+
+        DIFFERS: Kafka leaves damage to its readers. The tier reads by librdkafka, whose process
+        ends at a wrong checksum.
+
+        Raises:
+            CorruptMessage: a durable topic's batch at `offset` is damaged.
+            KafkaError: as `LogReader.read`.
+        """
+        found = self.log.read(offset, max_bytes, end_offset=end_offset, min_one_batch=min_one_batch)
+        return self.log.sound(found) if self.durable else found
 
     # -- high watermark
 
