@@ -5,6 +5,9 @@ file, durably, before it is put there. So a claim above the noted one was writte
 of these files, or from a copy of them: this tier then copies and deletes nothing. Nothing of that
 can be learned from the files alone (docs/decisions/the-claim.md).
 
+From the moment in which a later claim is found, in whatever thread, no call that copies or deletes
+objects starts (`PluginCalls.let_write`); the tasks of the tier end at their next step.
+
 The claim is judged and taken at the start, then taken again every interval and at a clean stop, so
 that a copy made while the tier ran is found out, too. While the store does not answer the tier goes
 on without it as far as the store is not needed.
@@ -20,7 +23,7 @@ from rlm.backoff import Backoff
 from rlm.config import TierConfig
 from rlm.incarnation import Incarnations
 from rlm.performer import EXPIRATION_POOL
-from rlm.plugin_calls import PluginCalls
+from rlm.plugin_calls import Cancellation, PluginCalls
 from rlm.workers import Workers
 from rsm_plugins.api import ClaimKeeper, RemoteStorageManager, RetriableRemoteStorageError
 from runtime.scheduler import Scheduler, Timer
@@ -91,18 +94,15 @@ class Claim:
         self._timer: Timer | None = None
         self._running: object | None = None
         self._ended = False
+        self._refused = Cancellation()
         self.state = ClaimState.NOT_KEPT if self._keeper is None else ClaimState.UNASKED
         self.red = ""
+        calls.let_write(self.state is ClaimState.NOT_KEPT)
 
     @property
     def may_own(self) -> bool:
         """Whether the tier may write to the metadata topic."""
         return self.state not in {ClaimState.UNASKED, ClaimState.REFUSED}
-
-    @property
-    def may_write(self) -> bool:
-        """Whether the tier may write to the store."""
-        return self.state in {ClaimState.HELD, ClaimState.NOT_KEPT}
 
     @property
     def is_idle(self) -> bool:
@@ -144,32 +144,39 @@ class Claim:
             if self._running is running:
                 self._running = None
                 self._taken(number, error)
+            elif isinstance(error, LaterClaimError):  # found by a call that had been given up
+                self._taken(None, error)
 
         def given_up() -> None:
             done(None, RetriableRemoteStorageError("the call hangs"))
 
-        def job() -> int:
-            with self._calls.call(EXPIRATION_POOL, "claim", self._limit_ms, on_overdue=given_up):
-                return self._judge_and_write()
+        self._workers.run(EXPIRATION_POOL, lambda: self._judge_and_write(given_up), done)
 
-        self._workers.run(EXPIRATION_POOL, job, done)
-
-    def _judge_and_write(self) -> int:
+    def _judge_and_write(self, given_up: Callable[[], None]) -> int:
         """Runs in a pool.
 
         Raises:
             LaterClaimError: it is not ours; nothing was written.
+            TaskCancelledError: another call has found that meanwhile; nothing was written.
         """
         assert self._keeper is not None
-        found = self._keeper.read_claim(*self._owner)
+        with self._calls.call(EXPIRATION_POOL, "claim", self._limit_ms, on_overdue=given_up):
+            found = self._keeper.read_claim(*self._owner)
         reason = judge(found, self._incarnations.claimed)
         if reason:
+            self._refused.cancel()
+            self._calls.let_write(False)
             raise LaterClaimError(reason)
         number = self._incarnations.claim(-1 if found is None else found)
-        self._keeper.write_claim(*self._owner, number)
+        with self._calls.call(
+            EXPIRATION_POOL, "claim", self._limit_ms, self._refused, on_overdue=given_up
+        ):
+            self._keeper.write_claim(*self._owner, number)
         return number
 
     def _taken(self, number: int | None, error: BaseException | None) -> None:
+        if self.state is ClaimState.REFUSED:
+            return
         if number is not None:
             self.red = ""
             self._backoff.reset()
@@ -196,4 +203,7 @@ class Claim:
     def _become(self, state: ClaimState) -> None:
         if state is not self.state:
             self.state = state
+            self._calls.let_write(state is ClaimState.HELD and not self._ended)
+            if self._refused.cancelled:  # another thread has found a later claim meanwhile
+                self._calls.let_write(False)
             self._changed()

@@ -29,10 +29,11 @@ from rlm.performer import (
 )
 from rlm.plugin_calls import Cancellation, TaskCancelledError
 from rlm.quota import RateQuota
-from rlm.settling import too_low
+from rlm.settling import MARKED_AS_REMOVED, too_low
 from rlm.takeover_task import take_over
 from rlm.workers import Workers
 from rlmm.api import (
+    REMOVER_FENCE,
     Fence,
     MetadataError,
     MetadataNotReadyError,
@@ -133,6 +134,7 @@ class RemoteLogManager:
             if not known.is_leader:
                 continue
             if not self._may_own():
+                self._world.metadata.follow(known.tip)  # no barrier that is on its way is written
                 self._forget_copies(known)  # whoever writes there now may delete them
             elif known.ownership is None and known.own_timer is None:
                 self._own(known)
@@ -212,7 +214,9 @@ class RemoteLogManager:
         log.warning("cannot own %s: %s", known.tip.topic_partition, error)
         if isinstance(error, MetadataRefusedError):
             known.red = "a newer owner is there"
-            if error.fence is not None and error.fence.leader_epoch == known.leader_epoch:
+            if error.fence == REMOVER_FENCE:
+                known.red = MARKED_AS_REMOVED
+            elif error.fence is not None and error.fence.leader_epoch == known.leader_epoch:
                 # Of an incarnation of ours whose counter was lost, or of a clone.
                 known.above = max(known.above, error.fence.incarnation)
             elif error.fence is not None:

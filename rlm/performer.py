@@ -71,17 +71,9 @@ def _nobody() -> None:
     """Nobody waits."""
 
 
-def _always() -> bool:
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class World:
-    """What every task of a tier process works with.
-
-    Attributes:
-        may_write: whether the store may be written to, see `rlm.claim`; asked from any thread.
-    """
+    """What every task of a tier process works with."""
 
     broker: BrokerPort
     metadata: RemoteLogMetadataManager
@@ -92,7 +84,6 @@ class World:
     telemetry: Telemetry
     copy_max_ms: int
     call_max_ms: int
-    may_write: Callable[[], bool] = _always
 
 
 @dataclass(slots=True)
@@ -275,12 +266,8 @@ class Performer:
         self._data = segment_data(opened)
         return LocalSegment(opened.answer, self._data)
 
-    def _check_claim(self) -> None:
-        if not self._world.may_write():
-            raise RetriableRemoteStorageError("the claim on the store is not ours, or not yet")
-
     def _begin_copy(self) -> bytes:
-        self._check_claim()
+        self._world.calls.check_may_write()
         self._copy_started_ms = self._world.clock.monotonic_ms()
         self._copy_id = self._world.dice.uuid()
         self._own.own_copies.begin(self._copy_id)
@@ -293,7 +280,6 @@ class Performer:
             raise MetadataWriteTimeoutError("the metadata manager did not say in time") from error
 
     def _put(self, effect: PutObjects) -> bytes | None:
-        self._check_claim()
         world, topic = self._world, self._own.partition.topic
         spent_ms = world.clock.monotonic_ms() - self._copy_started_ms
         left_ms = world.copy_max_ms - spent_ms
@@ -301,7 +287,7 @@ class Performer:
             raise RetriableRemoteStorageError(f"the copy maximum has passed: spent_ms={spent_ms}")
         began_ms, size_bytes = world.clock.monotonic_ms(), effect.metadata.segment_size_bytes
         try:
-            with world.calls.call(self._pool, "copy", left_ms, self._own.cancellation):
+            with world.calls.call(self._pool, "copy", left_ms, self._own.cancellation, writes=True):
                 custom = world.storage.copy_log_segment_data(effect.metadata, effect.data)
         except RemoteStorageError as error:
             took_ms = world.clock.monotonic_ms() - began_ms
@@ -322,13 +308,17 @@ class Performer:
         return custom
 
     def _delete(self, effect: DeleteObjects) -> None:
-        self._check_claim()
         world, topic = self._world, self._own.partition.topic
         began_ms, failed = world.clock.monotonic_ms(), True
         try:
             limit_ms = world.call_max_ms
             with world.calls.call(
-                self._pool, "delete", limit_ms, self._own.cancellation, self._abandon
+                self._pool,
+                "delete",
+                limit_ms,
+                self._own.cancellation,
+                self._abandon,
+                writes=True,
             ):
                 world.storage.delete_log_segment_data(effect.metadata)
                 failed = False

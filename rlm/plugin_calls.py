@@ -3,6 +3,8 @@
 A call cannot be stopped from outside its thread. So each is registered: a partition's cancellation
 lets no further one start, a call past its limit is counted as abandoned, as long as it runs, with
 the thread that it holds, and a copy that runs past the copy maximum makes the tier end itself.
+While the store must not be written to (`rlm.claim`), no call that writes to it starts, for
+whichever partition or deleted topic.
 """
 
 import threading
@@ -10,7 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from rsm_plugins.api import RetriableRemoteStorageError
 from runtime.clock import Clock
+
+
+class StoreClosedError(RetriableRemoteStorageError):
+    """The store must not be written to now: see `PluginCalls.let_write`."""
 
 
 class TaskCancelledError(Exception):
@@ -84,6 +91,25 @@ class PluginCalls:
         self._lock = threading.Lock()
         self._calls: dict[int, _Call] = {}
         self._next = 0
+        self._may_write = True
+
+    @property
+    def may_write(self) -> bool:
+        """Whether calls that write to the store may start; asked from any thread."""
+        return self._may_write
+
+    def let_write(self, allowed: bool) -> None:
+        """Let calls that write to the store start, or not.
+
+        When this returns after False, no further one starts.
+        """
+        with self._lock:
+            self._may_write = allowed
+
+    def check_may_write(self) -> None:
+        """Raise StoreClosedError where no call that writes to the store may start."""
+        if not self._may_write:
+            raise StoreClosedError("the claim on the store is not ours, or not yet")
 
     @contextmanager
     def call(
@@ -93,17 +119,22 @@ class PluginCalls:
         limit_ms: int,
         cancellation: Cancellation | None = None,
         on_overdue: Callable[[], None] = _nobody,
+        *,
+        writes: bool = False,
     ) -> Iterator[None]:
         """Register a call for as long as the block runs.
 
-        `on_overdue` is for `Overdue.tell`.
+        `on_overdue` is for `Overdue.tell`; `writes`: the call copies or deletes objects.
 
         Raises:
             TaskCancelledError: the ownership is over; the block does not run.
+            StoreClosedError: the store must not be written to; the block does not run.
         """
 
         def register() -> int:
             with self._lock:
+                if writes:
+                    self.check_may_write()
                 self._next += 1
                 now_ms = self._clock.monotonic_ms()
                 me = threading.get_ident()

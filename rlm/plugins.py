@@ -23,7 +23,7 @@ class Plugins:
         connect: configures the metadata manager, once the broker takes its connections.
         remove_deleted: one pass of the remover of deleted topics, where the manager needs one. It
             calls what it is given when a call of the storage plugin hangs: another pass may begin.
-        removal_red: what the remover found that only an operator can settle.
+        red: what remover and metadata manager found that only an operator can settle.
         lead: takes the metadata partitions that this broker leads, where the manager has such.
         counts: records read by the metadata manager since its start, by what became of them.
         failure: why the metadata manager is of no more use, None while it is.
@@ -33,7 +33,7 @@ class Plugins:
     metadata: RemoteLogMetadataManager
     connect: Callable[[], None] = _nothing
     remove_deleted: Callable[[Callable[[], None]], object] | None = None
-    removal_red: Callable[[], Sequence[str]] = tuple
+    red: Callable[[], Sequence[str]] = tuple
     lead: Callable[[Sequence[int]], None] | None = None
     counts: Callable[[], Mapping[str, int]] = dict
     failure: Callable[[], str | None] = _no_failure

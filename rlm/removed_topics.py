@@ -1,9 +1,13 @@
 """The removed topics as the remover sees them: over the link, in the metadata log of the broker."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import contextmanager
 
 from rlm.broker_port import BrokerPort
+from rlm.link import LinkFailureError
 from rlmm.topic_based.removal_policy import ClusterImage
+from rlmm.topic_based.remover import NotTakenError
 
 
 class RemovedTopicsOfBroker:
@@ -24,8 +28,20 @@ class RemovedTopicsOfBroker:
 
     def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
         """Nothing is left of these: they leave the list."""
-        self._broker.topics_emptied(topic_ids)
+        with _taken():
+            self._broker.topics_emptied(topic_ids)
 
     def keep_removals(self, marked: Collection[bytes]) -> None:
         """Go by the list alone from here on, with these ids on it."""
-        self._broker.keep_removals(marked)
+        with _taken():
+            self._broker.keep_removals(marked)
+
+
+@contextmanager
+def _taken() -> Iterator[None]:
+    try:
+        yield
+    except LinkFailureError as error:
+        raise NotTakenError(str(error)) from error
+    except FutureTimeoutError as error:
+        raise NotTakenError("the broker does not answer") from error

@@ -121,13 +121,7 @@ class TierService:
 
     # What the parts need of the process.
 
-    def make_world(
-        self,
-        config: TierConfig,
-        plugins: Plugins,
-        telemetry: Telemetry,
-        may_write: Callable[[], bool],
-    ) -> World:
+    def make_world(self, config: TierConfig, plugins: Plugins, telemetry: Telemetry) -> World:
         """What every task works with."""
         return World(
             broker=self._broker,
@@ -139,7 +133,6 @@ class TierService:
             telemetry=telemetry,
             copy_max_ms=config.copy_max_ms,
             call_max_ms=config.call_max_ms,
-            may_write=may_write,
         )
 
 
@@ -172,9 +165,7 @@ class _Parts:
             ),
             changed=self._claim_changed,
         )
-        self._world = service.make_world(
-            config, plugins, self._telemetry, lambda: self._claim.may_write
-        )
+        self._world = service.make_world(config, plugins, self._telemetry)
         self._manager = RemoteLogManager(
             config=config,
             world=self._world,
@@ -259,7 +250,7 @@ class _Parts:
     # -- the remover of deleted topics
 
     def _remove(self) -> None:
-        if self._plugins.remove_deleted is None or self._stopping or not self._claim.may_write:
+        if self._plugins.remove_deleted is None or not self._world.calls.may_write:
             return
         if self._remover_runs:
             self._remover_again = True
@@ -332,7 +323,7 @@ class _Parts:
     def _report(self) -> None:
         red = self._manager.red()
         red.extend(self._reads.red())
-        red.extend(PartitionHealth(b"", -1, reason) for reason in self._plugins.removal_red())
+        red.extend(PartitionHealth(b"", -1, reason) for reason in self._plugins.red())
         # Once a stop has begun, a manager that is closed did not fail.
         failure = "" if self._stopping else self._plugins.failure()
         if failure:
@@ -367,6 +358,7 @@ class _Parts:
     def _stop(self, reply: Reply) -> None:
         """Close the plugins once the last call of the store has ended, or does not for too long."""
         self._stopping = True
+        self._world.calls.let_write(False)
         self._manager.stop()
         self._reads.stop()
         self._claim.end()

@@ -20,6 +20,12 @@ from rlmm import lineage
 from rlmm.api import Fence, PartitionHistory, SegmentHistory
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 
+MARKED_AS_REMOVED = (
+    "this topic id is marked as removed, and the topic exists: the cluster metadata are of an "
+    "earlier time than its removal. Nothing of it is copied, raised or deleted. Way out: delete "
+    "the topic once more (DeleteTopics), or put the newer metadata log back"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Settled:

@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from rlm.broker_port import LinkBroker
@@ -76,6 +77,7 @@ def configure_plugins(config: TierConfig, broker: LinkBroker, calls: PluginCalls
     from rlm.removed_topics import RemovedTopicsOfBroker
     from rlmm.topic_based.remover import Remover
 
+    unreadable: Callable[[], tuple[str, ...]] = getattr(manager, "unreadable", tuple)
     remover = Remover(
         manager,
         storage,
@@ -86,15 +88,16 @@ def configure_plugins(config: TierConfig, broker: LinkBroker, calls: PluginCalls
         grace_ms=config.delete_grace_ms,
         copy_max_ms=config.copy_max_ms,
         watch_call=lambda hangs: calls.call(
-            EXPIRATION_POOL, "delete", config.call_max_ms, on_overdue=hangs
+            EXPIRATION_POOL, "delete", config.call_max_ms, on_overdue=hangs, writes=True
         ),
+        may_write=lambda: calls.may_write,
     )
     return Plugins(
         storage,
         metadata,
         connect,
         remove_deleted=remover.run_pass,
-        removal_red=lambda: remover.red,
+        red=lambda: (*remover.red, *unreadable()),
         lead=getattr(manager, "lead", None),
         counts=getattr(manager, "counts", dict),
         failure=lambda: getattr(manager, "failure", None),

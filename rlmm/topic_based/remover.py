@@ -14,7 +14,8 @@ next step. For a topic id whose removal was read (`removal_policy`):
    the grace time.
 
 The removal is looked up again when a partition's steps begin, before PARTITION_STARTED, and before
-each segment.
+each segment. Before each record and each deletion it is asked whether the store may be written to:
+a pass during which another machine claims the store ends there.
 
 `steps` is a generator that yields effects and is sent nothing: a pass runs them for real, a
 simulation one by one, and stops between any two.
@@ -52,6 +53,11 @@ _FINISHED = PartitionDeleteState.DELETE_PARTITION_FINISHED
 IMAGE_AGE_MAX_MS = 1_000
 """An image is asked for anew where the last one is older."""
 
+
+class NotTakenError(Exception):
+    """The cluster's metadata log did not take a record."""
+
+
 WatchCall = Callable[[Callable[[], None]], AbstractContextManager[None]]
 """Watches a plugin call while its block runs, and calls what it is given if that hangs."""
 
@@ -67,11 +73,19 @@ class RemovedTopics(Protocol):
         ...
 
     def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
-        """Nothing is left of these: they leave the list; returns once that is committed."""
+        """Nothing is left of these: they leave the list; returns once that is committed.
+
+        Raises:
+            NotTakenError: it is not.
+        """
         ...
 
     def keep_removals(self, marked: Collection[bytes]) -> None:
-        """Go by the list alone from here on, with these ids on it; returns once committed."""
+        """Go by the list alone from here on, with these ids on it; returns once committed.
+
+        Raises:
+            NotTakenError: it is not.
+        """
         ...
 
 
@@ -117,6 +131,10 @@ def _nobody() -> None:
     """Nobody waits for the pass."""
 
 
+def _always() -> bool:
+    return True
+
+
 def _unwatched(_: Callable[[], None]) -> AbstractContextManager[None]:
     return nullcontext()
 
@@ -126,7 +144,12 @@ class _Pass:
     """One pass; given up where a plugin call of it hangs."""
 
     on_given_up: Callable[[], None] = _nobody
+    may_write: Callable[[], bool] = _always
     is_given_up: bool = False
+
+    def is_over(self) -> bool:
+        """Whether it does nothing more."""
+        return self.is_given_up or not self.may_write()
 
     def give_up(self) -> None:
         self.is_given_up = True
@@ -154,6 +177,7 @@ class Remover:
         copy_max_ms: int = 3_600_000,
         write_wait_ms: int = 120_000,
         watch_call: WatchCall = _unwatched,
+        may_write: Callable[[], bool] = _always,
     ) -> None:
         """Make it.
 
@@ -168,6 +192,7 @@ class Remover:
             copy_max_ms: the copy maximum of the cluster.
             write_wait_ms: how long a pass waits for one write.
             watch_call: watches each call of the plugin.
+            may_write: whether the store may be written to; asked before each record and call.
         """
         self._manager = manager
         self._storage = storage
@@ -178,12 +203,13 @@ class Remover:
         self._grace_ms = grace_ms
         self._copy_max_ms = copy_max_ms
         self._write_wait_ms = write_wait_ms
-        self._watch_call = watch_call
+        self._watch_call, self._may_write = watch_call, may_write
         self._image: ClusterImage | None = None
         self._image_ms = 0
         self._emptied: set[bytes] = set()
         self._nothing_left_since_ms: dict[bytes, int] = {}
         self._hanging: set[TopicIdPartition] = set()
+        self._not_taken: dict[str, str] = {}
         self._outage = Outage(_log, "removing deleted topics from the remote store")
         self.failed_count = 0
         self.red: tuple[str, ...] = ()
@@ -197,24 +223,28 @@ class Remover:
         does nothing more then, also if the call returns after all, and another may begin. It goes
         past the partition as long as the call runs.
         """
-        now = _Pass(on_given_up)
+        now = _Pass(on_given_up, self._may_write)
         # Before the image: whoever wrote these records had read of the topic.
         is_whole = self._manager.leads_all()
         known = self._manager.led_partitions()
         is_whole = is_whole and self._manager.leads_all()
         image = self._ask_image()
-        if image is None:
+        if image is None or now.is_over():
             return
-        if is_whole and not image.removals_are_kept:
-            self._keep_removals(known, image)
-        self._tell_red(known, image)
+        red = self._red_of(known, image)
+        if image.removals_are_kept:
+            self._not_taken.pop("kept", None)
+        elif is_whole:
+            self._try_to_note("kept", lambda: self._keep_removals(known, image))
+        self._tell(red)
         for partition in _removed(known, image):
             if partition not in self._hanging:
                 self._remove(partition, now)
-            if now.is_given_up:
+            if now.is_over():
                 return
         if is_whole:
-            self._note_emptied(known, image)
+            self._try_to_note("emptied", lambda: self._note_emptied(known, image))
+            self._tell(red)
 
     def deleted_partitions(self) -> list[TopicIdPartition]:
         """User partitions of topics whose removal was read and that have something left."""
@@ -225,6 +255,8 @@ class Remover:
     def _remove(self, partition: TopicIdPartition, now: _Pass) -> None:
         try:
             for effect in self.steps(partition):
+                if now.is_over():
+                    return
                 done = self.perform(effect, now)
                 if now.is_given_up:
                     return
@@ -233,7 +265,7 @@ class Remover:
                 if isinstance(effect, WritePartition):
                     _log.info("deleted topic: %s of %s", effect.state.name, partition.topic)
         except (MetadataError, RemoteStorageError, TimeoutError) as e:
-            if now.is_given_up:
+            if now.is_over():
                 return
             self.failed_count += 1
             self._outage.failed(f"partition={partition.topic_partition} {e}")
@@ -331,7 +363,7 @@ class Remover:
         self._cluster.keep_removals(sorted(marked))
         _log.info("removed topics are known by the metadata log now: marked_before=%d", len(marked))
 
-    def _tell_red(self, known: list[PartitionDeletion], image: ClusterImage) -> None:
+    def _red_of(self, known: list[PartitionDeletion], image: ClusterImage) -> tuple[str, ...]:
         exist, unknown = [], []
         for one in known:
             standing = standing_of(one, image)
@@ -339,7 +371,22 @@ class Remover:
                 exist.append(one)
             elif standing is Standing.UNKNOWN and self._has_something_left(one):
                 unknown.append(one)
-        reasons = reasons_of(exist, unknown)
+        return reasons_of(exist, unknown)
+
+    def _try_to_note(self, what: str, note: Callable[[], None]) -> None:
+        """Write to the cluster's metadata log; what else the pass does needs no answer of it."""
+        self._not_taken.pop(what, None)
+        try:
+            note()
+        except NotTakenError as error:
+            self._not_taken[what] = (
+                f"the metadata log does not take what is known of removed topics: {error}. "
+                "Deleting their remote data goes on, and the record is tried again at each pass: "
+                "see that the disk of metadata.log.dir can be written and the controllers reached"
+            )
+
+    def _tell(self, found: tuple[str, ...]) -> None:
+        reasons = tuple(dict.fromkeys((*found, *self._not_taken.values())))
         for reason in reasons:
             if reason not in self.red:
                 _log.error("%s", reason)

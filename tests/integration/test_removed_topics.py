@@ -132,6 +132,33 @@ def test_put_back_to_before_the_removal_it_is_red_until_deleted_once_more(
     until(lambda: red(broker) == "", "health is green again")
 
 
+def test_put_back_with_its_directory_the_partition_is_named_as_marked(
+    make_broker: MakeBroker,
+) -> None:
+    broker = tiered(make_broker, grace_ms=60_000)
+    started(broker)
+    fill(broker)
+    assert broker.terminate() == 0
+    copy = copy_of_metadata(broker, "before-removal")
+    log = broker.directory / "log-before-removal"
+    shutil.copytree(broker.partition_directory("tides"), log)
+    broker.start()
+    delete_topic(broker, "tides")
+    until(lambda: "DELETE_PARTITION_MARKED of tides" in broker.log_text(), "it is marked")
+    broker.kill()
+    put_back(broker, copy)
+    shutil.rmtree(broker.partition_directory("tides"), ignore_errors=True)
+    shutil.copytree(log, broker.partition_directory("tides"))
+    before = sorted(objects(broker))
+    broker.start()
+    named = "tides-0: this topic id is marked as removed"
+    until(lambda: named in broker.http("/health")[1], "health names the mark")
+    assert "leader epoch too low" not in broker.http("/health")[1]
+    assert sorted(objects(broker)) == before
+    delete_topic(broker, "tides")
+    until(lambda: named not in broker.http("/health")[1], "the partition is gone")
+
+
 def test_put_back_to_before_the_creation_it_is_kept_until_forgotten(
     make_broker: MakeBroker, tmp_path: Path
 ) -> None:

@@ -11,8 +11,10 @@ from harness_s3 import CREDENTIALS, S3Endpoint
 from harness_s3_faults import DELETES, READS, WRITES, Fault, Rule
 from harness_s3_proxy import S3Proxy
 from harness_s3_tier import S3Tier
-from harness_tier import create, delete_records
+from harness_tier import create, delete_records, delete_topic
 from test_tiering_lost_objects import TIERED, fill, reasons
+
+from rsm_plugins.claim_object import dump_claim
 
 MakeBroker = Callable[..., BrokerProcess]
 CLASS = "remote.log.storage.manager.class.name"
@@ -214,3 +216,34 @@ def test_a_broker_whose_store_hangs_serves_at_once_and_claims_when_it_answers(
         until(lambda: any("/claims/" in key for key in s3.keys(tier.bucket)), "the claim is there")
         until(lambda: len(tier.segments("orders")) >= 4, "copying begins")
         until(lambda: reasons(broker) == [], "health is green")
+
+
+@pytest.mark.slow
+def test_a_deletion_that_runs_when_another_machine_claims_the_store_ends_with_its_call(
+    make_broker: MakeBroker, s3: S3Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with S3Proxy(s3.url, seed=1, pause_s=0.5) as proxy:
+        tier = S3Tier(s3, proxy.url)
+        broker = make_broker(tiered=True, store=tier.settings())
+        broker.settings["tidemark.remote.claim.interval.ms"] = "200"
+        broker.start()
+        create(broker, "orders", **TIERED)
+        produce(broker, "orders", [(None, bytes(100_000)) for _ in range(90)])
+        until(lambda: len(broker.local_segments("orders")) == 1, "all is in the store")
+        segments = len(tier.segments("orders"))
+        assert segments >= 8
+        proxy.inject(Rule(Fault.SLOW_FIRST_BYTE, DELETES))
+        delete_topic(broker, "orders")
+        until(lambda: len(tier.segments("orders")) < segments, "the deletion has begun")
+        [key] = [key for key in s3.keys(tier.bucket) if "/claims/" in key]
+        later = dump_claim(key.split("/")[-2], 1, 2**62)
+        s3.client().put_object(Bucket=tier.bucket, Key=key, Body=later)
+        older_copy_reason(broker)
+        left = tier.segments("orders")
+        assert left, "the deletion was still running"
+        broker.kill_tier()
+        until(lambda: broker.log_text().count("older copy") > 1, "the next tier finds it, too")
+        broker.terminate()
+        assert tier.segments("orders") == left

@@ -8,6 +8,8 @@ from tier_pair import NAMES, Pair, bytes_of, error_of
 from kafka_protocol.errors import ErrorCode
 from rlm.messages import Health, Loss, OffsetForTimestamp, TimestampAnswer
 from rlm.performer import EXPIRATION_POOL
+from rlm.testing import PARTITION
+from rlmm.api import PartitionDeleteState
 from rsm_plugins.api import RetriableRemoteStorageError
 from rsm_plugins.testing import Operation
 
@@ -101,3 +103,11 @@ def test_a_leader_epoch_below_the_one_that_was_read_is_red_by_that_name(pair: Pa
     pair.assign()
     (reason,) = reasons(pair)
     assert reason.startswith("leader epoch too low: it is 3, and 7 was used before")
+
+
+def test_a_partition_that_is_marked_as_removed_is_red_by_that_name(pair: Pair) -> None:
+    pair.metadata.put_partition_delete(PARTITION, PartitionDeleteState.DELETE_PARTITION_MARKED)
+    restart(pair)
+    (reason,) = reasons(pair)
+    assert reason.startswith("this topic id is marked as removed, and the topic exists")
+    assert "delete the topic once more" in reason

@@ -1,13 +1,16 @@
 """The remover of deleted topics within the tier: its passes, calls that hang, what health says."""
 
 from collections.abc import Callable, Collection
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tier_pair import NAMES, Pair
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.config import TierConfig
+from rlm.link import LinkFailureError
 from rlm.messages import Health, ImageChanged, Unassign
 from rlm.performer import EXPIRATION_POOL
 from rlm.plugin_calls import PluginCalls
@@ -16,7 +19,7 @@ from rlm.removed_topics import RemovedTopicsOfBroker
 from rlm.testing import PARTITION, SimulatedBroker
 from rlmm.api import Fence, PartitionDeleteState
 from rlmm.topic_based.removal_policy import ClusterImage
-from rlmm.topic_based.remover import Remover
+from rlmm.topic_based.remover import NotTakenError, Remover
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 
 CALL_MAX_MS, GRACE_MS = 1_000, 500
@@ -175,9 +178,9 @@ def state_of(pair: Pair, partition: TopicIdPartition) -> PartitionDeleteState | 
 class WithRemover(Pair):
     """A tier with a remover; its calls are watched as those of all tasks."""
 
-    def __init__(self, root: Path, removals: Removals) -> None:
+    def __init__(self, root: Path, removals: Removals, **more: Any) -> None:
         self.removals = removals
-        super().__init__(root, call_max_ms=CALL_MAX_MS, copy_max_ms=5_000)
+        super().__init__(root, call_max_ms=CALL_MAX_MS, copy_max_ms=5_000, **more)
 
     def _plugins(self, config: TierConfig, calls: object) -> Plugins:
         assert isinstance(calls, PluginCalls)
@@ -191,7 +194,23 @@ class WithRemover(Pair):
             grace_ms=GRACE_MS,
             copy_max_ms=config.copy_max_ms,
             watch_call=lambda hangs: calls.call(
-                EXPIRATION_POOL, "delete", config.call_max_ms, on_overdue=hangs
+                EXPIRATION_POOL, "delete", config.call_max_ms, on_overdue=hangs, writes=True
             ),
+            may_write=lambda: calls.may_write,
         ).run_pass
         return super()._plugins(config, calls)
+
+
+@pytest.mark.parametrize("error", [LinkFailureError(-1, "no space left"), FutureTimeoutError()])
+def test_a_record_that_the_broker_does_not_take_is_named_to_the_remover(error: Exception) -> None:
+    class Full(SimulatedBroker):
+        def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
+            raise error
+
+        def keep_removals(self, marked: Collection[bytes]) -> None:
+            raise error
+
+    broker = RemovedTopicsOfBroker(Full())
+    for note in (broker.topics_emptied, broker.keep_removals):
+        with pytest.raises(NotTakenError, match=r"no space left|does not answer"):
+            note([b"T" * 16])

@@ -132,7 +132,7 @@ class Pair:
             self.storage,
             self.metadata,
             remove_deleted=self.remove_deleted,
-            removal_red=lambda: self.removal_red,
+            red=lambda: self.removal_red,
             failure=lambda: self.failure,
         )
 

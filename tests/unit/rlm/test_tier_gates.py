@@ -1,0 +1,236 @@
+"""From the moment in which the claim is found refused nothing is copied or deleted."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_tier_claim import INTERVAL_MS, NOW_MS, claims, passes, red, start, stop
+from test_tier_remover import GRACE_MS, Removals, WithRemover, state_of, wake
+from tier_pair import NAMES, ClaimStorage, Pair
+
+from rlm.claim import FIRST_ANSWER_MS
+from rlm.messages import Ack, Connect, Unassign
+from rlm.plugin_calls import PluginCalls, StoreClosedError
+from rlm.testing import PARTITION
+from rlmm.api import PartitionDeleteState
+from rsm_plugins.testing import Operation
+from runtime.clock import ManualClock
+
+LATER = NOW_MS + 10**9
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+def claimed_by_another(pair: Pair) -> None:
+    """Another machine claims the store; ours reads it in a pool, and nobody was told yet."""
+    assert isinstance(pair.storage, ClaimStorage)
+    pair.storage.write_claim(pair.config.cluster_id, pair.config.node_id, LATER)
+    assert pair.service._parts is not None
+    pair.workers.held.add("post")
+    pair.service._parts._claim._take()
+    pair.workers.turn()
+
+
+def told(pair: Pair) -> None:
+    pair.workers.held.clear()
+    pair.pump()
+
+
+class During:
+    """Has something happen in the midst of a call, once, and counts the calls from then on."""
+
+    def __init__(self, of: object, name: str, number: int, happens: Callable[[], None]) -> None:
+        inner: Callable[..., Any] = getattr(of, name)
+        self.count = 0
+
+        def call(*args: Any) -> Any:
+            self.count += 1
+            if self.count == number:
+                happens()
+            return inner(*args)
+
+        setattr(of, name, call)
+
+
+def test_a_store_that_is_closed_takes_no_call_that_writes() -> None:
+    calls = PluginCalls(ManualClock())
+    with calls.call("p", "copy", 1_000, writes=True):
+        calls.let_write(False)
+        assert calls.running == 1
+    with pytest.raises(StoreClosedError), calls.call("p", "copy", 1_000, writes=True):
+        raise AssertionError("must not start")
+    with calls.call("p", "fetch", 1_000):
+        assert calls.running == 1
+    calls.let_write(True)
+    with calls.call("p", "copy", 1_000, writes=True):
+        assert calls.running == 1
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_copying_ends_with_the_call_that_runs(root: Path, is_told: bool) -> None:
+    pair = start(root)
+
+    def refused() -> None:
+        claimed_by_another(pair)
+        if is_told:
+            told(pair)
+
+    copies = During(pair.storage, "copy_log_segment_data", 1, refused)
+    pair.log.fill(3, records=20)
+    passes(pair, 60_000)
+    assert copies.count == 1
+    told(pair)
+    assert "older copy" in red(pair)[0]
+    passes(pair, 120_000)
+    assert copies.count == 1
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_deleting_ends_with_the_call_that_runs(root: Path, is_told: bool) -> None:
+    pair = start(root, copy_max_ms=1_000)
+
+    def refused() -> None:
+        claimed_by_another(pair)
+        if is_told:
+            told(pair)
+
+    deletions = During(pair.storage, "delete_log_segment_data", 1, refused)
+    pair.log.delete_records(60)
+    passes(pair, 60_000)
+    assert deletions.count == 1
+    told(pair)
+    passes(pair, 120_000)
+    assert deletions.count == 1
+
+
+class ClaimedWithRemover(WithRemover):
+    """A tier with claims and the remover, whose topic is removed."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, Removals(PARTITION.topic_id), kind=ClaimStorage)
+
+    def remove_all(self) -> None:
+        self.log.fill(3, records=20)
+        assert self.ask(Connect()).message == Ack()
+        self.assign()
+        passes(self, 1_000)
+        assert self.calls(Operation.COPY) == 3
+        self.ask(Unassign(*NAMES, self.log.leader_epoch))
+        self.log.topic_ids.clear()
+        wake(self)
+        self.scheduler.advance(GRACE_MS)
+
+
+def test_a_pass_of_the_remover_that_runs_ends_with_the_call_that_runs(root: Path) -> None:
+    pair = ClaimedWithRemover(root)
+    pair.remove_all()
+    deletions = During(pair.storage, "delete_log_segment_data", 1, lambda: claimed_by_another(pair))
+    records = During(pair.metadata, "update", 10**6, lambda: None)
+    wake(pair)
+    assert deletions.count == 1
+    assert records.count == 1, "DELETE_SEGMENT_STARTED of the first"
+    told(pair)
+    for _ in range(3):
+        passes(pair, 40_000)
+        wake(pair)
+    assert (deletions.count, records.count) == (1, 1)
+    assert state_of(pair, PARTITION) is PartitionDeleteState.DELETE_PARTITION_STARTED
+
+
+def test_a_stop_ends_the_pass_of_the_remover_that_runs(root: Path) -> None:
+    pair = ClaimedWithRemover(root)
+    pair.remove_all()
+
+    def stopped() -> None:
+        pair.workers.held.add("rlm-expiration")
+        assert pair.service._parts is not None
+        pair.service._parts._stop(lambda _: None)
+
+    deletions = During(pair.storage, "delete_log_segment_data", 1, stopped)
+    wake(pair)
+    assert deletions.count == 1
+
+
+def test_no_barrier_that_is_on_its_way_is_written_after_the_refusal(root: Path) -> None:
+    pair = start(root)
+    follows = During(pair.metadata, "follow", 1, lambda: None)
+    claimed_by_another(pair)
+    pair.workers.held.add("rlm-expiration")  # the broker is not told yet
+    pair.workers.held.discard("post")
+    pair.workers.turn()
+    assert follows.count == 1
+
+
+def test_a_claim_that_hung_writes_nothing_after_another_was_refused(root: Path) -> None:
+    pair = start(root, call_max_ms=1_000)
+    storage = pair.storage
+    assert isinstance(storage, ClaimStorage)
+    read = storage.read_claim
+
+    def hang(cluster_id: str, node_id: int) -> int | None:
+        storage.read_claim = read  # type: ignore[method-assign]
+        found = read(cluster_id, node_id)
+        pair.scheduler.advance(1_500)
+        pair.workers.turn()
+        claimed_by_another(pair)
+        return found
+
+    storage.read_claim = hang  # type: ignore[method-assign]
+    passes(pair, INTERVAL_MS)
+    told(pair)
+    assert "older copy" in red(pair)[0]
+    assert [each for each in claims(pair) if each[0] == "write"][-1] == ("write", LATER)
+
+
+def test_a_later_claim_that_a_hung_call_finds_counts(root: Path) -> None:
+    pair = start(root, call_max_ms=1_000)
+    storage = pair.storage
+    assert isinstance(storage, ClaimStorage)
+    read = storage.read_claim
+
+    def hang(cluster_id: str, node_id: int) -> int | None:
+        storage.read_claim = read  # type: ignore[method-assign]
+        storage.write_claim(cluster_id, node_id, LATER)
+        found = read(cluster_id, node_id)
+        storage.write_claim(cluster_id, node_id, NOW_MS)  # as if nothing had been
+        pair.scheduler.advance(1_500)
+        pair.workers.turn()
+        return found
+
+    storage.read_claim = hang  # type: ignore[method-assign]
+    passes(pair, INTERVAL_MS + 1_000)
+    assert "older copy" in red(pair)[0]
+    assert not pair.service._parts._world.calls.may_write  # type: ignore[union-attr]
+
+
+def test_a_first_answer_after_the_wait_opens_the_store(root: Path) -> None:
+    pair = Pair(root, kind=ClaimStorage)
+    pair.workers.held.add("rlm-expiration")
+    pair.broker.ask(Connect())
+    passes(pair, FIRST_ANSWER_MS + 500)
+    assert pair.service._parts is not None
+    calls = pair.service._parts._world.calls
+    assert not calls.may_write
+    pair.workers.held.clear()
+    passes(pair, 1_000)
+    assert calls.may_write
+    stop(pair)
+    assert not calls.may_write
+
+
+def test_a_claim_that_is_taken_after_a_stop_began_opens_nothing(root: Path) -> None:
+    pair = Pair(root, kind=ClaimStorage)
+    pair.workers.held.add("rlm-expiration")
+    pair.broker.ask(Connect())
+    passes(pair, FIRST_ANSWER_MS + 500)
+    assert pair.service._parts is not None
+    pair.service._parts._stop(lambda _: None)
+    pair.workers.held.clear()
+    pair.pump()
+    assert [what for what, _ in claims(pair)] == ["read", "write"]
+    assert not pair.service._parts._world.calls.may_write

@@ -1,0 +1,127 @@
+"""What ends a pass of the remover, and what does not: a claim found refused, a record not taken."""
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from remover_setup import COPY_MAX_MS, FENCE, GRACE_MS, S0, S1, MetadataLog, Setup
+
+from rlmm.api import PartitionDeleteState
+from rlmm.testing import PARTITION
+from rlmm.topic_based.remover import NotTakenError
+
+FINISHED = PartitionDeleteState.DELETE_PARTITION_FINISHED
+STEPS = 16
+
+
+class Gate:
+    """Counts what the remover does to the outside; shut while it does number `at`."""
+
+    def __init__(self, setup: Setup, at: int) -> None:
+        self.at, self.count = at, 0
+        self.wrap(setup.manager, "put_partition_delete")
+        self.wrap(setup.manager, "update")
+        self.wrap(setup.storage, "delete_log_segment_data")
+        self.wrap(setup.log, "topics_emptied")
+        self.wrap(setup.log, "keep_removals")
+
+    def is_open(self) -> bool:
+        return self.count < self.at
+
+    def wrap(self, of: object, name: str) -> None:
+        inner: Callable[..., Any] = getattr(of, name)
+
+        def step(*args: Any) -> Any:
+            self.count += 1
+            return inner(*args)
+
+        setattr(of, name, step)
+
+
+def passes(setup: Setup) -> None:
+    """As many passes, and as much time between them, as a deletion takes."""
+    for wait_ms in (0, GRACE_MS, 0, COPY_MAX_MS + 1, 0, GRACE_MS, 0):
+        setup.clock.advance(wait_ms)
+        setup.remover.run_pass()
+
+
+def deleted_topic(root: Path, gate_at: int) -> tuple[Setup, Gate]:
+    """Two partitions of a removed topic, two segments, and a list that is not kept yet."""
+    setup = Setup(root, log=MetadataLog(removals_are_kept=False))
+    setup.copy(S0)
+    setup.copy(S1)
+    setup.manager.own(PARTITION._replace(partition=1), FENCE, 50)
+    gate = Gate(setup, gate_at)
+    setup.remover = setup.new_remover(may_write=gate.is_open)
+    setup.delete_topic()
+    return setup, gate
+
+
+@pytest.mark.parametrize("at", range(STEPS))
+def test_nothing_more_is_written_or_deleted_from_the_moment_of_the_refusal(
+    tmp_path: Path, at: int
+) -> None:
+    setup, gate = deleted_topic(tmp_path / "remote", at)
+    passes(setup)
+    assert gate.count == at
+    gate.at = 1_000
+    passes(setup)
+    assert setup.state() is FINISHED
+    assert setup.objects() == []
+
+
+def test_the_gate_is_tried_at_each_step(tmp_path: Path) -> None:
+    setup, gate = deleted_topic(tmp_path / "remote", 1_000)
+    passes(setup)
+    assert gate.count == STEPS
+    assert setup.log.removed == set()
+
+
+class FullLog(MetadataLog):
+    """Takes no records."""
+
+    is_full = True
+
+    def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
+        self._write()
+        super().topics_emptied(topic_ids)
+
+    def keep_removals(self, marked: Collection[bytes]) -> None:
+        self._write()
+        super().keep_removals(marked)
+
+    def _write(self) -> None:
+        if self.is_full:
+            raise NotTakenError("no space left")
+
+
+@pytest.mark.parametrize("removals_are_kept", [False, True])
+def test_a_metadata_log_that_takes_no_record_is_red_and_holds_up_no_deletion(
+    tmp_path: Path, removals_are_kept: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = FullLog(removals_are_kept=removals_are_kept)
+    setup = Setup(tmp_path / "remote", log=log)
+    setup.copy(S0)
+    setup.delete_topic()
+    passes(setup)
+    assert setup.objects() == []
+    assert setup.state() is FINISHED
+    [reason] = setup.remover.red
+    assert "no space left" in reason
+    assert "see that the disk of metadata.log.dir can be written" in reason
+    assert [record.message for record in caplog.records].count(reason) == 1
+    log.is_full = False
+    setup.remover.run_pass()
+    assert setup.remover.red == ()
+    assert setup.log.removals_are_kept
+    passes(setup)
+    assert setup.log.removed == set()
+
+
+def test_what_else_is_red_stays_beside_it(tmp_path: Path) -> None:
+    setup = Setup(tmp_path / "remote", log=FullLog(topic_ids=set(), removals_are_kept=False))
+    setup.copy(S0)
+    setup.remover = setup.new_remover()
+    setup.remover.run_pass()
+    assert [("tidemark remote forget" in each) for each in setup.remover.red] == [True, False]
