@@ -43,6 +43,7 @@ from rlmm.topic_based.topic_port import (
     TopicEvent,
     TopicRecord,
     TopicUnavailableError,
+    Unreadable,
 )
 from runtime.log_context import Outage
 
@@ -57,6 +58,12 @@ _DIVERGED = {
     KafkaError._LOG_TRUNCATION,
     KafkaError.OFFSET_OUT_OF_RANGE,
 }
+_COMPACTED = (
+    f"{METADATA_TOPIC} takes no records without keys, as a topic with cleanup.policy=compact: "
+    f"set it back by `kafka-configs.sh --alter --entity-type topics --entity-name {METADATA_TOPIC}"
+    " --add-config cleanup.policy=delete`"
+)
+_DAMAGED = {KafkaError.INVALID_MSG, KafkaError._BAD_MSG}
 _NOT_WRITTEN = {
     KafkaError.MSG_SIZE_TOO_LARGE,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -165,7 +172,8 @@ class ConfluentPort:
                 on_done(Appended(-1 if offset is None or offset < 0 else offset))
             else:
                 self._note_fatal(error)
-                on_done(AppendFailed(str(error), error.code() not in _NOT_WRITTEN))
+                reason = _COMPACTED if error.code() == KafkaError.INVALID_RECORD else str(error)
+                on_done(AppendFailed(reason, error.code() not in _NOT_WRITTEN))
 
         try:
             self._producer.produce(
@@ -262,6 +270,8 @@ class ConfluentPort:
                 self._consumer.seek(TopicPartition(METADATA_TOPIC, partition, OFFSET_BEGINNING))
                 return None
             return self._diverged(partition, str(error))
+        if error.code() in _DAMAGED:
+            return Unreadable(partition, _damaged(partition, offset))
         self._outage.failed(error)
         return None
 
@@ -291,6 +301,16 @@ class ConfluentPort:
         position = self._positions.pop(partition)
         self._unconfirmed.discard(partition)
         return Diverged(partition, f"read up to {position}: {reason}")
+
+
+def _damaged(partition: int, offset: int) -> str:
+    name = f"{METADATA_TOPIC}-{partition}"
+    return (
+        f"{name} cannot be read on: its batch at offset {offset} is damaged. Nothing is copied, "
+        "raised or deleted for the partitions whose remote segments it lists. Stop the broker and "
+        "bring the directory of that partition back from a copy; without one start the broker "
+        f"again and see `tidemark log inspect {METADATA_TOPIC} {partition}`"
+    )
 
 
 def make_client(client: type[Client], passed: Mapping[str, str], ours: dict[str, Any]) -> Client:

@@ -34,18 +34,17 @@ from rlmm.barrier import barrier
 from rlmm.events import MetadataEvent
 from rlmm.lifecycle import PartitionFacts, Verdict
 from rlmm.store import MetadataStore, PartitionKey, partition_key
-from rlmm.topic_based.futures import complete, running_future
+from rlmm.topic_based.futures import Completions, running_future
 from rlmm.topic_based.lookups import Lookups, home_of
-from rlmm.topic_based.reader import ReadCounts, TopicReader
+from rlmm.topic_based.reader import ReadCounts, Stretch, TopicReader, sort_events
 from rlmm.topic_based.roles import Role, Stage, Tracked, Write
 from rlmm.topic_based.topic_port import (
     Appended,
     AppendResult,
     Diverged,
-    ReachedEnd,
     TopicEvent,
     TopicPort,
-    TopicRecord,
+    Unreadable,
 )
 from rlmm.topic_based.view_cache import ViewCache
 from runtime.clock import Clock
@@ -86,7 +85,7 @@ class MetadataEngine:
             self._lock, store, self._views, self._roles, self._tracked, partition_count
         )
         self._assignment_changed = False
-        self._completions: list[Callable[[], None]] = []
+        self._ends = Completions()
         self._reader = TopicReader(store, clock)
         self._written: dict[PartitionKey, Fence] = {}  # last pair that we wrote under
         self._spent: dict[PartitionKey, Fence] = {}  # what was written under it the topic lost
@@ -115,7 +114,7 @@ class MetadataEngine:
         with self._locked():
             role = self._roles.get(partition_key(partition))
             if role is None or not role.is_ready:
-                self._fail(done, MetadataNotReadyError(f"not owned nor followed: {partition}"))
+                self._ends.fail(done, MetadataNotReadyError(f"not owned nor followed: {partition}"))
             else:
                 role.catching_up.append(done)
                 reads = self._tracked[self._home(role.key)].end_reads
@@ -172,7 +171,7 @@ class MetadataEngine:
                 allowed = role is not None and role.fence == fence and role.stage is Stage.READY
             if not allowed or (role is not None and role.deposed):
                 error = MetadataNotReadyError(f"not ours under {fence}: {event.topic_id_partition}")
-                self._fail(done, error)
+                self._ends.fail(done, error)
             else:
                 self._append(event, role, done)
         return done
@@ -197,7 +196,7 @@ class MetadataEngine:
                 self._drop_role(key, str(error))
             for tracked in self._tracked.values():
                 for write in tracked.writes:
-                    self._fail(write.done, MetadataWriteTimeoutError(str(error)))
+                    self._ends.fail(write.done, MetadataWriteTimeoutError(str(error)))
                 tracked.writes.clear()
 
     def _assign(self) -> None:
@@ -222,21 +221,18 @@ class MetadataEngine:
         return _BUSY_WAIT_MS if busy else _IDLE_WAIT_MS
 
     def _take(self, events: list[TopicEvent]) -> None:
-        stretches: dict[int, list[TopicRecord | ReachedEnd]] = {}
-        for event in events:
-            if isinstance(event, Diverged):
-                stretches.pop(event.partition, None)
-                self._start_over(event)
-            else:
-                stretches.setdefault(event.partition, []).append(event)
-        for number, stretch in stretches.items():
+        taken = sort_events(events)
+        for diverged in taken.diverged:
+            self._start_over(diverged)
+        for number, stretch in taken.stretches.items():
             if number in self._tracked:
                 self._consume(number, self._tracked[number], stretch)
+        for unreadable in taken.unreadable.values():
+            self._stop_at(unreadable)
 
-    def _consume(
-        self, number: int, tracked: Tracked, stretch: list[TopicRecord | ReachedEnd]
-    ) -> None:
+    def _consume(self, number: int, tracked: Tracked, stretch: Stretch) -> None:
         changes = self._reader.consume(number, tracked, stretch)
+        tracked.unreadable = ""
         if changes is None:
             return
         self._views.apply(number, changes)
@@ -258,11 +254,8 @@ class MetadataEngine:
         self._store.drop(event.partition)
         self._views.drop(event.partition)
         tracked.position = self._store.position(event.partition)
-        tracked.caught_up = tracked.fresh_for_remover = False
         tracked.verdicts.clear()
         tracked.end_reads.start_over()
-        if tracked.led:
-            self._read_to_end(tracked, None)
         self._assignment_changed = True
         # What was written under these pairs, and the barrier before it, may be lost, while what
         # is still under way lands: no barrier of the same pair keeps it out (model story H10).
@@ -271,20 +264,37 @@ class MetadataEngine:
             for key, fence in self._written.items()
             if self._home(key) == event.partition
         )
+        self._doubt(tracked, "the metadata topic lost records")
+        for role in map(self._roles.__getitem__, tracked.roles):
+            if role.fence is not None:
+                for listener in self._on_lost_records:
+                    self._ends.add(partial(listener, role.partition))
+
+    def _stop_at(self, event: Unreadable) -> None:
+        """Nobody judges by a part of the records: not the remover, and no owner or follower."""
+        tracked = self._tracked.get(event.partition)
+        if tracked is None or tracked.unreadable == event.reason:
+            return
+        _log.error("%s", event.reason)
+        tracked.unreadable = event.reason
+        self._doubt(tracked, event.reason)
+
+    def _doubt(self, tracked: Tracked, reason: str) -> None:
+        """What is cached may be looked at again when its end was reached again."""
+        tracked.caught_up = tracked.fresh_for_remover = False
+        if tracked.led:
+            self._read_to_end(tracked, None)
         for key in tracked.roles:
             role = self._roles[key]
+            if role.stage is Stage.CATCHING_UP:
+                continue  # an owner that has written nothing yet
             if role.fence is None:
-                if role.stage is not Stage.CATCHING_UP:
-                    role.stage = Stage.CATCHING_UP
-                    self._read_to_end(tracked, role)
-                continue
-            if role.stage is not Stage.CATCHING_UP:  # else it has written nothing yet
-                self._end_ownership(role, "the metadata topic lost records")
-            self._completions += [
-                partial(listener, role.partition) for listener in self._on_lost_records
-            ]
+                role.stage = Stage.CATCHING_UP
+                self._read_to_end(tracked, role)
+            else:
+                self._end_ownership(role, reason)
         for write in [write for write in tracked.writes if write.role is None]:
-            self._fail(write.done, MetadataWriteTimeoutError("the metadata topic lost records"))
+            self._ends.fail(write.done, MetadataWriteTimeoutError(reason))
             tracked.writes.remove(write)
 
     def _advance_roles(self) -> None:
@@ -308,7 +318,7 @@ class MetadataEngine:
                 tracked.fresh_for_remover = True
             else:
                 follower.stage = Stage.READY
-                self._succeed(follower.done)
+                self._ends.succeed(follower.done)
 
         of = tracked if follower is None else follower
         tracked.end_reads.drop(of)
@@ -316,7 +326,7 @@ class MetadataEngine:
 
     def _caught_up(self, role: Role, done: "Future[None]") -> None:
         role.catching_up.remove(done)
-        self._succeed(done)
+        self._ends.succeed(done)
 
     def _write_barrier(self, role: Role, fence: Fence) -> None:
         number = self._home(role.key)
@@ -326,7 +336,7 @@ class MetadataEngine:
             role.stage = Stage.ENDED
             there = max(facts.fence, spent)
             error = f"{there} is there already, not below {fence}: {role.partition}"
-            self._fail(role.done, MetadataRefusedError(error, there))
+            self._ends.fail(role.done, MetadataRefusedError(error, there))
             return
         role.stage = Stage.BARRIER
         role.unclean_epoch = max(role.unclean_epoch, facts.unclean_epoch)
@@ -384,7 +394,7 @@ class MetadataEngine:
             self._settle_read_back(write, verdict)
         elif write.failure is not None and not write.maybe_written:
             tracked.writes.remove(write)
-            self._fail(write.done, MetadataError(f"not written: {write.failure}"))
+            self._ends.fail(write.done, MetadataError(f"not written: {write.failure}"))
             if write.role is not None and write.role.stage is Stage.BARRIER:
                 self._end_ownership(write.role, write.failure)
         else:
@@ -406,19 +416,19 @@ class MetadataEngine:
                 facts = self._store.facts(self._home(role.key), role.key)
                 higher = None if facts is None else facts.fence
                 error = f"fenced by {higher}: {role.partition}"
-                self._fail(role.done, MetadataRefusedError(error, higher))
+                self._ends.fail(role.done, MetadataRefusedError(error, higher))
             elif write.ends_barrier:
                 role.stage = Stage.READY
-                self._succeed(role.done)
+                self._ends.succeed(role.done)
         elif verdict is Verdict.ACCEPTED:
-            self._succeed(write.done)
+            self._ends.succeed(write.done)
         else:
             refused = MetadataRefusedError(f"{verdict.value}: {write.event.topic_id_partition}")
-            self._fail(write.done, refused)
+            self._ends.fail(write.done, refused)
 
     def _give_up(self, tracked: Tracked, write: Write, reason: str) -> None:
         tracked.writes.remove(write)
-        self._fail(write.done, MetadataWriteTimeoutError(f"outcome unknown: {reason}"))
+        self._ends.fail(write.done, MetadataWriteTimeoutError(f"outcome unknown: {reason}"))
         if write.role is not None:
             self._end_ownership(write.role, reason)
 
@@ -433,10 +443,10 @@ class MetadataEngine:
         tracked = self._tracked[self._home(role.key)]
         tracked.end_reads.drop(role)
         for done in (role.done, *role.catching_up):
-            self._fail(done, error)
+            self._ends.fail(done, error)
         for write in [write for write in tracked.writes if write.role is role]:
             tracked.writes.remove(write)
-            self._fail(write.done, error)
+            self._ends.fail(write.done, error)
 
     # ------------------------------------------------------------------ small things
 
@@ -447,17 +457,9 @@ class MetadataEngine:
             try:
                 yield
             finally:
-                completions, self._completions = self._completions, []
+                completions = self._ends.take()
         for call in completions:
             call()
-
-    def _succeed(self, done: "Future[None] | None") -> None:
-        if done is not None and not done.done():
-            self._completions.append(lambda: complete(done, None))
-
-    def _fail(self, done: "Future[None] | None", error: Exception) -> None:
-        if done is not None and not done.done():
-            self._completions.append(lambda: complete(done, error))
 
     def _home(self, key: PartitionKey) -> int:
         return home_of(key, self.partition_count)
@@ -476,11 +478,11 @@ class MetadataEngine:
         tracked = self._tracked[self._home(key)]
         for write in [write for write in tracked.writes if write.role is role]:
             tracked.writes.remove(write)
-            self._fail(write.done, MetadataWriteTimeoutError(f"outcome unknown: {reason}"))
+            self._ends.fail(write.done, MetadataWriteTimeoutError(f"outcome unknown: {reason}"))
         role.stage = Stage.ENDED
         error = MetadataNotReadyError(f"{reason}: {role.partition}")
         for done in (role.done, *role.catching_up):
-            self._fail(done, error)
+            self._ends.fail(done, error)
         tracked.end_reads.drop(role)
         tracked.roles.discard(key)
 
@@ -488,6 +490,6 @@ class MetadataEngine:
         tracked = self._tracked.get(number)
         if tracked is not None and not tracked.roles and not tracked.led:
             for write in tracked.writes:
-                self._fail(write.done, MetadataWriteTimeoutError("outcome unknown: released"))
+                self._ends.fail(write.done, MetadataWriteTimeoutError("outcome unknown: released"))
             del self._tracked[number]
             self._assignment_changed = True

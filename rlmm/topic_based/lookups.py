@@ -81,6 +81,12 @@ class Lookups:
                 for facts in self._store.all_facts(number)
             ]
 
+    def unreadable(self) -> tuple[str, ...]:
+        """Why metadata partitions cannot be read, a line for each."""
+        with self._lock:
+            reasons = [(number, tracked.unreadable) for number, tracked in self._tracked.items()]
+        return tuple(reason for _, reason in sorted(reasons) if reason)
+
     def leads_all(self) -> bool:
         """See DeletedTopics."""
         with self._lock:

@@ -290,6 +290,10 @@ class TopicBasedRemoteLogMetadataManager:
         """See DeletedTopics."""
         return [] if self._engine is None else self._engine.lookups.led_partitions()
 
+    def unreadable(self) -> tuple[str, ...]:
+        """Why metadata partitions cannot be read, a line for each, with the way out."""
+        return () if self._engine is None else self._engine.lookups.unreadable()
+
     def leads_all(self) -> bool:
         """See DeletedTopics."""
         return self._engine is not None and self._engine.lookups.leads_all()

@@ -19,6 +19,7 @@ from rlmm.topic_based.topic_port import (
     TopicEvent,
     TopicRecord,
     TopicUnavailableError,
+    Unreadable,
 )
 
 
@@ -44,6 +45,7 @@ class MemoryTopic:
         logs: records of each partition.
         exists: False: nobody has created it yet.
         answers: False: its brokers are gone for now.
+        damaged: by partition, the offset of a record that cannot be read.
     """
 
     def __init__(self, partition_count: int = 1) -> None:
@@ -51,6 +53,7 @@ class MemoryTopic:
         self.leader_epochs = [0] * partition_count
         self.exists = True
         self.answers = True
+        self.damaged: dict[int, int] = {}
 
     def port(self) -> "MemoryPort":
         """A client of its own."""
@@ -166,11 +169,14 @@ class MemoryPort:
                 events.append(Diverged(partition, "the log was cut"))
                 continue
             log = self._topic.logs[partition]
-            for offset in range(position.offset, min(len(log), position.offset + self.read_max)):
+            damaged = self._topic.damaged.get(partition, len(log))
+            for offset in range(position.offset, min(damaged, position.offset + self.read_max)):
                 epoch = log[offset].leader_epoch
                 events.append(TopicRecord(partition, offset, epoch, log[offset].value))
                 self._positions[partition] = Position(offset + 1, epoch)
             end = self._positions[partition].offset
+            if end == damaged < len(log):
+                events.append(Unreadable(partition, f"damaged: partition={partition} at={end}"))
             if end == len(log) and self._at_end.get(partition) != end:
                 self._at_end[partition] = end
                 events.append(ReachedEnd(partition, end))

@@ -13,11 +13,51 @@ from rlmm.fold import Fold
 from rlmm.lifecycle import Verdict
 from rlmm.store import Changes, MetadataStore, Position
 from rlmm.topic_based.roles import Tracked
-from rlmm.topic_based.topic_port import ReachedEnd, TopicRecord
+from rlmm.topic_based.topic_port import (
+    Diverged,
+    ReachedEnd,
+    TopicEvent,
+    TopicRecord,
+    Unreadable,
+)
 from runtime.clock import Clock
 from runtime.log_context import escape
 
 _log = logging.getLogger(__name__)
+
+
+Stretch = list[TopicRecord | ReachedEnd]
+
+
+@dataclass(slots=True)
+class SortedEvents:
+    """What one poll gave, by metadata partition.
+
+    Attributes:
+        diverged: what is cached of these is dropped before anything else is taken.
+        stretches: to be read, of partitions that did not diverge after them.
+        unreadable: where the reading ends, behind the stretch.
+    """
+
+    diverged: list[Diverged] = field(default_factory=list)
+    stretches: dict[int, Stretch] = field(default_factory=dict)
+    unreadable: dict[int, Unreadable] = field(default_factory=dict)
+
+
+def sort_events(events: list[TopicEvent]) -> SortedEvents:
+    """Sort what a port gave."""
+    found = SortedEvents()
+    for event in events:
+        match event:
+            case Diverged():
+                found.stretches.pop(event.partition, None)
+                found.diverged.append(event)
+            case Unreadable():
+                found.unreadable[event.partition] = event
+            case _:
+                found.stretches.setdefault(event.partition, []).append(event)
+                found.unreadable.pop(event.partition, None)
+    return found
 
 
 @dataclass(slots=True)
@@ -48,9 +88,7 @@ class TopicReader:
         self._told: set[tuple[int, str]] = set()
         self.counts = ReadCounts()
 
-    def consume(
-        self, number: int, tracked: Tracked, stretch: list[TopicRecord | ReachedEnd]
-    ) -> Changes | None:
+    def consume(self, number: int, tracked: Tracked, stretch: Stretch) -> Changes | None:
         """Take a stretch, in the topic's order.
 
         Verdicts of records that may be writes under way are noted in `tracked`.

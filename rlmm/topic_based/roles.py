@@ -96,6 +96,7 @@ class Tracked:
         fresh_for_remover: read to an end that the log had after this broker began to lead it.
         writes: under way, in the order of the calls.
         verdicts: of records of our writes that were read before their append was answered.
+        unreadable: why it cannot be read on, empty while it can.
     """
 
     position: Position
@@ -106,6 +107,7 @@ class Tracked:
     fresh_for_remover: bool = False
     writes: list[Write] = field(default_factory=list)
     verdicts: dict[int, Verdict] = field(default_factory=dict)
+    unreadable: str = ""
 
     @property
     def may_judge(self) -> bool:

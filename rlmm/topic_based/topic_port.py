@@ -48,7 +48,21 @@ class Diverged:
     reason: str
 
 
-TopicEvent = TopicRecord | ReachedEnd | Diverged
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """The partition cannot be read on: a batch is damaged.
+
+    Said again as long as that is so; other events of the partition say that it no longer is.
+
+    Attributes:
+        reason: for people, with partition, offset and way out.
+    """
+
+    partition: int
+    reason: str
+
+
+TopicEvent = TopicRecord | ReachedEnd | Diverged | Unreadable
 
 
 @dataclass(frozen=True, slots=True)

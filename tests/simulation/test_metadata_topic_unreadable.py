@@ -1,0 +1,109 @@
+"""A metadata partition with a damaged record: nobody judges by a part of it, others go on."""
+
+import pytest
+from metadata_topic_harness import Node
+from test_metadata_topic_led import PARTITIONS, one_in_each
+
+from kafka_protocol.types import TopicIdPartition
+from rlmm.api import Fence, MetadataNotReadyError, MetadataWriteTimeoutError, PartitionDeleteState
+from rlmm.testing import segment
+from rlmm.topic_based.memory_topic import MemoryTopic
+from rlmm.topic_based.topic_port import metadata_partition_for
+from runtime.clock import ManualClock
+
+FENCE = Fence(1, 1)
+
+
+@pytest.fixture
+def topic() -> MemoryTopic:
+    return MemoryTopic(PARTITIONS)
+
+
+@pytest.fixture
+def node(topic: MemoryTopic) -> Node:
+    """Owns a user partition in each metadata partition, and leads all of them."""
+    node = Node(topic, ManualClock(), 1)
+    node.manager.lead(None)
+    for partition in one_in_each():
+        node.own(FENCE, partition).result(0)
+    assert node.manager.leads_all()
+    return node
+
+
+def home(partition: TopicIdPartition) -> int:
+    return metadata_partition_for(partition, PARTITIONS)
+
+
+def damage(topic: MemoryTopic, partition: TopicIdPartition) -> None:
+    """The last record of its metadata partition cannot be read, and was not."""
+    number = home(partition)
+    topic.damaged[number] = len(topic.logs[number])
+    topic.land(number, b"nobody reads this")
+
+
+def test_a_metadata_partition_that_cannot_be_read_on_is_named_and_others_go_on(
+    topic: MemoryTopic, node: Node
+) -> None:
+    bad, *good = one_in_each()
+    damage(topic, bad)
+    node.turn()
+    [reason] = node.manager.unreadable()
+    assert reason == f"damaged: partition={home(bad)} at={topic.damaged[home(bad)]}"
+    assert not node.manager.is_ready(bad)
+    with pytest.raises(MetadataNotReadyError):
+        node.segments(bad)
+    with pytest.raises(MetadataNotReadyError):
+        node.manager.deletion(bad)
+    assert not node.manager.leads_all()
+    assert {one.partition for one in node.manager.led_partitions()} == set(good)
+    for partition in good:
+        assert node.manager.is_ready(partition)
+        added = node.manager.add(segment(1, 0, 9, partition=partition), FENCE, -1)
+        node.turn()
+        assert added.exception(0) is None
+    assert node.manager.failure is None
+
+
+def test_no_barrier_is_written_while_it_cannot_be_read(topic: MemoryTopic, node: Node) -> None:
+    bad = one_in_each()[0]
+    damage(topic, bad)
+    node.turn()
+    before = len(topic.logs[home(bad)])
+    owned = node.own(Fence(1, 2), bad)
+    others = (bad._replace(partition=number) for number in range(1_000, 1_100))
+    neighbour = next(other for other in others if home(other) == home(bad))
+    followed = node.manager.follow(neighbour)
+    node.turn(10)
+    assert not owned.done()
+    assert not followed.done()
+    assert len(topic.logs[home(bad)]) == before
+    topic.damaged.clear()
+    node.turn(10)
+    assert owned.exception(0) is None
+    assert followed.exception(0) is None
+    assert node.manager.unreadable() == ()
+    assert node.manager.leads_all()
+
+
+def test_writes_under_way_end_with_an_unknown_outcome(topic: MemoryTopic, node: Node) -> None:
+    bad = one_in_each()[0]
+    node.port.held = True
+    added = node.manager.add(segment(1, 0, 9, partition=bad), FENCE, -1)
+    marked = node.manager.put_partition_delete(bad, PartitionDeleteState.DELETE_PARTITION_MARKED)
+    damage(topic, bad)
+    node.turn()
+    for write in (added, marked):
+        assert isinstance(write.exception(0), MetadataWriteTimeoutError)
+
+
+def test_a_restart_before_it_reads_nothing_and_ends_nothing(topic: MemoryTopic, node: Node) -> None:
+    bad = one_in_each()[0]
+    topic.damaged[home(bad)] = 0
+    node.store.drop(home(bad))
+    node.kill()
+    node.manager.lead(None)
+    owned = [node.own(Fence(1, 2), partition) for partition in one_in_each()]
+    node.turn(5)
+    assert [each.done() for each in owned] == [False, True, True]
+    assert len(node.manager.unreadable()) == 1
+    assert node.manager.failure is None
