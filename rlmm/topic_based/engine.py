@@ -153,6 +153,7 @@ class MetadataEngine:
                 if tracked.led and number not in wanted:
                     tracked.led = tracked.fresh_for_remover = False
                     tracked.end_reads.drop(tracked)
+                    self._views.deletions.drop(number)
                     self._maybe_untrack(number)
 
     # ------------------------------------------------------------------ writes

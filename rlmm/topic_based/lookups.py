@@ -75,10 +75,10 @@ class Lookups:
         """See DeletedTopics."""
         with self._lock:
             return [
-                deletion_of(facts)
+                deletion
                 for number, tracked in self._tracked.items()
                 if tracked.may_judge
-                for facts in self._store.all_facts(number)
+                for deletion in self._views.deletions.of(number)
             ]
 
     def unreadable(self) -> tuple[str, ...]:

@@ -1,26 +1,32 @@
 """Views of the partitions that were asked for lately, built from the store, bounded by segments.
 
 A view that is held is kept up to date change by change; one that is not held costs nothing, and a
-scan of the store when it is asked for.
+scan of the store when it is asked for. With them goes what the remover needs of all partitions.
 """
 
 from collections import OrderedDict
 
 from rlmm.partition_view import PartitionView
 from rlmm.store import Changes, MetadataStore, PartitionKey
+from rlmm.topic_based.deletions import DeletionCache
 
 SEGMENTS_MAX = 20_000
 """About a kilobyte each."""
 
 
 class ViewCache:
-    """Gives views; not thread-safe."""
+    """Gives views; not thread-safe.
+
+    Attributes:
+        deletions: of the metadata partitions that are led.
+    """
 
     def __init__(self, store: MetadataStore, segments_max: int = SEGMENTS_MAX) -> None:
         self._store = store
         self._segments_max = segments_max
         self._views: OrderedDict[tuple[int, PartitionKey], PartitionView] = OrderedDict()
         self._segments = 0
+        self.deletions = DeletionCache(store)
 
     def get(self, metadata_partition: int, partition: PartitionKey) -> PartitionView:
         """The view of a user partition as the store has it now."""
@@ -39,6 +45,7 @@ class ViewCache:
 
     def apply(self, metadata_partition: int, changes: Changes) -> None:
         """Take over what was just written to the store."""
+        self.deletions.apply(metadata_partition, changes)
         for (partition, segment_id), change in changes.segments.items():
             view = self._views.get((metadata_partition, partition))
             if view is not None:
@@ -48,5 +55,6 @@ class ViewCache:
 
     def drop(self, metadata_partition: int) -> None:
         """Forget all views of a metadata partition."""
+        self.deletions.drop(metadata_partition)
         for key in [key for key in self._views if key[0] == metadata_partition]:
             self._segments -= len(self._views.pop(key))
