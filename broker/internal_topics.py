@@ -86,7 +86,7 @@ def _tell_what_forgets(found: Mapping[str, str], settings: Mapping[str, str]) ->
         there = found.get(key, wanted)
         if there not in (wanted, "-1"):
             log.warning(
-                "%s may forget remote segments: %s=%s, should be %s",
+                "%s may forget remote segments: %s=%s, should be %s; set it by kafka-configs.sh",
                 REMOTE_METADATA_TOPIC,
                 key,
                 there,

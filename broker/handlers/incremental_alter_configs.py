@@ -16,13 +16,16 @@ from kafka_protocol.wire.codec import message
 from metadata_topic.controller.configs import (
     AlteredResource,
     ConfigRules,
+    Operation,
     incremental_alter_configs,
 )
 from metadata_topic.controller.result import ControllerResult
+from metadata_topic.controller.topic_names import REMOTE_METADATA_TOPIC
 from metadata_topic.image.image import MetadataImage, ResourceType
 
 _Response: Final = message("IncrementalAlterConfigsResponse").cls
 _Result: Final = _Response.Responses
+_KEEPS_ALL: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class IncrementalAlterConfigsHandler:
@@ -69,7 +72,20 @@ def _today(resource: Any) -> Any:
 
 
 def _is_guarded(resource: Any) -> bool:
-    return resource.resource_type == ResourceType.TOPIC and resource.resource_name in GUARDED_TOPICS
+    if resource.resource_type != ResourceType.TOPIC or resource.resource_name not in GUARDED_TOPICS:
+        return False
+    return resource.resource_name != REMOTE_METADATA_TOPIC or not _only_keeps(resource)
+
+
+def _only_keeps(resource: Any) -> bool:
+    """Whether every change is one by which the topic keeps all its records.
+
+    A topic that Kafka compacted, or let expire, is put right so.
+    """
+    return all(
+        change.config_operation == Operation.SET and _KEEPS_ALL.get(change.name) == change.value
+        for change in resource.configs
+    )
 
 
 def _refused(resource: Any) -> Any:

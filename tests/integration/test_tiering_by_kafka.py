@@ -304,6 +304,36 @@ def finished_in(data: bytes) -> Iterator[tuple[int, bytes, SegmentUpdated]]:
                 yield position, record.value, event
 
 
+def test_a_topic_that_was_made_to_compact_is_red_and_put_right_by_command(
+    by_kafka: MadeByKafka, take_over: TakeOver
+) -> None:
+    broker = take_over()
+    peer = KafkaPeer(broker.directory, SMALL_INDEXES)
+    peer.start()
+    set_policy(peer, "compact")
+    peer.stop()
+    kept = Kept(broker)
+    broker.start()
+    reason = until(
+        lambda: [each for each in reasons(broker) if "cleanup.policy=compact" in each],
+        "health names the policy",
+    )[0]
+    assert "kafka-configs.sh --alter" in reason
+    kept.check()
+    set_policy(broker, "delete")
+    until(lambda: reasons(broker) == [], "health is green")
+    produce(broker, TOPIC, values(500, PER_PARTITION))
+    until(lambda: broker.local_segments(TOPIC)[0] >= PER_PARTITION, "our segments are copied")
+    kept.check()
+
+
+def set_policy(broker: BrokerProcess | KafkaPeer, policy: str) -> None:
+    kafka_tool(
+        "configs", "--bootstrap-server", broker.bootstrap, "--alter", "--entity-type", "topics",
+        "--entity-name", "__remote_log_metadata", "--add-config", f"cleanup.policy={policy}",
+    )  # fmt: skip
+
+
 def deletions(broker: BrokerProcess) -> list[SegmentUpdated]:
     """Updates in the metadata topic that begin or end the deletion of a segment."""
     going = (SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED)

@@ -23,6 +23,7 @@ from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.codec import message, response
 from metadata_topic.controller.result import ControllerResult
+from metadata_topic.controller.topic_specs import Config, TopicSpec
 from metadata_topic.image.image import METADATA_VERSION, MetadataImage
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import BrokerImage, Endpoint, Provenance
@@ -337,6 +338,21 @@ def test_changed_settings_are_described_and_in_force(admin: Admin) -> None:
     (entry,) = admin.describe(TOPIC, "orders", "retention.ms").configs
     assert (entry.value, entry.config_source) == ("604800000", 5)
     assert [s.name for s in entry.synonyms] == [] or entry.synonyms[0].source in (4, 5)
+
+
+def test_the_metadata_topic_of_the_tier_may_be_changed_to_keep_everything(admin: Admin) -> None:
+    name = "__remote_log_metadata"
+    forgets = {"cleanup.policy": "compact", "retention.ms": "1000"}
+    configs = tuple(Config(key, value) for key, value in forgets.items())
+    asyncio.run(admin.creation.create([TopicSpec(name, 1, 1, configs=configs)]))
+    assert admin.alter(TOPIC, name, ("cleanup.policy", SET, "delete")).error_code == 0
+    assert admin.alter(TOPIC, name, ("retention.ms", SET, "-1")).error_code == 0
+    for change in (("cleanup.policy", SET, "compact"), ("cleanup.policy", APPEND, "compact")):
+        assert admin.alter(TOPIC, name, change).error_code == ErrorCode.POLICY_VIOLATION
+    kept = admin.live.log_config(name)
+    assert (kept.cleanup_policy, kept.retention_ms) == (frozenset({"delete"}), -1)
+    answer = admin.alter(TOPIC, "__cluster_metadata", ("cleanup.policy", SET, "delete"))
+    assert answer.error_code == ErrorCode.POLICY_VIOLATION
 
 
 BAD_CHANGES = {
