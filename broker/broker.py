@@ -282,6 +282,7 @@ class Broker:
             config_for=self.live.log_config,
             metrics=self.metrics,
             assign=self._registration.assign,
+            has_tier=self._tier is not None,
         )
         self._replicas.is_missing_some = self._is_missing_some
         self._registration.on_assignment_failed = self._replicas.assignment_failed

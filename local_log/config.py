@@ -59,6 +59,11 @@ class LogConfig:
         return "delete" in self.cleanup_policy
 
     @property
+    def is_tiered(self) -> bool:
+        """Whether the remote tier holds records of the log, or is to drop them."""
+        return self.remote_storage_enable or self.remote_log_delete_on_disable
+
+    @property
     def copies_to_remote(self) -> bool:
         """Whether closed segments are being copied, so that local ones may go before their time."""
         return self.remote_storage_enable and not self.remote_log_copy_disable

@@ -49,3 +49,17 @@ class AssignedPartition:
         """What is wrong with it."""
         found = [self.red, *(each.red for each in self.passes.values())]
         return [reason for reason in dict.fromkeys(found) if reason]
+
+    def end_ownership(self) -> None:
+        """Cancel all that runs or is due under it; no further plugin call starts."""
+        if self.ownership is not None:
+            self.ownership.cancellation.cancel()
+            self.ownership = None
+        self.ready = self.judged = False
+        for each in self.passes.values():
+            if each.timer is not None:
+                each.timer.cancel()
+        self.passes = {}
+        if self.own_timer is not None:
+            self.own_timer.cancel()
+            self.own_timer = None

@@ -8,7 +8,6 @@ from rlm.link import Endpoint, Received
 from rlm.messages import (
     Ack,
     AnyMessage,
-    CopiedThrough,
     DescribeLog,
     Image,
     ImageAtLeast,
@@ -17,6 +16,7 @@ from rlm.messages import (
     OpenedSegment,
     OpenSegment,
     RaiseLogStart,
+    Report,
     RestoreChain,
     TopicsEmptied,
 )
@@ -48,7 +48,7 @@ class BrokerPort(Protocol):
         """Descriptors of a closed segment."""
         ...
 
-    def copied_through(self, report: CopiedThrough) -> bool:
+    def report(self, report: Report) -> bool:
         """Whether the broker took the report."""
         ...
 
@@ -94,7 +94,7 @@ class LinkBroker:
         assert isinstance(received.message, OpenedSegment), received.message
         return OpenedFiles(received.message, received.files)
 
-    def copied_through(self, report: CopiedThrough) -> bool:
+    def report(self, report: Report) -> bool:
         """Whether the broker took the report."""
         return self._taken(report)
 

@@ -27,7 +27,14 @@ from rlm.effects import (
     WallMs,
 )
 from rlm.log_facts import LogFacts
-from rlm.messages import ClosedLocalSegment, CopiedThrough, Loss, PartitionSettings
+from rlm.messages import (
+    ClosedLocalSegment,
+    CopiedThrough,
+    JudgementWithdrawn,
+    Loss,
+    LossFound,
+    PartitionSettings,
+)
 from rlm.settling import hole_of
 from rlmm.api import SegmentUpdate
 from rsm_plugins.api import RemoteStorageError
@@ -38,9 +45,9 @@ class CustomMetadataTooLargeError(RemoteStorageError):
     """The plugin wants more stored with a segment than is allowed."""
 
 
-def copied_through_report(facts: LogFacts, loss: Loss | None = None) -> CopiedThrough:
-    """What the broker may rely on for local expiry, by what is known now; nothing while red."""
-    run = facts.copied_through() if loss is None else None
+def copied_through_report(facts: LogFacts) -> CopiedThrough:
+    """What the broker may rely on for local expiry, by what is known now of a sound log."""
+    run = facts.copied_through()
     log = facts.log
     return CopiedThrough(
         log.topic_id,
@@ -50,22 +57,18 @@ def copied_through_report(facts: LogFacts, loss: Loss | None = None) -> CopiedTh
         last_offset_epoch=-1 if run is None else run.leader_epoch,
         remote_start=-1 if facts.remote_start is None else facts.remote_start,
         remote_bytes=facts.remote_bytes,
-        loss=loss,
     )
 
 
-def forget_copied_through(topic_id: bytes, partition: int, leader_epoch: int) -> Task[PassResult]:
-    """Tell the broker that nothing is known to be remote, so that it expires nothing locally."""
-    nothing = CopiedThrough(
-        topic_id,
-        partition,
-        leader_epoch,
-        last_offset=-1,
-        last_offset_epoch=-1,
-        remote_start=-1,
-        remote_bytes=0,
-    )
-    yield Report(nothing)
+def loss_report(facts: LogFacts, loss: Loss) -> LossFound:
+    """While red nothing is known to be remote, so that the broker expires nothing locally."""
+    log = facts.log
+    return LossFound(log.topic_id, log.partition, log.leader_epoch, loss)
+
+
+def withdraw_judgement(topic_id: bytes, partition: int, leader_epoch: int) -> Task[PassResult]:
+    """Tell the broker that what it was told of the partition rests on nothing any more."""
+    yield Report(JudgementWithdrawn(topic_id, partition, leader_epoch))
     return PassResult()
 
 
@@ -97,11 +100,12 @@ def copy_pass(
     """
     while True:
         facts: LogFacts = yield Judge()
-        red = None if facts.hole() is None else hole_of(facts)
-        # Also, and above all, with a hole: the broker must not go by what was true before it.
-        yield Report(copied_through_report(facts, None if red is None else red.loss))
-        if red is not None:
+        if facts.hole() is not None:
+            red = hole_of(facts)
+            # The broker must not go by what was true before it.
+            yield Report(loss_report(facts, red.loss))
             return PassResult(red=red.reason)
+        yield Report(copied_through_report(facts))
         yield Carry(facts.log.log_start_offset)
         segments, size_bytes = lag(facts)
         yield Measure(

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from kafka_protocol.types import EpochEntry
-from rlm.messages import CopiedThrough, OpenedSegment
+from rlm import messages
+from rlm.messages import OpenedSegment
 from rlmm.api import SegmentUpdate
 from rsm_plugins.segment import LogSegmentData, RemoteLogSegmentMetadata
 
@@ -125,9 +126,9 @@ class Carry:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Tell the broker how far the run of copied offsets reaches -> None."""
+    """Tell the broker what was found out about the partition -> None."""
 
-    report: CopiedThrough
+    report: messages.Report
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from kafka_protocol.types import TopicIdPartition
 from rlm.assigned_partition import AssignedPartition, Pass
 from rlm.backoff import Backoff
 from rlm.config import TierConfig
-from rlm.copy_task import copy_pass, forget_copied_through
+from rlm.copy_task import copy_pass, withdraw_judgement
 from rlm.effects import PassResult, Task
 from rlm.expiration_task import OwnCopies, expiration_pass
 from rlm.link import LinkEndedError, LinkFailureError
@@ -103,7 +103,7 @@ class RemoteLogManager:
                 self._run_soon(known)
             return
         if known is not None:
-            self._end_ownership(known)
+            known.end_ownership()
         tip = TopicIdPartition(assign.topic_id, assign.partition, assign.topic)
         fresh = AssignedPartition(
             tip, assign.leader_epoch, assign.is_leader, assign.settings, assign.metadata_offset
@@ -123,7 +123,7 @@ class RemoteLogManager:
         """Let a partition go; when this returns no further plugin call starts for it."""
         known = self._partitions.pop((topic_id, partition), None)
         if known is not None:
-            self._end_ownership(known)
+            known.end_ownership()
             self._world.metadata.release(known.tip)
             self._world.telemetry.forget(known.tip.topic, known.tip.partition)
 
@@ -158,20 +158,7 @@ class RemoteLogManager:
         """Cancel everything; no further plugin call starts."""
         self._stopped = True
         for known in self._partitions.values():
-            self._end_ownership(known)
-
-    def _end_ownership(self, known: AssignedPartition) -> None:
-        if known.ownership is not None:
-            known.ownership.cancellation.cancel()
-            known.ownership = None
-        known.ready = known.judged = False
-        for each in known.passes.values():
-            if each.timer is not None:
-                each.timer.cancel()
-        known.passes = {}
-        if known.own_timer is not None:
-            known.own_timer.cancel()
-            known.own_timer = None
+            known.end_ownership()
 
     # -- becoming owner
 
@@ -229,7 +216,7 @@ class RemoteLogManager:
         """This ownership is over; the next one begins after a pause."""
         if fresh:
             self._spend(known)
-        self._end_ownership(known)
+        known.end_ownership()
         if known.own_backoff is None:
             known.own_backoff = self._new_backoff()
         delay_ms = known.own_backoff.next_ms()
@@ -279,13 +266,13 @@ class RemoteLogManager:
         self._forget_copies(known)
 
     def _forget_copies(self, known: AssignedPartition) -> None:
-        """The ownership ends, and the broker keeps what it has until the next one has judged."""
-        self._end_ownership(known)
+        """The ownership ends; the broker keeps what it has until the next one has judged."""
+        known.end_ownership()
         tip = known.tip
         fence = Fence(known.leader_epoch, -1)  # nothing is written under it
         ownership = Ownership(tip, fence, Cancellation(), OwnCopies(), set())
         known.ownership = ownership
-        task = forget_copied_through(tip.topic_id, tip.partition, known.leader_epoch)
+        task = withdraw_judgement(tip.topic_id, tip.partition, known.leader_epoch)
         self._run(known, ownership, EXPIRATION_POOL, task, self._forgotten)
 
     def _forgotten(

@@ -286,21 +286,36 @@ class Loss(StrEnum):
 
 
 class CopiedThrough(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """How far the log start's run of durably copied offsets reaches. Answer: Ack.
+    """Judged sound, and how far the log start's run of durably copied offsets reaches. Answer: Ack.
 
     Attributes:
         last_offset: last offset of the run (inclusive), -1 if the run is empty.
         last_offset_epoch: its epoch on the chain that the tier judged by, -1 if the run is empty.
         remote_start: first offset on the chain that is remote, -1 if none.
         remote_bytes: finished segments on the chain.
-        loss: the owner is red for it; the run is empty then.
     """
 
     last_offset: int
     last_offset_epoch: int
     remote_start: int
     remote_bytes: int
-    loss: Loss | None = None
+
+
+class LossFound(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """Judged, and not sound: the owner is red, and nothing counts as copied. Answer: Ack."""
+
+    loss: Loss
+
+
+class JudgementWithdrawn(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """What was reported rests on nothing now: nothing counts as copied. Answer: Ack.
+
+    A loss that was found stays until a later judgement ends it.
+    """
+
+
+Report: TypeAlias = CopiedThrough | LossFound | JudgementWithdrawn
+"""What an owner has found out about a partition; no report yet is no judgement."""
 
 
 class RaiseLogStart(PartitionMessage, frozen=True, array_like=True, tag=True):
@@ -425,6 +440,8 @@ AnyMessage: TypeAlias = (
     | OpenSegment
     | OpenedSegment
     | CopiedThrough
+    | LossFound
+    | JudgementWithdrawn
     | RaiseLogStart
     | RestoreChain
     | ImageAtLeast

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, TypeVar, assert_never
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry, TopicIdPartition
+from rlm import messages
 from rlm.broker_port import BrokerPort, OpenedFiles
 from rlm.effects import (
     AddStarted,
@@ -35,7 +36,7 @@ from rlm.effects import (
 )
 from rlm.expiration_task import OwnCopies
 from rlm.log_facts import LogFacts, RemoteSegment
-from rlm.messages import CopiedThrough, DescribeLog, OpenSegment, RaiseLogStart, RestoreChain
+from rlm.messages import DescribeLog, OpenSegment, RaiseLogStart, RestoreChain
 from rlm.plugin_calls import Cancellation, PluginCalls, TaskCancelledError
 from rlm.telemetry import Telemetry
 from rlmm.api import (
@@ -95,7 +96,7 @@ class Ownership:
     cancellation: Cancellation
     own_copies: OwnCopies
     deleted_once: set[bytes]
-    last_report: CopiedThrough | None = None
+    last_report: messages.Report | None = None
 
 
 def run_task(task: Task[R], perform: Callable[[Effect], Any]) -> R:
@@ -336,10 +337,10 @@ class Performer:
         self._abandoned = True
         self._on_abandoned()
 
-    def _report(self, report: CopiedThrough) -> None:
+    def _report(self, report: messages.Report) -> None:
         if report == self._own.last_report:
             return
-        if self._world.broker.copied_through(report):
+        if self._world.broker.report(report):
             self._own.last_report = report
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from kafka_protocol.types import EpochEntry
 from rlm.chain_restore import Index, restored_chain
-from rlm.copy_task import copied_through_report
+from rlm.copy_task import copied_through_report, loss_report
 from rlm.effects import (
     Carry,
     Judge,
@@ -35,7 +35,7 @@ def take_over() -> Task[PassResult]:
     verdict = settle(facts.log, history)
     if isinstance(verdict, ChainLost):
         # What was reported before may rest on the lost chain.
-        yield Report(copied_through_report(facts, Loss.CHAIN))
+        yield Report(loss_report(facts, Loss.CHAIN))
         chain = yield from _chain_of_the_store(facts, history, verdict)
         if isinstance(chain, Red):
             return PassResult(red=chain.reason)
@@ -47,7 +47,7 @@ def take_over() -> Task[PassResult]:
         if isinstance(verdict, ChainLost):
             return PassResult(red=f"chain lost: {verdict.problem}")
     if isinstance(verdict, Red):
-        yield Report(copied_through_report(facts, verdict.loss))
+        yield Report(loss_report(facts, verdict.loss))
         return PassResult(red=verdict.reason)
     log = facts.log
     if verdict.log_start != log.log_start_offset or not log.log_start_known:

@@ -13,6 +13,7 @@ from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rlm.broker_port import OpenedFiles
 from rlm.effects import Effect, PassResult, Task
 from rlm.expiration_task import OwnCopies
+from rlm.judgement import Judgement, Verdict, after
 from rlm.link import LinkFailureError
 from rlm.messages import (
     ClosedLocalSegment,
@@ -20,10 +21,10 @@ from rlm.messages import (
     DescribeLog,
     Image,
     LogDescription,
-    Loss,
     OpenedSegment,
     OpenSegment,
     RaiseLogStart,
+    Report,
     RestoreChain,
 )
 from rlm.performer import COPIER_POOL, Ownership, Performer, World, run_task
@@ -79,13 +80,13 @@ class SimulatedBroker:
         self.log_start_known = True
         self.has_no_entry = False
         self.chain_problem = ""
-        self.loss: Loss | None = None
+        self.verdict: Verdict = Judgement.OPEN
         self.copied = -1
         self.last_stable: int | None = None
         self.truth: dict[tuple[int, int], bytes] = {}
         self.aborted: dict[int, bytes] = {}
         self.now_ms = 1_000
-        self.reports: list[CopiedThrough] = []
+        self.reports: list[Report] = []
         self.moves: list[RaiseLogStart] = []
         self.topic_ids = [partition.topic_id]
         self._disk = Disk()
@@ -241,16 +242,16 @@ class SimulatedBroker:
         self._disk.write_at(file, 0, data)
         return file
 
-    def copied_through(self, report: CopiedThrough) -> bool:
+    def report(self, report: Report) -> bool:
         self._check(report.leader_epoch)
         self.reports.append(report)
-        self.loss = report.loss
-        if report.last_offset < 0:
-            self.copied = -1
-            return True
-        if lineage.epoch_at(self.chain, report.last_offset) != report.last_offset_epoch:
-            return False
-        self.copied = report.last_offset
+        last_offset = -1
+        if isinstance(report, CopiedThrough) and report.last_offset >= 0:
+            last_offset = report.last_offset
+            if lineage.epoch_at(self.chain, last_offset) != report.last_offset_epoch:
+                return False
+        self.copied = last_offset
+        self.verdict = after(self.verdict, report)
         return True
 
     def raise_log_start(self, request: RaiseLogStart) -> bool:

@@ -73,6 +73,8 @@ class DeleteRecordsHandler:
         high_watermark = partition.high_watermark
         wanted = high_watermark if offset == UP_TO_HIGH_WATERMARK else offset
         if not 0 <= wanted <= high_watermark:
+            if wanted > high_watermark:
+                partition.check_sound()
             raise OffsetOutOfRange(asked=wanted, start=log.log_start_offset, end=high_watermark)
         if wanted < log.local_log_start_offset:
             partition.check_log_start_known()

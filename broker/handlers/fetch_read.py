@@ -133,7 +133,7 @@ def _check_range(partition: Partition, read: PartitionRead, max_bytes: int) -> N
         if fetch.offset < log.log_start_offset:
             partition.check_log_start_known()
         else:
-            partition.check_log_end()
+            partition.check_sound()
         raise OffsetOutOfRange(
             asked=fetch.offset, start=log.log_start_offset, end=log.log_end_offset
         )
@@ -190,12 +190,15 @@ def _diverging(partition: Partition, fetch: FetchPartition) -> tuple[int, int] |
     end = partition.log.epochs.end_offset_for(
         fetch.last_fetched_epoch, partition.log.log_end_offset
     )
+    if end is not None and (
+        end.epoch >= fetch.last_fetched_epoch and end.end_offset >= fetch.offset
+    ):
+        return None
+    partition.check_sound()
     if end is None:
         raise OffsetOutOfRange(
             asked=fetch.offset,
             start=partition.log.log_start_offset,
             end=partition.log.log_end_offset,
         )
-    if end.epoch < fetch.last_fetched_epoch or end.end_offset < fetch.offset:
-        return (end.epoch, end.end_offset)
-    return None
+    return (end.epoch, end.end_offset)

@@ -148,6 +148,7 @@ class ListOffsetsHandler:
         log = partition.log
         visible_end = partition.last_stable_offset if committed else partition.high_watermark
         if timestamp == LATEST:
+            partition.check_log_end()
             return (-1, visible_end, partition.leader_epoch)
         if timestamp == EARLIEST:
             partition.check_log_start_known()
@@ -163,6 +164,8 @@ class ListOffsetsHandler:
         else:
             found = await self._by_time(partition, timestamp, deadline_ms)
         if found is None or found[1] >= visible_end:
+            if timestamp >= 0:
+                partition.check_sound()
             return NOT_FOUND
         return found
 
@@ -197,8 +200,9 @@ class ListOffsetsHandler:
 
     @staticmethod
     def _epoch_of(partition: Partition, offset: int) -> int:
-        if offset < partition.log.first_base_offset and partition.is_chain_lost:
-            return -1
+        is_remote = offset < partition.log.first_base_offset
+        if is_remote and (partition.is_chain_lost or not partition.is_sound):
+            return -1  # a consumer would validate its position by it
         epoch = partition.log.epochs.epoch_for(offset)
         return -1 if epoch is None else epoch
 

@@ -40,10 +40,9 @@ class OffsetForLeaderEpochHandler:
             partition.check_leader(asked.current_leader_epoch)
             partition.check_log_start_known()
             partition.check_chain_known()
+            partition.check_sound()
             log = partition.log
             end = log.epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)
-            if end is not None and end.end_offset == log.log_end_offset:
-                partition.check_log_end()
         except Exception as error:  # noqa: BLE001 - becomes this partition's answer
             code = int(code_of(error, "offset for leader epoch"))
             return _Partition(error_code=code, partition=asked.partition)

@@ -32,13 +32,16 @@ from rlm.messages import (
     Health,
     Image,
     ImageAtLeast,
+    JudgementWithdrawn,
     KeepRemovals,
     LogDescription,
+    LossFound,
     Metrics,
     OpenedSegment,
     OpenSegment,
     PartitionMessage,
     RaiseLogStart,
+    Report,
     RestoreChain,
     TopicsEmptied,
 )
@@ -97,8 +100,8 @@ class BrokerAnswers:
                     self._guarded(reply, lambda: self._describe(asked))
                 else:
                     self._spawn(reply, self._keep_and_describe(asked, reply))
-            case CopiedThrough() as report:
-                self._guarded(reply, lambda: self._copied(report))
+            case CopiedThrough() | LossFound() | JudgementWithdrawn() as report:
+                self._guarded(reply, lambda: self._take(report))
             case OpenSegment() as question:
                 self._spawn(reply, self._open_segment(question, reply))
             case RaiseLogStart() as request:
@@ -236,16 +239,16 @@ class BrokerAnswers:
         await self._submit(decide)
         reply(Ack())
 
-    def _copied(self, report: CopiedThrough) -> Ack:
+    def _take(self, report: Report) -> Ack:
         partition = self._partition(report)
-        partition.set_loss(report.loss)
-        if report.last_offset < 0:
+        if isinstance(report, CopiedThrough) and report.last_offset >= 0:
+            if not partition.log.set_copied_through(report.last_offset, report.last_offset_epoch):
+                return Ack(taken=False, reason="the local chain has another epoch at that offset")
+        else:
             partition.log.copied_through = -1  # what was said before is true no more
+        partition.take_report(report)
+        if isinstance(report, CopiedThrough):
             self._facts.on_copied(report)
-            return Ack()
-        if not partition.log.set_copied_through(report.last_offset, report.last_offset_epoch):
-            return Ack(taken=False, reason="the local chain has another epoch at that offset")
-        self._facts.on_copied(report)
         return Ack()
 
     async def _restore_chain(self, request: RestoreChain, reply: Reply) -> None:

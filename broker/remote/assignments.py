@@ -64,9 +64,6 @@ class Assignments:
         for old in gone:
             self._supervisor.ask(Unassign(old.topic_id, old.partition, old.leader_epoch))
             del self._told[old.topic_id, old.partition]
-            partition = self._replicas.by_id(old.topic_id, old.partition)
-            if partition is not None:
-                partition.set_loss(None)  # nobody judges it any more
         for key, assign in wanted.items():
             if self._told.get(key) != assign:
                 self._supervisor.ask(

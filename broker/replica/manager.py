@@ -80,8 +80,12 @@ class ReplicaManager:
         metrics: Registry,
         durable_topics: Iterable[str] = DURABLE_TOPICS,
         assign: Assign | None = None,
+        has_tier: bool = False,
     ) -> None:
-        """Host nothing yet; without `assign` new replicas are served as soon as they are made."""
+        """Host nothing yet; without `assign` new replicas are served as soon as they are made.
+
+        With `has_tier` a remote tier judges the logs of tiered topics, see `Partition.is_sound`.
+        """
         self.logs = logs
         self.node_id = node_id
         self.partitions: dict[TopicPartition, Partition] = {}
@@ -97,7 +101,7 @@ class ReplicaManager:
         self._pool = pool
         self._config_for = config_for
         self._durable_topics = frozenset(durable_topics)
-        self._assign = assign
+        self._assign, self._has_tier = assign, has_tier
         self._waiting: list[tuple[frozenset[bytes], Future[None]]] = []
 
     # -- look-ups
@@ -320,6 +324,7 @@ class ReplicaManager:
                 pool=self._pool,
                 counters=self.metrics.of(tp.topic),
                 durable=tp.topic in self._durable_topics,
+                has_tier=self._has_tier,
             )
             self.partitions[tp] = partition
             self._by_topic.setdefault(tp.topic, {})[tp.partition] = partition

@@ -31,7 +31,8 @@ from local_log.errors import KafkaStorageError
 from local_log.log_results import LogRead
 from local_log.partition_log import AppendInfo, PartitionLog
 from metadata_topic.controller.topic_names import INTERNAL_TOPICS, REMOTE_METADATA_TOPIC
-from rlm.messages import Loss
+from rlm.judgement import Judgement, Verdict, after, reopened
+from rlm.messages import Loss, Report
 from runtime.executors import Pool
 
 log = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ class Partition:
     __slots__ = (
         "_committed_bytes_pending",
         "_flush_running",
+        "_has_tier",
         "_high_watermark_futures",
         "_pool",
         "counters",
@@ -67,13 +69,13 @@ class Partition:
         "leader_epoch",
         "leader_id",
         "log",
-        "loss",
         "node_id",
         "partition",
         "partition_epoch",
         "replicas",
         "topic",
         "topic_id",
+        "verdict",
         "waiters",
     )
 
@@ -86,6 +88,7 @@ class Partition:
         pool: Pool,
         counters: TopicCounters,
         durable: bool = False,
+        has_tier: bool = False,
     ) -> None:
         self.log = log
         self.counters = counters
@@ -102,9 +105,9 @@ class Partition:
         self.replicas: Sequence[int] = ()
         self.isr: Sequence[int] = ()
         self.deleted = False
-        self.loss: Loss | None = None
+        self.verdict: Verdict = Judgement.OPEN
         self.waiters: set[Waiter] = set()
-        self._pool = pool
+        self._pool, self._has_tier = pool, has_tier
         self._flush_running = False
         self._committed_bytes_pending = 0
         self._high_watermark_futures: list[tuple[int, Future[None]]] = []
@@ -141,6 +144,7 @@ class Partition:
         self.is_leader, self.leader_id = True, self.node_id
         self.leader_epoch = leader_epoch
         if changed:
+            self.verdict = reopened(self.verdict)
             self._note_epoch(leader_epoch)
             self._wake()
         self._advance(0)
@@ -183,7 +187,7 @@ class Partition:
         """Another broker leads; parked requests are sent there."""
         self.is_leader, self.leader_id = False, leader_id
         self.leader_epoch, self.partition_epoch = leader_epoch, partition_epoch
-        self.replicas, self.isr, self.loss = replicas, isr, None
+        self.replicas, self.isr, self.verdict = replicas, isr, Judgement.OPEN
         self._fail_futures(NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere now"))
         self._wake()
 
@@ -232,7 +236,7 @@ class Partition:
     @property
     def is_chain_lost(self) -> bool:
         """Whether the epochs of remote offsets are unknown."""
-        return bool(self.log.chain_lost) or self.loss is Loss.CHAIN
+        return bool(self.log.chain_lost) or self.verdict is Loss.CHAIN
 
     def check_chain_known(self) -> None:
         """Refuse to judge by epochs of remote offsets that nobody knows, or may have wrong.
@@ -249,13 +253,38 @@ class Partition:
         Raises:
             KafkaStorageError: the end of the log was lost.
         """
-        if self.loss is Loss.LOG_END:
+        if self.verdict is Loss.LOG_END:
             raise KafkaStorageError(f"the log end of {self.topic_partition} was lost")
 
-    def set_loss(self, loss: Loss | None) -> None:
-        """Take what the tier has found out, None: nothing is lost; whoever waits is told."""
-        if loss is not self.loss:
-            self.loss = loss
+    @property
+    def is_sound(self) -> bool:
+        """Whether the tier found log end, chain and log start true, or has no part in this log.
+
+        The directory may be an older copy: until then acknowledged records may lie above its end.
+        """
+        if isinstance(self.verdict, Loss):
+            return False
+        is_judged = self._has_tier and self.log.config.is_tiered and not self.is_internal
+        return self.verdict is Judgement.SOUND or not is_judged
+
+    def check_sound(self) -> None:
+        """Refuse to say that something lies above the log end, or that nothing does.
+
+        A consumer that is told so resets or truncates, and skips what was acknowledged.
+
+        Raises:
+            KafkaStorageError: the tier has not judged the log yet, or found a loss.
+        """
+        if not self.is_sound:
+            raise KafkaStorageError(
+                f"the remote tier has not found {self.topic_partition} sound: {self.verdict.value}"
+            )
+
+    def take_report(self, report: Report) -> None:
+        """Take what the tier has found out; whoever waits is told."""
+        verdict = after(self.verdict, report)
+        if verdict is not self.verdict:
+            self.verdict = verdict
             self._wake()
 
     def log_start_raised(self) -> None:

@@ -10,6 +10,7 @@ from test_tier_kill_at_every_step import COPY_MAX_MS, Scene
 
 from kafka_protocol.types import EpochEntry
 from rlm.effects import Restore
+from rlm.judgement import Judgement
 from rlm.messages import Loss, PartitionSettings
 from rlm.testing import PARTITION, Killed
 from rlmm.api import MetadataRefusedError, SegmentUpdate
@@ -53,7 +54,7 @@ def assert_red(scene: Scene, loss: Loss) -> str:
     for _ in range(2):
         red = scene.pass_all()
         assert loss in red, red
-        assert scene.broker.loss is loss
+        assert scene.broker.verdict is loss
         assert scene.broker.copied == -1
         scene.clock.advance(COPY_MAX_MS + 1)
     after = (scene.objects(), len(scene.metadata.log), scene.broker.log_start, deletions(scene))
@@ -65,7 +66,7 @@ def assert_red(scene: Scene, loss: Loss) -> str:
 def assert_green(scene: Scene) -> None:
     scene.settle()
     assert scene.pass_all() == ""
-    assert scene.broker.loss is None
+    assert scene.broker.verdict is Judgement.SOUND
     scene.check_readable()
     scene.check_no_leak()
 

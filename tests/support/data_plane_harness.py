@@ -37,6 +37,7 @@ class World:
     pool: Pool = field(default_factory=InlinePool)
     configs: dict[str, LogConfig] = field(default_factory=dict)
     topics: dict[str, TopicImage] = field(default_factory=dict)
+    has_tier: bool = False
 
     def __post_init__(self) -> None:
         self.clock = ManualClock(wall_ms=NOW_MS)
@@ -58,6 +59,7 @@ class World:
             pool=self.pool,
             config_for=self.config_for,
             metrics=self.metrics,
+            has_tier=self.has_tier,
         )
 
     def config_for(self, topic: str) -> LogConfig:

@@ -11,9 +11,15 @@ from broker.handlers import delete_records, fetch, list_offsets, offset_for_lead
 from broker.remote.reads import RemoteFetched, RemoteRead
 from kafka_protocol.errors import ErrorCode, KafkaError
 from local_log.errors import KafkaStorageError
-from rlm.messages import Loss
+from rlm.messages import CopiedThrough, Loss, LossFound
 
 NINE = ErrorCode.REPLICA_NOT_AVAILABLE
+NAMES = (b"i" * 16, 0, 3)
+SOUND = CopiedThrough(*NAMES, -1, -1, -1, 0)
+
+
+def lost(loss: Loss) -> LossFound:
+    return LossFound(*NAMES, loss)
 
 
 @pytest.fixture
@@ -91,7 +97,7 @@ def test_a_lost_chain_answers_9_where_epochs_of_remote_offsets_are_asked(
     assert (epoch_end(world), listed(world, -2)[0]) == (ErrorCode.NONE, ErrorCode.NONE)
     partition = world.replicas.require("t", 0)
     if said_by == "tier":
-        partition.set_loss(Loss.CHAIN)
+        partition.take_report(lost(Loss.CHAIN))
     else:
         partition.log.chain_lost = "missing"
     assert epoch_end(world) == NINE
@@ -101,7 +107,7 @@ def test_a_lost_chain_answers_9_where_epochs_of_remote_offsets_are_asked(
         partition.check_chain_known()
     assert raised.value.code == NINE
     assert deleted(world, 10) == (ErrorCode.NONE, 10)
-    partition.set_loss(None)  # the tier has judged again
+    partition.take_report(SOUND)
     assert epoch_end(world) == ErrorCode.NONE
 
 
@@ -131,15 +137,16 @@ def test_at_a_lost_log_end_nothing_is_appended_and_nobody_is_told_to_reset(world
     assert fetched(world, 14) == ErrorCode.OFFSET_OUT_OF_RANGE
     epoch = partition.leader_epoch
     assert epoch_end(world, epoch) == ErrorCode.NONE
-    partition.set_loss(Loss.LOG_END)
+    partition.take_report(lost(Loss.LOG_END))
     assert epoch_end(world, epoch) == ErrorCode.KAFKA_STORAGE_ERROR, "it would see a truncation"
+    assert listed(world, -1)[0] == ErrorCode.KAFKA_STORAGE_ERROR
     assert fetched(world, 13) == ErrorCode.KAFKA_STORAGE_ERROR
     assert fetched(world, 14) == ErrorCode.KAFKA_STORAGE_ERROR
     assert fetched(world, 12) == ErrorCode.NONE, "what is here is served"
     with pytest.raises(KafkaStorageError):
         partition.append(batch(b"again"), now_ms=NOW_MS)
     assert partition.log.log_end_offset == 13
-    partition.set_loss(None)
+    partition.take_report(SOUND)
     partition.append(batch(b"goes on"), now_ms=NOW_MS)
 
 

@@ -11,6 +11,7 @@ from broker.replica.errors import ReplicaNotAvailable
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.types import EpochEntry, TopicPartition
 from local_log.config import LogConfig
+from rlm.judgement import Judgement, Verdict
 from rlm.link import LinkEndedError, Received
 from rlm.messages import Loss, ReadAnswer, Region
 from runtime.clock import ManualClock
@@ -58,14 +59,11 @@ class Hosted:
     is_leader: bool = True
     is_internal: bool = False
     deleted: bool = False
-    loss: Loss | None = None
+    verdict: Verdict = Judgement.SOUND
 
     def check_chain_known(self) -> None:
-        if self.loss is Loss.CHAIN:
+        if self.verdict is Loss.CHAIN:
             raise ReplicaNotAvailable("lost")
-
-    def set_loss(self, loss: Loss | None) -> None:
-        self.loss = loss
 
 
 class Replicas:

@@ -179,7 +179,7 @@ def test_read_committed_names_its_lineage() -> None:
 def test_an_offset_whose_epoch_is_lost_gets_9() -> None:
     async def scene() -> None:
         bench = Bench()
-        bench.hosted.loss = Loss.CHAIN
+        bench.hosted.verdict = Loss.CHAIN
         assert code_of(bench.read(10)) == ErrorCode.REPLICA_NOT_AVAILABLE
         assert bench.tier.asked == []
 

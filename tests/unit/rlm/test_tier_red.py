@@ -6,6 +6,7 @@ import pytest
 from tier_pair import NAMES, Pair, bytes_of, error_of
 
 from kafka_protocol.errors import ErrorCode
+from rlm.judgement import Judgement
 from rlm.messages import Health, Loss, OffsetForTimestamp, TimestampAnswer
 from rlm.performer import EXPIRATION_POOL
 from rlm.testing import PARTITION
@@ -48,7 +49,7 @@ def test_a_lost_chain_is_red_under_one_barrier_and_copying_goes_on_after_the_way
     (reason,) = reasons(pair)
     assert reason.startswith("chain lost")
     assert "DeleteRecords to 40" in reason
-    assert (pair.log.loss, pair.log.copied) == (Loss.CHAIN, -1)
+    assert (pair.log.verdict, pair.log.copied) == (Loss.CHAIN, -1)
     written = len(pair.metadata.log)
     for _ in range(3):
         pair.scheduler.advance(60_000)
@@ -58,7 +59,7 @@ def test_a_lost_chain_is_red_under_one_barrier_and_copying_goes_on_after_the_way
     pair.scheduler.advance(60_000)
     pair.pump()
     assert reasons(pair) == []
-    assert (pair.log.loss, pair.log.copied) == (None, 79)
+    assert (pair.log.verdict, pair.log.copied) == (Judgement.SOUND, 79)
 
 
 def test_a_store_that_fails_while_the_chain_is_lost_is_asked_again(pair: Pair) -> None:

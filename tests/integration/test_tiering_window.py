@@ -1,0 +1,168 @@
+"""Between a broker's start and the tier's judgement of a partition: nobody is told to skip.
+
+The tier reaches the broker through a gate of the test, so the judgement waits until it is opened.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from harness_broker import BrokerProcess, free_ports, until
+from harness_clients import end_offsets, produce
+from harness_gate import Gate
+from harness_raw_client import RawClient, fetch
+from harness_tier import tiered_away
+from test_tiering_lost_objects import MakeBroker, fill, reasons
+
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.wire.api_keys import ApiKey
+
+FAR_FUTURE_MS = 1 << 45
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    made = Gate(*free_ports(2))
+    yield made
+    made.close()
+
+
+def behind(gate: Gate, target_port: int, broker: BrokerProcess) -> BrokerProcess:
+    """Let the broker's tier come in by the gate, and clients as ever."""
+    properties = broker.properties()
+    tier = "TIER://127.0.0.1"
+    clients = properties["listeners"].split(",")[0]
+    broker.settings |= {
+        "listeners": f"{properties['listeners']},{tier}:{target_port}",
+        "advertised.listeners": f"{clients},{tier}:{gate.port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,TIER:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "remote.log.metadata.manager.listener.name": "TIER",
+    }
+    return broker
+
+
+def copy_of(broker: BrokerProcess, aside: Path) -> Path:
+    """The directory of the partition and the checkpoints of its log directory."""
+    shutil.copytree(broker.partition_directory("orders"), aside / "orders-0")
+    for path in broker.log_directory.iterdir():
+        if path.is_file() and ("checkpoint" in path.name or path.name == "tidemark-checksums"):
+            shutil.copy(path, aside)
+    return aside
+
+
+def put_back(broker: BrokerProcess, aside: Path) -> None:
+    shutil.rmtree(broker.partition_directory("orders"))
+    shutil.copytree(aside, broker.log_directory, dirs_exist_ok=True)
+
+
+def epoch_end(client: RawClient, epoch: int) -> int:
+    """The code that OffsetForLeaderEpoch answers."""
+    asked = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}
+    fields = {"replica_id": -1, "topics": [{"topic": "orders", "partitions": [asked]}]}
+    answer = client.ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, fields)
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+def listed(client: RawClient, timestamp: int) -> tuple[int, int]:
+    asked = {"partition_index": 0, "timestamp": timestamp, "current_leader_epoch": -1}
+    fields = {"replica_id": -1, "topics": [{"name": "orders", "partitions": [asked]}]}
+    found = client.ask(ApiKey.LIST_OFFSETS, 7, fields).topics[0].partitions[0]
+    return int(found.error_code), found.offset
+
+
+def deleted(client: RawClient, offset: int) -> int:
+    asked = {"partition_index": 0, "offset": offset}
+    fields = {"topics": [{"name": "orders", "partitions": [asked]}], "timeout_ms": 5000}
+    answer = client.ask(ApiKey.DELETE_RECORDS, 2, fields)
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+@contextmanager
+def at_the_end(broker: BrokerProcess) -> Iterator[Consumer]:
+    """A consumer that has read the last record, and would skip to the end where it is sent away."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "latest",
+            "fetch.error.backoff.ms": 10,
+        }
+    )
+    _, end = end_offsets(broker, "orders")
+    consumer.assign([TopicPartition("orders", 0, end - 1)])
+    message = until(lambda: consumer.poll(1), "the last record is read")
+    assert (message.error(), message.offset()) == (None, end - 1)
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def test_above_an_old_log_end_a_consumer_waits_for_the_judgement_and_skips_nothing(
+    make_broker: MakeBroker, gate: Gate, tmp_path: Path
+) -> None:
+    (target_port,) = free_ports(1)
+    gate = Gate(gate.port, target_port)
+    broker = behind(gate, target_port, make_broker(tiered=True))
+    gate.open()
+    broker.start()
+    older_end = fill(broker)
+    broker.kill()
+    older = copy_of(broker, tmp_path / "older")
+    broker.start()
+    produce(broker, "orders", [(None, bytes(100_000)) for _ in range(25)])
+    tiered_away(broker, "orders")
+    with at_the_end(broker) as consumer:
+        broker.kill()
+        newest = copy_of(broker, tmp_path / "newest")
+        end = older_end + 25
+
+        put_back(broker, older)
+        gate.close()
+        broker.start()
+
+        def waits() -> bool:
+            """No record and no error comes to the application."""
+            return consumer.poll(0.2) is None
+
+        with RawClient(broker) as client:
+            assert fetch(client, "orders", end).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert fetch(client, "orders", older_end - 1).error_code == ErrorCode.NONE
+            assert epoch_end(client, 0) == ErrorCode.KAFKA_STORAGE_ERROR
+            assert listed(client, FAR_FUTURE_MS)[0] == ErrorCode.KAFKA_STORAGE_ERROR
+            assert listed(client, -1) == (ErrorCode.NONE, older_end)
+            assert deleted(client, end) == ErrorCode.KAFKA_STORAGE_ERROR
+            assert not any("log end lost" in each for each in reasons(broker)), "not judged yet"
+            assert waits()
+            produce(broker, "orders", [(None, b"produce does not wait")])
+            assert waits()
+            assert fetch(client, "orders", end).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+            gate.open()
+            until(
+                lambda: (
+                    waits() and any("orders-0: log end lost" in each for each in reasons(broker))
+                ),
+                "health names the loss",
+            )
+            assert fetch(client, "orders", end).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert epoch_end(client, 0) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert waits()
+
+        broker.kill()
+        put_back(broker, newest)
+        broker.start()
+        produce(broker, "orders", [(None, b"after the right directory came back")])
+        message = until(lambda: consumer.poll(1), "the consumer goes on")
+        assert (message.error(), message.offset()) == (None, end)
+        assert message.value() == b"after the right directory came back"
+    until(lambda: reasons(broker) == [], "health is green")
+    with RawClient(broker) as client:
+        above = fetch(client, "orders", end + 100).error_code
+        assert above == ErrorCode.OFFSET_OUT_OF_RANGE, "judged as sound"
+        assert epoch_end(client, 0) == ErrorCode.NONE

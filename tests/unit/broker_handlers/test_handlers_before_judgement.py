@@ -1,0 +1,158 @@
+"""What clients hear of a tiered log that the tier has not judged under this leader epoch."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from data_plane_harness import NOW_MS, World, batch, call
+from test_handlers_losses import SOUND, deleted, epoch_end, fetched, listed, lost
+
+from broker.handlers import fetch
+from broker.replica.partition import Partition
+from kafka_protocol.errors import ErrorCode
+from rlm.judgement import Judgement
+from rlm.messages import JudgementWithdrawn, Loss
+
+STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
+WITHDRAWN = JudgementWithdrawn(b"i" * 16, 0, 3)
+FAR_FUTURE_MS = NOW_MS + 1_000_000
+
+
+def world_of(directory: Path, *, has_tier: bool = True, **config: bool) -> World:
+    """Offsets 10 to 12 are here, those below are remote."""
+    world = World(directory, has_tier=has_tier)
+    world.add_topic("t", **config)
+    world.append("t", b"remote by now")
+    log = world.log("t")
+    log.truncate_fully_and_start_at(10, keep_log_start=True)
+    world.append("t", b"10", b"11", b"12")
+    log.high_watermark = 13
+    return world
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = world_of(tmp_path, remote_storage_enable=True)
+    yield world
+    world.logs.close(clean=False)
+
+
+def hosted(world: World) -> Partition:
+    return world.replicas.require("t", 0)
+
+
+def replica_fetched(world: World, offset: int, last_fetched_epoch: int) -> tuple[int, int]:
+    """The error, and the end offset of the diverging epoch, that a replica is told."""
+    world.change("t", replicas=(1, 2))
+    handler = fetch.make(
+        world.replicas,
+        limits=fetch.FetchLimits(),
+        clock=world.clock,
+        scheduler=world.scheduler,
+        dice=world.dice,
+    )
+    partition = {
+        "partition": 0,
+        "fetch_offset": offset,
+        "partition_max_bytes": 1000,
+        "last_fetched_epoch": last_fetched_epoch,
+    }
+    fields = {
+        "replica_id": 2,
+        "max_wait_ms": 0,
+        "max_bytes": 1000,
+        "session_epoch": -1,
+        "topics": [{"topic": "t", "partitions": [partition]}],
+    }
+    answer = call(handler, 12, fields).responses[0].partitions[0]
+    return int(answer.error_code), answer.diverging_epoch.end_offset
+
+
+def test_above_the_log_end_is_out_of_range_only_after_the_judgement(world: World) -> None:
+    assert fetched(world, 14) == STORAGE
+    assert (fetched(world, 13), fetched(world, 12)) == (ErrorCode.NONE, ErrorCode.NONE)
+    hosted(world).append(batch(b"produce does not wait"), now_ms=NOW_MS)
+    assert fetched(world, 15) == STORAGE
+    hosted(world).take_report(SOUND)
+    assert fetched(world, 15) == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_below_the_log_start_is_out_of_range_also_before_the_judgement(world: World) -> None:
+    assert deleted(world, 11) == (ErrorCode.NONE, 11)
+    assert fetched(world, 5) == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_nobody_is_told_of_a_truncation_before_the_judgement(world: World) -> None:
+    world.change("t", leader_epoch=5)
+    world.append("t", b"13")  # the end of epoch 3 is not the log end any more
+    assert (epoch_end(world, 3), epoch_end(world, 5)) == (STORAGE, STORAGE)
+    assert replica_fetched(world, 20, 3) == (STORAGE, -1)
+    assert replica_fetched(world, 20, 9) == (STORAGE, -1)
+    assert replica_fetched(world, 13, 3) == (ErrorCode.NONE, -1), "it agrees as far as it asks"
+    hosted(world).take_report(SOUND)
+    assert (epoch_end(world, 3), epoch_end(world, 5)) == (ErrorCode.NONE, ErrorCode.NONE)
+    assert replica_fetched(world, 20, 3) == (ErrorCode.NONE, 13)
+    assert replica_fetched(world, 20, 9)[0] == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_look_up_by_time_does_not_say_that_nothing_came_later(world: World) -> None:
+    assert listed(world, FAR_FUTURE_MS)[0] == STORAGE
+    assert listed(world, -1)[:2] == (ErrorCode.NONE, 13), "whoever begins there skips nothing"
+    assert listed(world, -2) == (ErrorCode.NONE, 0, -1), "the chain below is not judged"
+    hosted(world).take_report(SOUND)
+    assert listed(world, FAR_FUTURE_MS) == (ErrorCode.NONE, -1, -1)
+    assert listed(world, -2) == (ErrorCode.NONE, 0, 3)
+
+
+def test_records_above_an_unjudged_end_are_not_out_of_range_for_delete_records(
+    world: World,
+) -> None:
+    assert deleted(world, 14) == (STORAGE, -1)
+    hosted(world).take_report(SOUND)
+    assert deleted(world, 14)[0] == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize(
+    ("has_tier", "config"),
+    [(True, {}), (False, {"remote_storage_enable": True})],
+    ids=["a topic never tiered", "no remote tier"],
+)
+def test_where_nobody_judges_nobody_waits(
+    tmp_path: Path, has_tier: bool, config: dict[str, bool]
+) -> None:
+    world = world_of(tmp_path, has_tier=has_tier, **config)
+    assert fetched(world, 14) == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert epoch_end(world) == ErrorCode.NONE
+    assert listed(world, FAR_FUTURE_MS) == (ErrorCode.NONE, -1, -1)
+    world.logs.close(clean=False)
+
+
+def test_each_leader_epoch_is_judged_anew(world: World) -> None:
+    hosted(world).take_report(SOUND)
+    world.change("t", isr=(1,))
+    assert fetched(world, 14) == ErrorCode.OFFSET_OUT_OF_RANGE, "the same leader epoch"
+    world.change("t", leader_epoch=4)
+    assert fetched(world, 14) == STORAGE
+    hosted(world).take_report(SOUND)
+    world.change("t", leader=2, leader_epoch=5)
+    world.change("t", leader=1, leader_epoch=6)
+    assert fetched(world, 14) == STORAGE
+
+
+@pytest.mark.parametrize("loss", list(Loss))
+def test_a_loss_stays_until_a_judgement_ends_it(world: World, loss: Loss) -> None:
+    hosted(world).take_report(lost(loss))
+    hosted(world).take_report(WITHDRAWN)
+    assert hosted(world).verdict is loss
+    assert fetched(world, 14) == STORAGE
+    world.change("t", leader_epoch=4)
+    assert hosted(world).verdict is loss
+    hosted(world).take_report(SOUND)
+    assert fetched(world, 14) == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_withdrawn_judgement_is_none(world: World) -> None:
+    hosted(world).take_report(SOUND)
+    hosted(world).take_report(WITHDRAWN)
+    assert hosted(world).verdict is Judgement.OPEN
+    assert fetched(world, 14) == STORAGE
