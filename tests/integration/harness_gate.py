@@ -23,7 +23,7 @@ class Gate:
 
     def __init__(self, port: int, target_port: int) -> None:
         """Make it closed."""
-        self.port, self._target_port = port, target_port
+        self.port, self.target_port = port, target_port
         self._server: socketserver.ThreadingTCPServer | None = None
 
     def open(self) -> Self:
@@ -40,7 +40,7 @@ class Gate:
             self._server = None
 
     def _handler(self) -> Callable[..., socketserver.BaseRequestHandler]:
-        target_port = self._target_port
+        target_port = self.target_port
 
         class Relay(socketserver.BaseRequestHandler):
             def handle(self) -> None:
