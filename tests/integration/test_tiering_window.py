@@ -156,3 +156,8 @@ def test_above_an_old_log_end_a_consumer_waits_for_the_judgement_and_skips_nothi
         above = fetch(client, "orders", end + 100).error_code
         assert above == ErrorCode.OFFSET_OUT_OF_RANGE, "judged as sound"
         assert epoch_end(client, 0) == ErrorCode.NONE
+        gate.close()
+        broker.kill_tier()
+        above = fetch(client, "orders", end + 100).error_code
+        assert above == ErrorCode.OFFSET_OUT_OF_RANGE, "it stays so without a tier"
+        assert epoch_end(client, 0) == ErrorCode.NONE

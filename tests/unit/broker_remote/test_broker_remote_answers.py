@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from data_plane_harness import World
 from support_pools import HeldPool, turns
@@ -18,6 +19,7 @@ from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import make
 from metadata_topic.image.replay import replay_all
+from rlm.judgement import Judgement
 from rlm.link import Received
 from rlm.messages import (
     Ack,
@@ -28,8 +30,11 @@ from rlm.messages import (
     Health,
     Image,
     ImageAtLeast,
+    JudgementWithdrawn,
     KeepRemovals,
     LogDescription,
+    Loss,
+    LossFound,
     OpenSegment,
     RaiseLogStart,
     TopicsEmptied,
@@ -181,6 +186,28 @@ def test_questions_of_an_older_leader_epoch_are_refused_and_change_nothing(tmp_p
         assert tier.log.log_start_offset == 0
         assert tier.log.copied_through == -1
         assert tier.kept_log_start() is None
+
+    asyncio.run(scene())
+
+
+def test_a_report_is_a_judgement_only_where_it_is_taken(tmp_path: Path) -> None:
+    async def scene() -> None:
+        tier = Tier(tmp_path)
+        partition = tier.world.replicas.require("orders", 0)
+        names = (tier.topic_id, 0, LEADER_EPOCH)
+        of_another_chain = CopiedThrough(
+            *names, last_offset=5, last_offset_epoch=2, remote_start=0, remote_bytes=1
+        )
+        tier.ask(of_another_chain)
+        assert [answer.taken for answer in tier.answers if isinstance(answer, Ack)] == [False]
+        assert (partition.verdict, tier.log.copied_through) == (Judgement.OPEN, -1)
+        tier.ask(msgspec.structs.replace(of_another_chain, last_offset_epoch=LEADER_EPOCH))
+        assert (partition.verdict, tier.log.copied_through) == (Judgement.SOUND, 5)
+        tier.ask(JudgementWithdrawn(*names))
+        assert (partition.verdict, tier.log.copied_through) == (Judgement.OPEN, -1)
+        tier.ask(LossFound(*names, Loss.LOG_END))
+        tier.ask(JudgementWithdrawn(*names))
+        assert (partition.verdict, tier.log.copied_through) == (Loss.LOG_END, -1)
 
     asyncio.run(scene())
 

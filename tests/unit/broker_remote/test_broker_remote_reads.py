@@ -224,11 +224,27 @@ def test_the_tier_is_told_differences_and_everything_again_when_it_is_new() -> N
     assignments.reconcile()
     assert tier.asked[-1][0].leader_epoch == 6
     hosted.log.config = LogConfig()
+    hosted.verdict = Loss.LOG_END
     assert assignments.reconcile()
     assert isinstance(tier.asked[-1][0], Unassign)
+    assert hosted.verdict is Loss.LOG_END, "found, and judged by nobody since"
     hosted.log.config = LogConfig(remote_log_delete_on_disable=True)
     assignments.on_tier_up()
     assert tier.asked[-1][0].settings.mode == "drop"
+
+
+@pytest.mark.parametrize("is_on", [False, True])
+@pytest.mark.parametrize("drops", [False, True])
+@pytest.mark.parametrize("reads_only", [False, True])
+def test_each_log_that_is_assigned_counts_as_judged_by_the_tier(
+    is_on: bool, drops: bool, reads_only: bool
+) -> None:
+    config = LogConfig(
+        remote_storage_enable=is_on,
+        remote_log_delete_on_disable=drops,
+        remote_log_copy_disable=reads_only,
+    )
+    assert (settings_of(config) is not None) == config.is_tiered
 
 
 def test_topic_settings_become_modes_and_bounds() -> None:
