@@ -271,6 +271,7 @@ class Partition:
         """Refuse to say that something lies above the log end, or that nothing does.
 
         A consumer that is told so resets or truncates, and skips what was acknowledged.
+        DIFFERS: Kafka takes the log end for true (docs/decisions/before-the-judgement.md).
 
         Raises:
             KafkaStorageError: the tier has not judged the log yet, or found a loss.
