@@ -1,5 +1,6 @@
 """Starts a broker as its user would: `tidemark format`, `tidemark start`, signals by pid."""
 
+import glob
 import os
 import signal
 import socket
@@ -270,8 +271,10 @@ class BrokerProcess:
 
     def remote_segments(self, topic: str, partition: int = 0) -> list[int]:
         """Base offsets of the complete segments in the store, ascending."""
-        found = self.remote_directory.glob(f"**/{topic}-*/{partition}/*.manifest")
-        return sorted(int(path.name.split("-")[0]) for path in found)
+        # Not Path.glob: it fails where a directory is deleted under it.
+        pattern = f"**/{topic}-*/{partition}/*.manifest"
+        found = glob.glob(pattern, root_dir=self.remote_directory, recursive=True)
+        return sorted(int(Path(path).name.split("-")[0]) for path in found)
 
 
 def alive(pid: int) -> bool:
