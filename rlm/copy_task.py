@@ -54,7 +54,9 @@ def copied_through_report(facts: LogFacts, loss: Loss | None = None) -> CopiedTh
     )
 
 
-def forget_copied_through(topic_id: bytes, partition: int, leader_epoch: int) -> Task[PassResult]:
+def forget_copied_through(
+    topic_id: bytes, partition: int, leader_epoch: int, loss: Loss | None = None
+) -> Task[PassResult]:
     """Tell the broker that nothing is known to be remote, so that it expires nothing locally."""
     nothing = CopiedThrough(
         topic_id,
@@ -64,6 +66,7 @@ def forget_copied_through(topic_id: bytes, partition: int, leader_epoch: int) ->
         last_offset_epoch=-1,
         remote_start=-1,
         remote_bytes=0,
+        loss=loss,
     )
     yield Report(nothing)
     return PassResult()

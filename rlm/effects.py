@@ -131,6 +131,13 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class NeedEpoch:
+    """Have the controller give a leader epoch above `used` -> str: why it is in vain, or ""."""
+
+    used: int
+
+
+@dataclass(frozen=True, slots=True)
 class Measure:
     """Publish what a pass has seen -> None."""
 
@@ -159,6 +166,7 @@ Effect: TypeAlias = (
     | Restore
     | Carry
     | Report
+    | NeedEpoch
     | Measure
 )
 

@@ -30,9 +30,10 @@ from rlm.performer import (
 from rlm.plugin_calls import Cancellation, TaskCancelledError
 from rlm.quota import RateQuota
 from rlm.settling import too_low
-from rlm.takeover_task import take_over
+from rlm.takeover_task import fenced_by_later_epoch, take_over
 from rlm.workers import Workers
 from rlmm.api import (
+    REMOVER_FENCE,
     Fence,
     MetadataError,
     MetadataNotReadyError,
@@ -45,6 +46,7 @@ from runtime.scheduler import Scheduler
 log = logging.getLogger(__name__)
 
 PartitionKey = tuple[bytes, int]
+Ended = Callable[[AssignedPartition, PassResult | None, BaseException | None], None]
 COPY, EXPIRE = "copy", "expire"
 
 
@@ -215,11 +217,27 @@ class RemoteLogManager:
             if error.fence is not None and error.fence.leader_epoch == known.leader_epoch:
                 # Of an incarnation of ours whose counter was lost, or of a clone.
                 known.above = max(known.above, error.fence.incarnation)
-            elif error.fence is not None:
-                known.red = too_low(known.leader_epoch, error.fence.leader_epoch).reason
+            elif error.fence is not None and error.fence != REMOVER_FENCE:
+                self._ask_for_epoch(known, error.fence.leader_epoch)
+                return
         else:
             known.red = f"metadata: {error}"
         self._own_again(known, fresh=True)
+
+    def _ask_for_epoch(self, known: AssignedPartition, used: int) -> None:
+        """The controller is asked for a leader epoch above `used`, which comes as an `Assign`."""
+        tip, epoch = known.tip, known.leader_epoch
+
+        def asked(
+            same: AssignedPartition, result: PassResult | None, error: BaseException | None
+        ) -> None:
+            same.red = too_low(epoch, used).reason if result is None else result.red
+            if not isinstance(error, LinkEndedError):
+                self._own_again(same, fresh=False)
+
+        self._spend(known)
+        task = fenced_by_later_epoch(tip.topic_id, tip.partition, epoch, used)
+        self._run_unowned(known, task, asked)
 
     def _own_again(self, known: AssignedPartition, *, fresh: bool) -> None:
         """This ownership is over; the next one begins after a pause."""
@@ -276,13 +294,16 @@ class RemoteLogManager:
 
     def _forget_copies(self, known: AssignedPartition) -> None:
         """The ownership ends, and the broker keeps what it has until the next one has judged."""
+        task = forget_copied_through(known.tip.topic_id, known.tip.partition, known.leader_epoch)
+        self._run_unowned(known, task, self._forgotten)
+
+    def _run_unowned(self, known: AssignedPartition, task: Task[PassResult], ended: Ended) -> None:
+        """End the ownership and run what only asks or tells the broker."""
         self._end_ownership(known)
-        tip = known.tip
         fence = Fence(known.leader_epoch, -1)  # nothing is written under it
-        ownership = Ownership(tip, fence, Cancellation(), OwnCopies(), set())
+        ownership = Ownership(known.tip, fence, Cancellation(), OwnCopies(), set())
         known.ownership = ownership
-        task = forget_copied_through(tip.topic_id, tip.partition, known.leader_epoch)
-        self._run(known, ownership, EXPIRATION_POOL, task, self._forgotten)
+        self._run(known, ownership, EXPIRATION_POOL, task, ended)
 
     def _forgotten(
         self, known: AssignedPartition, _: PassResult | None, error: BaseException | None
@@ -360,7 +381,7 @@ class RemoteLogManager:
         ownership: Ownership,
         pool: str,
         task: Task[PassResult],
-        ended: Callable[[AssignedPartition, PassResult | None, BaseException | None], None],
+        ended: Ended,
     ) -> None:
         """Run a task in a pool; its end is dropped if the ownership is over by then."""
         is_over = False

@@ -325,6 +325,16 @@ class RestoreChain(PartitionMessage, frozen=True, array_like=True, tag=True):
     entries: list[tuple[int, int]]
 
 
+class RaiseLeaderEpoch(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """`used` is a leader epoch that was used before: one above it is needed. Answer: Ack.
+
+    At once, before the controller has answered: a higher epoch comes as another `Assign`. Not taken
+    where it is known to be in vain, with the reason. May be repeated.
+    """
+
+    used: int
+
+
 class ImageAtLeast(Message, frozen=True, array_like=True, tag=True):
     """The image at or past a high watermark confirmed after this question. Answer: Image."""
 
@@ -427,6 +437,7 @@ AnyMessage: TypeAlias = (
     | CopiedThrough
     | RaiseLogStart
     | RestoreChain
+    | RaiseLeaderEpoch
     | ImageAtLeast
     | Image
     | TopicsEmptied

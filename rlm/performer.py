@@ -21,6 +21,7 @@ from rlm.effects import (
     LocalSegment,
     Measure,
     MoveStart,
+    NeedEpoch,
     OpenLocal,
     PutObjects,
     ReadEpochs,
@@ -35,7 +36,14 @@ from rlm.effects import (
 )
 from rlm.expiration_task import OwnCopies
 from rlm.log_facts import LogFacts, RemoteSegment
-from rlm.messages import CopiedThrough, DescribeLog, OpenSegment, RaiseLogStart, RestoreChain
+from rlm.messages import (
+    CopiedThrough,
+    DescribeLog,
+    OpenSegment,
+    RaiseLeaderEpoch,
+    RaiseLogStart,
+    RestoreChain,
+)
 from rlm.plugin_calls import Cancellation, PluginCalls, TaskCancelledError
 from rlm.telemetry import Telemetry
 from rlmm.api import (
@@ -207,6 +215,8 @@ class Performer:
                 return world.metadata.carry(self._own.partition, self._own.fence, log_start)
             case Report(report):
                 return self._report(report)
+            case NeedEpoch(used):
+                return world.broker.raise_leader_epoch(RaiseLeaderEpoch(*self._names(), used=used))
             case Measure():
                 return world.telemetry.measured(topic, self._own.partition.partition, effect)
             case _:

@@ -45,10 +45,15 @@ class ChainLost:
 
 @dataclass(frozen=True, slots=True)
 class Red:
-    """A person must look: which loss, and a sentence with the way out."""
+    """A person must look: which loss, and a sentence with the way out.
+
+    Attributes:
+        used: of a leader epoch that is too low: the highest that was used before.
+    """
 
     loss: Loss
     reason: str
+    used: int = -1
 
 
 def settle(log: LogDescription, history: PartitionHistory) -> Settled | ChainLost | Red:
@@ -98,13 +103,15 @@ def leader_epoch_too_low(log: LogDescription, history: PartitionHistory) -> Red 
     return too_low(log.leader_epoch, max(epochs)) if max(epochs) > log.leader_epoch else None
 
 
-def too_low(leader_epoch: int, highest: int) -> Red:
-    """Red: `highest` was used before."""
+def too_low(leader_epoch: int, used: int, in_vain: str = "") -> Red:
+    """Red: `used` was used before. `in_vain`: why the controller gives none above it."""
+    step = in_vain or "the controller is asked for a higher one"
     return Red(
         Loss.LEADER_EPOCH,
-        f"leader epoch too low: it is {leader_epoch}, and {highest} was used before, so the "
-        "cluster metadata are of an earlier time. Nothing is written until the controller gives a "
-        "higher one",
+        f"leader epoch too low: it is {leader_epoch}, and {used} was used before, so the "
+        f"cluster metadata are of an earlier time. Nothing is written until then; {step}. Way out, "
+        "where it stays so: bring back the newest metadata directory",
+        used,
     )
 
 

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 
 from kafka_protocol.types import EpochEntry
 from rlm.chain_restore import Index, restored_chain
-from rlm.copy_task import copied_through_report
+from rlm.copy_task import copied_through_report, forget_copied_through
 from rlm.effects import (
     Carry,
     Judge,
     MoveStart,
+    NeedEpoch,
     PassResult,
     ReadEpochs,
     Recall,
@@ -24,7 +25,7 @@ from rlm.effects import (
 )
 from rlm.log_facts import LogFacts
 from rlm.messages import Loss
-from rlm.settling import ChainLost, Red, settle
+from rlm.settling import ChainLost, Red, settle, too_low
 from rlmm.api import PartitionHistory
 
 
@@ -48,6 +49,8 @@ def take_over() -> Task[PassResult]:
             return PassResult(red=f"chain lost: {verdict.problem}")
     if isinstance(verdict, Red):
         yield Report(copied_through_report(facts, verdict.loss))
+        if verdict.loss is Loss.LEADER_EPOCH:
+            return (yield from _ask_for_epoch(facts.log.leader_epoch, verdict.used))
         return PassResult(red=verdict.reason)
     log = facts.log
     if verdict.log_start != log.log_start_offset or not log.log_start_known:
@@ -59,6 +62,19 @@ def take_over() -> Task[PassResult]:
     yield Carry(verdict.log_start)
     yield Report(copied_through_report(facts))
     return PassResult()
+
+
+def fenced_by_later_epoch(
+    topic_id: bytes, partition: int, leader_epoch: int, used: int
+) -> Task[PassResult]:
+    """Under a leader epoch below one that was read: no barrier of ours would be heard."""
+    yield from forget_copied_through(topic_id, partition, leader_epoch, Loss.LEADER_EPOCH)
+    return (yield from _ask_for_epoch(leader_epoch, used))
+
+
+def _ask_for_epoch(leader_epoch: int, used: int) -> Task[PassResult]:
+    in_vain: str = yield NeedEpoch(used)
+    return PassResult(red=too_low(leader_epoch, used, in_vain).reason)
 
 
 def _chain_of_the_store(

@@ -17,7 +17,7 @@ from broker.remote.assignments import Assignments
 from broker.remote.process import start_tier_process
 from broker.remote.reads import RemoteFetched, RemoteRead, RemoteReads
 from broker.remote.supervisor import Spawn, Supervisor, TierStartError
-from broker.replica.manager import REMOTE_LOG_METADATA_TOPIC, ReplicaManager
+from broker.replica.manager import REMOTE_LOG_METADATA_TOPIC, RaiseEpoch, ReplicaManager
 from broker.topic_creation import Submit
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.types import TopicPartition
@@ -137,11 +137,12 @@ class RemoteTier:
         image: Callable[[], MetadataImage],
         high_watermark: Callable[[], int],
         submit: Submit,
+        raise_epoch: RaiseEpoch,
     ) -> None:
         """Say what there is to answer from, before clients are served.
 
         `high_watermark` is that of the metadata log (exclusive), as the quorum confirms it;
-        `submit` takes decisions of the controller.
+        `submit` takes decisions of the controller; `raise_epoch` asks it for leader epochs.
         """
         self._replicas, self._image = replicas, image
         self._answers = BrokerAnswers(
@@ -156,6 +157,7 @@ class RemoteTier:
             loop=self._loop,
             metrics=self._metrics,
             facts=self,
+            raise_epoch=raise_epoch,
         )
         self._assignments = Assignments(
             replicas,

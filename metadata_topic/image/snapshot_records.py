@@ -36,7 +36,7 @@ def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
         unsaid = topic.was_tiered and not said
         yield make("TopicRecord", name=topic.name, topic_id=topic.id, was_tiered=unsaid)
         for partition_id, partition in topic.partitions.items():
-            yield _partition_record(topic, partition_id, partition, version)
+            yield partition_record(topic, partition_id, partition, version)
     for (kind, resource), configs in image.configs.items():
         for name, value in configs.items():
             yield make(
@@ -141,9 +141,10 @@ def controller_record(controller: ControllerImage) -> MetadataRecord:
     )
 
 
-def _partition_record(
+def partition_record(
     topic: TopicImage, partition_id: int, partition: PartitionImage, version: int
 ) -> MetadataRecord:
+    """The PartitionRecord that says everything known of a partition."""
     return make(
         "PartitionRecord",
         version,
