@@ -232,6 +232,7 @@ class RemoteLogManager:
             same: AssignedPartition, result: PassResult | None, error: BaseException | None
         ) -> None:
             same.red = too_low(epoch, used).reason if result is None else result.red
+            log.error("%s: %s", tip.topic_partition, same.red)
             if not isinstance(error, LinkEndedError):
                 self._own_again(same, fresh=False)
 
