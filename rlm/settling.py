@@ -320,7 +320,8 @@ def _hole(log: LogDescription, history: PartitionHistory, log_start: int) -> Red
 
 def hole_of(facts: LogFacts) -> Red:
     """Offsets from the log start on that are in no tier: remote metadata were lost."""
-    above = start_of_run(facts)
+    # With an unknown log start the broker refuses DeleteRecords below the local one.
+    above = start_of_run(facts) if facts.log.log_start_known else None
     above = facts.log.local_log_start_offset if above is None else above
     return Red(
         Loss.HOLE,
