@@ -6,7 +6,12 @@ from kafka_protocol.types import TopicIdPartition
 from rlm.backoff import Backoff
 from rlm.messages import PartitionSettings
 from rlm.performer import Ownership
+from rlm.red_kinds import TierRed
+from rlmm.red import NOT_RED, RedText
 from runtime.scheduler import Timer
+
+COPY, EXPIRE = "copy", "expire"
+_FAILED = {COPY: TierRed.COPY, EXPIRE: TierRed.EXPIRE}
 
 
 @dataclass(slots=True)
@@ -18,7 +23,11 @@ class Pass:
     running: bool = False
     again: bool = False
     timer: Timer | None = None
-    red: str = ""
+    red: RedText = NOT_RED
+
+    def failed(self, error: object) -> None:
+        """It is red for `error`."""
+        self.red = _FAILED[self.kind].text(error=error)
 
 
 @dataclass(slots=True)
@@ -39,13 +48,13 @@ class AssignedPartition:
     ownership: Ownership | None = None
     ready: bool = False
     judged: bool = False
-    red: str = ""
+    red: RedText = NOT_RED
     above: int = -1
     own_backoff: Backoff | None = None
     own_timer: Timer | None = None
     passes: dict[str, Pass] = field(default_factory=dict)
 
-    def reds(self) -> list[str]:
+    def reds(self) -> list[RedText]:
         """What is wrong with it."""
         found = [self.red, *(each.red for each in self.passes.values())]
         return [reason for reason in dict.fromkeys(found) if reason]

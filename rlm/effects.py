@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 from kafka_protocol.types import EpochEntry
 from rlm.messages import CopiedThrough, OpenedSegment
 from rlmm.api import SegmentUpdate
+from rlmm.red import NOT_RED, RedText
 from rsm_plugins.segment import LogSegmentData, RemoteLogSegmentMetadata
 
 
@@ -180,11 +181,11 @@ class PassResult:
     """How a pass ended when nothing was raised.
 
     Attributes:
-        red: what a person should look at; "" if nothing.
+        red: what a person should look at.
         again_in_ms: come back earlier than at the next interval.
         store_errors: calls of the plugin that failed while the pass went on.
     """
 
-    red: str = ""
+    red: RedText = NOT_RED
     again_in_ms: int | None = None
     store_errors: int = 0

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from rlm.config import TierConfig
+from rlmm.red import RedText
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -391,11 +392,11 @@ class Metrics(Message, frozen=True, array_like=True, tag=True):
 
 
 class PartitionHealth(msgspec.Struct, frozen=True, array_like=True):
-    """A partition that does not do what it should, and why."""
+    """A partition that does not do what it should, and why; -1: the whole tier."""
 
     topic_id: bytes
     partition: int
-    reason: str
+    reason: RedText
 
 
 class Health(Message, frozen=True, array_like=True, tag=True):

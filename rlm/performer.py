@@ -4,7 +4,7 @@ import io
 import logging
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO, TypeVar, assert_never
 
 from kafka_protocol.errors import CorruptFileError
@@ -79,7 +79,8 @@ def _nobody() -> None:
     """Nobody waits."""
 
 
-def _always() -> bool:
+def always() -> bool:
+    """Nothing is forbidden."""
     return True
 
 
@@ -100,7 +101,7 @@ class World:
     telemetry: Telemetry
     copy_max_ms: int
     call_max_ms: int
-    may_write: Callable[[], bool] = _always
+    may_write: Callable[[], bool] = always
 
 
 @dataclass(slots=True)
@@ -109,9 +110,9 @@ class Ownership:
 
     partition: TopicIdPartition
     fence: Fence
-    cancellation: Cancellation
-    own_copies: OwnCopies
-    deleted_once: set[bytes]
+    cancellation: Cancellation = field(default_factory=Cancellation)
+    own_copies: OwnCopies = field(default_factory=OwnCopies)
+    deleted_once: set[bytes] = field(default_factory=set)
     last_report: CopiedThrough | None = None
 
 

@@ -9,7 +9,7 @@ may expire. The judgement is repeated until a person has ended the loss.
 from collections.abc import Sequence
 
 from kafka_protocol.types import EpochEntry
-from rlm.chain_restore import Index, restored_chain
+from rlm.chain_restore import Index, chain_is_lost, restored_chain
 from rlm.copy_task import copied_through_report, forget_copied_through
 from rlm.effects import (
     Carry,
@@ -25,6 +25,7 @@ from rlm.effects import (
 )
 from rlm.log_facts import LogFacts
 from rlm.messages import Loss
+from rlm.red_kinds import TierRed
 from rlm.settling import ChainLost, Red, settle, too_low
 from rlmm.api import PartitionHistory
 
@@ -42,11 +43,13 @@ def take_over() -> Task[PassResult]:
             return PassResult(red=chain.reason)
         taken: bool = yield Restore(chain)
         if not taken:
-            return PassResult(red="chain lost: the one of the store contradicts a local batch")
+            why = "the one of the store contradicts a local batch"
+            return PassResult(red=chain_is_lost(facts.log, verdict, why).reason)
         facts = yield Judge()
         verdict = settle(facts.log, history)
         if isinstance(verdict, ChainLost):
-            return PassResult(red=f"chain lost: {verdict.problem}")
+            why = "so is the one that was taken from the store"
+            return PassResult(red=chain_is_lost(facts.log, verdict, why).reason)
     if isinstance(verdict, Red):
         yield Report(copied_through_report(facts, verdict.loss))
         if verdict.loss is Loss.LEADER_EPOCH:
@@ -57,7 +60,7 @@ def take_over() -> Task[PassResult]:
         reason = "carried" if log.log_start_known else "rebuilt"
         moved: bool = yield MoveStart(verdict.log_start, reason)
         if not moved:
-            return PassResult(red=f"the broker refuses the log start {verdict.log_start}")
+            return PassResult(red=TierRed.LOG_START_REFUSED.text(offset=verdict.log_start))
         facts = yield Judge()
     yield Carry(verdict.log_start)
     yield Report(copied_through_report(facts))

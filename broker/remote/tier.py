@@ -26,6 +26,7 @@ from metadata_topic.image.image import MetadataImage
 from rlm.config import TierConfig
 from rlm.link import Received, Reply
 from rlm.messages import CopiedThrough, Health, ImageChanged
+from rlm.red_kinds import TierRed
 from runtime.clock import Clock
 from runtime.dice import Dice, SystemDice
 from runtime.disk import Disk
@@ -297,7 +298,9 @@ class RemoteTier:
     def state(self) -> TierState:
         """How the tier is now."""
         supervisor, health = self._supervisor, self._health
-        reasons = [f"tier process: {supervisor.reason}"] if supervisor.reason else []
+        reasons: list[str] = []
+        if supervisor.reason:
+            reasons.append(TierRed.PROCESS.text(reason=supervisor.reason))
         if reasons and health is None:
             reasons += [f"tier process, before it ended: {each}" for each in self._last_words]
         if health is not None:
@@ -308,7 +311,7 @@ class RemoteTier:
                 name = self._replicas.topic_names.get(red.topic_id, red.topic_id.hex())
                 reasons.append(f"{name}-{red.partition}: {red.reason}")
             if health.abandoned_calls:
-                reasons.append(f"{health.abandoned_calls} plugin calls hang")
+                reasons.append(TierRed.HANGING.text(count=health.abandoned_calls))
         return TierState(
             process=supervisor.state,
             reasons=reasons,

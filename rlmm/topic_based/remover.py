@@ -37,6 +37,7 @@ from rlmm.api import (
     RemoteLogMetadataManager,
     SegmentUpdate,
 )
+from rlmm.red import RedText
 from rlmm.topic_based.removal_policy import ClusterImage, Standing, reasons_of, standing_of
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
@@ -186,7 +187,7 @@ class Remover:
         self._hanging: set[TopicIdPartition] = set()
         self._outage = Outage(_log, "removing deleted topics from the remote store")
         self.failed_count = 0
-        self.red: tuple[str, ...] = ()
+        self.red: tuple[RedText, ...] = ()
 
     # ------------------------------------------------------------------ passes
 
