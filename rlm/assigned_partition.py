@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.backoff import Backoff
-from rlm.messages import PartitionSettings
+from rlm.messages import Assign, PartitionSettings
 from rlm.performer import Ownership
 from rlm.red_kinds import TierRed
 from rlmm.red import NOT_RED, RedText
@@ -45,6 +45,7 @@ class AssignedPartition:
     is_leader: bool
     settings: PartitionSettings
     metadata_offset: int
+    unclean_epoch: int = -1
     ownership: Ownership | None = None
     ready: bool = False
     judged: bool = False
@@ -53,6 +54,18 @@ class AssignedPartition:
     own_backoff: Backoff | None = None
     own_timer: Timer | None = None
     passes: dict[str, Pass] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, assign: Assign) -> "AssignedPartition":
+        """As the broker assigns it."""
+        return cls(
+            TopicIdPartition(assign.topic_id, assign.partition, assign.topic),
+            assign.leader_epoch,
+            assign.is_leader,
+            assign.settings,
+            assign.metadata_offset,
+            assign.unclean_epoch,
+        )
 
     def reds(self) -> list[RedText]:
         """What is wrong with it."""

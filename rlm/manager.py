@@ -103,15 +103,11 @@ class RemoteLogManager:
             return
         if known is not None:
             self._end_ownership(known)
-        tip = TopicIdPartition(assign.topic_id, assign.partition, assign.topic)
-        fresh = AssignedPartition(
-            tip, assign.leader_epoch, assign.is_leader, assign.settings, assign.metadata_offset
-        )
-        self._partitions[key] = fresh
+        fresh = self._partitions[key] = AssignedPartition.of(assign)
         if assign.is_leader:
             self._own(fresh)
         else:
-            self._world.metadata.follow(tip)
+            self._world.metadata.follow(fresh.tip)
 
     def reconfigure(self, config: TierConfig) -> None:
         """Go by other limits from now on."""
@@ -195,7 +191,8 @@ class RemoteLogManager:
         fence = Fence(known.leader_epoch, incarnation)
         ownership = Ownership(known.tip, fence)
         known.ownership, known.own_timer = ownership, None
-        owned = self._world.metadata.own(known.tip, fence, known.metadata_offset)
+        own = self._world.metadata.own
+        owned = own(known.tip, fence, known.metadata_offset, known.unclean_epoch)
 
         def done() -> None:
             if known.ownership is ownership:

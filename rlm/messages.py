@@ -86,12 +86,15 @@ class Assign(PartitionMessage, frozen=True, array_like=True, tag=True):
 
     Attributes:
         metadata_offset: of the image in which the topic was seen to exist, -1 if unknown.
+        unclean_epoch: leader epoch of the unclean election that the partition has not recovered
+            from, -1 where there is none: what lineages before it wrote proves nothing any more.
     """
 
     topic: str
     is_leader: bool
     settings: PartitionSettings
     metadata_offset: int = -1
+    unclean_epoch: int = -1
 
 
 class Unassign(PartitionMessage, frozen=True, array_like=True, tag=True):

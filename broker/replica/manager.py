@@ -339,6 +339,7 @@ class ReplicaManager:
                     partition_epoch=wanted.partition_epoch,
                     replicas=wanted.replicas,
                     isr=wanted.isr,
+                    unclean_epoch=wanted.unclean_epoch,
                 )
             else:
                 partition.become_follower(

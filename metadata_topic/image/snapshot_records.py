@@ -145,6 +145,8 @@ def partition_record(
     topic: TopicImage, partition_id: int, partition: PartitionImage, version: int
 ) -> MetadataRecord:
     """The PartitionRecord that says everything known of a partition."""
+    # Without the field the leader epoch counts: so one of Kafka's stays as it was.
+    is_said = partition.unclean_epoch != partition.leader_epoch
     return make(
         "PartitionRecord",
         version,
@@ -162,6 +164,7 @@ def partition_record(
         # Null, not empty, where there is nothing to say: so Kafka writes them.
         eligible_leader_replicas=list(partition.elr) or None,
         last_known_elr=list(partition.last_known_elr) or None,
+        unclean_epoch=partition.unclean_epoch if is_said else -1,
     )
 
 

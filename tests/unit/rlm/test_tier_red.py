@@ -172,3 +172,25 @@ def test_a_mark_of_the_remover_is_no_leader_epoch_that_was_used(pair: Pair) -> N
     (reason,) = reasons(pair)
     assert "leader epoch" not in reason
     assert pair.log.epoch_requests == []
+
+
+def test_what_a_lineage_before_an_unclean_election_wrote_proves_no_lost_log_end(pair: Pair) -> None:
+    """With the messages of broker and tier: the election's epoch comes with `Assign`."""
+    pair.log.cut_to(40)
+    pair.log.new_epoch()
+    pair.assign()
+    (reason,) = reasons(pair)
+    assert reason.startswith("log end lost")
+    pair.log.new_epoch()
+    pair.assign(unclean_epoch=pair.log.leader_epoch)
+    assert reasons(pair) == []
+    assert pair.log.loss is None
+    before = len(pair.metadata.log)
+    unclean = pair.log.leader_epoch
+    pair.log.fill(1, records=20)
+    restart(pair)
+    pair.scheduler.advance(60_000)
+    pair.pump()
+    assert reasons(pair) == [], "every later owner knows it by the records"
+    carried = {event.stamp.unclean_epoch for event, _ in pair.metadata.log[before:]}
+    assert carried == {unclean}
