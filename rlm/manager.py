@@ -208,14 +208,14 @@ class RemoteLogManager:
             return
         log.warning("cannot own %s: %s", known.tip.topic_partition, error)
         if isinstance(error, MetadataRefusedError):
-            marked = error.fence == REMOVER_FENCE
-            known.red = (TierRed.MARKED if marked else TierRed.NEWER_OWNER).text()
             if error.fence is not None and error.fence.leader_epoch == known.leader_epoch:
                 # Of an incarnation of ours whose counter was lost, or of a clone.
                 known.above = max(known.above, error.fence.incarnation)
             elif error.fence is not None and error.fence != REMOVER_FENCE:
                 self._ask_for_epoch(known, error.fence.leader_epoch)
                 return
+            marked = error.fence == REMOVER_FENCE
+            known.red = (TierRed.MARKED if marked else TierRed.NEWER_OWNER).text()
         else:
             known.red = TierRed.METADATA.text(error=error)
         self._own_again(known, fresh=True)
@@ -227,8 +227,10 @@ class RemoteLogManager:
         def asked(
             same: AssignedPartition, result: PassResult | None, error: BaseException | None
         ) -> None:
-            same.red = too_low(epoch, used).reason if result is None else result.red
-            log.error("%s: %s", tip.topic_partition, same.red)
+            red = too_low(epoch, used).reason if result is None else result.red
+            if red != same.red:
+                log.error("%s: %s", tip.topic_partition, red)
+            same.red = red
             if not isinstance(error, LinkEndedError):
                 self._own_again(same, fresh=False)
 
