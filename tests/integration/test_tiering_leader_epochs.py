@@ -12,6 +12,7 @@ from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry
 
 CHAIN = "leader-epoch-checkpoint"
+IDEMPOTENT = {"enable.idempotence": True}
 
 
 def chain_of(broker: BrokerProcess) -> list[EpochEntry]:
@@ -73,6 +74,22 @@ def test_records_of_a_later_leader_epoch_are_red_until_a_higher_one_is_given(
     until(lambda: "leader epoch too low" in broker.log_text(), "it is red by that name")
     assert_whole(broker, count, before)
     assert chain_of(broker)[-1].epoch == used + 1
+
+
+def test_producer_ids_that_older_metadata_give_again_make_no_duplicates(
+    make_broker: MakeBroker,
+) -> None:
+    broker = make_broker().start()
+    produce(broker, "plain", [(None, b"first")], **IDEMPOTENT)
+    assert broker.terminate() == 0
+    copy = copy_of_metadata(broker, "older")
+    broker.start()
+    produce(broker, "plain", [(None, b"second")], **IDEMPOTENT)
+    broker.kill()
+    put_back(broker, copy)
+    broker.start()
+    produce(broker, "plain", [(None, b"third")], **IDEMPOTENT)
+    assert [value for *_, value in read_all(broker, "plain")] == [b"first", b"second", b"third"]
 
 
 def test_a_leader_epoch_of_nonsense_stays_red_with_the_way_out(make_broker: MakeBroker) -> None:
