@@ -45,6 +45,7 @@ from broker.network.server import Server
 from broker.registration import BrokerRegistration
 from broker.remote.config import tier_config
 from broker.remote.tier import RemoteTier
+from broker.replica.leader_epochs import LeaderEpochRequests
 from broker.replica.manager import ReplicaManager
 from broker.replica.wanted import (
     assigned_partitions,
@@ -275,6 +276,10 @@ class Broker:
                 keeps_directories=True,
             ),
         )
+        self._leader_epochs = LeaderEpochRequests(
+            self._registration.raise_leader_epochs, self._scheduler
+        )
+        self._on_stop(self._leader_epochs.stop)
         self._replicas = ReplicaManager(
             logs=self._logs,
             node_id=node_id,
@@ -283,7 +288,9 @@ class Broker:
             metrics=self.metrics,
             assign=self._registration.assign,
             has_tier=self._tier is not None,
+            raise_epoch=self._leader_epochs.ask,
         )
+        self._leader_epochs.on_refused = self._replicas.epoch_refused
         self._replicas.is_missing_some = self._is_missing_some
         self._registration.on_assignment_failed = self._replicas.assignment_failed
         self._creation = TopicCreation(
@@ -300,6 +307,7 @@ class Broker:
                 image=self._image,
                 high_watermark=lambda: self._node.high_watermark,
                 submit=self._node.submit,
+                raise_epoch=self._leader_epochs.ask,
             )
         self._server = self._make_server()
         self._housekeeping = Housekeeping(

@@ -103,13 +103,22 @@ def _data_handlers(parts: HandlerParts) -> list[Handler]:
 
 def _block_allocator(parts: HandlerParts) -> init_producer_id.AllocateBlock:
     """Ask the controller for producer ids in the name of this life of the broker."""
+    used: int | None = None  # by earlier lives; what this one gives is in the metadata
 
     def decide(image: MetadataImage) -> ControllerResult[ProducerIdBlock]:
+        assert used is not None, "looked up before it is asked"
         return allocate_producer_ids(
-            image, broker_id=parts.config.node_id, broker_epoch=parts.registration.epoch
+            image,
+            broker_id=parts.config.node_id,
+            broker_epoch=parts.registration.epoch,
+            used=used,
         )
 
     async def allocate() -> tuple[int, int]:
+        nonlocal used
+        if used is None:
+            known = (max(log.producers.producers, default=-1) for log in parts.logs.all())
+            used = max(known, default=-1)
         block = await parts.node.submit(decide)
         return block.first_id, block.end_id
 

@@ -1,4 +1,4 @@
-"""How this broker enters and leaves the cluster metadata.
+"""How this broker enters and leaves the cluster metadata, and what else it asks the controller.
 
 Registering fences whatever an earlier life of this node id led (each of its partitions goes up one
 leader epoch); unfencing elects it again (one more). So leader epochs rise by two at each restart,
@@ -23,6 +23,8 @@ from metadata_topic.controller.directories import (
     assign_directories,
     records_at_registration,
 )
+from metadata_topic.controller.errors import ControllerError
+from metadata_topic.controller.leader_epochs import UsedEpoch, raise_leader_epochs
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 
@@ -113,6 +115,21 @@ class BrokerRegistration:
         except KafkaError as error:
             log.error("log directories of new replicas could not be noted: %s", error)  # noqa: TRY400
             self.on_assignment_failed(assignments.keys(), error)
+
+    async def raise_leader_epochs(
+        self, found: Mapping[ReplicaId, UsedEpoch]
+    ) -> Mapping[ReplicaId, ControllerError]:
+        """Have the controller give leader epochs above those that were used before.
+
+        Returns:
+            Why, of each partition that it refuses.
+        """
+        node_id, epoch = self._registration.node_id, self.epoch
+
+        def decide(image: MetadataImage) -> ControllerResult[dict[ReplicaId, ControllerError]]:
+            return raise_leader_epochs(image, broker_id=node_id, broker_epoch=epoch, found=found)
+
+        return await self._submit(decide)
 
     async def leave(self) -> None:
         """Give up all leadership before a clean stop."""

@@ -4,9 +4,14 @@ from dataclasses import dataclass, field
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.backoff import Backoff
-from rlm.messages import PartitionSettings
+from rlm.messages import Assign, PartitionSettings
 from rlm.performer import Ownership
+from rlm.red_kinds import TierRed
+from rlmm.red import NOT_RED, RedText
 from runtime.scheduler import Timer
+
+COPY, EXPIRE = "copy", "expire"
+_FAILED = {COPY: TierRed.COPY, EXPIRE: TierRed.EXPIRE}
 
 
 @dataclass(slots=True)
@@ -18,7 +23,11 @@ class Pass:
     running: bool = False
     again: bool = False
     timer: Timer | None = None
-    red: str = ""
+    red: RedText = NOT_RED
+
+    def failed(self, error: object) -> None:
+        """It is red for `error`."""
+        self.red = _FAILED[self.kind].text(error=error)
 
 
 @dataclass(slots=True)
@@ -36,16 +45,29 @@ class AssignedPartition:
     is_leader: bool
     settings: PartitionSettings
     metadata_offset: int
+    unclean_epoch: int = -1
     ownership: Ownership | None = None
     ready: bool = False
     judged: bool = False
-    red: str = ""
+    red: RedText = NOT_RED
     above: int = -1
     own_backoff: Backoff | None = None
     own_timer: Timer | None = None
     passes: dict[str, Pass] = field(default_factory=dict)
 
-    def reds(self) -> list[str]:
+    @classmethod
+    def of(cls, assign: Assign) -> "AssignedPartition":
+        """As the broker assigns it."""
+        return cls(
+            TopicIdPartition(assign.topic_id, assign.partition, assign.topic),
+            assign.leader_epoch,
+            assign.is_leader,
+            assign.settings,
+            assign.metadata_offset,
+            assign.unclean_epoch,
+        )
+
+    def reds(self) -> list[RedText]:
         """What is wrong with it."""
         found = [self.red, *(each.red for each in self.passes.values())]
         return [reason for reason in dict.fromkeys(found) if reason]

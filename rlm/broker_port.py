@@ -15,6 +15,7 @@ from rlm.messages import (
     LogDescription,
     OpenedSegment,
     OpenSegment,
+    RaiseLeaderEpoch,
     RaiseLogStart,
     Report,
     RestoreChain,
@@ -58,6 +59,10 @@ class BrokerPort(Protocol):
 
     def restore_chain(self, request: RestoreChain) -> bool:
         """Whether the chain is the broker's now, fsynced."""
+        ...
+
+    def raise_leader_epoch(self, request: RaiseLeaderEpoch) -> str:
+        """Why asking the controller is in vain, "" while a higher leader epoch may still come."""
         ...
 
     def image(self) -> Image:
@@ -106,10 +111,18 @@ class LinkBroker:
         """Whether the chain is the broker's now, fsynced."""
         return self._taken(request)
 
+    def raise_leader_epoch(self, request: RaiseLeaderEpoch) -> str:
+        """Why asking the controller is in vain, "" while a higher leader epoch may still come."""
+        answer = self._told(request)
+        return "" if answer.taken else answer.reason
+
     def _taken(self, message: AnyMessage) -> bool:
+        return self._told(message).taken
+
+    def _told(self, message: AnyMessage) -> Ack:
         answer = self._ask(message).message
         assert isinstance(answer, Ack), answer
-        return answer.taken
+        return answer
 
     def image(self) -> Image:
         """The image at or past a high watermark confirmed after this call."""

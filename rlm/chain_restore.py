@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from kafka_protocol.types import EpochEntry
 from rlm.messages import LogDescription, Loss
+from rlm.red_kinds import TierRed
 from rlm.settling import ChainLost, Red, local_chain, problem_of
 from rlmm import lineage
 from rlmm.api import PartitionHistory
@@ -43,12 +44,8 @@ def restored_chain(
 
 def chain_is_lost(log: LogDescription, lost: ChainLost, why: str) -> Red:
     """Red, with the ways out."""
-    return Red(
-        Loss.CHAIN,
-        f"chain lost: {lost.problem}; {why}. Way out: bring back leader-epoch-checkpoint, "
-        "`tidemark remote adopt` with the segment whose index is right, or DeleteRecords to "
-        f"{log.local_log_start_offset}",
-    )
+    offset = log.local_log_start_offset
+    return Red(Loss.CHAIN, TierRed.CHAIN.text(problem=lost.problem, why=why, offset=offset))
 
 
 def _joined(

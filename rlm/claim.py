@@ -24,7 +24,9 @@ from rlm.config import TierConfig
 from rlm.incarnation import Incarnations
 from rlm.performer import EXPIRATION_POOL
 from rlm.plugin_calls import Cancellation, PluginCalls
+from rlm.red_kinds import TierRed
 from rlm.workers import Workers
+from rlmm.red import NOT_RED, RedText
 from rsm_plugins.api import ClaimKeeper, RemoteStorageManager, RetriableRemoteStorageError
 from runtime.scheduler import Scheduler, Timer
 
@@ -47,9 +49,13 @@ class ClaimState(Enum):
 class LaterClaimError(Exception):
     """The store holds a claim that these files have never made."""
 
+    def __init__(self, red: RedText) -> None:
+        super().__init__(red)
+        self.red = red
 
-def judge(found: int | None, claimed: int | None) -> str:
-    """Say why the claim found in the store is not of these files; empty where it is.
+
+def judge(found: int | None, claimed: int | None) -> RedText:
+    """Say why the claim found in the store is not of these files; NOT_RED where it is.
 
     Args:
         found: the store's; None: it holds none, which proves nothing.
@@ -57,12 +63,8 @@ def judge(found: int | None, claimed: int | None) -> str:
             nothing was ever judged, so nothing can be said.
     """
     if found is None or claimed is None or found <= claimed:
-        return ""
-    return (
-        f"the store's claim {found} is above {claimed}, the last one of these directories: they are"
-        " an older copy, or another machine writes as this broker; nothing is copied or deleted;"
-        " see `tidemark remote claim`"
-    )
+        return NOT_RED
+    return TierRed.CLAIM_REFUSED.text(found=found, claimed=claimed)
 
 
 class Claim:
@@ -70,7 +72,7 @@ class Claim:
 
     Attributes:
         state: what is known of it.
-        red: what is wrong, for health; empty: nothing.
+        red: what is wrong, for health.
     """
 
     def __init__(
@@ -96,7 +98,7 @@ class Claim:
         self._ended = False
         self._refused = Cancellation()
         self.state = ClaimState.NOT_KEPT if self._keeper is None else ClaimState.UNASKED
-        self.red = ""
+        self.red = NOT_RED
         calls.let_write(self.state is ClaimState.NOT_KEPT)
 
     @property
@@ -132,7 +134,7 @@ class Claim:
 
     def _without_an_answer(self) -> None:
         if self.state is ClaimState.UNASKED:
-            self.red = "claim: the store has not answered yet"
+            self.red = TierRed.CLAIM_AWAY.text(error="the store has not answered yet")
             self._become(ClaimState.AWAY)
 
     def _take(self) -> None:
@@ -178,20 +180,20 @@ class Claim:
         if self.state is ClaimState.REFUSED:
             return
         if number is not None:
-            self.red = ""
+            self.red = NOT_RED
             self._backoff.reset()
             log.info("the claim on the store is taken: number=%d", number)
             self._again(self._interval_ms)
             self._become(ClaimState.HELD)
         elif isinstance(error, LaterClaimError):
-            self.red = f"claim: {error}"
+            self.red = error.red
             log.error("%s", self.red)
             self._become(ClaimState.REFUSED)
         elif self.state is ClaimState.HELD:
             log.warning("the claim on the store is not taken again: %s", error)
             self._again(self._interval_ms)
         else:
-            self.red = f"claim: {error}"
+            self.red = TierRed.CLAIM_AWAY.text(error=error)
             log.warning("the claim on the store is not taken, nothing is copied: %s", error)
             self._again(self._backoff.next_ms())
             self._become(ClaimState.AWAY)

@@ -12,6 +12,7 @@ from kafka_protocol.types import EpochEntry
 from rlm import messages
 from rlm.messages import OpenedSegment
 from rlmm.api import SegmentUpdate
+from rlmm.red import NOT_RED, RedText
 from rsm_plugins.segment import LogSegmentData, RemoteLogSegmentMetadata
 
 
@@ -132,6 +133,13 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class NeedEpoch:
+    """Have the controller give a leader epoch above `used` -> str: why it is in vain, or ""."""
+
+    used: int
+
+
+@dataclass(frozen=True, slots=True)
 class Measure:
     """Publish what a pass has seen -> None."""
 
@@ -160,6 +168,7 @@ Effect: TypeAlias = (
     | Restore
     | Carry
     | Report
+    | NeedEpoch
     | Measure
 )
 
@@ -173,11 +182,11 @@ class PassResult:
     """How a pass ended when nothing was raised.
 
     Attributes:
-        red: what a person should look at; "" if nothing.
+        red: what a person should look at.
         again_in_ms: come back earlier than at the next interval.
         store_errors: calls of the plugin that failed while the pass went on.
     """
 
-    red: str = ""
+    red: RedText = NOT_RED
     again_in_ms: int | None = None
     store_errors: int = 0

@@ -20,6 +20,7 @@ from rlm.effects import (
 )
 from rlm.log_facts import LogFacts
 from rlm.messages import PartitionSettings
+from rlm.red_kinds import TierRed
 from rlm.retention_policy import (
     Deletion,
     deletion_is_due,
@@ -80,7 +81,7 @@ def expiration_pass(
     if move is not None:
         taken: bool = yield MoveStart(move.offset, move.reason)
         if not taken:
-            return PassResult(red=f"the broker refuses the log start {move.offset}")
+            return PassResult(red=TierRed.LOG_START_REFUSED.text(offset=move.offset))
         log_start = move.offset
         yield Carry(log_start)
     due = deletions(facts, log_start, own_copies.seen())

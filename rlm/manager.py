@@ -11,12 +11,12 @@ import logging
 from collections.abc import Callable
 
 from kafka_protocol.types import TopicIdPartition
-from rlm.assigned_partition import AssignedPartition, Pass
+from rlm.assigned_partition import COPY, EXPIRE, AssignedPartition, Pass
 from rlm.backoff import Backoff
 from rlm.config import TierConfig
 from rlm.copy_task import copy_pass, withdraw_judgement
 from rlm.effects import PassResult, Task
-from rlm.expiration_task import OwnCopies, expiration_pass
+from rlm.expiration_task import expiration_pass
 from rlm.link import LinkEndedError, LinkFailureError
 from rlm.messages import Assign, PartitionHealth
 from rlm.performer import (
@@ -25,12 +25,14 @@ from rlm.performer import (
     Ownership,
     Performer,
     World,
+    always,
     run_task,
 )
-from rlm.plugin_calls import Cancellation, TaskCancelledError
+from rlm.plugin_calls import TaskCancelledError
 from rlm.quota import RateQuota
-from rlm.settling import MARKED_AS_REMOVED, too_low
-from rlm.takeover_task import take_over
+from rlm.red_kinds import TierRed
+from rlm.settling import too_low
+from rlm.takeover_task import fenced_by_later_epoch, take_over
 from rlm.workers import Workers
 from rlmm.api import (
     REMOVER_FENCE,
@@ -40,17 +42,14 @@ from rlmm.api import (
     MetadataRefusedError,
     MetadataWriteTimeoutError,
 )
+from rlmm.red import joined
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
 from runtime.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 
 PartitionKey = tuple[bytes, int]
-COPY, EXPIRE = "copy", "expire"
-
-
-def _always() -> bool:
-    return True
+Ended = Callable[[AssignedPartition, PassResult | None, BaseException | None], None]
 
 
 class RemoteLogManager:
@@ -64,7 +63,7 @@ class RemoteLogManager:
         workers: Workers,
         scheduler: Scheduler,
         next_incarnation: Callable[[int], int],
-        may_own: Callable[[], bool] = _always,
+        may_own: Callable[[], bool] = always,
     ) -> None:
         """Make one without partitions.
 
@@ -104,15 +103,11 @@ class RemoteLogManager:
             return
         if known is not None:
             known.end_ownership()
-        tip = TopicIdPartition(assign.topic_id, assign.partition, assign.topic)
-        fresh = AssignedPartition(
-            tip, assign.leader_epoch, assign.is_leader, assign.settings, assign.metadata_offset
-        )
-        self._partitions[key] = fresh
+        fresh = self._partitions[key] = AssignedPartition.of(assign)
         if assign.is_leader:
             self._own(fresh)
         else:
-            self._world.metadata.follow(tip)
+            self._world.metadata.follow(fresh.tip)
 
     def reconfigure(self, config: TierConfig) -> None:
         """Go by other limits from now on."""
@@ -177,14 +172,15 @@ class RemoteLogManager:
         try:
             incarnation = self._take_incarnation(known.above)
         except OSError as error:
-            known.red = f"tier-incarnation cannot be written: {error}"
+            known.red = TierRed.INCARNATION.text(error=error)
             log.warning("cannot own %s: %s", known.tip.topic_partition, known.red)
             self._own_again(known, fresh=False)
             return
         fence = Fence(known.leader_epoch, incarnation)
-        ownership = Ownership(known.tip, fence, Cancellation(), OwnCopies(), set())
+        ownership = Ownership(known.tip, fence)
         known.ownership, known.own_timer = ownership, None
-        owned = self._world.metadata.own(known.tip, fence, known.metadata_offset)
+        own = self._world.metadata.own
+        owned = own(known.tip, fence, known.metadata_offset, known.unclean_epoch)
 
         def done() -> None:
             if known.ownership is ownership:
@@ -200,17 +196,35 @@ class RemoteLogManager:
             return
         log.warning("cannot own %s: %s", known.tip.topic_partition, error)
         if isinstance(error, MetadataRefusedError):
-            known.red = "a newer owner is there"
-            if error.fence == REMOVER_FENCE:
-                known.red = MARKED_AS_REMOVED
-            elif error.fence is not None and error.fence.leader_epoch == known.leader_epoch:
+            if error.fence is not None and error.fence.leader_epoch == known.leader_epoch:
                 # Of an incarnation of ours whose counter was lost, or of a clone.
                 known.above = max(known.above, error.fence.incarnation)
-            elif error.fence is not None:
-                known.red = too_low(known.leader_epoch, error.fence.leader_epoch).reason
+            elif error.fence is not None and error.fence != REMOVER_FENCE:
+                self._ask_for_epoch(known, error.fence.leader_epoch)
+                return
+            marked = error.fence == REMOVER_FENCE
+            known.red = (TierRed.MARKED if marked else TierRed.NEWER_OWNER).text()
         else:
-            known.red = f"metadata: {error}"
+            known.red = TierRed.METADATA.text(error=error)
         self._own_again(known, fresh=True)
+
+    def _ask_for_epoch(self, known: AssignedPartition, used: int) -> None:
+        """The controller is asked for a leader epoch above `used`, which comes as an `Assign`."""
+        tip, epoch = known.tip, known.leader_epoch
+
+        def asked(
+            same: AssignedPartition, result: PassResult | None, error: BaseException | None
+        ) -> None:
+            red = too_low(epoch, used).reason if result is None else result.red
+            if red != same.red:
+                log.error("%s: %s", tip.topic_partition, red)
+            same.red = red
+            if not isinstance(error, LinkEndedError):
+                self._own_again(same, fresh=False)
+
+        self._spend(known)
+        task = fenced_by_later_epoch(tip.topic_id, tip.partition, epoch, used)
+        self._run_unowned(known, task, asked)
 
     def _own_again(self, known: AssignedPartition, *, fresh: bool) -> None:
         """This ownership is over; the next one begins after a pause."""
@@ -242,10 +256,10 @@ class RemoteLogManager:
         self, known: AssignedPartition, result: PassResult | None, error: BaseException | None
     ) -> None:
         if error is not None and not isinstance(error, RemoteStorageError):
-            known.red = f"taking over: {error}"
+            known.red = TierRed.TAKING_OVER.text(error=error)
             self._own_again(known, fresh=isinstance(error, MetadataError))
             return
-        red = result.red if result is not None else f"taking over: {error}"
+        red = TierRed.TAKING_OVER.text(error=error) if result is None else result.red
         if red and red != known.red:
             log.error("%s: %s", known.tip.topic_partition, red)
         known.red, known.judged = red, error is None
@@ -262,18 +276,20 @@ class RemoteLogManager:
         if known is None or not known.is_leader or self._stopped:
             return
         self._spend(known)
-        known.red = "metadata: the metadata topic lost records"
+        known.red = TierRed.METADATA.text(error="the metadata topic lost records")
         self._forget_copies(known)
 
     def _forget_copies(self, known: AssignedPartition) -> None:
         """The ownership ends; the broker keeps what it has until the next one has judged."""
+        task = withdraw_judgement(known.tip.topic_id, known.tip.partition, known.leader_epoch)
+        self._run_unowned(known, task, self._forgotten)
+
+    def _run_unowned(self, known: AssignedPartition, task: Task[PassResult], ended: Ended) -> None:
+        """End the ownership and run what only asks or tells the broker."""
         known.end_ownership()
-        tip = known.tip
-        fence = Fence(known.leader_epoch, -1)  # nothing is written under it
-        ownership = Ownership(tip, fence, Cancellation(), OwnCopies(), set())
-        known.ownership = ownership
-        task = withdraw_judgement(tip.topic_id, tip.partition, known.leader_epoch)
-        self._run(known, ownership, EXPIRATION_POOL, task, self._forgotten)
+        # Nothing is written under this pair.
+        ownership = known.ownership = Ownership(known.tip, Fence(known.leader_epoch, -1))
+        self._run(known, ownership, EXPIRATION_POOL, task, ended)
 
     def _forgotten(
         self, known: AssignedPartition, _: PassResult | None, error: BaseException | None
@@ -351,7 +367,7 @@ class RemoteLogManager:
         ownership: Ownership,
         pool: str,
         task: Task[PassResult],
-        ended: Callable[[AssignedPartition, PassResult | None, BaseException | None], None],
+        ended: Ended,
     ) -> None:
         """Run a task in a pool; its end is dropped if the ownership is over by then."""
         is_over = False
@@ -387,7 +403,7 @@ class RemoteLogManager:
         if error is not None:
             if self._ends_ownership(known, error):
                 return
-            each.red = f"{each.kind}: {error}"
+            each.failed(error)
             delay_ms = each.backoff.next_ms()
             if each.kind == COPY and isinstance(error, RemoteStorageError):
                 self._start(known, known.passes[EXPIRE])  # its STARTED id is dangling now
@@ -397,7 +413,7 @@ class RemoteLogManager:
                 log.error("%s: %s", known.tip.topic_partition, result.red)
             each.red = result.red
             if result.store_errors:
-                each.red = f"{each.kind}: {result.store_errors} deletions failed"
+                each.failed(f"{result.store_errors} deletions failed")
                 delay_ms = each.backoff.next_ms()
             else:
                 each.backoff.reset()
@@ -412,13 +428,8 @@ class RemoteLogManager:
         if isinstance(error, TaskCancelledError | LinkEndedError):
             return True
         if isinstance(error, MetadataWriteTimeoutError | MetadataNotReadyError):
-            log.warning(
-                "ownership of %s ends: %s: %s",
-                known.tip.topic_partition,
-                type(error).__name__,
-                error,
-            )
-            known.red = f"metadata: {error}"
+            log.warning("ownership of %s ends: %r", known.tip.topic_partition, error)
+            known.red = TierRed.METADATA.text(error=error)
             self._own_again(known, fresh=True)
             return True
         if isinstance(error, MetadataRefusedError):
@@ -462,7 +473,7 @@ class RemoteLogManager:
     def red(self) -> list[PartitionHealth]:
         """Partitions that do not do what they should."""
         return [
-            PartitionHealth(known.tip.topic_id, known.tip.partition, "; ".join(reasons))
+            PartitionHealth(known.tip.topic_id, known.tip.partition, joined(reasons))
             for known in self._partitions.values()
             if (reasons := known.reds())
         ]

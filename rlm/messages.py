@@ -13,6 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from rlm.config import TierConfig
+from rlmm.red import RedText
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -85,12 +86,15 @@ class Assign(PartitionMessage, frozen=True, array_like=True, tag=True):
 
     Attributes:
         metadata_offset: of the image in which the topic was seen to exist, -1 if unknown.
+        unclean_epoch: leader epoch of the unclean election that the partition has not recovered
+            from, -1 where there is none: what lineages before it wrote proves nothing any more.
     """
 
     topic: str
     is_leader: bool
     settings: PartitionSettings
     metadata_offset: int = -1
+    unclean_epoch: int = -1
 
 
 class Unassign(PartitionMessage, frozen=True, array_like=True, tag=True):
@@ -340,6 +344,16 @@ class RestoreChain(PartitionMessage, frozen=True, array_like=True, tag=True):
     entries: list[tuple[int, int]]
 
 
+class RaiseLeaderEpoch(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """`used` is a leader epoch that was used before: one above it is needed. Answer: Ack.
+
+    At once, before the controller has answered: a higher epoch comes as another `Assign`. Not taken
+    where it is known to be in vain, with the reason. May be repeated.
+    """
+
+    used: int
+
+
 class ImageAtLeast(Message, frozen=True, array_like=True, tag=True):
     """The image at or past a high watermark confirmed after this question. Answer: Image."""
 
@@ -396,11 +410,11 @@ class Metrics(Message, frozen=True, array_like=True, tag=True):
 
 
 class PartitionHealth(msgspec.Struct, frozen=True, array_like=True):
-    """A partition that does not do what it should, and why."""
+    """A partition that does not do what it should, and why; -1: the whole tier."""
 
     topic_id: bytes
     partition: int
-    reason: str
+    reason: RedText
 
 
 class Health(Message, frozen=True, array_like=True, tag=True):
@@ -444,6 +458,7 @@ AnyMessage: TypeAlias = (
     | JudgementWithdrawn
     | RaiseLogStart
     | RestoreChain
+    | RaiseLeaderEpoch
     | ImageAtLeast
     | Image
     | TopicsEmptied

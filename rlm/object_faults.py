@@ -15,7 +15,9 @@ from threading import Lock
 
 from kafka_protocol.wire.primitives import uuid_to_text
 from rlm.messages import PartitionHealth
+from rlm.red_kinds import TierRed
 from rlmm.api import MetadataNotReadyError
+from rlmm.red import RedText
 from rsm_plugins.api import RemoteResourceNotFoundError
 from rsm_plugins.segment import (
     IndexType,
@@ -64,13 +66,22 @@ class _Fault:
     is_missing: bool
     spans: list[Span] = field(default_factory=list)
 
-    def __str__(self) -> str:
-        segment = self.metadata
+    @property
+    def red(self) -> RedText:
+        """What health says of it."""
+        return TierRed.OBJECT.text(**self._facts, offset=self.metadata.end_offset + 1)
+
+    @property
+    def _facts(self) -> dict[str, object]:
         state = "missing in the store" if self.is_missing else "damaged in the store"
-        return (
-            f"remote segment {uuid_to_text(segment.id.id)} from offset {segment.start_offset}:"
-            f" its {self.what} is {state}: {self.wrong}"
-        )
+        return {
+            "segment": uuid_to_text(self.metadata.id.id),
+            "first": self.metadata.start_offset,
+            "fault": f"its {self.what} is {state}: {self.wrong}",
+        }
+
+    def __str__(self) -> str:
+        return TierRed.OBJECT.said(**self._facts)
 
 
 class ObjectFaults:
@@ -170,7 +181,7 @@ class ObjectFaults:
                 still.append(fault)
         red = [_health(fault) for fault in still[:NAMED_MAX]]
         if len(still) > NAMED_MAX:
-            more = f"and {len(still) - NAMED_MAX} more remote objects are missing or damaged"
+            more = TierRed.MORE_OBJECTS.text(count=len(still) - NAMED_MAX)
             red.append(PartitionHealth(b"", -1, more))
         return red
 
@@ -184,7 +195,7 @@ class ObjectFaults:
 
 def _health(fault: _Fault) -> PartitionHealth:
     partition = fault.metadata.id.topic_id_partition
-    return PartitionHealth(partition.topic_id, partition.partition, str(fault))
+    return PartitionHealth(partition.topic_id, partition.partition, fault.red)
 
 
 def _without(bad: Span, good: Span) -> list[Span]:

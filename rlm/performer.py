@@ -4,7 +4,7 @@ import io
 import logging
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO, TypeVar, assert_never
 
 from kafka_protocol.errors import CorruptFileError
@@ -22,6 +22,7 @@ from rlm.effects import (
     LocalSegment,
     Measure,
     MoveStart,
+    NeedEpoch,
     OpenLocal,
     PutObjects,
     ReadEpochs,
@@ -36,7 +37,13 @@ from rlm.effects import (
 )
 from rlm.expiration_task import OwnCopies
 from rlm.log_facts import LogFacts, RemoteSegment
-from rlm.messages import DescribeLog, OpenSegment, RaiseLogStart, RestoreChain
+from rlm.messages import (
+    DescribeLog,
+    OpenSegment,
+    RaiseLeaderEpoch,
+    RaiseLogStart,
+    RestoreChain,
+)
 from rlm.plugin_calls import Cancellation, PluginCalls, TaskCancelledError
 from rlm.telemetry import Telemetry
 from rlmm.api import (
@@ -72,6 +79,11 @@ def _nobody() -> None:
     """Nobody waits."""
 
 
+def always() -> bool:
+    """Nothing is forbidden."""
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """What every task of a tier process works with."""
@@ -93,9 +105,9 @@ class Ownership:
 
     partition: TopicIdPartition
     fence: Fence
-    cancellation: Cancellation
-    own_copies: OwnCopies
-    deleted_once: set[bytes]
+    cancellation: Cancellation = field(default_factory=Cancellation)
+    own_copies: OwnCopies = field(default_factory=OwnCopies)
+    deleted_once: set[bytes] = field(default_factory=set)
     last_report: messages.Report | None = None
 
 
@@ -199,6 +211,8 @@ class Performer:
                 return world.metadata.carry(self._own.partition, self._own.fence, log_start)
             case Report(report):
                 return self._report(report)
+            case NeedEpoch(used):
+                return world.broker.raise_leader_epoch(RaiseLeaderEpoch(*self._names(), used=used))
             case Measure():
                 return world.telemetry.measured(topic, self._own.partition.partition, effect)
             case _:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rlmm.api import RemoteLogMetadataManager
+from rlmm.red import RedText
 from rsm_plugins.api import RemoteStorageManager
 
 
@@ -33,7 +34,7 @@ class Plugins:
     metadata: RemoteLogMetadataManager
     connect: Callable[[], None] = _nothing
     remove_deleted: Callable[[Callable[[], None]], object] | None = None
-    red: Callable[[], Sequence[str]] = tuple
+    red: Callable[[], Sequence[RedText]] = tuple
     lead: Callable[[Sequence[int]], None] | None = None
     counts: Callable[[], Mapping[str, int]] = dict
     failure: Callable[[], str | None] = _no_failure

@@ -37,6 +37,7 @@ from rlm.performer import EXPIRATION_POOL, READER_POOL, World
 from rlm.quota import RateQuota
 from rlm.read_ahead import ReadAhead
 from rlm.reader import RemoteReader
+from rlm.red_kinds import TierRed
 from rlm.segment_index import DamagedIndexError
 from rlm.timestamp_search import TimestampSearches
 from rlm.workers import Workers
@@ -312,7 +313,8 @@ class ReadPath:
             ("index cache", self._index_files.failure),
         ):
             if failure is not None:
-                red.append(PartitionHealth(b"", -1, f"the {what} on disk is off: {failure}"))
+                off = TierRed.CACHE_OFF.text(cache=what, error=failure)
+                red.append(PartitionHealth(b"", -1, off))
         return red
 
     @property

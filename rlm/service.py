@@ -39,6 +39,7 @@ from rlm.plugin_calls import PluginCalls
 from rlm.plugins import Plugins
 from rlm.quota import RateQuota
 from rlm.read_path import ReadPath
+from rlm.red_kinds import TierRed
 from rlm.telemetry import Telemetry
 from rlm.workers import Workers
 from runtime.clock import Clock
@@ -327,7 +328,7 @@ class _Parts:
         # Once a stop has begun, a manager that is closed did not fail.
         failure = "" if self._stopping else self._plugins.failure()
         if failure:
-            red.append(PartitionHealth(b"", -1, f"metadata manager: {failure}"))
+            red.append(PartitionHealth(b"", -1, TierRed.MANAGER.text(error=failure)))
         if self._claim.red:
             red.append(PartitionHealth(b"", -1, self._claim.red))
         health = Health(

@@ -16,15 +16,11 @@ from dataclasses import dataclass
 from kafka_protocol.types import EpochEntry
 from rlm.log_facts import LogFacts, RemoteSegment
 from rlm.messages import LogDescription, Loss
+from rlm.red_kinds import TierRed
 from rlmm import lineage
 from rlmm.api import Fence, PartitionHistory, SegmentHistory
+from rlmm.red import RedText
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
-
-MARKED_AS_REMOVED = (
-    "this topic id is marked as removed, and the topic exists: the cluster metadata are of an "
-    "earlier time than its removal. Nothing of it is copied, raised or deleted. Way out: delete "
-    "the topic once more (DeleteTopics), or put the newer metadata log back"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +47,15 @@ class ChainLost:
 
 @dataclass(frozen=True, slots=True)
 class Red:
-    """A person must look: which loss, and a sentence with the way out."""
+    """A person must look: which loss, and a sentence with the way out.
+
+    Attributes:
+        used: of a leader epoch that is too low: the highest that was used before.
+    """
 
     loss: Loss
-    reason: str
+    reason: RedText
+    used: int = -1
 
 
 def settle(log: LogDescription, history: PartitionHistory) -> Settled | ChainLost | Red:
@@ -104,14 +105,11 @@ def leader_epoch_too_low(log: LogDescription, history: PartitionHistory) -> Red 
     return too_low(log.leader_epoch, max(epochs)) if max(epochs) > log.leader_epoch else None
 
 
-def too_low(leader_epoch: int, highest: int) -> Red:
-    """Red: `highest` was used before."""
-    return Red(
-        Loss.LEADER_EPOCH,
-        f"leader epoch too low: it is {leader_epoch}, and {highest} was used before, so the "
-        "cluster metadata are of an earlier time. Nothing is written until the controller gives a "
-        "higher one",
-    )
+def too_low(leader_epoch: int, used: int, in_vain: str = "") -> Red:
+    """Red: `used` was used before. `in_vain`: why the controller gives none above it."""
+    step = in_vain or "the controller is asked for a higher one"
+    text = TierRed.LEADER_EPOCH.text(leader_epoch=leader_epoch, used=used, step=step)
+    return Red(Loss.LEADER_EPOCH, text, used)
 
 
 def log_end_lost(log: LogDescription, history: PartitionHistory) -> Red | None:
@@ -119,12 +117,8 @@ def log_end_lost(log: LogDescription, history: PartitionHistory) -> Red | None:
     proved = lost_end(log, history)
     if not proved:
         return None
-    return Red(
-        Loss.LOG_END,
-        f"log end lost: offsets below {proved} were given before, the log here ends at "
-        f"{log.log_end_offset} or has others: an older copy of its directory? Way out: bring back "
-        f"the right directory, or `tidemark remote adopt` to begin at {proved}",
-    )
+    text = TierRed.LOG_END.text(offset=proved, log_end=log.log_end_offset)
+    return Red(Loss.LOG_END, text)
 
 
 def lost_end(log: LogDescription, history: PartitionHistory) -> int:
@@ -291,11 +285,7 @@ def _log_start(log: LogDescription, history: PartitionHistory) -> int | Red:
     )
     if run is not None and facts.remote_start == run and not is_below:
         return run
-    return Red(
-        Loss.LOG_START,
-        "log start unknown: its checkpoint is lost, no record carries it, and the remote segments "
-        f"do not show it. Way out: bring back the checkpoint, or DeleteRecords to {local_start}",
-    )
+    return Red(Loss.LOG_START, TierRed.LOG_START.text(offset=local_start))
 
 
 def start_of_run(facts: LogFacts) -> int | None:
@@ -319,10 +309,7 @@ def _hole(log: LogDescription, history: PartitionHistory, log_start: int) -> Red
 
 def hole_of(facts: LogFacts) -> Red:
     """Offsets from the log start on that are in no tier: remote metadata were lost."""
-    above = start_of_run(facts)
+    # With an unknown log start the broker refuses DeleteRecords below the local one.
+    above = start_of_run(facts) if facts.log.log_start_known else None
     above = facts.log.local_log_start_offset if above is None else above
-    return Red(
-        Loss.HOLE,
-        "a hole between remote end and local start: metadata was lost, nothing is touched. "
-        f"Way out: bring back __remote_log_metadata, or DeleteRecords to {above}",
-    )
+    return Red(Loss.HOLE, TierRed.HOLE.text(offset=above))

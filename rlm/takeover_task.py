@@ -9,12 +9,13 @@ may expire. The judgement is repeated until a person has ended the loss.
 from collections.abc import Sequence
 
 from kafka_protocol.types import EpochEntry
-from rlm.chain_restore import Index, restored_chain
+from rlm.chain_restore import Index, chain_is_lost, restored_chain
 from rlm.copy_task import copied_through_report, loss_report
 from rlm.effects import (
     Carry,
     Judge,
     MoveStart,
+    NeedEpoch,
     PassResult,
     ReadEpochs,
     Recall,
@@ -23,8 +24,9 @@ from rlm.effects import (
     Task,
 )
 from rlm.log_facts import LogFacts
-from rlm.messages import Loss
-from rlm.settling import ChainLost, Red, settle
+from rlm.messages import Loss, LossFound
+from rlm.red_kinds import TierRed
+from rlm.settling import ChainLost, Red, settle, too_low
 from rlmm.api import PartitionHistory
 
 
@@ -41,24 +43,41 @@ def take_over() -> Task[PassResult]:
             return PassResult(red=chain.reason)
         taken: bool = yield Restore(chain)
         if not taken:
-            return PassResult(red="chain lost: the one of the store contradicts a local batch")
+            why = "the one of the store contradicts a local batch"
+            return PassResult(red=chain_is_lost(facts.log, verdict, why).reason)
         facts = yield Judge()
         verdict = settle(facts.log, history)
         if isinstance(verdict, ChainLost):
-            return PassResult(red=f"chain lost: {verdict.problem}")
+            why = "so is the one that was taken from the store"
+            return PassResult(red=chain_is_lost(facts.log, verdict, why).reason)
     if isinstance(verdict, Red):
         yield Report(loss_report(facts, verdict.loss))
+        if verdict.loss is Loss.LEADER_EPOCH:
+            return (yield from _ask_for_epoch(facts.log.leader_epoch, verdict.used))
         return PassResult(red=verdict.reason)
     log = facts.log
     if verdict.log_start != log.log_start_offset or not log.log_start_known:
         reason = "carried" if log.log_start_known else "rebuilt"
         moved: bool = yield MoveStart(verdict.log_start, reason)
         if not moved:
-            return PassResult(red=f"the broker refuses the log start {verdict.log_start}")
+            return PassResult(red=TierRed.LOG_START_REFUSED.text(offset=verdict.log_start))
         facts = yield Judge()
     yield Carry(verdict.log_start)
     yield Report(copied_through_report(facts))
     return PassResult()
+
+
+def fenced_by_later_epoch(
+    topic_id: bytes, partition: int, leader_epoch: int, used: int
+) -> Task[PassResult]:
+    """Under a leader epoch below one that was read: no barrier of ours would be heard."""
+    yield Report(LossFound(topic_id, partition, leader_epoch, Loss.LEADER_EPOCH))
+    return (yield from _ask_for_epoch(leader_epoch, used))
+
+
+def _ask_for_epoch(leader_epoch: int, used: int) -> Task[PassResult]:
+    in_vain: str = yield NeedEpoch(used)
+    return PassResult(red=too_low(leader_epoch, used, in_vain).reason)
 
 
 def _chain_of_the_store(

@@ -23,6 +23,7 @@ from rlm.messages import (
     LogDescription,
     OpenedSegment,
     OpenSegment,
+    RaiseLeaderEpoch,
     RaiseLogStart,
     Report,
     RestoreChain,
@@ -66,6 +67,8 @@ class SimulatedBroker:
     """The broker's side of the tables, with one leader's log of one partition.
 
     Attributes:
+        epoch_requests: what the controller was asked for; it gives an epoch when a test says so.
+        epoch_in_vain: why it gives none.
         truth: the value that each (leader epoch, offset) was given, for ever.
         aborted: transaction indexes by the base offset of their segment.
     """
@@ -88,6 +91,8 @@ class SimulatedBroker:
         self.now_ms = 1_000
         self.reports: list[Report] = []
         self.moves: list[RaiseLogStart] = []
+        self.epoch_requests: list[RaiseLeaderEpoch] = []
+        self.epoch_in_vain = ""
         self.topic_ids = [partition.topic_id]
         self._disk = Disk()
 
@@ -273,6 +278,11 @@ class SimulatedBroker:
             return False
         self.chain, self.chain_problem = chain, ""
         return True
+
+    def raise_leader_epoch(self, request: RaiseLeaderEpoch) -> str:
+        self._check(request.leader_epoch)
+        self.epoch_requests.append(request)
+        return self.epoch_in_vain
 
     def image(self) -> Image:
         return Image(list(self.topic_ids), 7, "cluster")

@@ -26,6 +26,7 @@ from rlm.service import TierService
 from rlm.socket_transport import SocketTransport
 from rlm.workers import LoopWorkers
 from rlmm.loader import load_metadata_manager
+from rlmm.red import RedText
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.loader import load_storage_manager
 from runtime.clock import SystemClock
@@ -77,7 +78,7 @@ def configure_plugins(config: TierConfig, broker: LinkBroker, calls: PluginCalls
     from rlm.removed_topics import RemovedTopicsOfBroker
     from rlmm.topic_based.remover import Remover
 
-    unreadable: Callable[[], tuple[str, ...]] = getattr(manager, "unreadable", tuple)
+    unreadable: Callable[[], tuple[RedText, ...]] = getattr(manager, "unreadable", tuple)
     remover = Remover(
         manager,
         storage,

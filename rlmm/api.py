@@ -162,7 +162,7 @@ class RemoteLogMetadataManager(Protocol):
         records since this one wrote its first.
 
         Every record of this owner, the barrier included, carries the highest unclean epoch that is
-        known: `unclean_epoch` (the leader epoch if this leader was elected uncleanly, else -1) or
+        known: `unclean_epoch` (of the unclean election that the cluster metadata name, else -1) or
         what accepted records carry. None carries a log start before `carry`.
         """
 

@@ -11,13 +11,14 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Protocol
 
-from broker.replica.manager import ReplicaManager
+from broker.replica.manager import RaiseEpoch, ReplicaManager
 from broker.replica.partition import Partition
 from broker.topic_creation import Submit
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.types import EpochEntry
 from local_log.log_dirs import LogManager
 from local_log.partition_log import PartitionLog, SegmentFiles
+from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.removed_topics import keep_removals, note_emptied
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
@@ -40,6 +41,7 @@ from rlm.messages import (
     OpenedSegment,
     OpenSegment,
     PartitionMessage,
+    RaiseLeaderEpoch,
     RaiseLogStart,
     Report,
     RestoreChain,
@@ -84,15 +86,16 @@ class BrokerAnswers:
         loop: asyncio.AbstractEventLoop,
         metrics: Registry,
         facts: RemoteFacts,
+        raise_epoch: RaiseEpoch,
     ) -> None:
         self._replicas, self._logs, self._image = replicas, logs, image
         self._high_watermark, self._submit = high_watermark, submit
         self._cluster_id = cluster_id
         self._pool, self._scheduler, self._loop = pool, scheduler, loop
-        self._metrics, self._facts = metrics, facts
+        self._metrics, self._facts, self._raise_epoch = metrics, facts, raise_epoch
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def __call__(self, received: Received, reply: Reply) -> None:
+    def __call__(self, received: Received, reply: Reply) -> None:  # noqa: C901 - one case each
         """Answer one message of the tier."""
         match received.message:
             case DescribeLog() as asked:
@@ -108,6 +111,8 @@ class BrokerAnswers:
                 self._spawn(reply, self._raise_log_start(request, reply))
             case RestoreChain() as request:
                 self._spawn(reply, self._restore_chain(request, reply))
+            case RaiseLeaderEpoch() as request:
+                self._guarded(reply, lambda: self._need_leader_epoch(request))
             case ImageAtLeast():
                 self._answer_image(self._high_watermark(), reply)
             case TopicsEmptied(topic_ids):
@@ -250,6 +255,12 @@ class BrokerAnswers:
         if isinstance(report, CopiedThrough):
             self._facts.on_copied(report)
         return Ack()
+
+    def _need_leader_epoch(self, request: RaiseLeaderEpoch) -> Ack:
+        partition = self._partition(request)
+        replica = ReplicaId(partition.topic_id, partition.partition)
+        in_vain = self._raise_epoch(replica, leader_epoch=partition.leader_epoch, used=request.used)
+        return Ack(taken=not in_vain, reason=in_vain)
 
     async def _restore_chain(self, request: RestoreChain, reply: Reply) -> None:
         partition = self._partition(request)

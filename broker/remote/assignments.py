@@ -85,5 +85,6 @@ class Assignments:
                 topic=partition.topic,
                 is_leader=partition.is_leader,
                 settings=settings,
+                unclean_epoch=partition.unclean_epoch,
             )
         return wanted

@@ -17,7 +17,7 @@ from broker.remote.assignments import Assignments
 from broker.remote.process import start_tier_process
 from broker.remote.reads import RemoteFetched, RemoteRead, RemoteReads
 from broker.remote.supervisor import Spawn, Supervisor, TierStartError
-from broker.replica.manager import REMOTE_LOG_METADATA_TOPIC, ReplicaManager
+from broker.replica.manager import REMOTE_LOG_METADATA_TOPIC, RaiseEpoch, ReplicaManager
 from broker.topic_creation import Submit
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.types import TopicPartition
@@ -26,6 +26,7 @@ from metadata_topic.image.image import MetadataImage
 from rlm.config import TierConfig
 from rlm.link import Received, Reply
 from rlm.messages import CopiedThrough, Health, ImageChanged
+from rlm.red_kinds import TierRed
 from runtime.clock import Clock
 from runtime.dice import Dice, SystemDice
 from runtime.disk import Disk
@@ -137,11 +138,12 @@ class RemoteTier:
         image: Callable[[], MetadataImage],
         high_watermark: Callable[[], int],
         submit: Submit,
+        raise_epoch: RaiseEpoch,
     ) -> None:
         """Say what there is to answer from, before clients are served.
 
         `high_watermark` is that of the metadata log (exclusive), as the quorum confirms it;
-        `submit` takes decisions of the controller.
+        `submit` takes decisions of the controller; `raise_epoch` asks it for leader epochs.
         """
         self._replicas, self._image = replicas, image
         self._answers = BrokerAnswers(
@@ -156,6 +158,7 @@ class RemoteTier:
             loop=self._loop,
             metrics=self._metrics,
             facts=self,
+            raise_epoch=raise_epoch,
         )
         self._assignments = Assignments(
             replicas,
@@ -295,7 +298,9 @@ class RemoteTier:
     def state(self) -> TierState:
         """How the tier is now."""
         supervisor, health = self._supervisor, self._health
-        reasons = [f"tier process: {supervisor.reason}"] if supervisor.reason else []
+        reasons: list[str] = []
+        if supervisor.reason:
+            reasons.append(TierRed.PROCESS.text(reason=supervisor.reason))
         if reasons and health is None:
             reasons += [f"tier process, before it ended: {each}" for each in self._last_words]
         if health is not None:
@@ -306,7 +311,7 @@ class RemoteTier:
                 name = self._replicas.topic_names.get(red.topic_id, red.topic_id.hex())
                 reasons.append(f"{name}-{red.partition}: {red.reason}")
             if health.abandoned_calls:
-                reasons.append(f"{health.abandoned_calls} plugin calls hang")
+                reasons.append(TierRed.HANGING.text(count=health.abandoned_calls))
         return TierState(
             process=supervisor.state,
             reasons=reasons,

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from asyncio import Future
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from broker.replica.errors import (
     NotLeaderOrFollower,
@@ -29,6 +29,7 @@ from local_log.log_creation import NewLog
 from local_log.log_dirs import LogManager
 from local_log.partition_log import PartitionLog
 from local_log.placement import place
+from local_log.segment_files import EPOCH_CHECKPOINT
 from metadata_topic.controller.directories import ReplicaId, can_assign
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage, ResourceType
@@ -43,6 +44,14 @@ DURABLE_TOPICS = frozenset({REMOTE_LOG_METADATA_TOPIC})
 
 Assign = Callable[[Mapping[ReplicaId, bytes]], None]
 """Notes in the metadata which replica was made in which log directory; returns at once."""
+
+
+class RaiseEpoch(Protocol):
+    """Has the controller raise a leader epoch; see `LeaderEpochRequests.ask`."""
+
+    def __call__(self, replica: ReplicaId, *, leader_epoch: int, used: int) -> str:
+        """Return at once: why it is in vain, "" while it may still come about."""
+        ...
 
 
 class _Wanted(NamedTuple):
@@ -81,10 +90,12 @@ class ReplicaManager:
         durable_topics: Iterable[str] = DURABLE_TOPICS,
         assign: Assign | None = None,
         has_tier: bool = False,
+        raise_epoch: RaiseEpoch | None = None,
     ) -> None:
         """Host nothing yet; without `assign` new replicas are served as soon as they are made.
 
         With `has_tier` a remote tier judges the logs of tiered topics, see `Partition.is_sound`.
+        Without `raise_epoch` a log of a later leader epoch than the metadata's waits for a person.
         """
         self.logs = logs
         self.node_id = node_id
@@ -102,6 +113,7 @@ class ReplicaManager:
         self._config_for = config_for
         self._durable_topics = frozenset(durable_topics)
         self._assign, self._has_tier = assign, has_tier
+        self._raise_epoch = raise_epoch
         self._waiting: list[tuple[frozenset[bytes], Future[None]]] = []
 
     # -- look-ups
@@ -304,15 +316,11 @@ class ReplicaManager:
 
     def _serve(self, tp: TopicPartition, one: _Wanted, partition_log: PartitionLog) -> None:
         """Take the role that the metadata give; a failing disk is this partition's trouble only."""
-        written, wanted = partition_log.epochs.latest_epoch, one.image
+        wanted = one.image
         leads = wanted.leader in (self.node_id, NO_LEADER)  # none yet: fenced until it has started
-        if leads and (written or 0) > wanted.leader_epoch:
-            self._put_offline(
-                tp,
-                f"its log was written under leader epoch {written}, and the metadata say "
-                f"{wanted.leader_epoch}: they are of an earlier time. Put the newest copy of the "
-                "metadata directory back; without one: each start of the broker raises it by two",
-            )
+        written = partition_log.epochs.latest_epoch or 0
+        if leads and written > wanted.leader_epoch:
+            self._put_too_low(tp, one, written)
             return
         self.offline.pop(tp, None)
         partition = self.partitions.get(tp)
@@ -335,6 +343,7 @@ class ReplicaManager:
                     partition_epoch=wanted.partition_epoch,
                     replicas=wanted.replicas,
                     isr=wanted.isr,
+                    unclean_epoch=wanted.unclean_epoch,
                 )
             else:
                 partition.become_follower(
@@ -347,6 +356,30 @@ class ReplicaManager:
         except KafkaStorageError as error:
             # Its directory is offline now, and the log answers so itself.
             log.error("partition cannot take its role: %s: %s", tp, error)  # noqa: TRY400
+
+    def _put_too_low(self, tp: TopicPartition, one: _Wanted, written: int) -> None:
+        """Nothing is appended before the metadata give a leader epoch above that of the log."""
+        given, in_vain = one.image.leader_epoch, ""
+        if self._raise_epoch is not None and one.image.leader == self.node_id:
+            replica = ReplicaId(one.topic.id, one.number)
+            in_vain = self._raise_epoch(replica, leader_epoch=given, used=written)
+        step = in_vain or "the controller is asked for a higher one"
+        self._put_offline(
+            tp,
+            f"its log was written under leader epoch {written}, and the metadata say {given}: they "
+            f"are of an earlier time, or {EPOCH_CHECKPOINT} is damaged; {step}. Way out, where it "
+            "stays so: put the newest copy of the metadata directory, or that file, back",
+        )
+
+    def epoch_refused(self, replica: ReplicaId) -> None:
+        """The controller gives no higher leader epoch: whoever waits for one hears why."""
+        topic = self._applied.get(self.topic_names.get(replica.topic_id, ""))
+        tp = TopicPartition("" if topic is None else topic.name, replica.partition)
+        partition_log = self.logs.get(tp)
+        if topic is not None and tp in self.offline and partition_log is not None:
+            self._serve(
+                tp, _Wanted(topic, tp.partition, topic.partitions[tp.partition]), partition_log
+            )
 
     def _forget_topic(self, topic: TopicImage) -> None:
         if self.topic_ids.get(topic.name) == topic.id:

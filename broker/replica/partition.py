@@ -75,6 +75,7 @@ class Partition:
         "replicas",
         "topic",
         "topic_id",
+        "unclean_epoch",
         "verdict",
         "waiters",
     )
@@ -102,6 +103,7 @@ class Partition:
         self.leader_id = -1
         self.leader_epoch = -1
         self.partition_epoch = -1
+        self.unclean_epoch = -1
         self.replicas: Sequence[int] = ()
         self.isr: Sequence[int] = ()
         self.deleted = False
@@ -136,9 +138,13 @@ class Partition:
         partition_epoch: int,
         replicas: Sequence[int],
         isr: Sequence[int],
+        unclean_epoch: int = -1,
     ) -> None:
-        """Lead from here on under `leader_epoch`; the epoch chain gets it at the next append."""
-        self.partition_epoch = partition_epoch
+        """Lead from here on under `leader_epoch`; the epoch chain gets it at the next append.
+
+        `unclean_epoch`: of the unclean election that is not recovered from yet, -1 for none.
+        """
+        self.partition_epoch, self.unclean_epoch = partition_epoch, unclean_epoch
         self.replicas, self.isr = replicas, isr
         changed = not self.is_leader or leader_epoch != self.leader_epoch
         self.is_leader, self.leader_id = True, self.node_id
@@ -188,6 +194,7 @@ class Partition:
         self.is_leader, self.leader_id = False, leader_id
         self.leader_epoch, self.partition_epoch = leader_epoch, partition_epoch
         self.replicas, self.isr, self.verdict = replicas, isr, Judgement.OPEN
+        self.unclean_epoch = -1
         self._fail_futures(NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere now"))
         self._wake()
 

@@ -70,6 +70,12 @@ class PolicyViolationError(ControllerError):
     code = ErrorCode.POLICY_VIOLATION
 
 
+class FencedLeaderEpochError(ControllerError):
+    """Somebody else leads the partition, or under another leader epoch."""
+
+    code = ErrorCode.FENCED_LEADER_EPOCH
+
+
 class StaleBrokerEpochError(ControllerError):
     """An older life of a broker speaks."""
 

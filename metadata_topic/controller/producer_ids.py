@@ -12,6 +12,8 @@ from metadata_topic.image.records import make
 
 BLOCK_SIZE: Final = 1000
 _INT64_MAX: Final = 2**63 - 1
+_HIGHEST_USED: Final = 2**62
+"""A client may write any id: a higher one is none of ours, and would use up the int64."""
 
 
 class ProducerIdsExhaustedError(ControllerError):
@@ -34,15 +36,23 @@ class ProducerIdBlock:
 
 
 def allocate_producer_ids(
-    image: MetadataImage, *, broker_id: int, broker_epoch: int
+    image: MetadataImage, *, broker_id: int, broker_epoch: int, used: int = -1
 ) -> ControllerResult[ProducerIdBlock]:
     """Give the next block to a broker. What it does not use before it stops is lost, as in Kafka.
+
+    Args:
+        image: the cluster now.
+        broker_id: who asks.
+        broker_epoch: in which life.
+        used: the highest id that the broker's logs know. The metadata may be of an earlier time:
+            the records of an id that is given twice would be taken for duplicates, and dropped.
 
     Raises:
         BrokerIdNotRegisteredError, StaleBrokerEpochError: not this life of this broker.
     """
     check_broker_epoch(image, broker_id, broker_epoch)
-    block = ProducerIdBlock(image.next_producer_id)
+    first_id = image.next_producer_id
+    block = ProducerIdBlock(max(first_id, used + 1) if used <= _HIGHEST_USED else first_id)
     if block.end_id > _INT64_MAX:
         raise ProducerIdsExhaustedError(
             "Exhausted all producerIds as the next block's end is too large"

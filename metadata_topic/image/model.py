@@ -51,6 +51,8 @@ class PartitionImage:
         partition_epoch: rises with every change of anything here.
         directories: directory id of each replica, aligned with `replicas`.
         elr: eligible leader replicas (KIP-966); empty while that feature is off.
+        unclean_epoch: leader epoch of the unclean election that is not recovered from yet, -1 where
+            there is none. Replay derives it; snapshots keep it in a tagged field that Kafka skips.
     """
 
     replicas: tuple[int, ...]
@@ -64,6 +66,7 @@ class PartitionImage:
     leader_recovery_state: int = RECOVERED
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
+    unclean_epoch: int = -1
 
     def directory_of(self, broker_id: int) -> bytes:
         """Say in which log directory of `broker_id` the replica lives.

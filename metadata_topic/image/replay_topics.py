@@ -8,7 +8,13 @@ from kafka_protocol.types import ZERO_UUID
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.errors import BrokenMetadataLogError
 from metadata_topic.image.image import ResourceType, says_tiered
-from metadata_topic.image.model import DIRECTORY_UNASSIGNED, PartitionImage, TopicImage
+from metadata_topic.image.model import (
+    DIRECTORY_UNASSIGNED,
+    NO_LEADER,
+    RECOVERING,
+    PartitionImage,
+    TopicImage,
+)
 
 _LEADER_UNCHANGED: Final = -2
 _RECOVERY_UNCHANGED: Final = -1
@@ -49,8 +55,20 @@ def _partition(delta: MetadataDelta, value: Any) -> None:
         leader_recovery_state=value.leader_recovery_state,
         elr=tuple(value.eligible_leader_replicas or ()),
         last_known_elr=tuple(value.last_known_elr or ()),
+        unclean_epoch=_unclean_epoch_of(value),
     )
     delta.put_partition(topic, value.partition_id, image)
+
+
+def _unclean_epoch_of(value: Any) -> int:
+    """As a PartitionRecord says it; one of Kafka's says only that there was one.
+
+    It was under that leader epoch or an earlier one. The later one proves less, which is safe.
+    """
+    if value.leader_recovery_state != RECOVERING:
+        return -1
+    epoch: int = value.leader_epoch if value.unclean_epoch < 0 else value.unclean_epoch
+    return epoch
 
 
 def _partition_change(delta: MetadataDelta, value: Any) -> None:
@@ -76,6 +94,8 @@ def merge(old: PartitionImage, change: Any) -> PartitionImage:
 
     replicas = either(change.replicas, old.replicas)
     recovery = change.leader_recovery_state
+    if recovery == _RECOVERY_UNCHANGED:
+        recovery = old.leader_recovery_state
     return PartitionImage(
         replicas=replicas,
         isr=either(change.isr, old.isr),
@@ -85,12 +105,26 @@ def merge(old: PartitionImage, change: Any) -> PartitionImage:
         directories=_directories_after(old, replicas, change.directories),
         removing=either(change.removing_replicas, old.removing),
         adding=either(change.adding_replicas, old.adding),
-        leader_recovery_state=(
-            old.leader_recovery_state if recovery == _RECOVERY_UNCHANGED else recovery
-        ),
+        leader_recovery_state=recovery,
         elr=either(change.eligible_leader_replicas, old.elr),
         last_known_elr=either(change.last_known_elr, old.last_known_elr),
+        unclean_epoch=_unclean_epoch_after(old, change, recovery),
     )
+
+
+def _unclean_epoch_after(old: PartitionImage, change: Any, recovery: int) -> int:
+    """An election is unclean where it begins a recovery, or where the leader was not in sync.
+
+    Kafka names the recovery state only where it changes: a second unclean election within one
+    recovery shows by its leader.
+    """
+    if recovery != RECOVERING:
+        return -1
+    begins = old.leader_recovery_state != RECOVERING
+    elected = change.leader not in (_LEADER_UNCHANGED, NO_LEADER)
+    if not begins and not (elected and change.leader not in (*old.isr, *old.elr)):
+        return old.unclean_epoch
+    return old.leader_epoch + (0 if change.leader == _LEADER_UNCHANGED else 1)
 
 
 def _directories_after(

@@ -36,7 +36,7 @@ def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
         unsaid = topic.was_tiered and not said
         yield make("TopicRecord", name=topic.name, topic_id=topic.id, was_tiered=unsaid)
         for partition_id, partition in topic.partitions.items():
-            yield _partition_record(topic, partition_id, partition, version)
+            yield partition_record(topic, partition_id, partition, version)
     for (kind, resource), configs in image.configs.items():
         for name, value in configs.items():
             yield make(
@@ -141,9 +141,12 @@ def controller_record(controller: ControllerImage) -> MetadataRecord:
     )
 
 
-def _partition_record(
+def partition_record(
     topic: TopicImage, partition_id: int, partition: PartitionImage, version: int
 ) -> MetadataRecord:
+    """The PartitionRecord that says everything known of a partition."""
+    # Without the field the leader epoch counts: so one of Kafka's stays as it was.
+    is_said = partition.unclean_epoch != partition.leader_epoch
     return make(
         "PartitionRecord",
         version,
@@ -161,6 +164,7 @@ def _partition_record(
         # Null, not empty, where there is nothing to say: so Kafka writes them.
         eligible_leader_replicas=list(partition.elr) or None,
         last_known_elr=list(partition.last_known_elr) or None,
+        unclean_epoch=partition.unclean_epoch if is_said else -1,
     )
 
 

@@ -45,6 +45,7 @@ from rlmm.topic_based.topic_port import (
     TopicUnavailableError,
     Unreadable,
 )
+from rlmm.topic_based.topic_red import damaged
 from runtime.log_context import Outage
 
 _log = logging.getLogger(__name__)
@@ -271,7 +272,7 @@ class ConfluentPort:
                 return None
             return self._diverged(partition, str(error))
         if error.code() in _DAMAGED:
-            return Unreadable(partition, _damaged(partition, offset))
+            return Unreadable(partition, damaged(partition, offset))
         self._outage.failed(error)
         return None
 
@@ -301,16 +302,6 @@ class ConfluentPort:
         position = self._positions.pop(partition)
         self._unconfirmed.discard(partition)
         return Diverged(partition, f"read up to {position}: {reason}")
-
-
-def _damaged(partition: int, offset: int) -> str:
-    name = f"{METADATA_TOPIC}-{partition}"
-    return (
-        f"{name} cannot be read on: its batch at offset {offset} is damaged. Nothing is copied, "
-        "raised or deleted for the partitions whose remote segments it lists. Stop the broker and "
-        "bring the directory of that partition back from a copy; without one start the broker "
-        f"again and see `tidemark log inspect {METADATA_TOPIC} {partition}`"
-    )
 
 
 def make_client(client: type[Client], passed: Mapping[str, str], ours: dict[str, Any]) -> Client:

@@ -33,6 +33,7 @@ from rlmm.api import (
 from rlmm.barrier import barrier
 from rlmm.events import MetadataEvent
 from rlmm.lifecycle import PartitionFacts, Verdict
+from rlmm.red import NOT_RED
 from rlmm.store import MetadataStore, PartitionKey, partition_key
 from rlmm.topic_based.futures import Completions, running_future
 from rlmm.topic_based.lookups import Lookups, home_of
@@ -233,7 +234,7 @@ class MetadataEngine:
 
     def _consume(self, number: int, tracked: Tracked, stretch: Stretch) -> None:
         changes = self._reader.consume(number, tracked, stretch)
-        tracked.unreadable = ""
+        tracked.unreadable = NOT_RED
         if changes is None:
             return
         self._views.apply(number, changes)

@@ -7,6 +7,7 @@ from kafka_protocol.types import TopicIdPartition
 from rlmm.api import MetadataNotReadyError, PartitionDeletion, PartitionHistory
 from rlmm.lifecycle import PartitionFacts, SegmentEntry, deletion_of, history_of
 from rlmm.partition_view import PartitionView
+from rlmm.red import RedText
 from rlmm.store import MetadataStore, PartitionKey, partition_key
 from rlmm.topic_based.roles import Role, Tracked
 from rlmm.topic_based.topic_port import metadata_partition_for
@@ -81,7 +82,7 @@ class Lookups:
                 for deletion in self._views.deletions.of(number)
             ]
 
-    def unreadable(self) -> tuple[str, ...]:
+    def unreadable(self) -> tuple[RedText, ...]:
         """Why metadata partitions cannot be read, a line for each."""
         with self._lock:
             reasons = [(number, tracked.unreadable) for number, tracked in self._tracked.items()]

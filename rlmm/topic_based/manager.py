@@ -26,6 +26,7 @@ from rlmm.api import (
 )
 from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
 from rlmm.lifecycle import SegmentEntry
+from rlmm.red import RedText
 from rlmm.rocksdb_store import RocksdbStore
 from rlmm.store import MetadataStore, partition_key
 from rlmm.topic_based.confluent_port import ConfluentPort
@@ -290,7 +291,7 @@ class TopicBasedRemoteLogMetadataManager:
         """See DeletedTopics."""
         return [] if self._engine is None else self._engine.lookups.led_partitions()
 
-    def unreadable(self) -> tuple[str, ...]:
+    def unreadable(self) -> tuple[RedText, ...]:
         """Why metadata partitions cannot be read, a line for each, with the way out."""
         return () if self._engine is None else self._engine.lookups.unreadable()
 

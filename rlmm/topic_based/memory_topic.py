@@ -21,6 +21,7 @@ from rlmm.topic_based.topic_port import (
     TopicUnavailableError,
     Unreadable,
 )
+from rlmm.topic_based.topic_red import damaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +170,14 @@ class MemoryPort:
                 events.append(Diverged(partition, "the log was cut"))
                 continue
             log = self._topic.logs[partition]
-            damaged = self._topic.damaged.get(partition, len(log))
-            for offset in range(position.offset, min(damaged, position.offset + self.read_max)):
+            bad = self._topic.damaged.get(partition, len(log))
+            for offset in range(position.offset, min(bad, position.offset + self.read_max)):
                 epoch = log[offset].leader_epoch
                 events.append(TopicRecord(partition, offset, epoch, log[offset].value))
                 self._positions[partition] = Position(offset + 1, epoch)
             end = self._positions[partition].offset
-            if end == damaged < len(log):
-                events.append(Unreadable(partition, f"damaged: partition={partition} at={end}"))
+            if end == bad < len(log):
+                events.append(Unreadable(partition, damaged(partition, end)))
             if end == len(log) and self._at_end.get(partition) != end:
                 self._at_end[partition] = end
                 events.append(ReachedEnd(partition, end))

@@ -13,6 +13,7 @@ from enum import Enum
 
 from kafka_protocol.wire.primitives import uuid_to_text
 from rlmm.api import PartitionDeletion
+from rlmm.red import RedKind, RedText
 
 _NAMED_MAX = 20
 
@@ -34,6 +35,34 @@ class ClusterImage:
     removed_ids: frozenset[bytes]
     cluster_id: str
     removals_are_kept: bool = True
+
+
+class RemovalRed(RedKind):
+    """What the remover finds that only a person can settle."""
+
+    MARKED_BUT_EXISTS = (
+        "{topic} was being deleted, and exists: the cluster metadata are of an earlier time. "
+        "Nothing of it is copied or deleted",
+        "the metadata log is of an earlier time than the deletion",
+        "delete the topic once more to go on, or bring back the newer metadata log",
+    )
+    UNKNOWN = (
+        "{topic} has remote segments, and the cluster metadata know neither that it exists nor "
+        "that it was removed: they are kept",
+        "the metadata log is of an earlier time than the topic, or the topic was deleted while no "
+        "tier ran, before this version",
+        "Restore the metadata log, or give them up: tidemark remote forget {topic_id}",
+    )
+    NOT_TAKEN = (
+        "the metadata log does not take what is known of removed topics: {error}",
+        "the record is tried again at each pass; deleting their remote data goes on",
+        "see that the disk of metadata.log.dir can be written and the controllers reached",
+    )
+    MORE = (
+        "and {count} more such topic ids",
+        "as the lines before it, of which 20 are shown",
+        "as in those lines; the next ones are shown then",
+    )
 
 
 class Standing(Enum):
@@ -59,20 +88,16 @@ def standing_of(known: PartitionDeletion, image: ClusterImage) -> Standing:
 
 def reasons_of(
     marked_but_exist: Iterable[PartitionDeletion], unknown: Iterable[PartitionDeletion]
-) -> tuple[str, ...]:
+) -> tuple[RedText, ...]:
     """What an operator has to know and may do, a line for each topic id."""
     lines = [
-        f"{topic} was being deleted, and exists: the cluster metadata are of an earlier time. "
-        "Nothing of it is copied or deleted; delete the topic once more to go on"
-        for topic in _topics(marked_but_exist)
+        RemovalRed.MARKED_BUT_EXISTS.text(topic=topic) for topic in _topics(marked_but_exist)
     ] + [
-        f"{topic} has remote segments, and the cluster metadata know neither that it exists nor "
-        "that it was removed: they are kept. Restore the metadata log, or give them up: "
-        f"tidemark remote forget {topic_id}"
+        RemovalRed.UNKNOWN.text(topic=topic, topic_id=topic_id)
         for topic, topic_id in _topics(unknown).items()
     ]
     more = len(lines) - _NAMED_MAX
-    return (*lines[:_NAMED_MAX], *([f"and {more} more such topic ids"] if more > 0 else []))
+    return (*lines[:_NAMED_MAX], *([RemovalRed.MORE.text(count=more)] if more > 0 else []))
 
 
 def _topics(partitions: Iterable[PartitionDeletion]) -> dict[str, str]:

@@ -38,7 +38,14 @@ from rlmm.api import (
     RemoteLogMetadataManager,
     SegmentUpdate,
 )
-from rlmm.topic_based.removal_policy import ClusterImage, Standing, reasons_of, standing_of
+from rlmm.red import RedText
+from rlmm.topic_based.removal_policy import (
+    ClusterImage,
+    RemovalRed,
+    Standing,
+    reasons_of,
+    standing_of,
+)
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from runtime.clock import Clock
@@ -209,10 +216,10 @@ class Remover:
         self._emptied: set[bytes] = set()
         self._nothing_left_since_ms: dict[bytes, int] = {}
         self._hanging: set[TopicIdPartition] = set()
-        self._not_taken: dict[str, str] = {}
+        self._not_taken: dict[str, RedText] = {}
         self._outage = Outage(_log, "removing deleted topics from the remote store")
         self.failed_count = 0
-        self.red: tuple[str, ...] = ()
+        self.red: tuple[RedText, ...] = ()
 
     # ------------------------------------------------------------------ passes
 
@@ -363,7 +370,7 @@ class Remover:
         self._cluster.keep_removals(sorted(marked))
         _log.info("removed topics are known by the metadata log now: marked_before=%d", len(marked))
 
-    def _red_of(self, known: list[PartitionDeletion], image: ClusterImage) -> tuple[str, ...]:
+    def _red_of(self, known: list[PartitionDeletion], image: ClusterImage) -> tuple[RedText, ...]:
         exist, unknown = [], []
         for one in known:
             standing = standing_of(one, image)
@@ -379,13 +386,9 @@ class Remover:
         try:
             note()
         except NotTakenError as error:
-            self._not_taken[what] = (
-                f"the metadata log does not take what is known of removed topics: {error}. "
-                "Deleting their remote data goes on, and the record is tried again at each pass: "
-                "see that the disk of metadata.log.dir can be written and the controllers reached"
-            )
+            self._not_taken[what] = RemovalRed.NOT_TAKEN.text(error=error)
 
-    def _tell(self, found: tuple[str, ...]) -> None:
+    def _tell(self, found: tuple[RedText, ...]) -> None:
         reasons = tuple(dict.fromkeys((*found, *self._not_taken.values())))
         for reason in reasons:
             if reason not in self.red:

@@ -8,6 +8,7 @@ from kafka_protocol.types import TopicIdPartition
 from rlmm.api import Fence
 from rlmm.events import MetadataEvent
 from rlmm.lifecycle import Verdict
+from rlmm.red import NOT_RED, RedText
 from rlmm.store import PartitionKey, Position, partition_key
 from rlmm.topic_based.end_reads import EndReads
 
@@ -107,7 +108,7 @@ class Tracked:
     fresh_for_remover: bool = False
     writes: list[Write] = field(default_factory=list)
     verdicts: dict[int, Verdict] = field(default_factory=dict)
-    unreadable: str = ""
+    unreadable: RedText = NOT_RED
 
     @property
     def may_judge(self) -> bool:

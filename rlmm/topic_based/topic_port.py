@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kafka_protocol.types import TopicIdPartition
+from rlmm.red import RedText
 from rlmm.store import Position
 
 METADATA_TOPIC = "__remote_log_metadata"
@@ -59,7 +60,7 @@ class Unreadable:
     """
 
     partition: int
-    reason: str
+    reason: RedText
 
 
 TopicEvent = TopicRecord | ReachedEnd | Diverged | Unreadable

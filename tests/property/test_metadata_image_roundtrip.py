@@ -107,6 +107,7 @@ MAKERS = {
         directories=draw(st.lists(ids, max_size=3)),
         eligible_leader_replicas=draw(maybe_ints),
         last_known_elr=draw(maybe_ints),
+        unclean_epoch=draw(st.integers(-1, 100)),
     ),
     "change": lambda draw: make(
         "PartitionChangeRecord",

@@ -9,6 +9,7 @@ from rlmm.api import Fence, MetadataNotReadyError, MetadataWriteTimeoutError, Pa
 from rlmm.testing import segment
 from rlmm.topic_based.memory_topic import MemoryTopic
 from rlmm.topic_based.topic_port import metadata_partition_for
+from rlmm.topic_based.topic_red import damaged
 from runtime.clock import ManualClock
 
 FENCE = Fence(1, 1)
@@ -48,7 +49,7 @@ def test_a_metadata_partition_that_cannot_be_read_on_is_named_and_others_go_on(
     damage(topic, bad)
     node.turn()
     [reason] = node.manager.unreadable()
-    assert reason == f"damaged: partition={home(bad)} at={topic.damaged[home(bad)]}"
+    assert reason == damaged(home(bad), topic.damaged[home(bad)])
     assert not node.manager.is_ready(bad)
     with pytest.raises(MetadataNotReadyError):
         node.segments(bad)

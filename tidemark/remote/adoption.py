@@ -108,7 +108,8 @@ def adopt_end(
     is_foreign = bool(proved) and proved <= here
     if reached > here or (is_foreign and spans):
         begin, first = reached, log.local_log_start_offset
-        given_up = (reached, max(here, reached))
+        differs = _differs_from(log, spans)
+        given_up = (reached, max(here, reached)) if differs is None else (differs, here)
     else:
         begin, first, given_up = None, here, (here, here)
     below = [entry for entry in chain_of(log) if entry.start_offset < first]
@@ -167,6 +168,19 @@ def _run(log: LogDescription, history: PartitionHistory) -> list[lineage.Span]:
             run.append(span._replace(first=reached))
             reached = span.last + 1
     return run
+
+
+def _differs_from(log: LogDescription, run: Sequence[lineage.Span]) -> int | None:
+    """The first local offset that holds another record than the finished segments do."""
+    return min(
+        (
+            max(here.first, span.first)
+            for here in lineage.chain_spans(local_chain(log), log.log_end_offset)
+            for span in run
+            if here.epoch != span.epoch and here.first <= span.last and span.first <= here.last
+        ),
+        default=None,
+    )
 
 
 def _continued(

@@ -17,7 +17,7 @@ RECORDS = (
     PartitionId:i32=-1, TopicId:uuid, Replicas:[]i32, Isr:[]i32, RemovingReplicas:[]i32,
     AddingReplicas:[]i32, Leader:i32=-1, LeaderRecoveryState:i8@0, LeaderEpoch:i32=-1,
     PartitionEpoch:i32=-1, Directories:[]uuid 1+, EligibleLeaderReplicas:[]i32?@1=null 2+,
-    LastKnownElr:[]i32?@2=null 2+
+    LastKnownElr:[]i32?@2=null 2+, UncleanEpoch:i32@10016=-1
 """,
     "4 ConfigRecord 0 f0 | ResourceType:i8, ResourceName:str, Name:str, Value:str?",
     """

@@ -11,6 +11,7 @@ from broker.replica.manager import ReplicaManager
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
 from local_log.log_dir import LogDir
+from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.image.delta import MetadataDelta, TopicName
 from metadata_topic.image.image import MetadataImage, ResourceType
 from runtime.disk import Disk
@@ -69,6 +70,47 @@ def test_a_log_of_a_later_leader_epoch_than_the_metadata_is_not_written_to(world
     assert [tuple(entry) for entry in log.epochs.entries()] == [(8, 0)]
     world.change("t", leader_epoch=8)
     assert world.replicas.require("t", 0).log is log
+
+
+class Epochs:
+    """Takes questions for higher leader epochs."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[ReplicaId, int, int]] = []
+        self.in_vain = ""
+
+    def ask(self, replica: ReplicaId, *, leader_epoch: int, used: int) -> str:
+        self.asked.append((replica, leader_epoch, used))
+        return self.in_vain
+
+
+def test_a_log_of_a_later_leader_epoch_asks_for_a_higher_one_once_it_is_led(world: World) -> None:
+    topic_id = world.add_topic("t", leader_epoch=8)
+    world.append("t", b"acknowledged")
+    epochs = Epochs()
+    world.replicas = ReplicaManager(
+        logs=world.logs,
+        node_id=NODE,
+        pool=world.pool,
+        config_for=world.config_for,
+        metrics=Registry(),
+        raise_epoch=epochs.ask,
+    )
+    world.change("t", leader=-1, leader_epoch=3)
+    assert epochs.asked == [], "nobody leads yet"
+    world.change("t", leader=NODE, leader_epoch=4)
+    replica, tp = ReplicaId(topic_id, 0), TopicPartition("t", 0)
+    assert epochs.asked == [(replica, 4, 8)]
+    assert "asked for a higher one" in world.replicas.offline[tp]
+    epochs.in_vain = "the controller refuses a higher one"
+    world.replicas.epoch_refused(replica)
+    assert f"{epochs.in_vain}. Way out" in world.replicas.offline[tp]
+    world.change("t", leader_epoch=9)
+    assert world.replicas.offline == {}
+    world.append("t", b"goes on")
+    assert [tuple(entry) for entry in world.log("t").epochs.entries()] == [(8, 0), (9, 1)]
+    world.replicas.epoch_refused(replica)
+    assert world.replicas.offline == {}, "it came too late to matter"
 
 
 def test_unknown_names_and_ids_are_told_apart(world: World) -> None:

@@ -56,6 +56,7 @@ class Hosted:
     topic_id: bytes = TOPIC_ID
     partition: int = 0
     leader_epoch: int = 4
+    unclean_epoch: int = -1
     is_leader: bool = True
     is_internal: bool = False
     deleted: bool = False

@@ -15,6 +15,7 @@ from broker.remote.answers import BrokerAnswers
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.types import TopicPartition
+from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import make
@@ -36,6 +37,7 @@ from rlm.messages import (
     Loss,
     LossFound,
     OpenSegment,
+    RaiseLeaderEpoch,
     RaiseLogStart,
     TopicsEmptied,
 )
@@ -70,6 +72,8 @@ class Tier:
         self.kept_at_answer: list[int | None] = []
         self.at_answer: Callable[[], None] = lambda: None
         self.image = EMPTY_IMAGE
+        self.raised: list[tuple[ReplicaId, int, int]] = []
+        self.in_vain = ""
 
     def kept_log_start(self) -> int | None:
         """The log start that a new process would find."""
@@ -80,6 +84,10 @@ class Tier:
         result = decide(self.image)
         self.image, _delta = replay_all(self.image, list(result.records), Provenance())
         return result.response
+
+    def raise_epoch(self, replica: ReplicaId, *, leader_epoch: int, used: int) -> str:
+        self.raised.append((replica, leader_epoch, used))
+        return self.in_vain
 
     def ask(self, question: AnyMessage) -> None:
         """Send a question; its answer comes into `answers`."""
@@ -95,6 +103,7 @@ class Tier:
             loop=asyncio.get_running_loop(),
             metrics=self.world.metrics,
             facts=NoFacts(),
+            raise_epoch=self.raise_epoch,
         )
 
         def reply(answer: AnyMessage, files: Sequence[Any] = ()) -> None:
@@ -271,5 +280,22 @@ def test_where_the_metadata_log_takes_no_records_the_tier_hears_it(tmp_path: Pat
         await turns()
         (answer,) = tier.answers
         assert isinstance(answer, Failure)
+
+    asyncio.run(scene())
+
+
+def test_a_needed_leader_epoch_is_asked_for_and_answered_at_once(tmp_path: Path) -> None:
+    async def scene() -> None:
+        tier = Tier(tmp_path)
+        replica = ReplicaId(tier.topic_id, 0)
+        tier.ask(RaiseLeaderEpoch(tier.topic_id, 0, LEADER_EPOCH, used=9))
+        assert tier.raised == [(replica, LEADER_EPOCH, 9)]
+        tier.in_vain = "the controller refuses a higher one"
+        tier.ask(RaiseLeaderEpoch(tier.topic_id, 0, LEADER_EPOCH, used=9))
+        tier.ask(RaiseLeaderEpoch(tier.topic_id, 0, LEADER_EPOCH - 1, used=9))
+        *answers, stale = tier.answers
+        assert answers == [Ack(), Ack(taken=False, reason=tier.in_vain)]
+        assert isinstance(stale, Failure)
+        assert len(tier.raised) == 2, "nobody asks under a leader epoch that is over"
 
     asyncio.run(scene())

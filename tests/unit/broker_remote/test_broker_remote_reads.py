@@ -1,9 +1,11 @@
 """Remote reads of the broker: asked rightly, checked again, and ended by their deadline."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
+from data_plane_harness import World
 from remote_reads_harness import TOPIC_ID, Bench, Hosted, Log, Replicas, Tier, code_of, run
 
 from broker.remote.assignments import Assignments, settings_of
@@ -11,6 +13,7 @@ from broker.remote.chain import epoch_span
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
+from metadata_topic.image.model import RECOVERING
 from rlm.link import Received
 from rlm.messages import (
     Assign,
@@ -245,6 +248,29 @@ def test_each_log_that_is_assigned_counts_as_judged_by_the_tier(
         remote_log_copy_disable=reads_only,
     )
     assert (settings_of(config) is not None) == config.is_tiered
+
+
+def test_the_epoch_of_an_unclean_election_goes_from_the_image_to_the_tier(tmp_path: Path) -> None:
+    world, tier = World(tmp_path), Tier()
+    world.add_topic("t", leader_epoch=6, remote_storage_enable=True)
+    assignments = Assignments(
+        world.replicas,
+        tier,  # type: ignore[arg-type]
+        lambda partition: True,
+        lambda: 1,
+    )
+    elected = {"leader_epoch": 7, "leader_recovery_state": RECOVERING, "unclean_epoch": 7}
+    for change in ({}, elected, {"leader_epoch": 9}, {"leader_epoch": 9, "unclean_epoch": -1}):
+        world.change("t", **change)
+        assignments.reconcile()
+    told = [message for message, _ in tier.asked]
+    assert [(assign.leader_epoch, assign.unclean_epoch) for assign in told] == [
+        (6, -1),
+        (7, 7),
+        (9, 7),
+        (9, -1),
+    ]
+    world.logs.close(clean=False)
 
 
 def test_topic_settings_become_modes_and_bounds() -> None:

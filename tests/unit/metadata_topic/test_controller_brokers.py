@@ -170,6 +170,18 @@ def test_producer_id_blocks_follow_each_other() -> None:
         image = apply(image, result.records)
 
 
+@pytest.mark.parametrize(
+    ("used", "first_id"),
+    [(-1, 5_000), (4_999, 5_000), (5_000, 5_001), (7_123, 7_124), (2**62 + 1, 5_000)],
+)
+def test_producer_ids_that_logs_know_are_not_given_again(used: int, first_id: int) -> None:
+    image = apply(cluster_of(1), [make("ProducerIdsRecord", next_producer_id=5_000)])
+    epoch = image.brokers[1].epoch
+    result = allocate_producer_ids(image, broker_id=1, broker_epoch=epoch, used=used)
+    assert result.response.first_id == first_id
+    assert apply(image, result.records).next_producer_id == result.response.end_id
+
+
 def test_producer_ids_end_some_day() -> None:
     image = apply(
         cluster_of(1), [make("ProducerIdsRecord", broker_id=1, next_producer_id=2**63 - 500)]

@@ -4,7 +4,12 @@ from kafka_protocol.types import ZERO_UUID
 from metadata_topic.image.errors import BrokenMetadataLogError
 from metadata_topic.image.image import EMPTY_IMAGE
 from metadata_topic.image.loader import ImageLoader
-from metadata_topic.image.model import DIRECTORY_UNASSIGNED, Provenance
+from metadata_topic.image.model import (
+    DIRECTORY_UNASSIGNED,
+    RECOVERED,
+    RECOVERING,
+    Provenance,
+)
 from metadata_topic.image.records import (
     MetadataRecord,
     UnknownMetadataRecordError,
@@ -12,6 +17,7 @@ from metadata_topic.image.records import (
     encode_record,
     make,
 )
+from metadata_topic.image.snapshot_records import snapshot_records
 from metadata_topic.testing import apply, cluster_of
 
 T = b"t" * 16
@@ -139,3 +145,47 @@ def test_transactions_neither_nest_nor_end_twice(records: tuple[MetadataRecord, 
 def test_a_record_that_does_not_decode_is_fatal(value: bytes) -> None:
     with pytest.raises(UnknownMetadataRecordError):
         decode_record(value)
+
+
+def unclean_epoch(*records: MetadataRecord) -> int:
+    """What an image, and the image that its snapshot makes, say after these records."""
+    image = apply(EMPTY_IMAGE, [topic(), *records])
+    again = apply(EMPTY_IMAGE, snapshot_records(image))
+    (told,) = {each.topics_by_name["t"].partitions[0].unclean_epoch for each in (image, again)}
+    return told
+
+
+UNCLEAN = change(leader=2, isr=[2], leader_recovery_state=RECOVERING)
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        ([partition(isr=[1])], -1),
+        ([partition(isr=[1]), change(leader=1)], -1),
+        ([partition(isr=[1]), UNCLEAN], 5),
+        ([partition(isr=[1]), UNCLEAN, change(leader=-1), change(leader=2)], 5),
+        ([partition(isr=[1]), UNCLEAN, change(leader=-1), change(leader=1, isr=[1])], 7),
+        ([partition(isr=[1]), UNCLEAN, change(isr=[2, 1])], 5),
+        ([partition(isr=[1]), UNCLEAN, change(leader_recovery_state=RECOVERED)], -1),
+        ([partition(leader_recovery_state=RECOVERING)], 4),
+        ([partition(leader_recovery_state=RECOVERING, unclean_epoch=2)], 2),
+        ([partition(unclean_epoch=2)], -1),
+    ],
+    ids=[
+        "none",
+        "a clean election",
+        "elected uncleanly",
+        "the same leader again",
+        "uncleanly once more within one recovery",
+        "a follower in sync",
+        "recovered",
+        "a record of Kafka, which names no epoch",
+        "a record of ours",
+        "recovered by a record",
+    ],
+)
+def test_the_epoch_of_an_unclean_election_is_known_until_it_is_recovered_from(
+    records: list[MetadataRecord], expected: int
+) -> None:
+    assert unclean_epoch(*records) == expected

@@ -194,7 +194,10 @@ def test_ownerships_that_end_together_take_one_incarnation(root: Path) -> None:
     own, fences = pair.metadata.own, list[Fence]()
 
     def fails_once(
-        partition: TopicIdPartition, fence: Fence, metadata_offset: int = -1
+        partition: TopicIdPartition,
+        fence: Fence,
+        metadata_offset: int = -1,
+        unclean_epoch: int = -1,
     ) -> "Future[None]":
         fences.append(fence)
         if len(fences) > 20:

@@ -11,6 +11,7 @@ from rlm.messages import Health, Loss, OffsetForTimestamp, TimestampAnswer
 from rlm.performer import EXPIRATION_POOL
 from rlm.testing import PARTITION
 from rlmm.api import PartitionDeleteState
+from rlmm.lifecycle import Verdict
 from rsm_plugins.api import RetriableRemoteStorageError
 from rsm_plugins.testing import Operation
 
@@ -112,3 +113,85 @@ def test_a_partition_that_is_marked_as_removed_is_red_by_that_name(pair: Pair) -
     (reason,) = reasons(pair)
     assert reason.startswith("this topic id is marked as removed, and the topic exists")
     assert "delete the topic once more" in reason
+    assert pair.log.epoch_requests == []
+
+
+def accepted(pair: Pair) -> int:
+    return sum(1 for _, verdict in pair.metadata.log if verdict is Verdict.ACCEPTED)
+
+
+def lower_epoch(pair: Pair, *, is_on_chain: bool) -> None:
+    """Assigned under leader epoch 3; 7 was used, as records or only the chain say."""
+    pair.log.new_epoch(7)
+    if not is_on_chain:
+        pair.assign()
+        pair.log.chain.pop()
+    pair.log.leader_epoch = 3
+    pair.assign()
+
+
+@pytest.mark.parametrize("is_on_chain", [True, False], ids=["chain", "records"])
+def test_a_higher_leader_epoch_is_asked_for_and_with_it_the_tier_is_green_by_itself(
+    pair: Pair, is_on_chain: bool
+) -> None:
+    lower_epoch(pair, is_on_chain=is_on_chain)
+    written, deletions = accepted(pair), pair.calls(Operation.DELETE)
+    pair.scheduler.advance(60_000)
+    pair.pump()
+    asked = pair.log.epoch_requests
+    assert {(request.leader_epoch, request.used) for request in asked} == {(3, 7)}
+    assert (pair.log.loss, pair.log.copied) == (Loss.LEADER_EPOCH, -1)
+    assert (accepted(pair), pair.calls(Operation.DELETE)) == (written, deletions)
+    count = len(asked)
+    pair.log.new_epoch(8)
+    pair.assign()
+    assert reasons(pair) == []
+    assert (pair.log.loss, pair.log.copied) == (None, 59)
+    pair.scheduler.advance(60_000)
+    pair.pump()
+    assert len(asked) == count
+
+
+@pytest.mark.parametrize("is_on_chain", [True, False], ids=["chain", "records"])
+def test_a_higher_leader_epoch_that_nobody_gives_is_said(pair: Pair, is_on_chain: bool) -> None:
+    pair.log.epoch_in_vain = "the controller refuses a higher one: damage"
+    lower_epoch(pair, is_on_chain=is_on_chain)
+    (reason,) = reasons(pair)
+    assert "refuses a higher one: damage. Way out" in reason
+
+
+def test_a_broker_that_does_not_answer_is_asked_for_a_higher_leader_epoch_again(
+    pair: Pair,
+) -> None:
+    lower_epoch(pair, is_on_chain=False)
+    count = len(pair.log.epoch_requests)
+    pair.log.leader_epoch = 4  # it refuses what is asked under another one
+    pair.scheduler.advance(60_000)
+    pair.pump()
+    assert len(pair.log.epoch_requests) == count
+    pair.log.leader_epoch = 3
+    pair.scheduler.advance(60_000)
+    pair.pump()
+    assert len(pair.log.epoch_requests) > count
+
+
+def test_what_a_lineage_before_an_unclean_election_wrote_proves_no_lost_log_end(pair: Pair) -> None:
+    """With the messages of broker and tier: the election's epoch comes with `Assign`."""
+    pair.log.cut_to(40)
+    pair.log.new_epoch()
+    pair.assign()
+    (reason,) = reasons(pair)
+    assert reason.startswith("log end lost")
+    pair.log.new_epoch()
+    pair.assign(unclean_epoch=pair.log.leader_epoch)
+    assert reasons(pair) == []
+    assert pair.log.loss is None
+    before = len(pair.metadata.log)
+    unclean = pair.log.leader_epoch
+    pair.log.fill(1, records=20)
+    restart(pair)
+    pair.scheduler.advance(60_000)
+    pair.pump()
+    assert reasons(pair) == [], "every later owner knows it by the records"
+    carried = {event.stamp.unclean_epoch for event, _ in pair.metadata.log[before:]}
+    assert carried == {unclean}

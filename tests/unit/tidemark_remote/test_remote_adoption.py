@@ -73,8 +73,23 @@ def test_other_records_than_the_remote_ones_are_named_as_given_up_and_no_offset_
     known = history(finished(0, 19, (1, 0)), finished(20, 39, (2, 20)), given=40)
     decided = adopt_end(log(20, 50, ((1, 0), (3, 20))), known)
     assert (decided.adopted.begin, decided.adopted.end) == (40, 51)
-    assert decided.given_up == (40, 50)
+    assert decided.given_up == (20, 50)
     assert decided.adopted.chain == (EpochEntry(1, 0), EpochEntry(2, 20))
+
+
+@pytest.mark.parametrize("end", [25, 36, 70])
+def test_of_a_log_begun_anew_over_remote_records_all_local_ones_are_given_up(end: int) -> None:
+    known = history(finished(0, 19, (1, 0)), finished(20, 35, (1, 20)), given=36)
+    decided = adopt_end(log(0, end, ((4, 0),)), known)
+    assert (decided.adopted.begin, decided.given_up) == (36, (0, end))
+    assert decided.adopted.end == max(36, end + 1)
+    assert decided.adopted.chain == (EpochEntry(1, 0),)
+
+
+def test_local_records_that_the_remote_ones_go_on_from_are_not_given_up() -> None:
+    known = history(finished(0, 19, (1, 0)), finished(20, 39, (1, 20), (2, 32)), given=40)
+    decided = adopt_end(log(10, 35, ((1, 0), (3, 32))), known)
+    assert decided.given_up == (32, 35), "the same ones up to there"
 
 
 def test_an_end_below_what_was_given_is_refused_and_so_is_a_log_that_lost_nothing():

@@ -1,0 +1,154 @@
+"""Asks the controller for leader epochs above those that were used before.
+
+Two parts of a broker find that a leader epoch is too low: the replica manager, by the log, and the
+tier, by what remote metadata records carry. The partition is red until the controller has answered
+and the image says the new one.
+
+Invariants: one request to the controller at a time, with all partitions that wait; of a partition
+the second and each further question waits, longer each time; after `RAISES_MAX` epochs that were
+given in vain nobody asks any more: then somebody else goes on using higher ones.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_protocol.errors import ErrorCode, KafkaError
+from metadata_topic.controller.directories import ReplicaId
+from metadata_topic.controller.errors import ControllerError
+from metadata_topic.controller.leader_epochs import UsedEpoch
+from runtime.scheduler import Scheduler, Timer
+
+log = logging.getLogger(__name__)
+
+AskController = Callable[
+    [Mapping[ReplicaId, UsedEpoch]], Awaitable[Mapping[ReplicaId, ControllerError]]
+]
+"""Has leader epochs raised; returns why of each partition that the controller refuses."""
+
+PAUSE_MS: Final = 1_000
+PAUSE_MAX_MS: Final = 60_000
+RAISES_MAX: Final = 8
+
+
+@dataclass(slots=True)
+class _Question:
+    """What is asked for one partition.
+
+    Attributes:
+        tries: questions sent to the controller, also those without an answer.
+        raises: how many of them it took.
+        is_open: waits for its turn, or for the answer.
+        refused: why it is in vain; "" if it is not.
+    """
+
+    asked: UsedEpoch
+    tries: int = 0
+    raises: int = 0
+    is_open: bool = False
+    refused: str = ""
+    timer: Timer | None = None
+
+
+class LeaderEpochRequests:
+    """The questions of one broker, on its event loop.
+
+    Attributes:
+        on_refused: called with a partition that the controller refuses; `ask` says why.
+    """
+
+    def __init__(self, controller: AskController, scheduler: Scheduler) -> None:
+        """Ask nothing yet."""
+        self._controller, self._scheduler = controller, scheduler
+        self._questions: dict[ReplicaId, _Question] = {}
+        self._due: set[ReplicaId] = set()
+        self._sending: asyncio.Task[None] | None = None
+        self.on_refused: Callable[[ReplicaId], None] = lambda _replica: None
+
+    def ask(self, replica: ReplicaId, *, leader_epoch: int, used: int) -> str:
+        """Have the leader epoch raised above `used`; does not wait, and may be repeated.
+
+        Args:
+            replica: led here.
+            leader_epoch: under which it is led.
+            used: the highest one that was used before.
+
+        Returns:
+            Why it is in vain, "" while it may still come about.
+        """
+        question = self._questions.get(replica)
+        asked = UsedEpoch(leader_epoch, used)
+        if question is None:
+            question = self._questions[replica] = _Question(asked)
+        elif question.asked != asked:
+            question.asked, question.refused = asked, ""
+        if question.raises >= RAISES_MAX:
+            return (
+                f"the controller has raised it {RAISES_MAX} times since the start of this broker, "
+                "and higher ones are used still: another broker writes as this one"
+            )
+        if not question.refused and not question.is_open:
+            self._open(replica, question)
+        return question.refused
+
+    def stop(self) -> None:
+        """Ask nothing more."""
+        for question in self._questions.values():
+            if question.timer is not None:
+                question.timer.cancel()
+        if self._sending is not None:
+            self._sending.cancel()
+
+    def _open(self, replica: ReplicaId, question: _Question) -> None:
+        question.is_open = True
+        if question.tries == 0:
+            self._is_due(replica)
+            return
+        pause_ms = min(PAUSE_MS << min(question.tries - 1, 16), PAUSE_MAX_MS)
+        question.timer = self._scheduler.call_later(pause_ms, lambda: self._is_due(replica))
+
+    def _is_due(self, replica: ReplicaId) -> None:
+        self._due.add(replica)
+        if self._sending is None:
+            self._sending = asyncio.ensure_future(self._send())
+
+    async def _send(self) -> None:
+        try:
+            while self._due:
+                due, self._due = self._due, set()
+                await self._send_these({one: self._questions[one] for one in due})
+        finally:
+            self._sending = None
+
+    async def _send_these(self, questions: Mapping[ReplicaId, _Question]) -> None:
+        asked = {replica: question.asked for replica, question in questions.items()}
+        for question in questions.values():
+            question.tries += 1
+        try:
+            refused = await self._controller(asked)
+        except KafkaError as error:
+            log.warning("the controller did not raise leader epochs: %s", error)
+            for replica, question in questions.items():
+                self._open(replica, question)
+            return
+        for replica, question in questions.items():
+            question.is_open = False
+            self._answered(replica, question, asked[replica], refused.get(replica))
+
+    def _answered(
+        self,
+        replica: ReplicaId,
+        question: _Question,
+        asked: UsedEpoch,
+        error: ControllerError | None,
+    ) -> None:
+        name = f"{replica.topic_id.hex()}-{replica.partition}"
+        if error is None:
+            question.raises += 1
+            log.warning("leader epoch raised: partition=%s above=%d", name, asked.used)
+        elif error.code != ErrorCode.FENCED_LEADER_EPOCH:  # else the image is about to say why
+            question.refused = f"the controller refuses a higher one: {error}"
+            log.error("%s: partition=%s", question.refused, name)
+            self.on_refused(replica)

@@ -1,0 +1,85 @@
+"""A tiered partition that was begun anew over its own remote segments, and its way out."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from harness_broker import BrokerProcess, until
+from harness_clients import produce, read_all
+from harness_tier import create
+from test_tiering_lost_files import adopt, objects
+from test_tiering_lost_objects import TIERED, MakeBroker, reasons
+
+WITHOUT_METADATA = "rlmm.config.remote.log.metadata.common.client.security.protocol"
+
+
+def records(name: str, count: int) -> list[tuple[bytes | None, bytes]]:
+    return [(None, b"%s %d " % (name.encode(), n) + bytes(100_000)) for n in range(count)]
+
+
+def lost_second_disk(broker: BrokerProcess) -> int:
+    """A partition on a disk of its own is tiered, then that disk is lost and forgotten.
+
+    Returns:
+        First offset that is in no remote segment.
+    """
+    first, second = broker.directory / "logs", broker.directory / "second"
+    broker.start()
+    until((first / "__remote_log_metadata-0").is_dir, "the metadata topic is there")
+    assert broker.terminate() == 0
+    second.mkdir()
+    broker.settings["log.dirs"] = f"{first},{second}"
+    broker.start()
+    create(broker, "orders", **TIERED)
+    produce(broker, "orders", records("before", 45))
+    until(lambda: len(local_segments(second)) == 1, "all but the active segment are remote")
+    remote_end = int(local_segments(second)[0].stem)
+    assert remote_end > 0
+    broker.kill()
+    shutil.rmtree(second)
+    config = ("--config", str(broker.config_file))
+    listed = broker.command("directories", "list", *config).stdout.splitlines()
+    (missing,) = [line.split()[0] for line in listed if line.rstrip().endswith("missing")]
+    forgotten = broker.command("directories", "forget", missing, "--yes", *config)
+    assert forgotten.returncode == 0, forgotten.stderr
+    broker.settings["log.dirs"] = str(first)
+    return remote_end
+
+
+def local_segments(directory: Path) -> list[Path]:
+    return sorted((directory / "orders-0").glob("*.log"))
+
+
+@pytest.mark.parametrize("count", [25, 70], ids=["below the remote end", "beyond the remote end"])
+def test_begun_anew_over_remote_segments_it_is_red_and_can_be_adopted(
+    make_broker: MakeBroker, count: int
+) -> None:
+    broker = make_broker(tiered=True)
+    remote_end = lost_second_disk(broker)
+    before = objects(broker)
+    # As an earlier version did: records at offsets that were given, without a judgement.
+    broker.settings[WITHOUT_METADATA] = "SSL"
+    broker.start()
+    produce(broker, "orders", records("anew", count))
+    broker.kill()
+    del broker.settings[WITHOUT_METADATA]
+    broker.start()
+    until(lambda: any("log end lost" in each for each in reasons(broker)), "health is red")
+    (reason,) = reasons(broker)
+    assert "remote adopt" in reason
+    assert objects(broker) == before
+    broker.kill()
+    shown = adopt(broker, "--yes")
+    assert f"the local records of offsets 0 to {count - 1}" in shown
+    broker.start()
+    until(lambda: reasons(broker) == [], "health is green")
+    produce(broker, "orders", [(None, b"goes on")])
+    found = read_all(broker, "orders")
+    assert [value[:7] for _, _, value in found[:remote_end]] == [b"before "] * remote_end
+    assert [value for _, _, value in found[remote_end:]] == [b"goes on"]
+    assert found[-1][0] >= max(remote_end, count)
+    assert before <= objects(broker)
+    broker.kill()
+    broker.start()
+    until(lambda: reasons(broker) == [], "health is green")
+    assert read_all(broker, "orders") == found

@@ -1,0 +1,176 @@
+"""A broker asks for higher leader epochs: together, again where there was no answer, and not for
+ever."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from support_pools import turns
+
+from broker.replica.leader_epochs import (
+    PAUSE_MAX_MS,
+    PAUSE_MS,
+    RAISES_MAX,
+    LeaderEpochRequests,
+)
+from kafka_protocol.errors import KafkaError
+from metadata_topic.controller.directories import ReplicaId
+from metadata_topic.controller.errors import (
+    ControllerError,
+    FencedLeaderEpochError,
+    InvalidRequestError,
+)
+from metadata_topic.controller.leader_epochs import UsedEpoch
+from metadata_topic.quorum.deadlines import DecisionTimedOut
+from runtime.clock import ManualClock
+from runtime.scheduler import ManualScheduler
+
+A, B, C = (ReplicaId(b"t" * 16, index) for index in range(3))
+
+
+class Scene:
+    """A controller that answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.scheduler = ManualScheduler(ManualClock())
+        self.sent: list[Mapping[ReplicaId, UsedEpoch]] = []
+        self.answers: list[asyncio.Future[Mapping[ReplicaId, ControllerError]]] = []
+        self.refused: list[ReplicaId] = []
+        self.requests = LeaderEpochRequests(self.controller, self.scheduler)
+        self.requests.on_refused = self.refused.append
+
+    async def controller(
+        self, found: Mapping[ReplicaId, UsedEpoch]
+    ) -> Mapping[ReplicaId, ControllerError]:
+        self.sent.append(dict(found))
+        self.answers.append(asyncio.get_running_loop().create_future())
+        return await self.answers[-1]
+
+    def ask(self, replica: ReplicaId = A, leader_epoch: int = 4, used: int = 9) -> str:
+        return self.requests.ask(replica, leader_epoch=leader_epoch, used=used)
+
+    async def answer(self, error: KafkaError | None = None, **refused: ControllerError) -> None:
+        if error is None:
+            names = {"a": A, "b": B, "c": C}
+            self.answers[-1].set_result({names[name]: why for name, why in refused.items()})
+        else:
+            self.answers[-1].set_exception(error)
+        await turns()
+
+
+def played(story: Callable[[Scene], object]) -> None:
+    async def run() -> None:
+        scene = Scene()
+        await story(scene)  # type: ignore[misc]
+        scene.requests.stop()
+
+    asyncio.run(run())
+
+
+def test_questions_that_come_meanwhile_go_together_one_request_at_a_time() -> None:
+    async def story(scene: Scene) -> None:
+        scene.ask(A)
+        await turns()
+        scene.ask(B)
+        scene.ask(C)
+        scene.ask(B)
+        await turns()
+        assert scene.sent == [{A: UsedEpoch(4, 9)}]
+        await scene.answer()
+        assert scene.sent[1:] == [{B: UsedEpoch(4, 9), C: UsedEpoch(4, 9)}]
+
+    played(story)
+
+
+def test_asked_again_while_the_answer_is_out_and_after_it_nothing_more_is_sent_at_once() -> None:
+    async def story(scene: Scene) -> None:
+        for _ in range(3):
+            assert scene.ask() == ""
+            await turns()
+        await scene.answer()
+        assert scene.ask() == ""  # the image is not there yet, or there is another higher one
+        await turns()
+        assert len(scene.sent) == 1
+        scene.scheduler.advance(PAUSE_MS)
+        await turns()
+        assert len(scene.sent) == 2
+
+    played(story)
+
+
+def test_a_question_without_an_answer_is_asked_again_by_itself_and_less_and_less_often() -> None:
+    async def story(scene: Scene) -> None:
+        scene.ask()
+        await turns()
+        for expected_ms in (PAUSE_MS, 2 * PAUSE_MS, 4 * PAUSE_MS):
+            count = len(scene.sent)
+            await scene.answer(DecisionTimedOut("not in time"))
+            scene.scheduler.advance(expected_ms - 1)
+            await turns()
+            assert len(scene.sent) == count
+            scene.scheduler.advance(1)
+            await turns()
+            assert len(scene.sent) == count + 1
+        for _ in range(20):
+            await scene.answer(DecisionTimedOut("not in time"))
+            scene.scheduler.advance(PAUSE_MAX_MS)
+            await turns()
+        assert len(scene.sent) == 24, "it never ends"
+
+    played(story)
+
+
+def test_what_the_controller_refuses_is_not_asked_again_and_its_reason_is_told() -> None:
+    async def story(scene: Scene) -> None:
+        scene.ask(used=2**31 - 1)
+        await turns()
+        await scene.answer(a=InvalidRequestError("that is damage"))
+        assert scene.refused == [A]
+        assert "that is damage" in scene.ask(used=2**31 - 1)
+        scene.scheduler.advance(10 * PAUSE_MAX_MS)
+        await turns()
+        assert len(scene.sent) == 1
+        assert scene.ask(used=9) == "", "another question"
+        scene.scheduler.advance(PAUSE_MS)
+        await turns()
+        assert len(scene.sent) == 2
+
+    played(story)
+
+
+def test_a_leader_that_is_none_any_more_waits_for_the_image() -> None:
+    async def story(scene: Scene) -> None:
+        scene.ask()
+        await turns()
+        await scene.answer(a=FencedLeaderEpochError("another one leads"))
+        assert scene.refused == []
+        assert scene.ask() == ""
+
+    played(story)
+
+
+def test_epochs_that_are_given_in_vain_end_and_the_reason_is_told() -> None:
+    async def story(scene: Scene) -> None:
+        for number in range(RAISES_MAX):
+            assert scene.ask(leader_epoch=10 * number, used=10 * number + 9) == ""
+            scene.scheduler.advance(PAUSE_MAX_MS)
+            await turns()
+            await scene.answer()
+        assert "another broker writes" in scene.ask(leader_epoch=500, used=600)
+        scene.scheduler.advance(PAUSE_MAX_MS)
+        await turns()
+        assert len(scene.sent) == RAISES_MAX
+
+    played(story)
+
+
+def test_after_the_stop_nothing_is_asked() -> None:
+    async def story(scene: Scene) -> None:
+        scene.ask()
+        await turns()
+        await scene.answer(DecisionTimedOut("not in time"))
+        scene.requests.stop()
+        scene.scheduler.advance(PAUSE_MAX_MS)
+        await turns()
+        assert len(scene.sent) == 1
+
+    played(story)
