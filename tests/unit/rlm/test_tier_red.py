@@ -140,13 +140,13 @@ def test_a_higher_leader_epoch_is_asked_for_and_with_it_the_tier_is_green_by_its
     pair.pump()
     asked = pair.log.epoch_requests
     assert {(request.leader_epoch, request.used) for request in asked} == {(3, 7)}
-    assert (pair.log.loss, pair.log.copied) == (Loss.LEADER_EPOCH, -1)
+    assert (pair.log.verdict, pair.log.copied) == (Loss.LEADER_EPOCH, -1)
     assert (accepted(pair), pair.calls(Operation.DELETE)) == (written, deletions)
     count = len(asked)
     pair.log.new_epoch(8)
     pair.assign()
     assert reasons(pair) == []
-    assert (pair.log.loss, pair.log.copied) == (None, 59)
+    assert (pair.log.verdict, pair.log.copied) == (Judgement.SOUND, 59)
     pair.scheduler.advance(60_000)
     pair.pump()
     assert len(asked) == count
@@ -185,7 +185,7 @@ def test_what_a_lineage_before_an_unclean_election_wrote_proves_no_lost_log_end(
     pair.log.new_epoch()
     pair.assign(unclean_epoch=pair.log.leader_epoch)
     assert reasons(pair) == []
-    assert pair.log.loss is None
+    assert pair.log.verdict is Judgement.SOUND
     before = len(pair.metadata.log)
     unclean = pair.log.leader_epoch
     pair.log.fill(1, records=20)
