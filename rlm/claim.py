@@ -1,9 +1,10 @@
 """The tier's claim on the store: old copies of its directories, and clones, are found by it.
 
 A claim is a number at the store for each broker. Ours never falls and is noted in the counter's
-file, durably, before it is put there. So a claim above the noted one was written from a later state
-of these files, or from a copy of them: this tier then copies and deletes nothing. Nothing of that
-can be learned from the files alone (docs/decisions/the-claim.md).
+file, durably, before it is put there, beside the one that was found. So a claim above the one found
+that was not noted here was written from a later state of these files, or from a copy of them: this
+tier then copies and deletes nothing. Nothing of that can be learned from the files alone
+(docs/decisions/the-claim.md).
 
 From the moment in which a later claim is found, in whatever thread, no call that copies or deletes
 objects starts (`PluginCalls.let_write`); the tasks of the tier end at their next step.
@@ -21,7 +22,7 @@ from enum import Enum
 
 from rlm.backoff import Backoff
 from rlm.config import TierConfig
-from rlm.incarnation import Incarnations
+from rlm.incarnation import Counter, Incarnations
 from rlm.performer import EXPIRATION_POOL
 from rlm.plugin_calls import Cancellation, PluginCalls
 from rlm.red_kinds import TierRed
@@ -54,17 +55,22 @@ class LaterClaimError(Exception):
         self.red = red
 
 
-def judge(found: int | None, claimed: int | None) -> RedText:
+def judge(found: int | None, known: Counter) -> RedText:
     """Say why the claim found in the store is not of these files; NOT_RED where it is.
+
+    A number that was noted here proves nothing of those below it: it may never have been written,
+    and another machine's clock may be behind.
 
     Args:
         found: the store's; None: it holds none, which proves nothing.
-        claimed: the highest that these files know to have claimed; None: the counter was lost or
-            nothing was ever judged, so nothing can be said.
+        known: what these files have noted. Without a claim the counter was lost, or nothing was
+            ever judged, so nothing can be said.
     """
-    if found is None or claimed is None or found <= claimed:
+    if found is None or known.claimed is None or found in (*known.before, known.claimed):
         return NOT_RED
-    return TierRed.CLAIM_REFUSED.text(found=found, claimed=claimed)
+    if found < (*known.before, known.claimed)[0]:
+        return NOT_RED
+    return TierRed.CLAIM_REFUSED.text(found=found, claimed=known.claimed)
 
 
 class Claim:
@@ -95,7 +101,7 @@ class Claim:
         self._scheduler, self._backoff, self._changed = scheduler, backoff, changed
         self._timer: Timer | None = None
         self._running: object | None = None
-        self._ended = False
+        self._ended = self._once_more = False
         self._refused = Cancellation()
         self.state = ClaimState.NOT_KEPT if self._keeper is None else ClaimState.UNASKED
         self.red = NOT_RED
@@ -139,6 +145,8 @@ class Claim:
 
     def _take(self) -> None:
         if self._running is not None:
+            # At a stop what runs may have noted its number before the last writes to the store.
+            self._once_more = self._ended
             return
         running = self._running = object()
 
@@ -146,6 +154,9 @@ class Claim:
             if self._running is running:
                 self._running = None
                 self._taken(number, error)
+                if self._once_more and self.state is ClaimState.HELD:
+                    self._once_more = False
+                    self._take()
             elif isinstance(error, LaterClaimError):  # found by a call that had been given up
                 self._taken(None, error)
 
@@ -164,12 +175,12 @@ class Claim:
         assert self._keeper is not None
         with self._calls.call(EXPIRATION_POOL, "claim", self._limit_ms, on_overdue=given_up):
             found = self._keeper.read_claim(*self._owner)
-        reason = judge(found, self._incarnations.claimed)
+        reason = judge(found, self._incarnations.counter)
         if reason:
             self._refused.cancel()
             self._calls.let_write(False)
             raise LaterClaimError(reason)
-        number = self._incarnations.claim(-1 if found is None else found)
+        number = self._incarnations.claim(found)
         with self._calls.call(
             EXPIRATION_POOL, "claim", self._limit_ms, self._refused, on_overdue=given_up
         ):

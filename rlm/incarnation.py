@@ -5,10 +5,11 @@ caller knows to be taken already (+ 1); it is fsynced before it is used. So a co
 cut or damaged costs nothing while the clock is right. Where the clock is wrong, too, our records
 are refused for the higher pair that was read, and the next number is above that one.
 
-The file is `<number> <claimed> <CRC32C of all before the last space, 8 hex digits>` and a line end.
-`claimed` is the highest number that these files have put into the store as their claim (`-`: not
-judged yet, see `rlm.claim`). Earlier versions wrote `<number> <CRC32C>` or the number alone, and
-kept it in the first log directory: the highest counts, and what they had taken counts as claimed.
+The file is `<number> <claims> <CRC32C of all before the last space, 8 hex digits>` and a line end.
+`claims` are the numbers that the store may hold as the claim of these files, rising, with commas
+between them (`-`: not judged yet, see `rlm.claim`). Earlier versions wrote the last of them alone,
+before that `<number> <CRC32C>` or the number alone, and kept it in the first log directory: the
+highest counts, and what they had taken counts as claimed.
 """
 
 import logging
@@ -29,7 +30,10 @@ FILE_NAME = "tier-incarnation"
 NUMBER_MAX = 2**63 - 2
 """The remover's pair holds the one above (int64 in the records)."""
 
-_FORM = re.compile(rb"(\d{1,19})(?: (\d{1,19}|-))?(?: ([0-9a-f]{8}))?\n")
+CLAIMS_MAX = 16
+"""In the file. A write of a claim does not come about after fourteen later ones were tried."""
+
+_FORM = re.compile(rb"(\d{1,19})(?: (\d{1,19}(?:,\d{1,19})*|-))?(?: ([0-9a-f]{8}))?\n")
 
 
 class Counter(NamedTuple):
@@ -37,11 +41,21 @@ class Counter(NamedTuple):
 
     Attributes:
         number: the highest that was taken; 0: none.
-        claimed: a claim in the store above it is not of these files; None: nothing is known of it.
+        claimed: the last number noted for the store; None: nothing is known of a claim.
+        before: what the store may hold instead, rising: first the claim found when these files last
+            noted one (0: none), then what was noted since and perhaps never written.
     """
 
     number: int
     claimed: int | None
+    before: tuple[int, ...] = ()
+
+    def noted(self, number: int, found: int | None) -> "Counter":
+        """With `number` noted as the next claim, where the store holds `found`."""
+        floor = 0 if found is None else found
+        known = self.before if self.claimed is None else (*self.before, self.claimed)
+        unwritten = [each for each in known if each > floor]
+        return Counter(number, number, (floor, *unwritten[-(CLAIMS_MAX - 2) :]))
 
 
 NO_COUNTER = Counter(0, None)
@@ -58,14 +72,20 @@ def parse(content: bytes) -> Counter | None:
     if crc is not None and int(crc, 16) != crc32c(content.rpartition(b" ")[0]):
         return None
     number = int(digits)
-    known = None if claimed == b"-" else number if claimed is None else int(claimed)
-    return Counter(number, known) if max(number, known or 0) <= NUMBER_MAX else None
+    if claimed == b"-":
+        counter = Counter(number, None)
+    elif claimed is None:
+        counter = Counter(number, number)
+    else:
+        *before, last = (int(each) for each in claimed.split(b","))
+        counter = Counter(number, last, tuple(before))
+    return counter if max(number, counter.claimed or 0) <= NUMBER_MAX else None
 
 
 def dump(counter: Counter) -> bytes:
     """The file that holds `counter`."""
-    claimed = "-" if counter.claimed is None else str(counter.claimed)
-    text = f"{counter.number} {claimed}".encode()
+    known = () if counter.claimed is None else (*counter.before, counter.claimed)
+    text = f"{counter.number} {','.join(map(str, known)) or '-'}".encode()
     return b"%s %08x\n" % (text, crc32c(text))
 
 
@@ -91,8 +111,9 @@ def read(disk: Disk, path: Path) -> Counter:
 def highest(counters: Iterable[Counter]) -> Counter:
     """What several files say together."""
     known = list(counters)
-    claimed = [counter.claimed for counter in known if counter.claimed is not None]
-    return Counter(max(counter.number for counter in known), max(claimed, default=None))
+    claims = [(each.claimed, each.before) for each in known if each.claimed is not None]
+    claimed, before = max(claims, default=(None, ()))
+    return Counter(max(counter.number for counter in known), claimed, before)
 
 
 class Incarnations:
@@ -115,10 +136,10 @@ class Incarnations:
         self._known: Counter | None = None
 
     @property
-    def claimed(self) -> int | None:
-        """The highest number that these files have claimed; None: nothing is known of it."""
+    def counter(self) -> Counter:
+        """What the file says."""
         with self._lock:
-            return self._counter().claimed
+            return self._counter()
 
     def take(self, above: int = -1) -> int:
         """The next number, durably taken; also above `above`.
@@ -127,26 +148,29 @@ class Incarnations:
             OSError: it cannot be written.
         """
         with self._lock:
-            return self._next(above, is_claim=False)
+            last = self._counter()
+            return self._keep(last._replace(number=self._next(last, above)))
 
-    def claim(self, above: int = -1) -> int:
-        """As `take`, and noted as claimed: before it is written to the store.
+    def claim(self, found: int | None) -> int:
+        """As `take`, above the claim found, and noted as claimed: before it is written there.
 
         Raises:
             OSError: it cannot be written.
         """
         with self._lock:
-            return self._next(above, is_claim=True)
+            last = self._counter()
+            return self._keep(last.noted(self._next(last, -1 if found is None else found), found))
 
-    def _next(self, above: int, *, is_claim: bool) -> int:
-        last = self._counter()
+    def _next(self, last: Counter, above: int) -> int:
         number = max(last.number + 1, above + 1, self._clock.wall_ms())
         if number > NUMBER_MAX:
             raise OSError(f"no tier incarnation is left: {number} is above {NUMBER_MAX}")
-        counter = Counter(number, number if is_claim else last.claimed)
+        return number
+
+    def _keep(self, counter: Counter) -> int:
         self._disk.atomic_write(self._path, dump(counter))
         self._known = counter
-        return number
+        return counter.number
 
     def _counter(self) -> Counter:
         if self._known is None:

@@ -43,14 +43,14 @@ class Comparison:
     @property
     def reason(self) -> str:
         """Why the tier would copy nothing; empty where it would."""
-        return self.damaged or judge(self.found, self.local.claimed)
+        return self.damaged or judge(self.found, self.local)
 
     @property
     def wanted(self) -> Counter:
         """The counter with which it goes on: above everything known, and all of it its own."""
         known = (self.local.number, self.local.claimed, self.found, self.highest_read)
         number = max(one for one in known if one is not None)
-        return Counter(number, number)
+        return Counter(number, None).noted(number, self.found)
 
     def lines(self) -> Sequence[str]:
         """The same for people."""

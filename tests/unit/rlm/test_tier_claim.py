@@ -76,18 +76,40 @@ def writes(pair: Pair) -> int:
 
 
 def test_a_claim_is_refused_only_where_it_is_above_a_known_one() -> None:
-    assert judge(8, 7)
-    assert not judge(7, 7)
-    assert not judge(6, 7)
-    assert not judge(None, 7)
-    assert not judge(8, None)
-    assert not judge(None, None)
+    of_an_earlier_version = Counter(9, 7)
+    assert judge(8, of_an_earlier_version)
+    assert not judge(7, of_an_earlier_version)
+    assert not judge(6, of_an_earlier_version)
+    assert not judge(None, of_an_earlier_version)
+    assert not judge(8, Counter(9, None))
+    assert not judge(None, Counter(9, None))
+
+
+def test_a_claim_between_two_noted_numbers_is_not_of_these_files() -> None:
+    known = Counter(9, 7, (2, 5))
+    assert [found for found in range(10) if judge(found, known)] == [3, 4, 6, 8, 9]
+
+
+def test_what_the_store_may_hold_is_what_was_found_and_all_that_was_noted_since() -> None:
+    known = Counter(9, 7, (2, 5))
+    assert known.noted(20, 2) == Counter(20, 20, (2, 5, 7)), "neither has come about yet"
+    assert known.noted(20, 5) == Counter(20, 20, (5, 7))
+    assert known.noted(20, 7) == Counter(20, 20, (7,))
+    assert known.noted(20, None) == Counter(20, 20, (0, 2, 5, 7))
+    assert Counter(9, None).noted(20, None) == Counter(20, 20, (0,))
+    assert Counter(9, 7).noted(20, 5) == Counter(20, 20, (5, 7))
+    for number in range(30, 100):
+        known = known.noted(number, 2)
+        assert parse(dump(known)) == known
+    assert known.before == (2, *range(85, 99))
 
 
 def test_the_claim_is_taken_before_anything_is_copied(root: Path) -> None:
     pair = start(root)
     assert claims(pair) == [("read", None), ("write", NOW_MS)]
-    assert counter(root) == Counter(NOW_MS + 1, NOW_MS), "the barrier's pair is above the claim"
+    assert counter(root) == Counter(NOW_MS + 1, NOW_MS, (0,)), (
+        "the barrier's pair is above the claim"
+    )
     assert pair.calls(Operation.COPY) == 3
     assert red(pair) == []
 
@@ -339,6 +361,81 @@ def test_a_tier_whose_clone_has_started_stops_writing(root: Path) -> None:
     assert writes(one) == before
 
 
+def refuses(_: int) -> None:
+    raise RetriableRemoteStorageError("no PUT is answered")
+
+
+def test_a_number_that_was_never_put_hides_no_claim_of_another_machine(root: Path) -> None:
+    stop(start(root))
+    clone = root.parent / "clone"
+    shutil.copytree(root, clone)
+    # The clone's clock is an hour ahead; it notes numbers that never reach the store.
+    other = Pair(clone, store=root.parent / "store", kind=ClaimStorage, wall_ms=NOW_MS + 3_600_000)
+    assert isinstance(other.storage, ClaimStorage)
+    other.storage.put = refuses
+    other.log.fill(3, records=20)
+    other.ask(Connect())
+    other.assign()
+    passes(other, 10_000)
+    noted = counter(clone)
+    assert noted is not None
+    assert len(noted.before) > 1
+    machine = start(root, wall_ms=NOW_MS + 10_000)
+    assert red(machine) == []
+    other.storage.put = lambda _: None
+    passes(other, 60_000)
+    assert "another machine" in red(other)[0], "the second to claim"
+    assert writes(other) == 0
+    passes(machine, INTERVAL_MS)
+    assert red(machine) == []
+
+
+def test_a_number_whose_put_lands_late_is_ones_own(root: Path) -> None:
+    pair = Pair(root, kind=ClaimStorage)
+    assert isinstance(pair.storage, ClaimStorage)
+    lost: list[int] = []
+
+    def hangs(number: int) -> None:
+        lost.append(number)
+        refuses(number)
+
+    pair.storage.put = hangs
+    pair.log.fill(3, records=20)
+    pair.ask(Connect())
+    pair.assign()
+    passes(pair, 3_000)
+    assert len(lost) > 1
+    pair.storage.put = lambda _: None
+    passes(pair, 31_000)
+    assert red(pair) == []
+    owner = pair.config.cluster_id, pair.config.node_id
+    pair.storage.write_claim(*owner, lost[0])
+    passes(pair, INTERVAL_MS)
+    assert red(pair) == []
+
+
+def test_a_renewal_that_runs_at_a_clean_stop_is_not_the_last_claim(root: Path) -> None:
+    pair, copy = start(root), root.parent / "copy"
+    assert isinstance(pair.storage, ClaimStorage)
+    passes(pair, INTERVAL_MS - 2_000)
+    pair.workers.held.add("rlm-expiration")
+    passes(pair, 2_000)
+
+    def copies_the_directories(_: int) -> None:
+        """Between note and PUT of the renewal; what is written later, the copy does not know."""
+        if not copy.exists():
+            shutil.copytree(root, copy)
+
+    pair.storage.put = copies_the_directories
+    pair.broker.ask(Stop())
+    pair.pump()
+    pair.workers.held.clear()
+    passes(pair, 3_000)
+    older = start(copy)
+    assert "older copy" in red(older)[0]
+    assert writes(older) == 0
+
+
 def test_other_clusters_and_brokers_of_one_store_have_their_own(root: Path) -> None:
     for node_id, cluster_id in ((1, "c"), (2, "c"), (1, "d")):
         directory = root / f"{cluster_id}{node_id}"
@@ -366,11 +463,12 @@ def test_a_plugin_without_claims_is_used_as_ever(
 def test_a_claim_once_made_stays_known_over_later_incarnations(tmp_path: Path) -> None:
     clock = ManualClock(wall_ms=NOW_MS)
     first = Incarnations(Disk(), tmp_path, clock)
-    assert first.claimed is None
-    number = first.claim(above=NOW_MS + 50)
+    assert first.counter.claimed is None
+    number = first.claim(found=NOW_MS + 50)
     assert number == NOW_MS + 51
     first.take(above=NOW_MS + 70)
     again = Incarnations(Disk(), tmp_path, clock)
-    assert again.claimed == number
+    assert again.counter.claimed == number
+    assert again.counter.before == (NOW_MS + 50,)
     assert again.take() == NOW_MS + 72
     assert parse(dump(Counter(5, None))) == Counter(5, None)

@@ -34,9 +34,10 @@ NAMES = (PARTITION.topic_id, PARTITION.partition)
 
 
 class ClaimStorage(FaultyStorage):
-    """Keeps claims, and fails to while `claim_error` is set."""
+    """Keeps claims, and fails to while `claim_error` is set; `put` is called before each PUT."""
 
     claim_error: Exception | None = None
+    put: Callable[[int], None] = staticmethod(lambda _: None)
 
     def __init__(self, inner: LocalFsRemoteStorageManager) -> None:
         super().__init__(inner)
@@ -51,6 +52,7 @@ class ClaimStorage(FaultyStorage):
 
     def write_claim(self, cluster_id: str, node_id: int, number: int) -> None:
         self._fail_claim()
+        self.put(number)
         self._keeper.write_claim(cluster_id, node_id, number)
         self.claims.append(("write", number))
 
