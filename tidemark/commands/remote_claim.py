@@ -26,7 +26,7 @@ def command(config_file: Path, override: tuple[str, ...], yes: bool) -> None:
 
     A broker whose log directories are older than what the store has seen of it, or that has a
     clone, copies and deletes nothing. Nothing in the store is changed but a damaged claim, which is
-    removed; the counter of before is kept in a file beside the new one.
+    replaced; the counter of before is kept in a file beside the new one.
     """
     config = load(config_file, override, list_without_effect=False)
     found = storage_settings(config_file, config.remote_log_storage_manager_class_name, (), None)

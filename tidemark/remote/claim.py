@@ -2,7 +2,8 @@
 
 A tier whose store holds a higher claim than its own files know copies and deletes nothing
 (`rlm.claim`). Who knows that these files are the ones to go on with says so here: the counter is
-set to the claim, and the next start goes on above both. The store is not written to.
+set to the claim, and the next start goes on above both. Only a damaged claim is replaced: while
+the store holds none, an older copy would be taken for the right one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,7 +50,7 @@ class Comparison:
     def wanted(self) -> Counter:
         """The counter with which it goes on: above everything known, and all of it its own."""
         known = (self.local.number, self.local.claimed, self.found, self.highest_read)
-        number = max(one for one in known if one is not None)
+        number = max(one for one in known if one is not None) + bool(self.damaged)
         return Counter(number, None).noted(number, self.found)
 
     def lines(self) -> Sequence[str]:
@@ -117,7 +118,7 @@ def take(
     disk: Disk,
     now_ms: int,
 ) -> Path | None:
-    """Set the counter; a damaged claim in the store is deleted, the next start writes a new one.
+    """Set the counter; a damaged claim in the store is replaced.
 
     Returns:
         Where the counter of before is kept; None: there was none.
@@ -129,7 +130,7 @@ def take(
         disk.atomic_write(kept, disk.read_file(path))
     disk.atomic_write(path, dump(compared.wanted))
     if compared.damaged and isinstance(storage, ClaimKeeper):
-        storage.delete_claim(compared.cluster_id, compared.node_id)
+        storage.write_claim(compared.cluster_id, compared.node_id, compared.wanted.number)
     return kept
 
 
