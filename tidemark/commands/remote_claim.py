@@ -32,7 +32,7 @@ def command(config_file: Path, override: tuple[str, ...], yes: bool) -> None:
     found = storage_settings(config_file, config.remote_log_storage_manager_class_name, (), None)
     disk = Disk()
     with locked(config, disk) as cluster_id, opened(found, cluster_id) as storage:
-        compared = compare(config, cluster_id, storage, disk)
+        compared = compare(config, cluster_id, storage, disk, SystemClock().wall_ms())
         for line in compared.lines():
             click.echo(line)
         if not compared.reason:
@@ -42,7 +42,7 @@ def command(config_file: Path, override: tuple[str, ...], yes: bool) -> None:
         click.echo(_WARNING)
         if not yes:
             click.confirm(f"Set the counter to {compared.wanted.number}?", abort=True)
-        kept = take(config, compared, storage, disk, SystemClock().wall_ms())
+        kept = take(config, compared, storage, disk)
     click.echo(f"the counter is {compared.wanted.number}; start the broker to take the claim")
     if kept is not None:
         click.echo(f"to undo it before that: mv {kept} {kept.with_suffix('')}")

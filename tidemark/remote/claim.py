@@ -32,6 +32,7 @@ class Comparison:
         damaged: what is wrong with the store's claim; empty: nothing.
         local: the counter in the files.
         highest_read: the highest number in the records that this broker has read, None: not known.
+        now_ms: the wall clock.
     """
 
     cluster_id: str
@@ -40,6 +41,7 @@ class Comparison:
     damaged: str
     local: Counter
     highest_read: int | None
+    now_ms: int
 
     @property
     def reason(self) -> str:
@@ -48,9 +50,14 @@ class Comparison:
 
     @property
     def wanted(self) -> Counter:
-        """The counter with which it goes on: above everything known, and all of it its own."""
+        """The counter with which it goes on: above everything known, and all of it its own.
+
+        A damaged claim is not known; it was not above the clock.
+        """
         known = (self.local.number, self.local.claimed, self.found, self.highest_read)
-        number = max(one for one in known if one is not None) + bool(self.damaged)
+        number = max(one for one in known if one is not None)
+        if self.damaged:
+            number = max(number, self.now_ms) + 1
         return Counter(number, None).noted(number, self.found)
 
     def lines(self) -> Sequence[str]:
@@ -86,7 +93,7 @@ def locked(config: BrokerConfig, disk: Disk) -> Iterator[str]:
 
 
 def compare(
-    config: BrokerConfig, cluster_id: str, storage: RemoteStorageManager, disk: Disk
+    config: BrokerConfig, cluster_id: str, storage: RemoteStorageManager, disk: Disk, now_ms: int
 ) -> Comparison:
     """Look at store and files.
 
@@ -108,6 +115,7 @@ def compare(
         damaged,
         highest(read(disk, path / FILE_NAME) for path in paths),
         highest_incarnation(config.metadata_log_dir / METADATA_CACHE),
+        now_ms,
     )
 
 
@@ -116,7 +124,6 @@ def take(
     compared: Comparison,
     storage: RemoteStorageManager,
     disk: Disk,
-    now_ms: int,
 ) -> Path | None:
     """Set the counter; a damaged claim in the store is replaced.
 
@@ -126,7 +133,7 @@ def take(
     path = config.metadata_log_dir / FILE_NAME
     kept = None
     if disk.exists(path):
-        kept = path.with_name(f"{FILE_NAME}.before-claim-{now_ms}")
+        kept = path.with_name(f"{FILE_NAME}.before-claim-{compared.now_ms}")
         disk.atomic_write(kept, disk.read_file(path))
     disk.atomic_write(path, dump(compared.wanted))
     if compared.damaged and isinstance(storage, ClaimKeeper):

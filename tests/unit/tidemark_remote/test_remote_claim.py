@@ -22,7 +22,7 @@ BROKER = {
 
 
 def compared(found: int | None, local: Counter, *, damaged: str = "") -> Comparison:
-    return Comparison("c", 1, found, damaged, local, highest_read=40)
+    return Comparison("c", 1, found, damaged, local, highest_read=40, now_ms=100)
 
 
 @pytest.mark.parametrize("local", [Counter(0, None), Counter(30, 20, (10,)), Counter(30, 20)])
@@ -42,6 +42,11 @@ def test_after_the_command_a_later_claim_of_the_other_machine_is_red() -> None:
     assert judge(26, of_a_damaged_claim)
 
 
+def test_with_claim_and_counter_lost_the_number_is_above_what_an_older_copy_has_claimed() -> None:
+    wanted = compared(None, Counter(0, None), damaged="cut").wanted
+    assert judge(wanted.claimed, Counter(95, 95)), "a renewal's, which no record has"
+
+
 def test_a_damaged_claim_is_replaced_so_that_an_older_copy_put_back_then_is_red(
     tmp_path: Path,
 ) -> None:
@@ -55,9 +60,9 @@ def test_a_damaged_claim_is_replaced_so_that_an_older_copy_put_back_then_is_red(
     storage.write_claim("c", 1, 30)
     path = directory / "store" / claim_key("c", 1)
     path.write_bytes(path.read_bytes()[:20])
-    asked = compare(config, "c", storage, Disk())
+    asked = compare(config, "c", storage, Disk(), now_ms=100)
     assert asked.reason
-    kept = take(config, asked, storage, Disk(), 5)
+    kept = take(config, asked, storage, Disk())
     assert kept is not None
     assert parse(kept.read_bytes()) == local
     found, noted = storage.read_claim("c", 1), parse((directory / FILE_NAME).read_bytes())
