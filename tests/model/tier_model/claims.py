@@ -1,100 +1,25 @@
-"""The model of the claim: one machine, a copy of its directories, and the store that both write to.
-
-P copies, expires, deletes and restarts. At some time its directories are copied (log, metadata
-topic, counter: all that one machine holds); at some time the copy is started as Q, whether P is
-dead (a restored backup) or goes on (a clone). Nothing but the store can tell them apart. A plugin
-call that writes is one step; reads need no claim.
-"""
+"""The model of the claim: its steps, what must hold. `claim_state.py` says what it is about."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any
 
+from tier_model.claim_state import (
+    ADOPTED,
+    BY_FORMER,
+    DAMAGED,
+    NAMES,
+    NONE,
+    SHARED,
+    ClaimSetup,
+    Disk,
+    Machine,
+    Phase,
+    State,
+    Task,
+    Told,
+    compressed,
+)
 from tier_model.explore import Label, Step
-
-STARTED, FINISHED, DELETE_STARTED = "SFD"
-MISSING = -1
-NAMES = "PQ"
-
-
-@dataclass(frozen=True)
-class ClaimSetup:
-    """Bounds, then rules with the value of docs/tiering.md or of what is proposed there."""
-
-    ids: int = 3
-    offsets: int = 2
-    restarts: int = 1  # of each machine
-    raises: int = 1
-    cold: bool = False  # directories are copied only while P is stopped
-    backup: bool = False  # Q starts only when P is dead
-    fileless: bool = False  # the copy lacks the file of the counter and of what was claimed
-    claims: bool = True
-    judged_by: str = "token"  # counter: of starts | number: last claimed here | token: see judges
-    work_waits: bool = True  # no copy or deletion before the claim was judged in this start
-    expiry_waits: bool = True  # and no local expiry
-    renewed: str = "after"  # start: only then | before | after: the record that announces a write
-    owner: bool = True  # a claim names the start that wrote it; equal numbers are told apart
-    at_once: bool = True  # no other start falls between reading a claim and the write it covers
-    missing: str = "red"  # a claim, and none in the directories: goes on | red
-
-
-class Phase(IntEnum):
-    """How far a machine's tier has come."""
-
-    ABSENT = 0
-    OFF = 1
-    UNJUDGED = 2
-    GREEN = 3
-    RED = 4
-
-
-class Claim(NamedTuple):
-    """The object in the store, and in the directories what they last claimed."""
-
-    number: int = MISSING
-    owner: int = MISSING  # drawn anew for each claim; here the machine's number serves
-
-
-class Disk(NamedTuple):
-    """What a copy of the directories holds."""
-
-    counter: int = 0
-    claimed: Claim = Claim()  # the claim that was in the store before the last one was written
-    pending: Claim = Claim()  # the last one
-    log_start: int = 0
-    local_start: int = 0
-    segments: tuple[tuple[int, str], ...] = ()  # (id, state) as the machine's own topic says
-
-
-class Machine(NamedTuple):
-    disk: Disk
-    phase: Phase
-    was: int = 0  # the counter before this start
-    fresh: bool = False  # claimed for the next record (renewed: before)
-    task: tuple[str, int] | None = None  # what is under way for which id
-    read: bool = False  # it has read the claim and will write it
-    restarts: int = 0
-    raises: int = 0
-
-
-class State(NamedTuple):
-    machines: tuple[Machine, Machine]
-    copied: Disk | None  # the copy that was taken
-    claim: Claim
-    offsets: tuple[int, ...]  # of each segment id
-    objects: int
-    unannounced: bool = False  # P has written what the copy knows nothing of
-    q_wrote: bool = False
-    alarm: str = ""
-
-
-def with_state(disk: Disk, one: int, state: str | None) -> Disk:
-    segments = dict(disk.segments)
-    segments.pop(one, None)
-    if state is not None:
-        segments[one] = state
-    return disk._replace(segments=tuple(sorted(segments.items())))
 
 
 class TwoMachines:
@@ -105,52 +30,39 @@ class TwoMachines:
 
     def first(self) -> State:
         setup = self.setup
-        first = Machine(Disk(), Phase.OFF, restarts=setup.restarts + 1, raises=setup.raises)
-        absent = Machine(Disk(), Phase.ABSENT)
-        return State((first, absent), None, Claim(), (), 0)
+        p = Machine(Disk((FIRST,), FIRST), Phase.OFF)
+        left = State(damages=setup.damages, failures=setup.failures, late=setup.late)
+        return compressed(left._replace(machines=(p, Machine()), claim=FIRST))
 
     def steps(self, state: State) -> list[Step]:
         if state.alarm:
             return []
         turn = ClaimTurn(self.setup, state)
         turn.copies_of_directories()
+        turn.time()
+        turn.lands()
         for number in (0, 1):
             turn.lives(number)
+            turn.damages(number)
             turn.claims(number)
-            turn.works(number)
             turn.writes(number)
         return turn.found
 
     def broken(self, state: State, steps: Sequence[Step]) -> str | None:
         if state.alarm:
             return state.alarm
-        for number, machine in enumerate(state.machines):
-            latest = state.claim.owner == number or not self.setup.claims
-            if machine.phase == Phase.GREEN and latest:
-                lost = self.unreadable(state, machine.disk)
-                if lost is not None:
-                    return f"{NAMES[number]} is green, holds the claim, and {lost}"
-        if not any(step.fair for step in steps) and state.machines[0].phase == Phase.UNJUDGED:
-            return "at rest, the claim was never judged"
-        return None
-
-    def unreadable(self, state: State, disk: Disk) -> str | None:
-        for offset in range(disk.log_start, disk.local_start):
-            held = [
-                one
-                for one, what in disk.segments
-                if what == FINISHED and state.offsets[one] == offset and state.objects >> one & 1
-            ]
-            if not held:
-                return f"offset {offset} is in no tier"
+        up = [one for one in state.machines if one.phase > Phase.ABSENT]
+        if not any(step.fair for step in steps) and any(one.phase < Phase.GREEN for one in up):
+            return "at rest, and not green"
         return None
 
     def show(self, state: State) -> str:
         lines = [
-            f"{NAMES[number]} {Phase(one.phase).name} {one.disk} does {one.task}"
+            f"{NAMES[number]} {one.phase.name} knows {one.disk.known} writes {one.task.name}"
+            f" puts {one.noted} ahead {one.ahead.name}"
             for number, one in enumerate(state.machines)
         ]
-        lines.append(f"copy {state.copied} {state.claim} store {state.objects:b}")
+        lines.append(f"copy {state.copied} claim {state.claim} flying {state.flying[0]}")
         return f"\n{'':9}".join(lines)
 
 
@@ -162,193 +74,326 @@ class ClaimTurn:
         self.state = state
         self.found: list[Step] = []
 
-    def go(self, label: Label, *, fair: bool = True, **changes: Any) -> None:
-        self.found.append(Step(label, self.state._replace(**changes), fair))
+    def go(self, label: Label, after: State, *, fair: bool = True) -> None:
+        self.found.append(Step(label, compressed(after), fair))
 
-    def machine(self, number: int, **changes: Any) -> tuple[Machine, ...]:
-        machines = list(self.state.machines)
-        machines[number] = machines[number]._replace(**changes)
-        return tuple(machines)
+    def changed(self, number: int, **changes: Any) -> State:
+        return self.state.with_machine(number, **changes)
 
+    # ---- copies of the directories
     def copies_of_directories(self) -> None:
         setup, state = self.setup, self.state
         p, q = state.machines
-        if state.copied is None and (p.phase == Phase.OFF or not setup.cold):
-            disk = p.disk
-            if setup.fileless:
-                disk = disk._replace(counter=MISSING, claimed=Claim(), pending=Claim())
-            self.go(("directories-copied",), fair=False, copied=disk, unannounced=False)
-        dead = p.phase == Phase.ABSENT
-        if state.copied is not None and q.phase == Phase.ABSENT and (dead or not setup.backup):
-            start = Machine(
-                state.copied, Phase.OFF, restarts=setup.restarts + 1, raises=setup.raises
+        if state.copied is None and setup.copies and (p.phase == Phase.OFF or not setup.cold):
+            tasks = p._replace(task=Task.SHARED if p.task else Task.NO)
+            self.go(
+                ("directories-copied",),
+                state._replace(copied=p.disk, machines=(tasks, q)),
+                fair=False,
             )
-            self.go(("copy-appears",), fair=False, machines=(p, start))
-        if p.phase != Phase.ABSENT:
-            gone = self.machine(0, phase=Phase.ABSENT, task=None, read=False, fresh=False)
-            self.go(("P-dies",), fair=False, machines=gone)
+        if p.phase != Phase.ABSENT and state.copied is not None:
+            self.go(("P-dies",), self.changed(0, **DOWN, phase=Phase.ABSENT), fair=False)
+        is_free = q.phase <= Phase.OFF
+        if state.copied is not None and is_free and (p.phase == Phase.ABSENT or not setup.backup):
+            unknown = max(state.unknown, q.ahead)
+            by = BY_FORMER if state.by == 1 else state.by
+            flying = (state.flying[0], BY_FORMER) if state.flying[1] == 1 else state.flying
+            put_back = state._replace(
+                machines=(p, Machine(state.copied, Phase.OFF)),
+                unknown=unknown,
+                by=by,
+                flying=flying,
+            )
+            self.go(("copy-put-back",), put_back, fair=False)
+
+    # ---- time, lives, damages
+    def time(self) -> None:
+        """An interval passes: whoever was green all the time has taken its claim again in it."""
+        state, renewed = self.state, self.setup.renewed
+        green = [number for number in (0, 1) if state.machines[number].phase == Phase.GREEN]
+        if not green or any(state.machines[number].due for number in green):
+            return
+        for number in green:
+            one = state.machines[number]
+            state = state.with_machine(
+                number,
+                due=renewed,
+                ahead=Told(one.ahead and min(one.ahead + 1, Told.TOLD)),
+                unaware=one.unaware and min(one.unaware + 1, UNAWARE_MAX),
+            )
+        self.go(("an-interval-passes",), state, fair=False)
 
     def lives(self, number: int) -> None:
-        """Starts raise the counter; a tier may be killed at any step."""
         one, name = self.state.machines[number], NAMES[number]
-        if one.phase == Phase.OFF and one.restarts:
-            counter = one.disk.counter
+        if one.phase == Phase.OFF:
+            disk = one.disk
             if self.setup.judged_by == "counter":
-                counter = max(counter, self.state.claim.number if counter == MISSING else 0) + 1
-            started = self.machine(
-                number,
-                disk=one.disk._replace(counter=counter),
-                was=one.disk.counter,
-                phase=Phase.UNJUDGED if self.setup.claims else Phase.GREEN,
-                restarts=one.restarts - 1,
-            )
-            self.go(("start", name), machines=started)
+                disk = disk._replace(counter=max(self.state.numbers(), default=0) + 1)
+            phase = Phase.UNJUDGED if self.setup.claims else Phase.GREEN
+            after = self.changed(number, disk=disk, was=one.disk.counter, phase=phase)
+            if not self.setup.claims:
+                after = told(after, number)
+                if self.unseen(number) == Told.TOLD:
+                    after = after._replace(
+                        alarm=f"{name} goes on, and does not know what was written"
+                    )
+            self.go(("start", name), after)
         elif one.phase > Phase.OFF:
-            off = self.machine(number, phase=Phase.OFF, task=None, read=False, fresh=False)
-            self.go(("kill", name), fair=False, machines=off)
+            self.go(("kill", name), self.down(self.state, number), fair=False)
+        if one.phase == Phase.GREEN:
+            self.stops(number, one)
+
+    def stops(self, number: int, one: Machine) -> None:
+        """A clean stop; a call that runs may end after it."""
+        again = one.noted != NONE and self.setup.stop_waits
+        if self.setup.claims and self.setup.at_stop:
+            after = self.changed(number, phase=Phase.STOPPING, again=again)
+        else:
+            after = told(self.changed(number, **DOWN, phase=Phase.OFF), number)
+        self.go(("stop", NAMES[number]), after, fair=False)
+
+    def damages(self, number: int) -> None:
+        state, one = self.state, self.state.machines[number]
+        if not state.damages:
+            return
+        spent = state._replace(damages=state.damages - 1)
+        if one.phase == Phase.OFF and one.disk.known:
+            lost = spent.with_machine(number, disk=Disk())
+            self.go(("counter-lost", NAMES[number]), lost, fair=False)
+        if number == 0 and state.claim >= 0:
+            self.go(("claim-damaged",), spent._replace(claim=DAMAGED), fair=False)
+
+    def lands(self) -> None:
+        number, by = self.state.flying
+        if number != NONE:
+            after = self.state._replace(claim=number, by=by, flying=(NONE, NONE), attempts=0)
+            self.go(("put-lands",), after, fair=False)
 
     # ---- the claim
     def claims(self, number: int) -> None:
-        one, name = self.state.machines[number], NAMES[number]
-        if one.phase != Phase.UNJUDGED:
+        one, other = self.state.machines[number], self.state.machines[1 - number]
+        asks = one.phase in (Phase.UNJUDGED, Phase.STOPPING) or one.due
+        if one.phase <= Phase.OFF:
             return
-        if one.read:
-            self.write_claim(number, one._replace(phase=Phase.GREEN, read=False))
-        elif self.is_foreign(one):
-            self.go(("claim-red", name), machines=self.machine(number, phase=Phase.RED))
-        elif self.setup.at_once:
-            self.write_claim(number, one._replace(phase=Phase.GREEN))
+        if one.noted != NONE:
+            self.puts(number, one)
+        elif one.phase == Phase.RED:
+            self.command(number)
+        elif asks and (other.noted == NONE or not self.setup.at_once):
+            self.asks(number, one)
+
+    def asks(self, number: int, one: Machine) -> None:
+        state, setup, name = self.state, self.setup, NAMES[number]
+        reads = one.phase != Phase.GREEN or setup.renewal_reads
+        if state.failures and one.phase != Phase.UNJUDGED:
+            away = state._replace(failures=state.failures - 1)
+            self.go(("store-away", name), self.failed(away, number), fair=False)
+        if state.claim == DAMAGED and reads and setup.damaged == "waits":
+            if one.phase == Phase.UNJUDGED:
+                self.command(number)
+            else:
+                self.go(("claim-damaged", name), self.failed(state, number))
+        elif reads and self.is_foreign(one):
+            red = self.changed(number, **DOWN, phase=Phase.RED)
+            if state.is_own(number):
+                red = red._replace(alarm=f"{name} is red, and nobody else has claimed")
+            elif one.phase == Phase.STOPPING:
+                red = red.with_machine(number, phase=Phase.OFF)
+            self.go(("claim-red", name), red)
         else:
-            self.go(("reads-claim", name), machines=self.machine(number, read=True))
+            self.notes(number, one)
 
     def is_foreign(self, one: Machine) -> bool:
-        """Has another start claimed since these directories did?
+        """Has another start claimed since these directories did?"""
+        found, known, setup = self.state.claim, one.disk.known, self.setup
+        if found < 0:
+            return False
+        if setup.judged_by == "counter" and one.phase == Phase.UNJUDGED:
+            return one.was != NONE and found > one.was
+        if not known:
+            return setup.missing == "red"
+        if setup.judged_by == "known":
+            return found > min(known) and found not in known
+        return found > max(known)
 
-        By token: the claim is neither the one that these directories last saw nor the one that
-        they were about to write.
-        """
-        claim, disk = self.state.claim, one.disk
-        if self.setup.judged_by == "counter":
-            mine = one.was
-        else:
-            mine = max(disk.claimed.number, disk.pending.number)
-        if mine == MISSING:
-            return claim.number != MISSING and self.setup.missing == "red"
-        if self.setup.judged_by == "token":
-            known = (disk.claimed, disk.pending)
-            if not self.setup.owner:
-                return claim.number not in [other.number for other in known]
-            return claim not in known
-        return claim.number > mine
+    def notes(self, number: int, one: Machine) -> None:
+        """The next number, in the file, fsynced."""
+        state, setup = self.state, self.setup
+        if self.is_demanded(one):
+            alarm = ""
+            if state.is_foreign(number):
+                alarm = f"{NAMES[number]} takes the claim that another history has taken"
+            elif self.is_late(number, one):
+                alarm = f"{NAMES[number]} goes on, and does not know what was written"
+            if alarm:
+                self.go(("notes", NAMES[number]), state._replace(alarm=alarm))
+                return
+        by = SHARED if state.copied is None else number
+        for new in self.drawn(one):
+            known = self.remembered(one.disk.known, new)
+            counter = NONE if setup.clock == "right" else new
+            disk = one.disk if setup.noted == "after" else Disk(known, counter)
+            noted = self.changed(number, disk=disk, noted=new, noted_by=by)
+            if noted.attempts == 1:
+                noted = noted._replace(flying=(NONE, NONE))
+            noted = noted._replace(attempts=max(0, noted.attempts - 1))
+            if state.is_foreign(number) or self.is_late(number, one):
+                noted = adopted(noted, number)
+            self.go(("notes", NAMES[number], new), noted)
 
-    def write_claim(self, number: int, after: Machine) -> None:
-        """First in the directories, fsynced; then in the store."""
-        disk, state = after.disk, self.state
-        highest = max(disk.pending.number, state.claim.number, disk.counter)
-        new = disk.counter if self.setup.judged_by == "counter" else highest + 1
-        claim = Claim(new, number)
-        machines = list(state.machines)
-        machines[number] = after._replace(disk=disk._replace(claimed=state.claim, pending=claim))
-        self.go(("writes-claim", NAMES[number]), machines=tuple(machines), claim=claim)
-        if state.machines[number].phase == Phase.UNJUDGED:
-            machines[number] = machines[number]._replace(phase=Phase.OFF, fresh=False)
-            label = ("killed-before-the-store", NAMES[number])
-            self.go(label, fair=False, machines=tuple(machines))
+    def is_demanded(self, one: Machine) -> bool:
+        return bool(one.disk.known) or self.setup.promises_fileless
 
-    def renewal(self, number: int, after: Machine) -> None:
-        """Claimed again before the next writing call."""
-        one, claim = self.state.machines[number], self.state.claim
-        if claim.number > one.disk.pending.number or self.is_foreign(one):
-            red = self.machine(number, phase=Phase.RED, task=None)
-            self.go(("claim-red", NAMES[number]), machines=red)
-        else:
-            self.write_claim(number, after)
+    def is_late(self, number: int, one: Machine) -> bool:
+        """Whether a start must have seen what the other machine has written."""
+        return one.phase < Phase.GREEN and self.unseen(number) == Told.TOLD
 
-    # ---- what needs no store
-    def works(self, number: int) -> None:
-        one, name, setup = self.state.machines[number], NAMES[number], self.setup
-        working = one.phase == Phase.GREEN
-        early = one.phase == Phase.UNJUDGED
+    def unseen(self, number: int) -> Told:
+        """What has been written that the files of this machine do not know."""
+        p, q = self.state.machines
+        return q.ahead if number == 0 else max(p.ahead, self.state.unknown)
+
+    def drawn(self, one: Machine) -> list[int]:
+        """The right clock is above all that was ever taken; numbers are even, gaps odd."""
+        numbers = self.state.numbers()
+        if self.setup.clock == "right":
+            return [max(numbers, default=0) + 2]
+        found = self.state.claim if self.setup.above_found else NONE
+        least = max(found, one.disk.counter, *one.disk.known, 0)
+        gaps = [least + 1, *(each + 1 for each in numbers if each > least)]
+        if self.setup.clock == "apart":
+            return gaps
+        return gaps + [each for each in numbers if each > least]
+
+    def remembered(self, known: tuple[int, ...], new: int) -> tuple[int, ...]:
+        """What the store may hold from now on: what was found, or a number noted since."""
+        found = self.state.claim
+        kept = {max(found, NONE), *(each for each in known if each > found)}
+        ordered = sorted(kept)
+        return (*ordered[:1], *ordered[1:][max(0, len(ordered) + 1 - self.setup.remembered) :], new)
+
+    def puts(self, number: int, one: Machine) -> None:
+        state, name = self.state, NAMES[number]
+        done = state._replace(claim=one.noted, by=one.noted_by)
+        other = state.machines[1 - number]
+        if one.noted_by == number and other.phase == Phase.GREEN:
+            done = done.with_machine(1 - number, unaware=max(other.unaware, 1))
         disk = one.disk
-        finished = {self.state.offsets[i] for i, what in disk.segments if what == FINISHED}
-        at = disk.local_start
-        if (working or (early and not setup.expiry_waits)) and at in finished:
-            after = disk._replace(local_start=at + 1)
-            self.go(("expire", name, at), fair=False, machines=self.machine(number, disk=after))
-        if not working and not (early and not setup.work_waits):
-            return
-        if one.raises and disk.log_start < at:
-            after = disk._replace(log_start=disk.log_start + 1)
-            raised = self.machine(number, disk=after, raises=one.raises - 1)
-            self.go(("raise-log-start", name), fair=False, machines=raised)
-        if one.task is None:
-            self.announces(number, finished)
+        if self.setup.noted == "after":
+            self.go(("put-and-killed", name), self.down(done, number), fair=False)
+            disk = Disk((one.noted,), one.noted)
+        done = done.with_machine(number, noted=NONE, noted_by=NONE, disk=disk)
+        if one.phase == Phase.UNJUDGED:
+            after = told(done.with_machine(number, phase=Phase.GREEN, unaware=0), number)
+        elif one.phase == Phase.GREEN:
+            after = done.with_machine(number, due=False)
+        elif one.again:
+            after = done.with_machine(number, again=False)
+        else:
+            after = told(self.down(done, number), number)
+        self.go(("put", name), after)
+        if state.failures:
+            spent = state._replace(failures=state.failures - 1)
+            self.go(("put-fails", name), self.failed(spent, number), fair=False)
+        if state.late:
+            flies = state._replace(
+                late=state.late - 1,
+                flying=(one.noted, one.noted_by),
+                attempts=self.setup.attempts,
+            )
+            self.go(("nobody-knows-of-the-put", name), self.failed(flies, number), fair=False)
 
-    def announces(self, number: int, finished: set[int]) -> None:
-        """STARTED of a new id, DELETE_STARTED of what is to go, each in the machine's own topic."""
-        one, name, state = self.state.machines[number], NAMES[number], self.state
-        disk = one.disk
-        if self.setup.claims and self.setup.renewed == "before" and not one.fresh:
-            if one.phase == Phase.GREEN:
-                self.renewal(number, one._replace(fresh=True))
-            return
-        known = {state.offsets[i] for i, _ in disk.segments}
-        first = next(
-            (o for o in range(disk.local_start, self.setup.offsets) if o not in known), None
+    def failed(self, state: State, number: int) -> State:
+        """Not taken: tried again soon at a start, an interval later where it is held."""
+        one = state.machines[number]
+        if one.phase == Phase.STOPPING and not one.again:
+            return self.down(state, number)
+        return state.with_machine(
+            number, noted=NONE, noted_by=NONE, due=False, again=False, **forgotten(one)
         )
-        if first is not None and len(state.offsets) < self.setup.ids:
-            new = len(state.offsets)
-            changed = one._replace(disk=with_state(disk, new, STARTED), task=("put", new))
-            self.announce(number, changed, ("STARTED", name, new), (*state.offsets, first))
-        for i, what in disk.segments:
-            below = what == FINISHED and state.offsets[i] < disk.log_start
-            if below or what in (STARTED, DELETE_STARTED):
-                changed = one._replace(disk=with_state(disk, i, DELETE_STARTED), task=("delete", i))
-                self.announce(number, changed, ("DELETE_STARTED", name, i), state.offsets)
 
-    def announce(self, number: int, after: Machine, label: Label, offsets: tuple[int, ...]) -> None:
-        assert after.task is not None
-        kind, i = after.task
-        if self.setup.claims and self.setup.renewed == "after":
-            kind = f"claim-{kind}"
-        machines = list(self.state.machines)
-        machines[number] = after._replace(task=(kind, i), fresh=False)
-        self.go(label, fair=False, machines=tuple(machines), offsets=offsets)
+    def down(self, state: State, number: int) -> State:
+        """A machine that is down learns what the other one has written when it starts."""
+        ahead = untold(state.machines[number].ahead)
+        return state.with_machine(number, **DOWN, phase=Phase.OFF, unaware=0, ahead=ahead)
+
+    def command(self, number: int) -> None:
+        """A person: these files are to go on with, the other machine never starts again."""
+        one, state = self.state.machines[number], self.state
+        known = one.disk.known
+        highest = max(state.claim, one.disk.counter, *known, 0)
+        if state.claim == DAMAGED:
+            clock = state.numbers() if self.setup.clock == "right" else []
+            highest = max(highest, *clock, 0) + 1
+        counter = NONE if self.setup.clock == "right" else highest
+        floor = max(state.claim, NONE)
+        wanted = tuple(sorted({highest if self.setup.command_forgets else floor, highest}))
+        disk = Disk(wanted, counter) if self.setup.command_notes else one.disk
+        after = adopted(self.changed(number, **DOWN, disk=disk, phase=Phase.OFF), number)
+        after = after.with_machine(1 - number, **DOWN, phase=Phase.ABSENT)
+        if state.claim == DAMAGED:
+            after = after._replace(claim=NONE)
+            if self.setup.command_puts:
+                by = SHARED if state.copied is None else number
+                after = after._replace(claim=highest, by=by)
+        self.go(("command", NAMES[number]), after)
 
     # ---- plugin calls that write
     def writes(self, number: int) -> None:
-        one, name = self.state.machines[number], NAMES[number]
-        if one.task is None or one.phase in (Phase.OFF, Phase.ABSENT, Phase.RED):
-            return
-        kind, i = one.task
-        if kind.startswith("claim-"):
-            if one.phase == Phase.GREEN:
-                self.renewal(number, one._replace(task=(kind.removeprefix("claim-"), i)))
-            return
-        renews = self.setup.claims and self.setup.renewed != "start"
-        if renews and self.setup.at_once and self.state.claim.owner != number:
-            red = self.machine(number, phase=Phase.RED, task=None)
-            self.go(("claim-red", name), machines=red)
-            return
-        bit, announced = 1 << i, STARTED if kind == "put" else DELETE_STARTED
-        disk = with_state(one.disk, i, FINISHED if kind == "put" else None)
-        objects = self.state.objects | bit if kind == "put" else self.state.objects & ~bit
-        self.go(
-            (kind, name, i),
-            machines=self.machine(number, disk=disk, task=None),
-            objects=objects,
-            **self.seen(number, i, announced),
-        )
+        one, name, setup = self.state.machines[number], NAMES[number], self.setup
+        works = one.phase == Phase.GREEN or (one.phase == Phase.UNJUDGED and not setup.work_waits)
+        if works and one.task == Task.NO:
+            own = number == 1 or self.state.copied is not None
+            announced = self.changed(number, task=Task.OWN if own else Task.SHARED)
+            self.go(("announces", name), announced, fair=False)
+        if one.task != Task.NO and (works or one.phase == Phase.STOPPING):
+            after = self.seen(number, one, self.changed(number, task=Task.NO))
+            self.go(("writes", name), after, fair=False)
 
-    def seen(self, number: int, i: int, announced: str) -> dict[str, Any]:
-        """Two histories must not both write: the copy's, and what the original did since."""
-        state = self.state
-        if number == 1:
-            if state.unannounced:
-                return {"alarm": "a copy writes, and knows not what the original has written"}
-            return {"q_wrote": True}
-        if state.q_wrote:
-            return {"alarm": "the original writes on after its copy has written"}
-        if state.copied is not None and dict(state.copied.segments).get(i) != announced:
-            return {"unannounced": True}
-        return {}
+    def seen(self, number: int, one: Machine, after: State) -> State:
+        """What the other one's files do not know, and whether this one should have known."""
+        strict = self.setup.promises_untold and number == 1
+        if (
+            one.unaware >= UNAWARE_MAX
+            or self.is_late(number, one)
+            or (strict and self.unseen(number))
+        ):
+            return after._replace(alarm=f"{NAMES[number]} writes beside what it does not know of")
+        if one.task == Task.OWN:
+            after = after.with_machine(number, ahead=max(one.ahead, Told.UNTOLD))
+        return after
+
+
+FIRST = 2
+UNAWARE_MAX = 3
+DOWN: dict[str, Any] = {
+    "noted": NONE,
+    "noted_by": NONE,
+    "due": False,
+    "again": False,
+    "task": Task.NO,
+}
+
+
+def forgotten(one: Machine) -> dict[str, Any]:
+    """An interval that was not one: the claim was not taken in it."""
+    return {
+        "ahead": untold(one.ahead),
+        "unaware": min(one.unaware, 1),
+    }
+
+
+def untold(told: Told) -> Told:
+    return Told.UNTOLD if told == Told.ALMOST else told
+
+
+def told(state: State, number: int) -> State:
+    one = state.machines[number]
+    return state.with_machine(number, ahead=Told.TOLD if one.ahead else Told.NOTHING)
+
+
+def adopted(state: State, number: int) -> State:
+    """From here on this machine's history is the right one."""
+    state = state.with_machine(1 - number, ahead=Told.NOTHING).with_machine(number, unaware=0)
+    unknown = Told.NOTHING if number == 1 else state.unknown
+    return state._replace(unknown=unknown, by=ADOPTED)

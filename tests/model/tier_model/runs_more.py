@@ -64,24 +64,50 @@ SEVERAL_MUTANTS: tuple[Run, ...] = mutants(
         gap_proves=True,
     ),
 )
-COLD: Shape = {"cold": True, "renewed": "start"}  # directories are copied while the machine is off
+COLD: Shape = {"cold": True}  # directories are copied only while the machine is off
+BACKUP: Shape = {"backup": True}  # the copy is put back when the machine is dead
+ALONE: Shape = {"copies": False}
+APART: Shape = {"clock": "apart"}
 CLAIM_MUTANTS: tuple[Run, ...] = mutants(
-    claim("K1 no claim", claims=False),
-    claim("K2 copies before the claim was judged", COLD, backup=True, work_waits=False),
-    claim("K3 judged by the counter, killed once", COLD, backup=True, judged_by="counter"),
-    claim("K4 judged by a number, killed twice", judged_by="number", restarts=2),
-    claim("K5 claimed at starts only, copied while running", backup=True, renewed="start"),
-    claim("K6 claimed before the record that announces", backup=True, renewed="before"),
-    claim("K7 equal numbers of two starts", owner=False),
-    claim("K8 a start between claim and write", at_once=False),
-    claim("K9 no file, a claim: goes on", backup=True, fileless=True, missing="goes on"),
+    claim("K1 no claim", COLD, BACKUP, claims=False),
+    claim("K2 copies before the claim was judged", COLD, BACKUP, work_waits=False),
+    claim("K3 judged by the counter, killed once", COLD, BACKUP, judged_by="counter"),
+    claim("K4 judged by the last number noted, clocks apart", COLD, APART, judged_by="last"),
+    claim("K5 not taken again", BACKUP, renewed=False),
+    claim("K6 not taken at a stop", BACKUP, at_stop=False),
+    claim("K7 a running renewal is the stop's claim", BACKUP, stop_waits=False),
+    claim("K8 taken again without a look", renewal_reads=False),
+    claim("K9 noted after the put", ALONE, noted="after"),
+    claim("K10 a lost counter below the claim", APART, damages=1, above_found=False),
+    claim("K11 a damaged claim is none", COLD, BACKUP, damages=1, damaged="none"),
+    claim("K12 a command that notes nothing", COLD, BACKUP, command_notes=False),
+    claim("K13 one number remembered", ALONE, late=1, failures=1, attempts=2, remembered=2),
+    claim("K14 a command forgets what it found", COLD, APART, damages=1, command_forgets=True),
+)
+CLAIM_COMMAND: tuple[Run, ...] = mutants(
+    claim("K32 a command removes a damaged claim", COLD, BACKUP, damages=1, command_puts=False),
+)
+# What the rules do not promise, each with its story.
+CLAIM_LIMITS: tuple[Run, ...] = mutants(
+    claim("K15 a copy younger than an interval", BACKUP, promises_untold=True),
+    claim("K16 a copy without the file", COLD, BACKUP, damages=1, promises_fileless=True),
+    claim("K17 the same number twice", COLD, clock="equal"),
+    claim("K18 a start between reading and put", COLD, at_once=False),
+    claim("K19 a put lands late, after a clone's", COLD, late=1),
 )
 CLAIM: tuple[Run, ...] = (
-    claim("K10 restored, copied while stopped", COLD, backup=True),
-    claim("K11 clone, copied while stopped", COLD),
-    claim("K12 restored, copied while running", backup=True),
-    claim("K13 clone, copied while running", ids=2),
-    claim("K14 copy without the file", fileless=True),
+    claim("K20 restored, copied while stopped", COLD, BACKUP),
+    claim("K21 restored, copied while running", BACKUP),
+    claim("K22 clone, copied while stopped", COLD),
+    claim("K23 clone, copied while running"),
+    claim("K24 restored, counter lost, claim damaged", COLD, BACKUP, damages=2),
+    claim("K25 restored, copied while running, lost or damaged", BACKUP, damages=1),
+    claim("K26 clone, lost or damaged", COLD, damages=1),
+    claim("K27 restored, clocks apart", BACKUP, APART),
+    claim("K28 clone, clocks apart", COLD, APART),
+    claim("K29 restored, the store away at times", BACKUP, failures=2),
+    claim("K30 clone, the store away at times", COLD, failures=1),
+    claim("K31 puts land late, nobody else", ALONE, APART, late=2, failures=1, remembered=5),
 )
 MORE = (
     *UNCLEAN_MUTANTS,
@@ -93,5 +119,7 @@ MORE = (
     *SEVERAL_MUTANTS,
     *SEVERAL,
     *CLAIM_MUTANTS,
+    *CLAIM_COMMAND,
+    *CLAIM_LIMITS,
     *CLAIM,
 )

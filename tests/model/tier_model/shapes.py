@@ -2,7 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from tier_model.claims import ClaimSetup, TwoMachines
+from tier_model.claim_state import ClaimSetup
+from tier_model.claims import TwoMachines
 from tier_model.explore import Model
 from tier_model.remover import TopicDeletion
 from tier_model.remover_state import RemoverSetup
