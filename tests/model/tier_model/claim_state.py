@@ -48,6 +48,7 @@ class ClaimSetup:
     missing: str = "goes on"  # no number in the file: goes on | red
     command_notes: bool = True
     command_forgets: bool = False  # which claim it found
+    obeyed: bool = True  # the other machine never starts again after the command
     command_puts: bool = True  # a new claim in place of a damaged one; else it removes it
     promises_untold: bool = False  # also writes that are younger than an interval
     promises_fileless: bool = False  # also copies that hold no number

@@ -330,7 +330,9 @@ class ClaimTurn:
         wanted = tuple(sorted({highest if self.setup.command_forgets else floor, highest}))
         disk = Disk(wanted, counter) if self.setup.command_notes else one.disk
         after = adopted(self.changed(number, **DOWN, disk=disk, phase=Phase.OFF), number)
-        after = after.with_machine(1 - number, **DOWN, phase=Phase.ABSENT)
+        other = state.machines[1 - number].phase
+        gone = Phase.ABSENT if self.setup.obeyed else min(other, Phase.OFF)
+        after = after.with_machine(1 - number, **DOWN, phase=gone)
         if state.claim == DAMAGED:
             after = after._replace(claim=NONE)
             if self.setup.command_puts:

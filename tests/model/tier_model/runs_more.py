@@ -82,7 +82,7 @@ CLAIM_MUTANTS: tuple[Run, ...] = mutants(
     claim("K11 a damaged claim is none", COLD, BACKUP, damages=1, damaged="none"),
     claim("K12 a command that notes nothing", COLD, BACKUP, command_notes=False),
     claim("K13 one number remembered", ALONE, late=1, failures=1, attempts=2, remembered=2),
-    claim("K14 a command forgets what it found", COLD, APART, damages=1, command_forgets=True),
+    claim("K14 a command forgets what it found", COLD, APART, obeyed=False, command_forgets=True),
 )
 CLAIM_COMMAND: tuple[Run, ...] = mutants(
     claim("K32 a command removes a damaged claim", COLD, BACKUP, damages=1, command_puts=False),
