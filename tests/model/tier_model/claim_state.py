@@ -45,7 +45,6 @@ class ClaimSetup:
     noted: str = "before"  # before | after: the put
     above_found: bool = True  # the next number is above the one in the store
     damaged: str = "waits"  # waits | none: as if the store held none
-    missing: str = "goes on"  # no number in the file: goes on | red
     command_notes: bool = True
     command_forgets: bool = False  # which claim it found
     obeyed: bool = True  # the other machine never starts again after the command

@@ -208,10 +208,11 @@ class ClaimTurn:
         found, known, setup = self.state.claim, one.disk.known, self.setup
         if found < 0:
             return False
+        # Without a number nothing is judged: it goes on above what it finds.
         if setup.judged_by == "counter" and one.phase == Phase.UNJUDGED:
             return one.was != NONE and found > one.was
         if not known:
-            return setup.missing == "red"
+            return False
         if setup.judged_by == "known":
             return found > min(known) and found not in known
         return found > max(known)
@@ -385,11 +386,13 @@ def forgotten(one: Machine) -> dict[str, Any]:
     }
 
 
-def untold(told: Told) -> Told:
-    return Told.UNTOLD if told == Told.ALMOST else told
+def untold(ahead: Told) -> Told:
+    """The interval begins anew."""
+    return Told.UNTOLD if ahead == Told.ALMOST else ahead
 
 
 def told(state: State, number: int) -> State:
+    """The machine has claimed since its last write, and told it so."""
     one = state.machines[number]
     return state.with_machine(number, ahead=Told.TOLD if one.ahead else Told.NOTHING)
 
