@@ -84,9 +84,9 @@ class TierRed(RedKind):
         f"see that the store can be reached and permits deletion; {_TRIED_AGAIN}",
     )
     CLAIM_REFUSED = (
-        "claim: the store's claim {found} is above {claimed}, the last one of these directories: "
-        "they are an older copy, or another machine writes as this broker; nothing is copied or "
-        "deleted",
+        "claim: the store's claim {found} is none of these directories, whose last one is "
+        "{claimed}: they are an older copy, or another machine writes as this broker; nothing is "
+        "copied or deleted",
         "these directories are an older copy of this broker's, or a clone writes as this broker",
         "find the newest directories, or end the other machine; else `tidemark remote claim`",
     )
