@@ -1,9 +1,10 @@
 """The tier's claim on the store: old copies of its directories, and clones, are found by it.
 
 A claim is a number at the store for each broker. Ours never falls and is noted in the counter's
-file, durably, before it is put there. So a claim above the noted one was written from a later state
-of these files, or from a copy of them: this tier then copies and deletes nothing. Nothing of that
-can be learned from the files alone (docs/decisions/the-claim.md).
+file, durably, before it is put there, together with the one that lay there. So any other claim
+above the latter was written from a later state of these files, or from a copy of them: this tier
+then copies and deletes nothing. That the noted one is the higher proves nothing: it may never have
+been put there. Nothing of it can be learned from the files alone (docs/decisions/the-claim.md).
 
 From the moment in which a later claim is found, in whatever thread, no call that copies or deletes
 objects starts (`PluginCalls.let_write`); the tasks of the tier end at their next step.
@@ -21,7 +22,7 @@ from enum import Enum
 
 from rlm.backoff import Backoff
 from rlm.config import TierConfig
-from rlm.incarnation import Incarnations
+from rlm.incarnation import Counter, Incarnations
 from rlm.performer import EXPIRATION_POOL
 from rlm.plugin_calls import Cancellation, PluginCalls
 from rlm.workers import Workers
@@ -45,23 +46,26 @@ class ClaimState(Enum):
 
 
 class LaterClaimError(Exception):
-    """The store holds a claim that these files have never made."""
+    """The store holds a claim that these files do not know."""
 
 
-def judge(found: int | None, claimed: int | None) -> str:
+def judge(found: int | None, known: Counter) -> str:
     """Say why the claim found in the store is not of these files; empty where it is.
 
     Args:
         found: the store's; None: it holds none, which proves nothing.
-        claimed: the highest that these files know to have claimed; None: the counter was lost or
-            nothing was ever judged, so nothing can be said.
+        known: what these files have claimed, and saw before it. Where that is None the counter was
+            lost, or nothing was ever judged, so nothing can be said. A store that was set back to
+            a claim of an earlier time proves nothing.
     """
-    if found is None or claimed is None or found <= claimed:
+    if found is None or known.claimed is None or found == known.claimed:
+        return ""
+    if known.seen is not None and found <= known.seen:
         return ""
     return (
-        f"the store's claim {found} is above {claimed}, the last one of these directories: they are"
-        " an older copy, or another machine writes as this broker; nothing is copied or deleted;"
-        " see `tidemark remote claim`"
+        f"the store's claim {found} is none of these directories, whose last one is"
+        f" {known.claimed}: they are an older copy, or another machine writes as this broker;"
+        " nothing is copied or deleted; see `tidemark remote claim`"
     )
 
 
@@ -162,16 +166,17 @@ class Claim:
         assert self._keeper is not None
         with self._calls.call(EXPIRATION_POOL, "claim", self._limit_ms, on_overdue=given_up):
             found = self._keeper.read_claim(*self._owner)
-        reason = judge(found, self._incarnations.claimed)
+        reason = judge(found, self._incarnations.counter)
         if reason:
             self._refused.cancel()
             self._calls.let_write(False)
             raise LaterClaimError(reason)
-        number = self._incarnations.claim(-1 if found is None else found)
+        number = self._incarnations.claim(found)
         with self._calls.call(
             EXPIRATION_POOL, "claim", self._limit_ms, self._refused, on_overdue=given_up
         ):
             self._keeper.write_claim(*self._owner, number)
+        self._incarnations.claim_written(number)
         return number
 
     def _taken(self, number: int | None, error: BaseException | None) -> None:

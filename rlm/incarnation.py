@@ -5,10 +5,15 @@ caller knows to be taken already (+ 1); it is fsynced before it is used. So a co
 cut or damaged costs nothing while the clock is right. Where the clock is wrong, too, our records
 are refused for the higher pair that was read, and the next number is above that one.
 
-The file is `<number> <claimed> <CRC32C of all before the last space, 8 hex digits>` and a line end.
-`claimed` is the highest number that these files have put into the store as their claim (`-`: not
-judged yet, see `rlm.claim`). Earlier versions wrote `<number> <CRC32C>` or the number alone, and
-kept it in the first log directory: the highest counts, and what they had taken counts as claimed.
+The file is `<number> <seen> <claimed> <CRC32C of all before the last space, 8 hex digits>` and a
+line end. `claimed` is the number that these files last put, or were about to put, into the store as
+their claim (`-`: not judged yet, see `rlm.claim`), `seen` what lay there when they noted it (`-`:
+nothing). Claims are not only rising but also unlike those of a copy of these files that begins at
+the same number at the same time: dice add up to a second.
+
+Earlier versions wrote `<number> <claimed> <CRC32C>`, `<number> <CRC32C>` or the number alone, and
+kept it in the first log directory: the highest counts, and what they had claimed, or without that
+taken, counts as seen, too.
 """
 
 import logging
@@ -21,6 +26,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from runtime.clock import Clock
+from runtime.dice import Dice
 from runtime.disk import Disk
 
 log = logging.getLogger(__name__)
@@ -29,7 +35,12 @@ FILE_NAME = "tier-incarnation"
 NUMBER_MAX = 2**63 - 2
 """The remover's pair holds the one above (int64 in the records)."""
 
-_FORM = re.compile(rb"(\d{1,19})(?: (\d{1,19}|-))?(?: ([0-9a-f]{8}))?\n")
+CLAIM_SPREAD = 1_000
+"""So many numbers the dice choose a claim from."""
+
+_NUMBER = re.compile(rb"\d{1,19}")
+_CLAIM = re.compile(rb"\d{1,19}|-")
+_CRC = re.compile(rb"[0-9a-f]{8}")
 
 
 class Counter(NamedTuple):
@@ -37,35 +48,41 @@ class Counter(NamedTuple):
 
     Attributes:
         number: the highest that was taken; 0: none.
-        claimed: a claim in the store above it is not of these files; None: nothing is known of it.
+        claimed: the last claim of these files, written to the store or about to be; None: nothing
+            is known of it.
+        seen: what lay in the store when `claimed` was noted; None: nothing did.
     """
 
     number: int
-    claimed: int | None
+    claimed: int | None = None
+    seen: int | None = None
 
 
-NO_COUNTER = Counter(0, None)
+NO_COUNTER = Counter(0)
 
 
 def parse(content: bytes) -> Counter | None:
     """The counter in a file of this or an earlier version; None where it is damaged."""
-    found = _FORM.fullmatch(content)
-    if found is None:
+    text, end = content[:-1], content[-1:]
+    number, *claims = text.split(b" ")
+    if end != b"\n" or len(claims) > 3 or not _NUMBER.fullmatch(number):
         return None
-    digits, claimed, crc = found.groups()
-    if crc is None and claimed is not None:
+    if claims:
+        crc = claims.pop()
+        if not _CRC.fullmatch(crc) or int(crc, 16) != crc32c(text.rpartition(b" ")[0]):
+            return None
+    if not all(_CLAIM.fullmatch(claim) for claim in claims):
         return None
-    if crc is not None and int(crc, 16) != crc32c(content.rpartition(b" ")[0]):
-        return None
-    number = int(digits)
-    known = None if claimed == b"-" else number if claimed is None else int(claimed)
-    return Counter(number, known) if max(number, known or 0) <= NUMBER_MAX else None
+    known = [None if claim == b"-" else int(claim) for claim in claims or [number]]
+    seen, claimed = known[0], known[-1]  # of an earlier version both are the only one
+    highest_known = max(int(number), claimed or 0, seen or 0)
+    return Counter(int(number), claimed, seen) if highest_known <= NUMBER_MAX else None
 
 
 def dump(counter: Counter) -> bytes:
     """The file that holds `counter`."""
-    claimed = "-" if counter.claimed is None else str(counter.claimed)
-    text = f"{counter.number} {claimed}".encode()
+    claims = ("-" if one is None else str(one) for one in (counter.seen, counter.claimed))
+    text = " ".join((str(counter.number), *claims)).encode()
     return b"%s %08x\n" % (text, crc32c(text))
 
 
@@ -90,16 +107,24 @@ def read(disk: Disk, path: Path) -> Counter:
 
 def highest(counters: Iterable[Counter]) -> Counter:
     """What several files say together."""
-    known = list(counters)
-    claimed = [counter.claimed for counter in known if counter.claimed is not None]
-    return Counter(max(counter.number for counter in known), max(claimed, default=None))
+    numbers, claimed, seen = zip(*counters, strict=True)
+    return Counter(max(numbers), _highest(claimed), _highest(seen))
+
+
+def _highest(claims: Iterable[int | None]) -> int | None:
+    return max((claim for claim in claims if claim is not None), default=None)
 
 
 class Incarnations:
     """Gives out incarnation numbers; from several threads."""
 
     def __init__(
-        self, disk: Disk, state_dir: Path, clock: Clock, old_dirs: Iterable[Path] = ()
+        self,
+        disk: Disk,
+        state_dir: Path,
+        clock: Clock,
+        dice: Dice,
+        old_dirs: Iterable[Path] = (),
     ) -> None:
         """Nothing is read or written before it is asked.
 
@@ -107,18 +132,21 @@ class Incarnations:
             disk: files.
             state_dir: where the counter lies, the directory of the metadata log.
             clock: its wall time is the least that is given out.
+            dice: make claims differ from those of a copy of these files.
             old_dirs: where earlier versions may have left theirs.
         """
         self._disk, self._path, self._clock = disk, state_dir / FILE_NAME, clock
         self._old = [path / FILE_NAME for path in old_dirs if path != state_dir]
         self._lock = Lock()
+        self._dice = dice
         self._known: Counter | None = None
+        self._unwritten: int | None = None
 
     @property
-    def claimed(self) -> int | None:
-        """The highest number that these files have claimed; None: nothing is known of it."""
+    def counter(self) -> Counter:
+        """What the files say now."""
         with self._lock:
-            return self._counter().claimed
+            return self._counter()
 
     def take(self, above: int = -1) -> int:
         """The next number, durably taken; also above `above`.
@@ -127,26 +155,46 @@ class Incarnations:
             OSError: it cannot be written.
         """
         with self._lock:
-            return self._next(above, is_claim=False)
+            number = self._next(above)
+            self._write(self._counter()._replace(number=number))
+            return number
 
-    def claim(self, above: int = -1) -> int:
-        """As `take`, and noted as claimed: before it is written to the store.
+    def claim(self, found: int | None) -> int:
+        """The next claim, noted durably: before it is written to the store.
+
+        One whose write did not end well is given out again: that write may still arrive, and what
+        is in the store must be known here.
+
+        Args:
+            found: what lies in the store; None: nothing.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: it cannot be noted.
         """
         with self._lock:
-            return self._next(above, is_claim=True)
+            above = -1 if found is None else found
+            if self._unwritten is None or self._unwritten <= above:
+                number = self._next(above) + int(self._dice.random() * CLAIM_SPREAD)
+                seen = _highest((found, self._counter().seen))
+                self._write(Counter(number, number, seen))
+                self._unwritten = number
+            return self._unwritten
 
-    def _next(self, above: int, *, is_claim: bool) -> int:
-        last = self._counter()
-        number = max(last.number + 1, above + 1, self._clock.wall_ms())
-        if number > NUMBER_MAX:
-            raise OSError(f"no tier incarnation is left: {number} is above {NUMBER_MAX}")
-        counter = Counter(number, number if is_claim else last.claimed)
+    def claim_written(self, number: int) -> None:
+        """The store holds `number` now."""
+        with self._lock:
+            if self._unwritten == number:
+                self._unwritten = None
+
+    def _next(self, above: int) -> int:
+        number = max(self._counter().number + 1, above + 1, self._clock.wall_ms())
+        if number > NUMBER_MAX - CLAIM_SPREAD:
+            raise OSError(f"no tier incarnation is left: {number} is near {NUMBER_MAX}")
+        return number
+
+    def _write(self, counter: Counter) -> None:
         self._disk.atomic_write(self._path, dump(counter))
         self._known = counter
-        return number
 
     def _counter(self) -> Counter:
         if self._known is None:

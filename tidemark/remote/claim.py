@@ -1,6 +1,6 @@
 """A broker's claim on the store, and its own counter: compared, and brought together by a person.
 
-A tier whose store holds a higher claim than its own files know copies and deletes nothing
+A tier whose store holds a claim that its own files do not know copies and deletes nothing
 (`rlm.claim`). Who knows that these files are the ones to go on with says so here: the counter is
 set to the claim, and the next start goes on above both. The store is not written to.
 """
@@ -43,14 +43,14 @@ class Comparison:
     @property
     def reason(self) -> str:
         """Why the tier would copy nothing; empty where it would."""
-        return self.damaged or judge(self.found, self.local.claimed)
+        return self.damaged or judge(self.found, self.local)
 
     @property
     def wanted(self) -> Counter:
-        """The counter with which it goes on: above everything known, and all of it its own."""
+        """The counter with which it goes on: above everything known, the store's claim its own."""
         known = (self.local.number, self.local.claimed, self.found, self.highest_read)
         number = max(one for one in known if one is not None)
-        return Counter(number, number)
+        return Counter(number, number, self.found)
 
     def lines(self) -> Sequence[str]:
         """The same for people."""

@@ -12,7 +12,7 @@ from tier_pair import ClaimStorage, Pair, bytes_of
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import TopicIdPartition
 from rlm.claim import FIRST_ANSWER_MS, judge
-from rlm.incarnation import FILE_NAME, Counter, Incarnations, dump, parse
+from rlm.incarnation import CLAIM_SPREAD, FILE_NAME, Counter, parse
 from rlm.judgement import Judgement
 from rlm.messages import Ack, Connect, Health, ReadAnswer, Stop
 from rlm.testing import PARTITION
@@ -21,7 +21,6 @@ from rlmm.events import SegmentAdded, Stamp
 from rsm_plugins.api import RemoteObjectDamagedError, RetriableRemoteStorageError
 from rsm_plugins.claim_object import claim_key
 from rsm_plugins.testing import Operation, segment
-from runtime.clock import ManualClock
 from runtime.disk import Disk, FaultyDisk
 
 NOW_MS = 10_000_000
@@ -75,19 +74,22 @@ def writes(pair: Pair) -> int:
     return pair.calls(Operation.COPY) + pair.calls(Operation.DELETE)
 
 
-def test_a_claim_is_refused_only_where_it_is_above_a_known_one() -> None:
-    assert judge(8, 7)
-    assert not judge(7, 7)
-    assert not judge(6, 7)
-    assert not judge(None, 7)
-    assert not judge(8, None)
-    assert not judge(None, None)
+def test_a_claim_is_refused_where_it_is_neither_the_own_one_nor_of_a_time_before() -> None:
+    known = Counter(9, claimed=7, seen=3)
+    assert [found for found in range(10) if judge(found, known)] == [4, 5, 6, 8, 9]
+    assert judge(6, Counter(9, claimed=7)), "nothing lay there when it was noted"
+    assert not judge(7, Counter(9, claimed=7))
+    assert not judge(None, known)
+    assert not judge(8, Counter(9))
 
 
 def test_the_claim_is_taken_before_anything_is_copied(root: Path) -> None:
     pair = start(root)
-    assert claims(pair) == [("read", None), ("write", NOW_MS)]
-    assert counter(root) == Counter(NOW_MS + 1, NOW_MS), "the barrier's pair is above the claim"
+    (_, found), (_, number) = claims(pair)
+    assert found is None
+    assert number is not None
+    assert NOW_MS <= number < NOW_MS + CLAIM_SPREAD
+    assert counter(root) == Counter(number + 1, number), "the barrier's pair is above the claim"
     assert pair.calls(Operation.COPY) == 3
     assert red(pair) == []
 
@@ -210,9 +212,9 @@ def test_ownerships_that_end_together_take_one_incarnation(root: Path) -> None:
     passes(pair, 5_000)
     first, again = fences[:20], fences[20:40]
     assert len(again) == 20
-    assert {fence.incarnation for fence in first} == {NOW_MS + 1}
+    [first_one] = {fence.incarnation for fence in first}
     [next_one] = {fence.incarnation for fence in again}
-    assert next_one > NOW_MS + 1
+    assert next_one > first_one
     assert disk.counters == before + 1
 
 
@@ -285,7 +287,8 @@ def test_a_lost_counter_is_not_judged_and_goes_on_above_the_claim(
     found, written = claims(pair)[0][1], claims(pair)[1][1]
     assert found is not None
     assert found >= high
-    assert written == found + 1
+    assert written is not None
+    assert 0 < written - found <= CLAIM_SPREAD
 
 
 def test_the_counter_of_an_earlier_version_is_judged_by_its_number(root: Path) -> None:
@@ -358,16 +361,3 @@ def test_a_plugin_without_claims_is_used_as_ever(
         record.message for record in caplog.records if "keeps no claims" in record.message
     ] != []
     assert red(pair) == []
-
-
-def test_a_claim_once_made_stays_known_over_later_incarnations(tmp_path: Path) -> None:
-    clock = ManualClock(wall_ms=NOW_MS)
-    first = Incarnations(Disk(), tmp_path, clock)
-    assert first.claimed is None
-    number = first.claim(above=NOW_MS + 50)
-    assert number == NOW_MS + 51
-    first.take(above=NOW_MS + 70)
-    again = Incarnations(Disk(), tmp_path, clock)
-    assert again.claimed == number
-    assert again.take() == NOW_MS + 72
-    assert parse(dump(Counter(5, None))) == Counter(5, None)
