@@ -73,10 +73,12 @@ class Steps:
         self.death = death
         self.names: list[str] = []
         self.is_dead = False
+        self.before: dict[str, Callable[[], object]] = {}  # what somebody else does first, once
 
     def __call__(self, name: str, call: Callable[[], Any]) -> Any:
         if self.is_dead:
             raise DiedError
+        self.before.pop(name, lambda: None)()
         self.names.append(name)
         dies = len(self.names) == self.death.at
         if dies and not self.death.is_done:
