@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from life_steps import Death, SteppedDisk, Steps, must
 from metadata_topic_harness import truth
 from tier_pair import ClaimStorage, Pair
 
@@ -42,73 +43,10 @@ from rsm_plugins.segment import (
     SegmentState,
 )
 from runtime.dice import SeededDice
-from runtime.disk import Disk
 
 CLUSTER, NODE = "c", 1
 ROUNDS_WITHOUT_NEWS = 4
 TURNS_FOR_A_WRITE = 20
-
-
-class DiedError(BaseException):
-    """The tier process is gone: nothing of it runs on."""
-
-
-@dataclass
-class Death:
-    """Where a life ends.
-
-    Attributes:
-        at: number of the step, from 1; 0: it does not.
-        is_done: right after that step; otherwise right before it.
-    """
-
-    at: int = 0
-    is_done: bool = False
-
-
-class Steps:
-    """Counts what a life does to the outside, and ends it."""
-
-    def __init__(self, death: Death) -> None:
-        self.death = death
-        self.names: list[str] = []
-        self.is_dead = False
-        self.before: dict[str, Callable[[], object]] = {}  # what somebody else does first, once
-
-    def __call__(self, name: str, call: Callable[[], Any]) -> Any:
-        if self.is_dead:
-            raise DiedError
-        self.before.pop(name, lambda: None)()
-        self.names.append(name)
-        dies = len(self.names) == self.death.at
-        if dies and not self.death.is_done:
-            self._die()
-        result = call()
-        if dies:
-            self._die()
-        return result
-
-    def _die(self) -> None:
-        self.is_dead = True
-        raise DiedError
-
-
-class SteppedDisk(Disk):
-    """Each change of a file is a step."""
-
-    def __init__(self, steps: Steps) -> None:
-        super().__init__()
-        self._steps = steps
-
-    def atomic_write(self, path: Path, data: Any, *, durable: bool = True) -> None:
-        assert durable, "a number is used only when it is fsynced"
-        parent = super()
-        self._steps(f"begin {path.name}", lambda: None)
-        self._steps(f"write {path.name}", lambda: parent.atomic_write(path, data, durable=durable))
-
-    def rename(self, source: Path, target: Path, *, durable: bool = False) -> None:
-        parent = super()
-        self._steps(f"rename {target.name}", lambda: parent.rename(source, target, durable=durable))
 
 
 class LateTopicPort(MemoryPort):
@@ -149,7 +87,7 @@ class TurningManager:
         return Turned(self._manager, self._manager.update(*args))
 
     def carry(self, partition: Any, fence: Fence, log_start: int) -> None:
-        assert log_start <= self._life.machine.log.checkpointed_log_start, "carried too early"
+        must(log_start <= self._life.machine.log.checkpointed_log_start, "carried too early")
         self._manager.carry(partition, fence, log_start)
 
 
@@ -181,8 +119,8 @@ class SharedStore(ClaimStorage):
 
     def write_claim(self, cluster_id: str, node_id: int, number: int) -> None:
         before = claim_of(self.life.machine)
-        assert before is None or number > before, "the claim never falls"
-        assert number not in self.life.machine.foreign_claims(), "a copy wrote the same"
+        must(before is None or number > before, "the claim falls")
+        must(number not in self.life.machine.foreign_claims(), "a copy wrote the same claim")
 
         def write() -> None:
             super(SharedStore, self).write_claim(cluster_id, node_id, number)
@@ -233,7 +171,7 @@ class SteppedLog(SimulatedBroker):
         self._check(request.leader_epoch)
         if request.offset > self.end:
             return False
-        assert request.offset >= self.checkpointed_log_start, "the log start never falls"
+        must(request.offset >= self.checkpointed_log_start, "the log start falls")
 
         def in_memory() -> None:
             self.log_start = max(self.log_start, request.offset)
@@ -450,22 +388,22 @@ class Life(Pair):
 
     def sends(self, event: Any) -> None:
         fence = event.stamp.fence
-        assert fence not in self.machine.pairs, f"{fence} was taken by a life before"
-        assert event.stamp.log_start <= self.machine.log.checkpointed_log_start
+        must(fence not in self.machine.pairs, f"{fence} was taken by a life before")
+        must(event.stamp.log_start <= self.machine.log.checkpointed_log_start, "not on the disk")
         self.own_pairs.add(fence)
 
     def may_write_store(self) -> None:
         found = claim_of(self.machine)
-        assert found in self.machine.claimed, f"{found} is the claim of a copy, or of nobody"
-        assert self.machine.log.loss is None, "the partition is red"
-        assert "copied through" in self.steps.names, "before it is judged"
+        must(found in self.machine.claimed, f"{found} is the claim of a copy, or of nobody")
+        must(self.machine.log.loss is None, "the partition is red")
+        must("copied through" in self.steps.names, "the store is written before it is judged")
         self.must_be_owner()
 
     def must_be_owner(self) -> None:
         """The barrier of this life lies in the topic, and was read back."""
         read = self.machine.topic.logs[0][: self.port.read_end]
         pairs = {records.decode(each.value).stamp.fence for each in read if each.value is not None}
-        assert pairs & self.own_pairs, "no barrier of this life was read back"
+        must(bool(pairs & self.own_pairs), "no barrier of this life was read back")
 
 
 def plugin_of(store: Path) -> LocalFsRemoteStorageManager:

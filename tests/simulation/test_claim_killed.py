@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dying_tier import Death, DiedError, Life, Machine, claim_of, objects_of
+from dying_tier import Life, Machine, claim_of, objects_of
+from life_steps import Death, DiedError
 
 HOUR_MS = 3_600_000
 INTERVAL_S = 300

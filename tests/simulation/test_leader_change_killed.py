@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dying_tier import Death, DiedError, Life, Machine
+from dying_tier import Life, Machine
+from life_steps import Death, DiedError
 
 from rlmm import records
 from rlmm.store import MemoryStore
