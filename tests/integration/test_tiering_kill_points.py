@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaException
 from harness_broker import BrokerProcess, until
 from harness_clients import end_offsets, produce, read_all
-from kill_points import CLASS_NAME, ON_LOST_FILES, ORDER_KEY, POINTS, order
+from support_kill_points import CLASS_NAME, ON_LOST_FILES, ORDER_KEY, POINTS, order
 from test_tiering_claim import claim_files, older_copy_reason
 from test_tiering_lost_files import CHAIN, LOG_STARTS, directory_of, filled_over_epochs, objects
 from test_tiering_lost_objects import fill, reasons

@@ -19,7 +19,7 @@ from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.object_store import ObjectStore
 from rsm_plugins.settings import Setting, text
 
-CLASS_NAME = "tests.support.kill_points:KillingStore"
+CLASS_NAME = "tests.support.support_kill_points:KillingStore"
 ORDER_KEY = "rsm.config.kill.order"
 
 POINTS = (
