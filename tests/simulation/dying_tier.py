@@ -18,6 +18,7 @@ from life_steps import Death, SteppedDisk, Steps, must
 from metadata_topic_harness import truth
 from tier_pair import ClaimStorage, Pair
 
+from rlm.judgement import Judgement
 from rlm.messages import (
     Ack,
     Connect,
@@ -26,6 +27,7 @@ from rlm.messages import (
     Health,
     LogDescription,
     RaiseLogStart,
+    Report,
     RestoreChain,
     Stop,
 )
@@ -158,11 +160,12 @@ class SteppedLog(SimulatedBroker):
             self._checkpoint()  # the tier hears of no log start that may fall back
         return super().describe(question)
 
-    def copied_through(self, report: CopiedThrough) -> bool:
-        if report.last_offset >= 0 and self.life is not None:
+    def report(self, report: Report) -> bool:
+        if isinstance(report, CopiedThrough) and self.life is not None:
             self.life.must_be_owner()
+        name = "copied through" if isinstance(report, CopiedThrough) else "report"
         parent = super()
-        taken: bool = self._step("copied through", lambda: parent.copied_through(report))
+        taken: bool = self._step(name, lambda: parent.report(report))
         return taken
 
     def raise_log_start(self, request: RaiseLogStart) -> bool:
@@ -265,7 +268,7 @@ class Machine:
         assert log.log_start_known
         assert log.log_start == log.checkpointed_log_start >= self.log_start_seen
         self.check_readable()
-        assert log.loss is None
+        assert log.verdict is Judgement.SOUND
         assert log.copied == log.segments[-1].base_offset - 1
         log.expire_local()
         self.check_readable()
@@ -395,7 +398,7 @@ class Life(Pair):
     def may_write_store(self) -> None:
         found = claim_of(self.machine)
         must(found in self.machine.claimed, f"{found} is the claim of a copy, or of nobody")
-        must(self.machine.log.loss is None, "the partition is red")
+        must(self.machine.log.verdict is Judgement.SOUND, "the partition is red")
         must("copied through" in self.steps.names, "the store is written before it is judged")
         self.must_be_owner()
 
