@@ -7,9 +7,10 @@ are refused for the higher pair that was read, and the next number is above that
 
 The file is `<number> <claims> <CRC32C of all before the last space, 8 hex digits>` and a line end.
 `claims` are the numbers that the store may hold as the claim of these files, rising, with commas
-between them (`-`: not judged yet, see `rlm.claim`). Earlier versions wrote the last of them alone,
-before that `<number> <CRC32C>` or the number alone, and kept it in the first log directory: the
-highest counts, and what they had taken counts as claimed.
+between them (`-`: not judged yet, see `rlm.claim`). Dice add up to a second to each, so that it is
+unlike that of a copy of these files which notes one at the same time. Earlier versions wrote the
+last of them alone, before that `<number> <CRC32C>` or the number alone, and kept it in the first
+log directory: the highest counts, and what they had taken counts as claimed.
 """
 
 import logging
@@ -22,6 +23,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from runtime.clock import Clock
+from runtime.dice import Dice
 from runtime.disk import Disk
 
 log = logging.getLogger(__name__)
@@ -33,7 +35,12 @@ NUMBER_MAX = 2**63 - 2
 CLAIMS_MAX = 16
 """In the file. A write of a claim does not come about after fourteen later ones were tried."""
 
-_FORM = re.compile(rb"(\d{1,19})(?: (\d{1,19}(?:,\d{1,19})*|-))?(?: ([0-9a-f]{8}))?\n")
+CLAIM_SPREAD = 1_000
+"""So many numbers the dice choose a claim from."""
+
+_NUMBER = re.compile(rb"\d{1,19}")
+_CLAIMS = re.compile(rb"\d{1,19}(,\d{1,19})*|-")
+_CRC = re.compile(rb"[0-9a-f]{8}")
 
 
 class Counter(NamedTuple):
@@ -63,21 +70,22 @@ NO_COUNTER = Counter(0, None)
 
 def parse(content: bytes) -> Counter | None:
     """The counter in a file of this or an earlier version; None where it is damaged."""
-    found = _FORM.fullmatch(content)
-    if found is None:
+    text, end = content[:-1], content[-1:]
+    digits, *fields = text.split(b" ")
+    if end != b"\n" or len(fields) > 2 or not _NUMBER.fullmatch(digits):
         return None
-    digits, claimed, crc = found.groups()
-    if crc is None and claimed is not None:
-        return None
-    if crc is not None and int(crc, 16) != crc32c(content.rpartition(b" ")[0]):
-        return None
+    if fields:
+        crc = fields.pop()
+        if not _CRC.fullmatch(crc) or int(crc, 16) != crc32c(text.rpartition(b" ")[0]):
+            return None
     number = int(digits)
-    if claimed == b"-":
+    claims = fields[0] if fields else digits
+    if not _CLAIMS.fullmatch(claims):
+        return None
+    if claims == b"-":
         counter = Counter(number, None)
-    elif claimed is None:
-        counter = Counter(number, number)
     else:
-        *before, last = (int(each) for each in claimed.split(b","))
+        *before, last = (int(each) for each in claims.split(b","))
         counter = Counter(number, last, tuple(before))
     return counter if max(number, counter.claimed or 0) <= NUMBER_MAX else None
 
@@ -120,7 +128,12 @@ class Incarnations:
     """Gives out incarnation numbers; from several threads."""
 
     def __init__(
-        self, disk: Disk, state_dir: Path, clock: Clock, old_dirs: Iterable[Path] = ()
+        self,
+        disk: Disk,
+        state_dir: Path,
+        clock: Clock,
+        dice: Dice,
+        old_dirs: Iterable[Path] = (),
     ) -> None:
         """Nothing is read or written before it is asked.
 
@@ -128,11 +141,12 @@ class Incarnations:
             disk: files.
             state_dir: where the counter lies, the directory of the metadata log.
             clock: its wall time is the least that is given out.
+            dice: make claims differ from those of a copy of these files.
             old_dirs: where earlier versions may have left theirs.
         """
         self._disk, self._path, self._clock = disk, state_dir / FILE_NAME, clock
         self._old = [path / FILE_NAME for path in old_dirs if path != state_dir]
-        self._lock = Lock()
+        self._lock, self._dice = Lock(), dice
         self._known: Counter | None = None
 
     @property
@@ -159,10 +173,12 @@ class Incarnations:
         """
         with self._lock:
             last = self._counter()
-            return self._keep(last.noted(self._next(last, -1 if found is None else found), found))
+            number = self._next(last, -1 if found is None else found, CLAIM_SPREAD)
+            return self._keep(last.noted(number, found))
 
-    def _next(self, last: Counter, above: int) -> int:
+    def _next(self, last: Counter, above: int, spread: int = 0) -> int:
         number = max(last.number + 1, above + 1, self._clock.wall_ms())
+        number += int(self._dice.random() * spread)
         if number > NUMBER_MAX:
             raise OSError(f"no tier incarnation is left: {number} is above {NUMBER_MAX}")
         return number

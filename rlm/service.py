@@ -149,7 +149,11 @@ class _Parts:
         self._abort, self._ended = service._abort, service._ended
         self._telemetry = Telemetry(store=config.storage_class.rpartition(":")[2])
         incarnations = Incarnations(
-            disk, Path(config.state_dir), clock, [Path(path) for path in config.old_state_dirs]
+            disk,
+            Path(config.state_dir),
+            clock,
+            service._dice,
+            [Path(path) for path in config.old_state_dirs],
         )
         self._claim = Claim(
             storage=plugins.storage,

@@ -23,7 +23,7 @@ NOW_MS = 1_900_000_000_000
 def incarnations(
     path: Path, clock: ManualClock, *, old: Path | None = None, disk: Disk | None = None
 ) -> Incarnations:
-    return Incarnations(disk or Disk(), path, clock, [] if old is None else [old])
+    return Incarnations(disk or Disk(), path, clock, SeededDice(1), [] if old is None else [old])
 
 
 def test_numbers_rise_over_restarts_with_a_clock_that_stands_still(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_damaged_counter_goes_on_by_the_clock(tmp_path: Path, damage: str) -> 
 
 
 def test_each_flipped_bit_is_noticed_or_harmless(tmp_path: Path) -> None:
-    content = bytearray(dump(Counter(NOW_MS, NOW_MS - 7)))
+    content = bytearray(dump(Counter(NOW_MS, NOW_MS - 7, (NOW_MS - 9,))))
     for bit in range(len(content) * 8):
         content[bit // 8] ^= 1 << bit % 8
         assert parse(bytes(content)) is None, bit

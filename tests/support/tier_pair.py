@@ -75,13 +75,15 @@ class Pair:
         store: Path | None = None,
         kind: type[FaultyStorage] = FaultyStorage,
         wall_ms: int = 10_000_000,
+        log: SimulatedBroker | None = None,
+        seed: int = 2,
         **settings: Any,
     ) -> None:
         self.root, self.store = root, store or root / "store"
         self.clock = ManualClock(wall_ms=wall_ms)
         self.scheduler = ManualScheduler(self.clock)
         self.workers = InlineWorkers()
-        self.log = SimulatedBroker()
+        self.log = log or SimulatedBroker()
         inner = LocalFsRemoteStorageManager()
         inner.configure({"dir": str(self.store)})
         self.storage = kind(inner)
@@ -100,7 +102,7 @@ class Pair:
             clock=self.clock,
             scheduler=self.scheduler,
             disk=disk or Disk(),
-            dice=SeededDice(2),
+            dice=SeededDice(seed),
             abort=self.aborted.append,
             ended=self._end,
         )
@@ -119,6 +121,9 @@ class Pair:
         self.broker = Endpoint(lambda received, reply: None, lambda: None)
         tier = Endpoint(self._take, lambda: None)
         self.link = FakeLink(self.broker, tier)
+        self.configure()
+
+    def configure(self) -> None:
         assert self.ask(Configure(self.config)).message == Ack()
 
     @property
