@@ -35,7 +35,7 @@ from local_log.log_dir import CLEAN_SHUTDOWN
 
 ALL = bool(os.environ.get("TIDEMARK_ALL_DAMAGES"))
 SEED = int(os.environ.get("TIDEMARK_DAMAGE_SEED", "0")) or Random().randrange(1, 1_000_000)
-SAMPLE = 20  # starts with a damaged metadata directory in CI
+SAMPLE = 12  # starts with a damaged metadata directory in CI
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
