@@ -149,6 +149,7 @@ def fill(directory: Path) -> tuple[Base, Base]:
             _round(life, number)
         _raise_log_starts(life.broker)
         _write(life.broker, ROUNDS * RECORDS, TAIL // 2)
+        _read_remote_early(life.broker)
         life.stop_and_go_on(lambda: _lose_and_accept(life.broker))
         _write(life.broker, ROUNDS * RECORDS + TAIL // 2, TAIL // 2)
         _write_other(life.broker, 2 * RECORDS, TAIL)
@@ -356,6 +357,14 @@ def _read_remote(broker: DirectoriesBroker) -> None:
             _read(client, lane, 2 * RECORDS)
         for number in [*range(OTHERS), *range(OTHERS)]:
             _read(client, (OTHER, number), 0)
+
+
+def _read_remote_early(broker: DirectoriesBroker) -> None:
+    """So that there were cached indexes an hour ago, too."""
+    lane = (TIERED, 1)
+    until(lambda: broker.local_segments(*lane)[0] > 0, f"the first segment of {lane} is remote")
+    with RawClient(broker) as client:
+        _read(client, lane, 0)
 
 
 def _read(client: RawClient, lane: Lane, offset: int) -> None:
