@@ -216,7 +216,7 @@ def test_a_clean_mark_of_an_hour_ago_after_a_kill(bases: dict[str, Base], tmp_pa
         shutil.copy(bases[CLEAN].directory / place.name / CLEAN_SHUTDOWN, place / CLEAN_SHUTDOWN)
     torn = damaged.place_of((PLAIN, 1))
     with max(torn.glob("*.log")).open("ab") as file:
-        file.write(b"\0" * 7)  # what was being written at the kill
+        file.write(b"\xff" * 100)  # after a clean stop such an end is refused
     report(check(damaged))
 
 
