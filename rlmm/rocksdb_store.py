@@ -281,6 +281,8 @@ def _opened(directory: Path, version: _Version, disk: Disk) -> Rdict:
             db.close()
         del db
     disk.remove_tree(directory)
+    if disk.exists(directory):  # it is a file
+        disk.unlink(directory)
     return Rdict(str(directory), _options())
 
 

@@ -76,12 +76,17 @@ def leader_change(
     )
 
 
-def snapshot_header(last_contained_log_timestamp_ms: int) -> ControlEntry:
-    """First record of a snapshot."""
+def snapshot_header(
+    last_contained_log_timestamp_ms: int, *, cluster_id: str | None = None
+) -> ControlEntry:
+    """First record of a snapshot.
+
+    DIFFERS: a tagged field of ours, which Kafka skips, says whose snapshot it is.
+    """
     cls = message("SnapshotHeaderRecord").cls
     return control_entry(
         ControlType.SNAPSHOT_HEADER,
-        cls(last_contained_log_timestamp=last_contained_log_timestamp_ms),
+        cls(last_contained_log_timestamp=last_contained_log_timestamp_ms, cluster_id=cluster_id),
     )
 
 

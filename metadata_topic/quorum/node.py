@@ -152,7 +152,7 @@ class MetadataNode:
         self._timer: Timer | None = None
         self._failure: BaseException | None = None
         self._state_file = QuorumStateFile(self._directory, disk)
-        self._files = SnapshotFiles(self._directory, disk, dice)
+        self._files = SnapshotFiles(self._directory, disk, dice, cluster_id=cluster_id)
         self._history = QuorumHistory()
         self._is_started = False
         # Set by start.

@@ -70,12 +70,14 @@ class Snapshot:
         last_contained_timestamp_ms: of the newest log record in it.
         kraft_version: 0 if the snapshot says nothing.
         voters: None if the snapshot says nothing (kraft.version 0).
+        cluster_id: None in snapshots of Kafka and of the format step.
     """
 
     last_contained_timestamp_ms: int
     kraft_version: int
     voters: VoterSet | None
     records: list[MetadataRecord]
+    cluster_id: str | None = None
 
 
 def snapshot_chunks(
@@ -86,6 +88,7 @@ def snapshot_chunks(
     now_ms: Callable[[], int],
     kraft_version: int = 0,
     voters: VoterSet | None = None,
+    cluster_id: str | None = None,
 ) -> Iterator[bytearray]:
     """Build a snapshot batch by batch, so that the caller can do other things in between.
 
@@ -96,12 +99,13 @@ def snapshot_chunks(
         now_ms: asked for each batch.
         kraft_version: with 1 the voters are written too.
         voters: needed with kraft.version 1.
+        cluster_id: whose metadata these are, if that is known.
 
     Yields:
         The file's bytes, in pieces of one batch.
     """
     epoch = snapshot_id.epoch
-    controls = [snapshot_header(last_contained_timestamp_ms)]
+    controls = [snapshot_header(last_contained_timestamp_ms, cluster_id=cluster_id)]
     if kraft_version > 0:
         assert voters is not None
         controls += quorum_entries(kraft_version, voters)
@@ -143,20 +147,27 @@ def read_snapshot(data: bytes) -> Snapshot:
     values = dict(controls)
     version = values.get(ControlType.KRAFT_VERSION)
     voters = values.get(ControlType.KRAFT_VOTERS)
+    header = values[ControlType.SNAPSHOT_HEADER]
     return Snapshot(
-        last_contained_timestamp_ms=values[
-            ControlType.SNAPSHOT_HEADER
-        ].last_contained_log_timestamp,
+        last_contained_timestamp_ms=header.last_contained_log_timestamp,
         kraft_version=0 if version is None else version.kraft_version,
         voters=None if voters is None else voters_of(voters),
         records=records,
+        cluster_id=header.cluster_id,
     )
 
 
 class SnapshotFiles:
-    """The snapshots of one metadata directory."""
+    """The snapshots of one metadata directory.
 
-    def __init__(self, directory: Path, disk: Disk, dice: Dice) -> None:
+    Attributes:
+        cluster_id: a snapshot of another cluster is damaged; None: not looked at.
+    """
+
+    def __init__(
+        self, directory: Path, disk: Disk, dice: Dice, *, cluster_id: str | None = None
+    ) -> None:
+        self.cluster_id = cluster_id
         self._directory = directory
         self._disk = disk
         self._dice = dice
@@ -181,8 +192,11 @@ class SnapshotFiles:
                 self._disk.unlink(self._directory / name)
 
     def read(self, snapshot_id: SnapshotId) -> Snapshot:
-        """Read one snapshot; errors as `read_snapshot`."""
-        return read_snapshot(self._disk.read_file(self.path(snapshot_id)))
+        """Read one snapshot; errors as `read_snapshot`, and for one of another cluster."""
+        found = read_snapshot(self._disk.read_file(self.path(snapshot_id)))
+        if self.cluster_id and found.cluster_id not in (None, self.cluster_id):
+            raise CorruptSnapshotError(f"it is a snapshot of cluster {found.cluster_id}")
+        return found
 
     def write(self, snapshot_id: SnapshotId, chunks: Iterable[bytes | bytearray]) -> int:
         """Write a snapshot; its name appears only when all of it is on disk.

@@ -197,6 +197,7 @@ class Snapshotter:
             now_ms=self._clock.wall_ms,
             kraft_version=facts.kraft_version,
             voters=facts.voters,
+            cluster_id=self._files.cluster_id,
         ):
             for _ in read_batches(chunk):
                 pass  # a snapshot that no start could read must not replace one that it can

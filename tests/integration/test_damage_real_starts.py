@@ -12,14 +12,30 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from damage_table import PLAIN, TABLE, Damage, Outcome, Row, Scope, as_markdown, row_of
+from damage_impossible import INAPPLICABLE, Proof
+from damage_table import (
+    CLEAN,
+    KILLED,
+    OTHER,
+    PLAIN,
+    TABLE,
+    Damage,
+    Outcome,
+    Row,
+    Scope,
+    as_markdown,
+    row_of,
+)
 from harness_broker import ROOT
-from harness_damage import LANES, PER_TOPIC, Base, Damaged, fill
+from harness_damage import Damaged
 from harness_damage_check import judge, look, unlisted
+from harness_damage_life import OTHERS, PER_TOPIC, Base, fill
+
+from local_log.log_dir import CLEAN_SHUTDOWN
 
 ALL = bool(os.environ.get("TIDEMARK_ALL_DAMAGES"))
 SEED = int(os.environ.get("TIDEMARK_DAMAGE_SEED", "0")) or Random().randrange(1, 1_000_000)
-SAMPLE = 20  # starts with a damaged metadata directory in CI
+SAMPLE = 12  # starts with a damaged metadata directory in CI
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -28,12 +44,19 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 def bases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Base]]:
     directory = tmp_path_factory.mktemp("damage")
     clean, killed = fill(directory)
-    yield {"clean": clean, "killed": killed}
+    yield {CLEAN: clean, KILLED: killed}
     shutil.rmtree(directory)
 
 
-def rows(*scopes: Scope) -> list[Row]:
-    return [row for row in TABLE if row.scope in scopes]
+def rows(*scopes: Scope, left_by: str = "") -> list[Row]:
+    """Rows of these places, all or those that such an end of a broker leaves."""
+    found = [row for row in TABLE if row.scope in scopes]
+    return [row for row in found if not left_by or left_by in row.left_by]
+
+
+def cells(row: Row) -> list[Damage]:
+    """What can happen to such a file."""
+    return [damage for damage in row.allowed if damage not in INAPPLICABLE.get(row.kind, ())]
 
 
 def check(damaged: Damaged) -> list[str]:
@@ -68,45 +91,103 @@ def test_the_documented_table_is_this_one() -> None:
     assert documented == as_markdown(), "run tests/support/damage_table.py and put it there"
 
 
-def _partition_cases() -> list[list[tuple[Row, Damage, str, int]]]:
+def test_each_cell_is_shown_by_a_start_or_cannot_be() -> None:
+    kinds = {row.kind: row for row in TABLE}
+    assert set(INAPPLICABLE) <= set(kinds)
+    empty = {
+        f"{row.kind}, {damage.value}"
+        for row in TABLE
+        for damage in Damage
+        if damage not in row.allowed and damage not in INAPPLICABLE.get(row.kind, ())
+    }
+    assert empty == set()
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage"),
+    [(kind, damage) for kind, found in INAPPLICABLE.items() for damage in found],
+    ids=lambda one: getattr(one, "value", one),
+)
+def test_what_cannot_be_is_so(kind: str, damage: Damage, bases: dict[str, Base]) -> None:
+    """The directories that are damaged show what the reason claims."""
+    [row] = [row for row in TABLE if row.kind == kind]
+    now = [base.directory for base in bases.values()]
+    moments, stranger = list(bases[CLEAN].moments), bases[CLEAN].stranger
+    files = {root: _files_of(row, root) for root in [*now, *moments, stranger]}
+    match INAPPLICABLE[kind][damage].proof:
+        case Proof.EMPTY:
+            found = [path for root in now for path in files[root].values()]
+            assert found
+            assert not [path for path in found if path.stat().st_size]
+        case Proof.NO_FILE:
+            found = [path for root in now for path in files[root].values()]
+            assert found
+            assert all(path.is_dir() for path in found)
+        case Proof.ONE_CONTENT:
+            found = [path for one in files.values() for path in one.values()]
+            assert len(found) > len(now)
+            assert len({path.read_bytes() for path in found}) == 1
+        case Proof.ONE_IN_TIME:
+            for root in now:
+                assert files[root] or root.name not in row.left_by
+                for name, path in files[root].items():
+                    like = [files[one][name] for one in moments if name in files[one]]
+                    assert not [one for one in like if one.is_dir()]
+                    assert {one.read_bytes() for one in like} <= {_bytes_of(path)}
+
+
+def _bytes_of(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
+def _files_of(row: Row, root: Path) -> dict[str, Path]:
+    """All files of a kind in a broker's directory."""
+    if row.scope is Scope.PARTITION:
+        pattern = f"logs*/{PLAIN}-*" if row.pattern == "." else f"logs*/*-*/{row.pattern}"
+    else:
+        pattern = "logs*" if row.pattern == "." else f"logs*/{row.pattern}"
+    return {str(path.relative_to(root)): path for path in root.glob(pattern)}
+
+
+def _partition_cases(left_by: str) -> list[list[tuple[Row, Damage, str, int]]]:
     """What is damaged in each start: every partition meets at most one damage."""
+    counts = PER_TOPIC | {OTHER: OTHERS}
     starts: list[list[tuple[Row, Damage, str, int]]] = []
-    used = dict.fromkeys({topic for topic, _ in LANES}, 0)
-    for row in rows(Scope.PARTITION):
+    used = dict.fromkeys(counts, 0)
+    for row in rows(Scope.PARTITION, left_by=left_by):
         for topic in sorted(row.topics):
-            for damage in row.allowed:
+            for damage in cells(row):
                 if damage is not Damage.UNREADABLE:
-                    start, number = divmod(used[topic], PER_TOPIC)
+                    start, number = divmod(used[topic], counts[topic])
                     used[topic] += 1
                     starts += [[]] * (start + 1 - len(starts))
                     starts[start] = [*starts[start], (row, damage, topic, number)]
     return starts
 
 
-@pytest.mark.parametrize("how", ["clean", "killed"])
+@pytest.mark.parametrize("how", [CLEAN, KILLED])
 def test_damaged_files_of_partitions(how: str, bases: dict[str, Base], tmp_path: Path) -> None:
     complaints = []
-    for number, cases in enumerate(_partition_cases()):
+    for number, cases in enumerate(_partition_cases(how)):
         damaged = Damaged(bases[how], tmp_path / f"start-{number}")
         for row, damage, topic, partition in cases:
+            next_one = (partition + 1) % PER_TOPIC.get(topic, OTHERS)
             place = damaged.place_of((topic, partition))
-            damaged.apply(
-                row, damage, place, damaged.place_of((topic, (partition + 1) % PER_TOPIC))
-            )
+            damaged.apply(row, damage, place, damaged.place_of((topic, next_one)))
         complaints += check(damaged)
     report(complaints)
 
 
 def test_unreadable_files_of_partitions(bases: dict[str, Base], tmp_path: Path) -> None:
     """One file is enough to take a log directory offline: one in each directory."""
-    left, complaints = rows(Scope.PARTITION), []
+    left, complaints = rows(Scope.PARTITION, left_by=KILLED), []
     while left:
-        damaged = Damaged(bases["killed"], tmp_path / f"left-{len(left)}")
+        damaged = Damaged(bases[KILLED], tmp_path / f"left-{len(left)}")
         for directory in damaged.broker.log_directories[1:]:
             if left:
                 row = left.pop()
                 topic = PLAIN if PLAIN in row.topics else min(row.topics)
-                place = next(path for path in sorted(directory.iterdir()) if topic in path.name)
+                place = next(directory.glob(f"{topic}-*"))
                 damaged.apply(row, Damage.UNREADABLE, place, place)
         complaints += check(damaged)
     report(complaints)
@@ -114,26 +195,39 @@ def test_unreadable_files_of_partitions(bases: dict[str, Base], tmp_path: Path) 
 
 @pytest.mark.parametrize("row", rows(Scope.DIRECTORY), ids=lambda row: row.kind)
 def test_damaged_files_of_log_directories(row: Row, bases: dict[str, Base], tmp_path: Path) -> None:
-    """Each damage in a directory of its own, beside one that is whole."""
-    damaged = Damaged(bases["clean"], tmp_path / "start")
-    places = damaged.broker.log_directories[1:]
-    for number, damage in enumerate(row.allowed):
-        damaged.apply(row, damage, places[number], places[(number + 1) % len(places)])
-    if not damaged.cases:
-        report(unlisted(damaged))
-        shutil.rmtree(damaged.broker.directory)
-        pytest.skip("no log directory has such a file")
+    """Each damage in a directory of its own, beside one that is whole; what ends a start alone."""
+    complaints = []
+    ending = [damage for damage in cells(row) if Outcome.EXIT in row.allowed[damage]]
+    together = [damage for damage in cells(row) if damage not in ending]
+    for how in sorted(row.left_by)[: None if ALL else 1]:
+        for start, group in enumerate([together, *([damage] for damage in ending)]):
+            damaged = Damaged(bases[how], tmp_path / f"{how}-{start}")
+            places = damaged.broker.log_directories[1:]
+            for number, damage in enumerate(group):
+                damaged.apply(row, damage, places[number], places[(number + 1) % len(places)])
+            complaints += check(damaged)
+    report(complaints)
+
+
+def test_a_clean_mark_of_an_hour_ago_after_a_kill(bases: dict[str, Base], tmp_path: Path) -> None:
+    """It does not make a killed broker's logs whole: they are recovered."""
+    damaged = Damaged(bases[KILLED], tmp_path / "start")
+    for place in damaged.broker.log_directories:
+        shutil.copy(bases[CLEAN].directory / place.name / CLEAN_SHUTDOWN, place / CLEAN_SHUTDOWN)
+    torn = damaged.place_of((PLAIN, 1))
+    with max(torn.glob("*.log")).open("ab") as file:
+        file.write(b"\xff" * 100)  # after a clean stop such an end is refused
     report(check(damaged))
 
 
 def test_damaged_files_of_the_metadata_directory(bases: dict[str, Base], tmp_path: Path) -> None:
-    wanted = [(row, damage) for row in rows(Scope.METADATA) for damage in row.allowed]
+    wanted = [(row, damage) for row in rows(Scope.METADATA) for damage in cells(row)]
     print(f"replay: TIDEMARK_DAMAGE_SEED={SEED}")
     if not ALL:
         wanted = Random(SEED).sample(wanted, SAMPLE)
     complaints = []
     for number, (row, damage) in enumerate(wanted):
-        damaged = Damaged(bases["clean"], tmp_path / f"start-{number}")
+        damaged = Damaged(bases[CLEAN], tmp_path / f"start-{number}")
         place, other = damaged.broker.log_directories[:2]
         is_applied = damaged.apply(row, damage, place, other) is not None
         complaints += check(damaged) if is_applied else unlisted(damaged)
@@ -144,15 +238,22 @@ def test_damaged_files_of_the_metadata_directory(bases: dict[str, Base], tmp_pat
 def test_damaged_local_state_of_the_tier(
     damage: Damage, bases: dict[str, Base], tmp_path: Path
 ) -> None:
-    """All of its files at once, since each can be made again; those that may end a start alone."""
-    wanted, complaints = rows(Scope.TIER), []
-    may_exit = any(Outcome.EXIT in row.allowed[damage] for row in wanted)
-    for number, together in enumerate([[row] for row in wanted] if may_exit else [wanted]):
-        damaged = Damaged(bases["killed"], tmp_path / f"start-{number}")
-        place, other = damaged.broker.log_directories[:2]
-        for row in together:
-            found = [str(file.relative_to(place)) for file in sorted(place.glob(row.pattern))]
-            for pattern in found or [row.pattern]:
-                damaged.apply(replace(row, pattern=pattern), damage, place, other)
-        complaints += check(damaged)
+    """All of its files at once, since each can be made again; what may refuse a partition alone."""
+    wanted, complaints = [row for row in rows(Scope.TIER) if damage in cells(row)], []
+    alone = [row for row in wanted if row.allowed[damage] != {Outcome.WHOLE}]
+    places = [row for row in wanted if row not in alone and row.kind.startswith("directory")]
+    files = [row for row in wanted if row not in alone and row not in places]
+    for number, group in enumerate([*([row] for row in alone), places, files]):
+        if group:
+            damaged = Damaged(bases[KILLED], tmp_path / f"start-{number}")
+            _damage_tier(damaged, group, damage)
+            complaints += check(damaged)
     report(complaints)
+
+
+def _damage_tier(damaged: Damaged, group: list[Row], damage: Damage) -> None:
+    place, other = damaged.broker.log_directories[:2]
+    for row in group:
+        found = [str(file.relative_to(place)) for file in sorted(place.glob(row.pattern))]
+        for pattern in found or [row.pattern]:
+            damaged.apply(replace(row, pattern=pattern), damage, place, other)

@@ -49,7 +49,10 @@ class Scope(Enum):
 WHOLE, EARLIER, OFFLINE, EXIT, CHECKSUM, UNTOLD = Outcome
 PLAIN, COPIED, TIERED = "plain", "copied", "tiered"
 """Topics: not tiered; tiered with all segments here, too; tiered with old segments only remote."""
+HOLED, OTHER = "holed", "other"
+"""Not tiered, with a hole that a person accepted; tiered, with segments about to be deleted."""
 EVERY_TOPIC = frozenset({PLAIN, COPIED, TIERED})
+CLEAN, KILLED = "clean", "killed"
 
 Allowed = frozenset[Outcome]
 _NOTHING = frozenset({WHOLE})
@@ -59,6 +62,8 @@ _EXIT = frozenset({EXIT})
 _EXIT_OR_NOTHING = frozenset({WHOLE, EXIT})
 _EARLIER = frozenset({WHOLE, EARLIER})
 _DOUBTED = frozenset({WHOLE, EARLIER, OFFLINE})
+_UNTOLD = frozenset({WHOLE, UNTOLD})
+_OF_DIRECTORY = (Damage.LOST, Damage.EMPTY, Damage.NEIGHBOUR, Damage.OLD, Damage.UNREADABLE)
 _SEGMENT = {"flipped": frozenset({OFFLINE, CHECKSUM}), "neighbour": frozenset({OFFLINE, UNTOLD})}
 """A segment whose first and last batch fit is not read whole at a start, as in Kafka."""
 
@@ -75,6 +80,7 @@ class Row:
         allowed: what may come of each damage.
         topics: partitions whose files these are; for a directory: whose outcome is described.
         says: what rebuilds it, or why nothing does.
+        left_by: ends of a broker that leave such a file.
     """
 
     kind: str
@@ -84,6 +90,7 @@ class Row:
     says: str
     which: int = 0
     topics: frozenset[str] = EVERY_TOPIC
+    left_by: frozenset[str] = frozenset({CLEAN, KILLED})
 
 
 def _each(allowed: Allowed, **other: Allowed) -> dict[Damage, Allowed]:
@@ -175,6 +182,15 @@ TABLE: tuple[Row, ...] = (
         which=-1,
     ),
     Row(
+        "index of aborted transactions",
+        Scope.PARTITION,
+        "*.txnindex",
+        _each(_NOTHING, lost=_UNTOLD, empty=_UNTOLD, cut=_UNTOLD, old=_UNTOLD),
+        "rebuilt from the segment",
+        which=-1,
+        topics=frozenset({PLAIN, COPIED}),
+    ),
+    Row(
         "producer snapshot",
         Scope.PARTITION,
         "*.snapshot",
@@ -190,10 +206,28 @@ TABLE: tuple[Row, ...] = (
         "accepted and written again",
     ),
     Row(
+        "what a person accepted",
+        Scope.PARTITION,
+        "tidemark-accepted",
+        _each(_OFFLINE, old=_EITHER),
+        "accepts nothing: the hole is judged again",
+        topics=frozenset({HOLED}),
+    ),
+    Row(
+        "file about to be removed",
+        Scope.PARTITION,
+        "*.deleted",
+        _each(_NOTHING),
+        "removed at the start",
+        which=-1,
+        topics=frozenset({OTHER}),
+        left_by=frozenset({KILLED}),
+    ),
+    Row(
         "partition directory",
         Scope.PARTITION,
         ".",
-        {damage: _OFFLINE for damage in Damage if damage.name not in ("CUT", "FLIPPED")},
+        dict.fromkeys(_OF_DIRECTORY, _OFFLINE),
         "assigned and missing, or of another partition: never made anew",
     ),
     # ---------------------------------------------------------------- a log directory
@@ -224,6 +258,7 @@ TABLE: tuple[Row, ...] = (
         ".kafka_cleanshutdown",
         _each(_NOTHING),
         "logs are recovered as after a kill",
+        left_by=frozenset({CLEAN}),
     ),
     Row(
         "meta.properties",
@@ -255,11 +290,19 @@ TABLE: tuple[Row, ...] = (
         "of which time it is cannot be told: it is offline, the others serve",
     ),
     Row(
+        "directory of a deleted partition",
+        Scope.DIRECTORY,
+        "gone-*-delete",
+        dict.fromkeys(_OF_DIRECTORY, _NOTHING) | {Damage.UNREADABLE: _EITHER},
+        "removed at the start",
+        left_by=frozenset({KILLED}),
+    ),
+    Row(
         "log directory",
         Scope.DIRECTORY,
         ".",
-        dict.fromkeys((Damage.LOST, Damage.EMPTY, Damage.UNREADABLE), _OFFLINE),
-        "it is offline, the others serve; a backup taken within one life cannot be told",
+        dict.fromkeys(_OF_DIRECTORY, _OFFLINE) | {Damage.NEIGHBOUR: _EXIT},
+        "it is offline, the others serve; twice the same: no start; a backup of one life: not told",
     ),
     # ---------------------------------------------------------------- the metadata directory
     Row(
@@ -339,7 +382,7 @@ TABLE: tuple[Row, ...] = (
         "metadata log directory",
         Scope.METADATA,
         "__cluster_metadata-0",
-        {Damage.LOST: _EXIT, Damage.EMPTY: _EXIT, Damage.OLD: _EXIT_OR_NOTHING},
+        dict.fromkeys(_OF_DIRECTORY, _EXIT) | {Damage.OLD: _EXIT_OR_NOTHING},
         "the truth about the cluster; a backup taken within one life cannot be told",
     ),
     # ---------------------------------------------------------------- the tier
@@ -347,8 +390,10 @@ TABLE: tuple[Row, ...] = (
         "incarnation of the tier",
         Scope.TIER,
         "tier-incarnation",
-        _each(_NOTHING, unreadable=frozenset({WHOLE, OFFLINE, EXIT})),
-        "goes on above the highest that was read",
+        _each(
+            _NOTHING, neighbour=_EITHER, old=_EITHER, unreadable=frozenset({WHOLE, OFFLINE, EXIT})
+        ),
+        "goes on above the highest that was read; one below the store's claim is an older copy",
     ),
     Row(
         "lock of the tier",
@@ -365,57 +410,42 @@ TABLE: tuple[Row, ...] = (
         "rebuilt from the metadata topic",
     ),
     Row(
+        "directory of the tier's database",
+        Scope.TIER,
+        "remote-log-metadata",
+        dict.fromkeys(_OF_DIRECTORY, _NOTHING),
+        "rebuilt from the metadata topic",
+    ),
+    Row(
+        "directory of cached indexes",
+        Scope.TIER,
+        "remote-log-index-cache",
+        dict.fromkeys(_OF_DIRECTORY, _NOTHING),
+        "made again; goes without, red, where that fails",
+    ),
+    Row(
+        "directory of cached chunks",
+        Scope.TIER,
+        "remote-log-chunk-cache",
+        dict.fromkeys(_OF_DIRECTORY, _NOTHING),
+        "made again; goes without, red, where that fails",
+    ),
+    Row(
         "cached indexes of remote segments",
         Scope.TIER,
         "remote-log-index-cache/*",
         _each(_NOTHING, unreadable=_EXIT_OR_NOTHING),
         "fetched again",
     ),
+    Row(
+        "cached chunks of remote segments",
+        Scope.TIER,
+        "remote-log-chunk-cache/*",
+        _each(_NOTHING, unreadable=_EXIT_OR_NOTHING),
+        "emptied at each start",
+        left_by=frozenset({KILLED}),
+    ),
 )
-
-
-_N, _O = Damage.NEIGHBOUR, Damage.OLD
-_OF_EMPTY = frozenset({Damage.EMPTY, Damage.CUT, Damage.FLIPPED, _N, _O})
-INAPPLICABLE: Mapping[str, frozenset[Damage]] = {
-    # The same in every partition of a topic, and at every time.
-    "partition.metadata": frozenset({_N, _O}),
-    "offset index of a closed segment": frozenset({_N, _O}),
-    "time index of a closed segment": frozenset({_N, _O}),
-    "closed segment": frozenset({_O}),
-    "closed segment, copied": frozenset({_O}),
-    "clean mark": frozenset({_N, _O}),
-    "meta.properties": frozenset({_O}),
-    "bootstrap.checkpoint of a log directory": frozenset({_N, _O}),
-    "lives of a log directory": frozenset({_N, _O}),
-    "meta.properties of the metadata directory": frozenset({_O}),
-    "bootstrap.checkpoint": frozenset({_O}),
-    # The same in some partitions, or where nothing was written since.
-    "epoch chain": frozenset({_N, _O}),
-    "epoch chain, old segments only remote": frozenset({_N, _O}),
-    "checksums of a partition": frozenset({_O}),
-    # Not there yet an hour ago; its neighbour's is the same, or has none of that name.
-    "last segment": frozenset({_O}),
-    "offset index of the last segment": frozenset({_N, _O}),
-    "time index of the last segment": frozenset({_N, _O}),
-    "producer snapshot": frozenset({_N, _O}),
-    # There is one metadata log and one tier, which have no neighbours.
-    "metadata log segment": frozenset({_N}),
-    "quorum-state": frozenset({_N, _O}),
-    "indexes of the metadata log": frozenset({_N}),
-    "epoch chain of the metadata log": frozenset({_N, _O}),
-    "partition.metadata of the metadata log": frozenset({_N, _O}),
-    "flushed end of the metadata log": frozenset({_N}),
-    "producer snapshot of the metadata log": frozenset({_N, _O}),
-    "metadata snapshot": frozenset({_N, _O}),
-    "incarnation of the tier": frozenset({_N, _O}),
-    # Empty files.
-    "lock": _OF_EMPTY,
-    "lock of the tier": _OF_EMPTY,
-    "tier's database": _OF_EMPTY,
-    # No client has read from the tier.
-    "cached indexes of remote segments": frozenset(Damage),
-}
-"""Damages that change nothing in the directories of `harness_damage`: no start has shown them."""
 
 
 def row_of(path: Path) -> Row | None:

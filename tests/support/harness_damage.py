@@ -1,176 +1,18 @@
-"""Directories to damage: filled once, copied for each case, damaged file by file."""
+"""Directories of `harness_damage_life`, copied for each case and damaged file by file."""
 
 import re
 import shutil
-import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import ResourceType
-from damage_table import COPIED, OFFLINE, PLAIN, TIERED, WHOLE, Allowed, Damage, Row, Scope
-from harness_broker import until
-from harness_directories import DirectoriesBroker
-from harness_tier import admin_of, alter, create
+from damage_table import COPIED, OFFLINE, OTHER, PLAIN, TIERED, WHOLE, Allowed, Damage, Row, Scope
+from harness_damage_life import LANES, Base, broker_at, copy_data
 from harness_traffic import Lane
 
 from kafka_protocol.records.batch import read_header
 
 SEGMENT = re.compile(r"\d{20}\.log")
-
-DIRECTORIES = 8  # one for the metadata, and one for each damage
-PER_TOPIC = 24
-LANES: list[Lane] = [(topic, n) for topic in (PLAIN, COPIED, TIERED) for n in range(PER_TOPIC)]
-ROUNDS, RECORDS, TAIL, LATE = 3, 40, 20, 5
-"""Records of each closed segment, of the last one at the stop, and before the kill."""
-DELETED_BELOW = 50  # of every third partition; in the second segment
-SETTINGS = {
-    "log.index.size.max.bytes": "4096",
-    "log.index.interval.bytes": "200",
-    "log.segment.delete.delay.ms": "500",
-    "log.flush.offset.checkpoint.interval.ms": "500",
-    "log.flush.start.offset.checkpoint.interval.ms": "500",
-    "replica.high.watermark.checkpoint.interval.ms": "500",
-    "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
-    "tidemark.remote.copy.max.ms": "1000",
-    "metadata.log.max.record.bytes.between.snapshots": "4000",
-}
-
-
-def log_start(lane: Lane) -> int:
-    return DELETED_BELOW if lane[1] % 3 == 0 else 0
-
-
-def record_of(lane: Lane, offset: int) -> tuple[bytes, bytes]:
-    """The only record that can be there."""
-    return b"%d" % offset, f"{lane[0]}/{lane[1]}/{offset}/".encode() * 4
-
-
-@dataclass(frozen=True)
-class Base:
-    """A broker's directory to copy.
-
-    Attributes:
-        directory: the broker's.
-        old: its log directories as they were earlier in the same life.
-        end: one after the last offset of every partition.
-    """
-
-    directory: Path
-    old: Path
-    end: int
-
-
-def broker_at(directory: Path) -> DirectoriesBroker:
-    return DirectoriesBroker(
-        directory, log_directories=DIRECTORIES, tiered=True, settings=dict(SETTINGS)
-    )
-
-
-def fill(directory: Path) -> tuple[Base, Base]:
-    """Make the two directories: stopped cleanly, and killed a moment later."""
-    clean, old, killed = (directory / name for name in ("clean", "old", "killed"))
-    broker = broker_at(clean)
-    try:
-        broker.start()
-        for topic, more in ((PLAIN, {}), (COPIED, _REMOTE), (TIERED, _REMOTE | _LOCAL)):
-            create(broker, topic, PER_TOPIC, **more)
-        for number in range(ROUNDS):
-            _write(broker, number * RECORDS, RECORDS)
-            _roll(broker, (number + 1) * RECORDS)
-            if number == 1:
-                copy_data(clean, old)
-        admin = admin_of(broker)
-        cut = [TopicPartition(*lane, log_start(lane)) for lane in LANES if log_start(lane)]
-        for future in admin.delete_records(cut).values():
-            future.result(30)
-        _write(broker, ROUNDS * RECORDS, TAIL)
-        until(lambda: _is_settled(broker), "what is expired is gone, and what is tiered is remote")
-        assert broker.terminate() == 0
-        end = ROUNDS * RECORDS + TAIL
-        copy_data(clean, killed)
-        broker = broker_at(killed)
-        broker.start()
-        _write(broker, end, LATE)
-        broker.kill()
-    finally:
-        broker.close()
-        print(broker.log_tail(50))
-    return Base(clean, old, end), Base(killed, old, end + LATE)
-
-
-_REMOTE = {"remote_storage_enable": "true"}
-_LOCAL = {"local_retention_bytes": "1"}
-
-
-def _write(broker: DirectoriesBroker, first: int, count: int) -> None:
-    """Records [first, first + count) of every partition, in several batches each."""
-    failures: list[str] = []
-
-    def on_delivery(error: object, message: Any) -> None:
-        if error is not None or message.key() != b"%d" % message.offset():
-            failures.append(f"{message.topic()}-{message.partition()}: {error}")
-
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
-    for offset in range(first, first + count):
-        for lane in LANES:
-            key, value = record_of(lane, offset)
-            producer.produce(lane[0], value, key, lane[1], on_delivery=on_delivery)
-        if offset % 5 == 4:
-            assert producer.flush(60) == 0
-    assert producer.flush(60) == 0
-    assert not failures, failures[:3]
-
-
-def _roll(broker: DirectoriesBroker, end: int) -> None:
-    """Close all segments at `end`, and wait until they are copied."""
-
-    def is_copied(lane: Lane) -> bool:
-        remote = _remote_segments(broker, lane)
-        return lane[0] == PLAIN or remote[-1:] == [end - RECORDS]
-
-    for age_ms in (1, 24 * 3_600_000):
-        for topic in (PLAIN, COPIED, TIERED):
-            alter(broker, ResourceType.TOPIC, topic, segment_ms=str(age_ms))
-        if age_ms == 1:
-            until(
-                lambda: all(broker.local_segments(*lane)[-1] == end for lane in LANES),
-                f"every segment is closed at {end}",
-            )
-    until(lambda: all(is_copied(lane) for lane in LANES), f"all is copied up to {end}")
-
-
-def _remote_segments(broker: DirectoriesBroker, lane: Lane) -> list[int]:
-    try:
-        return broker.remote_segments(*lane)
-    except FileNotFoundError:
-        return []  # a file was renamed while the directory was listed
-
-
-def _is_settled(broker: DirectoriesBroker) -> bool:
-    for lane in LANES:
-        first = RECORDS if log_start(lane) else 0
-        local = ROUNDS * RECORDS if lane[0] == TIERED else first
-        if broker.local_segments(*lane)[0] != local:
-            return False
-        if lane[0] != PLAIN and _remote_segments(broker, lane)[:1] != [first]:
-            return False
-    return not [path for log in broker.log_directories for path in log.glob("*/*.deleted")]
-
-
-def copy_data(source: Path, target: Path) -> None:
-    """Copy a broker's data; what vanishes meanwhile is not missed."""
-    target.mkdir(parents=True)
-    places = [path for path in source.iterdir() if path.is_dir()]
-    subprocess.run(
-        ["cp", "-a", "--sparse=always", *map(str, places), str(target)],
-        check=False,
-        capture_output=True,
-    )
-
-
-# ------------------------------------------------------------------ damaging
 
 
 @dataclass(frozen=True)
@@ -218,40 +60,79 @@ class Damaged:
             row: which file.
             damage: what happens to it.
             place: a path in this copy.
-            neighbour: the place from whose original the file of another comes.
+            neighbour: the place from whose original the file of another comes, unless that is the
+                same: then a place of another topic, of the metadata log, of another cluster.
 
         Returns:
             None where there is no such file, or nothing that differs from it; that is noted in
             `inapplicable`.
         """
         file = find_file(place, row)
-        if file is None:
-            self.inapplicable.append((row, damage))
-            return None
-        relative = file.relative_to(self.broker.directory)
-        other = find_file(self.base.directory / neighbour.relative_to(self.broker.directory), row)
         lanes = tuple(lane for lane in LANES if self._concerns(row, damage, place, lane))
-        if not damage_file(damage, file, self.base.old / relative, other):
+        if file is not None:
+            old = next((path for path in self._earlier(file) if _differs(path, file)), file)
+            others = self._of_others(row, file, neighbour)
+            other = next((path for path in others if _differs(path, file)), None)
+        if file is None or not damage_file(damage, file, old, other):
             self.inapplicable.append((row, damage))
             return None
-        case = Case(row, damage, relative, lanes)
+        case = Case(row, damage, file.relative_to(self.broker.directory), lanes)
         self.cases.append(case)
         return case
 
     def place_of(self, lane: Lane) -> Path:
         """Directory of a partition in this copy."""
-        return self.broker.log_directories[self.home[lane]] / f"{lane[0]}-{lane[1]}"
+        return self.broker.partition_directory(*lane)
 
     def of(self, name: str) -> str:
         """The damages that a partition met, by the name of its directory."""
         met = [case for case in self.cases if name in [f"{t}-{n}" for t, n in case.lanes]]
         return " and ".join(map(str, met)) or "undamaged"
 
+    def _earlier(self, file: Path) -> Iterator[Path]:
+        """The same file at earlier moments, the newest first, wherever its partition lay then."""
+        inside = file.relative_to(self.broker.directory)
+        for moment in reversed(self.base.moments):
+            yield moment / inside
+            if len(inside.parts) > 2:
+                yield from moment.glob(f"logs*/{Path(*inside.parts[1:])}")
+
+    def _of_others(self, row: Row, file: Path, neighbour: Path) -> Iterator[Path]:
+        """The same kind of file of other places."""
+        here = self.base.directory
+        places = [here / neighbour.relative_to(self.broker.directory)]
+        stranger = self.base.stranger / "logs"
+        if row.scope is Scope.PARTITION:
+            places += [path for topic in _TOPICS for path in here.glob(f"logs*/{topic}-0")]
+        else:
+            places += [stranger]
+        for place in places:
+            found = find_file(place, row)
+            if found is not None:
+                yield found
+        if row.scope is Scope.METADATA:
+            yield from here.glob(f"logs*/{PLAIN}-0/{file.name}")
+            yield from here.glob(f"logs*/{PLAIN}-0/*{file.suffix}")
+        if row.scope is Scope.TIER:
+            for folder in (stranger / file.parent.name, here / "logs" / file.parent.name):
+                yield from (
+                    path for path in folder.glob(f"*{file.suffix}") if path.name != file.name
+                )
+
     def _concerns(self, row: Row, damage: Damage, place: Path, lane: Lane) -> bool:
         home = self.broker.log_directories[self.home[lane]]
         if row.scope is Scope.PARTITION and damage is not Damage.UNREADABLE:
-            return place == self.place_of(lane)
+            return place == home / f"{lane[0]}-{lane[1]}"
         return row.scope in (Scope.METADATA, Scope.TIER) or home in (place, place.parent)
+
+
+_TOPICS = (PLAIN, COPIED, TIERED, OTHER)
+
+
+def _differs(path: Path, file: Path) -> bool:
+    if file.is_dir() or path.is_dir():
+        return path.is_dir() and file.is_dir()
+    return path.is_file() and path.read_bytes() != file.read_bytes()
 
 
 def find_file(place: Path, row: Row) -> Path | None:
@@ -302,6 +183,8 @@ def _in_a_record(data: bytes) -> int:
 def _do_directory(damage: Damage, place: Path, old: Path, other: Path | None) -> bool:
     source = {Damage.OLD: old, Damage.NEIGHBOUR: other}.get(damage)
     if damage in (Damage.OLD, Damage.NEIGHBOUR) and (source is None or not source.is_dir()):
+        return False
+    if damage in (Damage.CUT, Damage.FLIPPED) or source == place:
         return False
     shutil.rmtree(place)
     if damage is Damage.EMPTY:

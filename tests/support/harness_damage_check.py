@@ -6,10 +6,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from damage_impossible import INAPPLICABLE
 from damage_table import (
     EARLIER,
     EXIT,
-    INAPPLICABLE,
     OFFLINE,
     WHOLE,
     Allowed,
@@ -18,7 +18,8 @@ from damage_table import (
 )
 from harness_bad_input import batch
 from harness_broker import until
-from harness_damage import LANES, Case, Damaged, log_start, record_of
+from harness_damage import Case, Damaged
+from harness_damage_life import ABORTED, LANES, hole_of, log_start, record_of
 from harness_directory_faults import whole_batches_bytes
 from harness_raw_client import RawClient, fetch_fields, produce_fields
 from harness_traffic import Lane
@@ -34,6 +35,7 @@ REFUSALS = {
     int(ErrorCode.CORRUPT_MESSAGE),
 }
 WRONG_CHECKSUM, ANOTHER_RECORD = "a batch with a wrong checksum", "another record"
+NOT_ABORTED = "an aborted record comes as committed"
 TIER_WAIT_S = 8.0
 NAMED_WITHIN_S = 10.0
 _SEGMENT = re.compile(r"\d{20}\.log")
@@ -48,12 +50,14 @@ class Findings:
         said: the end of its log.
         outcomes: of each partition, with a text for a person.
         wrong: what must never be.
+        last: the last batch of each partition that was read whole.
     """
 
     exit_code: int | None = None
     said: str = ""
     outcomes: dict[Lane, tuple[Outcome | None, str]] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
+    last: dict[Lane, bytes] = field(default_factory=dict)
 
 
 def look(damaged: Damaged) -> Findings:
@@ -108,6 +112,7 @@ def unlisted(damaged: Damaged) -> list[str]:
         f"{row.kind}, {damage.value}: not applied, and not listed as inapplicable"
         for row, damage in damaged.inapplicable
         if damage not in INAPPLICABLE.get(row.kind, ())
+        and not any((one.row.kind, one.damage) == (row.kind, damage) for one in damaged.cases)
     ]
 
 
@@ -150,17 +155,29 @@ def _ask(damaged: Damaged, found: Findings) -> None:
         _wait_for_tier(client)
         lows, highs = _offsets(client, -2), _offsets(client, -1)
         for lane in LANES:
-            found.outcomes[lane] = _outcome(client, lane, lows[lane], highs[lane], damaged.base.end)
+            reader = _Reader(client, lane, damaged.base.end)
+            found.outcomes[lane] = reader.outcome(lows[lane], highs[lane])
+            found.last[lane] = reader.last
         _check_named(damaged, found)
-        whole = [lane for lane, (one, _) in found.outcomes.items() if one in (WHOLE, EARLIER)]
-        for lane in whole:
-            sent = produce_fields(lane[0], batch(b"after the damage"), index=lane[1])
-            [done] = client.ask(ApiKey.PRODUCE, 7, sent).responses[0].partition_responses
-            if (done.error_code, done.base_offset) != (0, damaged.base.end):
-                found.wrong.append(
-                    f"{lane}: produced: code {done.error_code}, offset {done.base_offset} where"
-                    f" {damaged.base.end} is due"
-                )
+        for lane, (one, _) in found.outcomes.items():
+            if one in (WHOLE, EARLIER):
+                found.wrong += _written(client, lane, found.last[lane], damaged.base.end)
+
+
+def _written(client: RawClient, lane: Lane, last: bytes, end: int) -> list[str]:
+    """A producer's batch that comes again is known, and a new one gets the next offset."""
+    wrong = []
+    due_again = read_header(last, 0).base_offset
+    for data, due, known in (
+        (bytes(8) + last[8:], due_again, ErrorCode.DUPLICATE_SEQUENCE_NUMBER),
+        (batch(b"after the damage"), end, ErrorCode.NONE),
+    ):
+        sent = produce_fields(lane[0], data, index=lane[1])
+        [done] = client.ask(ApiKey.PRODUCE, 7, sent).responses[0].partition_responses
+        if (done.error_code, done.base_offset) != (0, due) and done.error_code != (known or -1):
+            found = f"code {done.error_code}, offset {done.base_offset}"
+            wrong.append(f"{lane}: produced: {found} where {due} is due")
+    return wrong
 
 
 def _wait_for_tier(client: RawClient) -> None:
@@ -215,58 +232,91 @@ def _offsets(client: RawClient, time: int) -> dict[Lane, tuple[int, int]]:
     }
 
 
-def _outcome(
-    client: RawClient, lane: Lane, low: tuple[int, int], high: tuple[int, int], end: int
-) -> tuple[Outcome | None, str]:
-    for code, _ in (low, high):
+@dataclass
+class _Reader:
+    """A consumer of one partition that reads what is committed.
+
+    Attributes:
+        end: where the partition must end.
+        last: the last batch it got.
+    """
+
+    client: RawClient
+    lane: Lane
+    end: int
+    last: bytes = b""
+
+    def outcome(self, low: tuple[int, int], high: tuple[int, int]) -> tuple[Outcome | None, str]:
+        """What became of the partition, with a text for a person.
+
+        Args:
+            low: error code and offset of its begin, as the broker says.
+            high: the same of its end.
+        """
+        for code, _ in (low, high):
+            if code in REFUSALS:
+                return OFFLINE, f"error {code}"
+            if code:
+                return None, f"error {code}"
+        first = log_start(self.lane)
+        if high[1] != self.end:
+            return None, f"ends at {high[1]}, not {self.end}"
+        if low[1] > first:
+            return None, f"begins at {low[1]}, not {first}"
+        code, text = self._read(low[1])
         if code in REFUSALS:
-            return OFFLINE, f"error {code}"
-        if code:
-            return None, f"error {code}"
-    first = log_start(lane)
-    if high[1] != end:
-        return None, f"ends at {high[1]}, not {end}"
-    if low[1] > first:
-        return None, f"begins at {low[1]}, not {first}"
-    code, text = _read(client, lane, low[1], end)
-    if code in REFUSALS:
-        return OFFLINE, text
-    if text.startswith(WRONG_CHECKSUM):
-        return Outcome.CHECKSUM, text
-    if text.startswith(ANOTHER_RECORD):
-        return Outcome.UNTOLD, text
-    if text:
-        return None, text
-    return (WHOLE, "") if low[1] == first else (EARLIER, "")
+            return OFFLINE, text
+        if text.startswith(WRONG_CHECKSUM):
+            return Outcome.CHECKSUM, text
+        if text.startswith((ANOTHER_RECORD, NOT_ABORTED)):
+            return Outcome.UNTOLD, text
+        if text:
+            return None, text
+        return (WHOLE, "") if low[1] == first else (EARLIER, "")
 
+    def _read(self, first: int) -> tuple[int, str]:
+        """Compare every record from `first` on; error code and complaint, (0, ""): all is well."""
+        position, empty = first, 0
+        while position < self.end:
+            part = _fetch(self.client, self.lane, position)
+            if part.error_code:
+                return part.error_code, f"error {part.error_code} at offset {position}"
+            data = bytes(part.records or b"")
+            empty = 0 if data else empty + 1
+            if empty > 10:
+                return 0, f"nothing comes at offset {position}"
+            aborted = {one.producer_id for one in part.aborted_transactions or ()}
+            for at, header in _batches(data):
+                self.last = data[at : at + header.size_bytes]
+                if not has_valid_crc(data, at, header):
+                    return 0, f"{WRONG_CHECKSUM} at offset {header.base_offset}"
+                if header.is_transactional and header.producer_id not in aborted:
+                    return 0, f"{NOT_ABORTED} at offset {header.base_offset}"
+                position, complaint = self._compare(data, at, position)
+                if complaint:
+                    return 0, complaint
+        return 0, ""
 
-def _read(client: RawClient, lane: Lane, first: int, end: int) -> tuple[int, str]:
-    """Compare every record of [first, end); error code and complaint, (0, "") if all is well."""
-    position, empty = first, 0
-    while position < end:
-        part = _fetch(client, lane, position)
-        if part.error_code:
-            return part.error_code, f"error {part.error_code} at offset {position}"
-        data = bytes(part.records or b"")
-        empty = 0 if data else empty + 1
-        if empty > 10:
-            return 0, f"nothing comes at offset {position}"
-        for at, header in _batches(data):
-            if not has_valid_crc(data, at, header):
-                return 0, f"{WRONG_CHECKSUM} at offset {header.base_offset}"
-            for record in iter_records(data, at):
-                if record.offset < position:
-                    continue
-                if record.offset != position:
-                    return 0, f"offset {record.offset} where {position} is due"
-                if (record.key, record.value) != record_of(lane, position):
-                    return 0, f"{ANOTHER_RECORD} at offset {position}: {record.value!r:.60}"
-                position += 1
-    return 0, ""
+    def _compare(self, data: bytes, at: int, position: int) -> tuple[int, str]:
+        """Records of one batch; the next position, and a complaint."""
+        is_control, hole = read_header(data, at).is_control, hole_of(self.lane)
+        for record in iter_records(data, at):
+            if record.offset < position:
+                continue
+            if position in hole and record.offset >= hole.stop:
+                position = hole.stop
+            if record.offset != position:
+                return position, f"offset {record.offset} where {position} is due"
+            is_marker = is_control and any(position == one.stop for one in ABORTED)
+            if not is_marker and (record.key, record.value) != record_of(self.lane, position):
+                return position, f"{ANOTHER_RECORD} at offset {position}: {record.value!r:.60}"
+            position += 1
+        return position, ""
 
 
 def _fetch(client: RawClient, lane: Lane, offset: int) -> Any:
-    fields = fetch_fields(lane[0], offset, partition=lane[1]) | {"max_wait_ms": 1_000}
+    fields = fetch_fields(lane[0], offset, partition=lane[1])
+    fields |= {"max_wait_ms": 1_000, "isolation_level": 1}
     return client.ask(ApiKey.FETCH, 11, fields).responses[0].partitions[0]
 
 

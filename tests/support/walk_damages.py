@@ -26,7 +26,8 @@ from damage_table import (
     Row,
     Scope,
 )
-from harness_damage import copy_data, damage_file, find_file
+from harness_damage import damage_file, find_file
+from harness_damage_life import copy_data
 from harness_directories import DirectoriesBroker
 from harness_traffic import Lane
 
@@ -40,6 +41,8 @@ LEFT_OUT = frozenset(
         ("closed segment", Damage.NEIGHBOUR),
         ("last segment", Damage.NEIGHBOUR),
         ("incarnation of the tier", Damage.OLD),
+        ("log directory", Damage.NEIGHBOUR),
+        ("log directory", Damage.OLD),
     }
 )
 """Records of another partition at the same offsets: the table says that nobody can tell. An old

@@ -12,7 +12,7 @@ from random import Random
 from confluent_kafka import TopicPartition
 from damage_table import COPIED, PLAIN, TIERED
 from harness_broker import until
-from harness_damage import SETTINGS
+from harness_damage_life import SETTINGS
 from harness_directories import DirectoriesBroker
 from harness_tier import admin_of, create, delete_topic
 from harness_traffic import VALUE_BYTES, Lane

@@ -10,7 +10,8 @@ RECORDS = (
     GrantingVoters:[]{VoterId:i32, VoterDirectoryId:uuid 1+}
 """,
     "- SnapshotFooterRecord 0 f0 | Version:i16",
-    "- SnapshotHeaderRecord 0 f0 | Version:i16, LastContainedLogTimestamp:i64",
+    "- SnapshotHeaderRecord 0 f0 | Version:i16, LastContainedLogTimestamp:i64,"
+    " ClusterId:str?@10017=null",
     """
 - VotersRecord 0 f0 |
     Version:i16,

@@ -26,8 +26,11 @@ Decide = Callable[[MetadataImage], ControllerResult[None]]
 class Home:
     """See the module."""
 
-    def __init__(self, path: Path, *, config: MetadataLogConfig | None = None) -> None:
+    def __init__(
+        self, path: Path, *, config: MetadataLogConfig | None = None, cluster_id: str = "cluster"
+    ) -> None:
         self.path = path
+        self.cluster_id = cluster_id
         self.metadata = path / METADATA_DIRECTORY
         self.log = self.metadata / "00000000000000000000.log"
         self.clock = ManualClock()
@@ -36,14 +39,16 @@ class Home:
         self.config = config
         self.failures: list[BaseException] = []
         endpoint = VoterEndpoint("CONTROLLER", "localhost", 9093)
-        plan = FormatPlan("cluster", 1, (path,), path, endpoint, directory_ids={path: DIRECTORY_ID})
+        plan = FormatPlan(
+            cluster_id, 1, (path,), path, endpoint, directory_ids={path: DIRECTORY_ID}
+        )
         format_directory(plan, disk=Disk(), clock=self.clock, dice=self.dice)
 
     def node(self, *, scheduler: Scheduler | None = None, pool: Pool | None = None) -> MetadataNode:
         return MetadataNode(
             self.path,
             node_id=1,
-            cluster_id="cluster",
+            cluster_id=self.cluster_id,
             directory_id=DIRECTORY_ID,
             disk=self.disk,
             clock=self.clock,

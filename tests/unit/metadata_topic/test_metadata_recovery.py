@@ -164,6 +164,24 @@ def test_a_snapshot_stores_the_voters_of_its_own_offset(home: Home) -> None:
     home.life(work)
 
 
+def test_a_snapshot_of_another_cluster_is_put_aside(home: Home, tmp_path: Path) -> None:
+    async def snapshot_of_a(node: MetadataNode) -> None:
+        await node.submit(topics("a"))
+        assert await node.snapshot() is not None
+
+    async def snapshot_of_x(node: MetadataNode) -> None:
+        await node.submit(topics("x"))
+        assert await node.snapshot() is not None
+
+    stranger = Home(tmp_path / "stranger", cluster_id="another")
+    home.life(snapshot_of_a)
+    stranger.life(snapshot_of_x)
+    [mine, theirs] = [max(one.metadata.glob("*.checkpoint")) for one in (home, stranger)]
+    mine.write_bytes(theirs.read_bytes())
+    assert set(home.life().image.topics_by_name) == {"a"}
+    assert mine.with_name(f"{mine.name}.corrupt").read_bytes() == theirs.read_bytes()
+
+
 def test_two_writers_of_one_snapshot_do_not_share_a_file(home: Home) -> None:
     files = SnapshotFiles(home.path, Disk(), SeededDice(1))
     chunks = [b"one", b"two"]

@@ -25,7 +25,7 @@ VOTERS = VoterSet((Voter(ReplicaKey(1, b"d" * 16), (VoterEndpoint("C", "host", 9
 ID = SnapshotId(1234, 5)
 
 
-def chunks(count: int = 3) -> list[bytearray]:
+def chunks(count: int = 3, *, cluster_id: str | None = None) -> list[bytearray]:
     records = [make("TopicRecord", name=f"t{n}", topic_id=n.to_bytes(16)) for n in range(count)]
     return list(
         snapshot_chunks(
@@ -35,6 +35,7 @@ def chunks(count: int = 3) -> list[bytearray]:
             now_ms=lambda: 99,
             kraft_version=1,
             voters=VOTERS,
+            cluster_id=cluster_id,
         )
     )
 
@@ -77,6 +78,18 @@ def test_names_are_kafkas_and_foreign_ones_are_ignored(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.part"))
     files.delete(ID)
     assert files.ids() == [SnapshotId(7, 1)]
+
+
+def test_a_snapshot_of_another_cluster_is_damaged_and_one_of_kafka_is_not(tmp_path: Path) -> None:
+    ours, strangers = (
+        SnapshotFiles(tmp_path, Disk(), SeededDice(1), cluster_id=one) for one in ("a", "b")
+    )
+    ours.write(ID, chunks())
+    assert ours.read(ID).cluster_id is None
+    ours.write(ID, chunks(cluster_id="a"))
+    assert ours.read(ID).cluster_id == "a"
+    with pytest.raises(CorruptSnapshotError, match="cluster a"):
+        strangers.read(ID)
 
 
 CONFIG = MetadataLogConfig(

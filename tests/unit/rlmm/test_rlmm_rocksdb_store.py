@@ -173,6 +173,13 @@ def test_a_damaged_cache_is_thrown_away(tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_file_in_the_place_of_the_cache_is_thrown_away(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_bytes(b"this is no directory")
+    store = RocksdbStore(tmp_path / "cache", cluster_id="c", partition_count=50)
+    assert store.position(3) == START
+    store.close()
+
+
 def test_the_cache_may_be_deleted_whole(tmp_path: Path) -> None:
     store = RocksdbStore(tmp_path / "a" / "b", cluster_id="c", partition_count=1)
     assert store.position(0) == START
