@@ -88,7 +88,7 @@ def test_killed_again_and_again_with_a_store_that_comes_and_goes_it_stays_its_ow
             dies(machine, Death(at, is_done))
         back = Life(machine).live(AT_REST_S, down=True)
         back.storage.down = False
-        back.go_on(40)
+        back.go_on(120)
         assert back.reasons == []
         machine.check_at_rest()
 
