@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from data_plane_harness import NOW_MS, World, batch, call
-from test_handlers_losses import SOUND, deleted, epoch_end, fetched, listed, lost
+from remote_log_harness import SOUND, deleted, epoch_end, fetched, from_10, listed, lost
 
 from broker.handlers import fetch
 from broker.replica.partition import Partition
@@ -21,10 +21,8 @@ FAR_FUTURE_MS = NOW_MS + 1_000_000
 def world_of(directory: Path, *, has_tier: bool = True, **config: bool) -> World:
     """Offsets 10 to 12 are here, those below are remote."""
     world = World(directory, has_tier=has_tier)
-    world.add_topic("t", **config)
-    world.append("t", b"remote by now")
+    from_10(world, **config)
     log = world.log("t")
-    log.truncate_fully_and_start_at(10, keep_log_start=True)
     world.append("t", b"10", b"11", b"12")
     log.high_watermark = 13
     return world

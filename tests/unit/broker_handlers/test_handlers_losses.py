@@ -1,93 +1,29 @@
 """What clients hear while the log start, the epoch chain or the log end is lost."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from data_plane_harness import NOW_MS, World, batch, call
+from data_plane_harness import NOW_MS, World, batch
+from remote_log_harness import SOUND, deleted, epoch_end, fetched, from_10, listed, lost
 
-from broker.handlers import delete_records, fetch, list_offsets, offset_for_leader_epoch
-from broker.remote.reads import RemoteFetched, RemoteRead
 from kafka_protocol.errors import ErrorCode, KafkaError
 from local_log.errors import KafkaStorageError
-from rlm.messages import CopiedThrough, Loss, LossFound
+from rlm.messages import Loss
 
 NINE = ErrorCode.REPLICA_NOT_AVAILABLE
-NAMES = (b"i" * 16, 0, 3)
-SOUND = CopiedThrough(*NAMES, -1, -1, -1, 0)
-
-
-def lost(loss: Loss) -> LossFound:
-    return LossFound(*NAMES, loss)
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     """A log whose offsets below 10 are remote; three records are here."""
     world = World(tmp_path)
-    world.add_topic("t", remote_storage_enable=True)
-    world.append("t", b"remote by now")
+    from_10(world, remote_storage_enable=True)
     log = world.log("t")
-    log.truncate_fully_and_start_at(10, keep_log_start=True)
     world.append("t", b"10", b"11", b"12")
     log.high_watermark = 13
     yield world
     world.logs.close(clean=False)
-
-
-class Remote:
-    """Takes every read."""
-
-    def read(self, read: RemoteRead) -> "asyncio.Future[RemoteFetched]":
-        future: asyncio.Future[RemoteFetched] = asyncio.get_running_loop().create_future()
-        future.set_result(RemoteFetched())
-        return future
-
-
-def fetched(world: World, offset: int) -> int:
-    handler = fetch.make(
-        world.replicas,
-        limits=fetch.FetchLimits(),
-        clock=world.clock,
-        scheduler=world.scheduler,
-        dice=world.dice,
-        remote=Remote(),
-    )
-    partition = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1000}
-    fields = {
-        "replica_id": -1,
-        "max_wait_ms": 0,
-        "max_bytes": 1000,
-        "session_epoch": -1,
-        "topics": [{"topic": "t", "partitions": [partition]}],
-    }
-    answer = call(handler, 12, fields)
-    return int(answer.responses[0].partitions[0].error_code)
-
-
-def epoch_end(world: World, epoch: int = 0) -> int:
-    asked = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}
-    fields = {"topics": [{"topic": "t", "partitions": [asked]}]}
-    handler = offset_for_leader_epoch.make(world.replicas)
-    return int(call(handler, 4, fields).topics[0].partitions[0].error_code)
-
-
-def listed(world: World, timestamp: int) -> tuple[int, int, int]:
-    handler = list_offsets.make(world.replicas, clock=world.clock, pool=world.pool, remote=None)
-    partition = {"partition_index": 0, "timestamp": timestamp}
-    fields = {"replica_id": -1, "topics": [{"name": "t", "partitions": [partition]}]}
-    found = call(handler, 7, fields).topics[0].partitions[0]
-    return int(found.error_code), found.offset, found.leader_epoch
-
-
-def deleted(world: World, offset: int) -> tuple[int, int]:
-    fields = {
-        "topics": [{"name": "t", "partitions": [{"partition_index": 0, "offset": offset}]}],
-        "timeout_ms": 1000,
-    }
-    found = call(delete_records.make(world.replicas, world.pool), 2, fields).topics[0].partitions[0]
-    return int(found.error_code), found.low_watermark
 
 
 @pytest.mark.parametrize("said_by", ["broker", "tier"])
