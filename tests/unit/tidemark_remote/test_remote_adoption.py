@@ -1,50 +1,21 @@
 """What `tidemark remote adopt` decides, by facts of one log and its history."""
 
 import pytest
+from partition_facts import Chain, segment
+from partition_facts import log as log_with
 
 from kafka_protocol.types import EpochEntry
 from rlm.messages import LogDescription
-from rlm.testing import PARTITION
-from rlmm.api import Fence, PartitionHistory, SegmentHistory
-from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
+from rlmm.api import PartitionHistory, SegmentHistory
 from tidemark.remote.adoption import AdoptRefusedError, adopt_chain, adopt_end
-
-Chain = tuple[tuple[int, int], ...]
 
 
 def log(local_start: int, end: int, chain: Chain = ((1, 0),), lost: str = "") -> LogDescription:
-    return LogDescription(
-        PARTITION.topic_id,
-        0,
-        9,
-        log_start_offset=0,
-        log_start_known=True,
-        local_log_start_offset=local_start,
-        last_stable_offset=end,
-        high_watermark=end,
-        chain=list(chain),
-        closed_segments=[],
-        local_bytes=0,
-        metadata_offset=1,
-        log_end_offset=end,
-        chain_problem=lost,
-    )
+    return log_with(local_start=local_start, end=end, chain=chain, chain_problem=lost)
 
 
 def finished(first: int, last: int, *epochs: tuple[int, int]) -> SegmentHistory:
-    metadata = RemoteLogSegmentMetadata(
-        id=RemoteLogSegmentId(PARTITION, (first * 1_000 + last).to_bytes(16, "big")),
-        start_offset=first,
-        end_offset=last,
-        max_timestamp_ms=0,
-        broker_id=1,
-        event_timestamp_ms=0,
-        segment_size_bytes=100,
-        leader_epochs=tuple(EpochEntry(*entry) for entry in epochs),
-        state=SegmentState.COPY_SEGMENT_FINISHED,
-    )
-    fence = Fence(epochs[-1][0], 1)
-    return SegmentHistory(metadata, fence, fence, first)
+    return segment(first, last, epochs, under=epochs[-1][0])
 
 
 def history(*segments: SegmentHistory, given: int = 0) -> PartitionHistory:
