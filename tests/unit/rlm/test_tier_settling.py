@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from partition_facts import log, segment
+from support_partition_facts import log, segment
 
 from kafka_protocol.types import EpochEntry
 from rlm.chain_restore import restored_chain

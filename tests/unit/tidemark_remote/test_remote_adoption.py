@@ -1,8 +1,8 @@
 """What `tidemark remote adopt` decides, by facts of one log and its history."""
 
 import pytest
-from partition_facts import Chain, segment
-from partition_facts import log as log_with
+from support_partition_facts import Chain, segment
+from support_partition_facts import log as log_with
 
 from kafka_protocol.types import EpochEntry
 from rlm.messages import LogDescription
