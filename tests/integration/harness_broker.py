@@ -271,10 +271,13 @@ class BrokerProcess:
 
     def remote_segments(self, topic: str, partition: int = 0) -> list[int]:
         """Base offsets of the complete segments in the store, ascending."""
-        # Not Path.glob: it fails where a directory is deleted under it.
-        pattern = f"**/{topic}-*/{partition}/*.manifest"
-        found = glob.glob(pattern, root_dir=self.remote_directory, recursive=True)
-        return sorted(int(Path(path).name.split("-")[0]) for path in found)
+        found = self.remote_paths(f"**/{topic}-*/{partition}/*.manifest")
+        return sorted(int(path.name.split("-")[0]) for path in found)
+
+    def remote_paths(self, pattern: str = "**/*") -> list[Path]:
+        """Paths in the store that match, also while others are deleted: Path.glob fails then."""
+        root = self.remote_directory
+        return [root / path for path in glob.glob(pattern, root_dir=root, recursive=True)]
 
 
 def alive(pid: int) -> bool:

@@ -36,7 +36,7 @@ def objects(broker: BrokerProcess) -> list[Path]:
     store = broker.remote_directory
     return [
         path
-        for path in store.rglob("*")
+        for path in broker.remote_paths()
         if path.is_file() and path.relative_to(store).parts[0] != "claims"
     ]
 

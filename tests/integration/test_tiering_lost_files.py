@@ -22,7 +22,7 @@ def directory_of(broker: BrokerProcess) -> Path:
 
 
 def objects(broker: BrokerProcess) -> set[Path]:
-    return {path for path in broker.remote_directory.rglob("*") if path.is_file()}
+    return {path for path in broker.remote_paths() if path.is_file()}
 
 
 def filled_over_epochs(broker: BrokerProcess) -> int:

@@ -114,9 +114,9 @@ def test_a_topic_deleted_and_made_again_at_once_ends_with_its_own_segments(
         produce(broker, "again", values(700, life))
     tiered_away(broker, "again")
     assert read_all(broker, "again") == as_read(values(700, 1))
-    lives = broker.remote_directory.rglob
+    lives = broker.remote_paths
     until(
-        lambda: len({path.parent.parent for path in lives("again-*/0/*.log")}) == 1,
+        lambda: len({path.parent.parent for path in lives("**/again-*/0/*.log")}) == 1,
         "the former lives are gone from the store",
     )
     agreed(broker)
