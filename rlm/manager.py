@@ -128,10 +128,8 @@ class RemoteLogManager:
         for known in self._partitions.values():
             if not known.is_leader:
                 continue
-            if not self._may_own():
-                self._world.metadata.follow(known.tip)  # no barrier that is on its way is written
-                self._forget_copies(known)  # whoever writes there now may delete them
-            elif known.ownership is None and known.own_timer is None:
+            is_waiting = known.ownership is None and known.own_timer is None
+            if self._owns_nothing or is_waiting:
                 self._own(known)
             else:
                 self._run_soon(known)
@@ -166,8 +164,10 @@ class RemoteLogManager:
     def _own(self, known: AssignedPartition) -> None:
         """Write the barrier and wait for it, without holding a thread."""
         if not self._may_own():
-            known.ownership = None
-            self._world.metadata.follow(known.tip)
+            known.end_ownership()
+            self._world.metadata.follow(known.tip)  # no barrier that is on its way is written
+            if self._owns_nothing:
+                self._forget_copies(known)  # whoever writes there now may delete them
             return
         try:
             incarnation = self._take_incarnation(known.above)
@@ -294,9 +294,9 @@ class RemoteLogManager:
     def _forgotten(
         self, known: AssignedPartition, _: PassResult | None, error: BaseException | None
     ) -> None:
-        if error is None:
+        if error is None and not self._owns_nothing:
             self._own(known)
-        elif not isinstance(error, LinkEndedError):
+        elif not isinstance(error, LinkEndedError):  # also told again as long as nothing is owned
             self._own_again(known, fresh=True)
 
     def _settle_again(self, known: AssignedPartition) -> None:
