@@ -23,6 +23,7 @@ from broker.handlers import (
     offset_for_leader_epoch,
     produce,
 )
+from broker.handlers.holding import Holding
 from broker.handlers.registry import Handler, HandlerTable
 from broker.live_config import LiveConfig
 from broker.registration import BrokerRegistration
@@ -73,6 +74,7 @@ def build_handlers(parts: HandlerParts) -> HandlerTable:
 
 def _data_handlers(parts: HandlerParts) -> list[Handler]:
     tier, config, live = parts.tier, parts.config, parts.live
+    holding = Holding(parts.clock, parts.scheduler)
     return [
         produce.make(parts.replicas, tier_client_id=None if tier is None else tier.tier_client_id),
         fetch.make(
@@ -92,10 +94,11 @@ def _data_handlers(parts: HandlerParts) -> list[Handler]:
             parts.replicas,
             clock=parts.clock,
             pool=parts.pool,
+            holding=holding,
             remote=tier,
             remote_timeout_ms=lambda: live.current.remote_list_offsets_request_timeout_ms,
         ),
-        offset_for_leader_epoch.make(parts.replicas),
+        offset_for_leader_epoch.make(parts.replicas, holding),
         delete_records.make(parts.replicas, parts.pool),
         init_producer_id.make(_block_allocator(parts)),
     ]

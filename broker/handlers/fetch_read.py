@@ -9,7 +9,7 @@ several remote partitions together cannot exceed it.
 from collections.abc import Iterator, Sequence
 
 from broker.handlers.errors_out import code_of
-from broker.replica.errors import NotLeaderOrFollower, UnknownLeaderEpoch
+from broker.replica.errors import NotJudgedSound, NotLeaderOrFollower, UnknownLeaderEpoch
 from broker.replica.fetch_types import (
     FetchParams,
     FetchPartition,
@@ -63,7 +63,8 @@ def read_in_slices(
             min_one_batch = False
         except Exception as error:  # noqa: BLE001 - becomes this partition's answer
             read.error = int(code_of(error, "fetch"))
-            result.must_answer = True
+            if not isinstance(error, NotJudgedSound):  # the judgement wakes a parked fetch
+                result.must_answer = True
             if read.partition is None:
                 read.aborted = []  # as Kafka: not null where the partition is unknown
             else:

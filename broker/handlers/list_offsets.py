@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from broker.handlers.errors_out import code_of
+from broker.handlers.holding import Holding
 from broker.handlers.registry import Handler, RequestContext
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
@@ -25,6 +26,7 @@ from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
+from rlm.judgement import Judgement
 from runtime.clock import Clock
 from runtime.executors import Pool
 
@@ -49,6 +51,7 @@ _FIRST_VERSION: Final = {
 }
 _FIRST_WITH_TIMEOUT: Final = 10
 _READ_COMMITTED: Final = 1
+_JUDGEMENT_WAIT_MAX_MS: Final = 5_000
 
 Found = tuple[int, int, int]
 """Timestamp, offset, leader epoch; -1 where there is none."""
@@ -82,6 +85,7 @@ class ListOffsetsHandler:
         *,
         clock: Clock,
         pool: Pool,
+        holding: Holding,
         remote: RemoteOffsets | None,
         remote_timeout_ms: Callable[[], int],
     ) -> None:
@@ -91,11 +95,13 @@ class ListOffsetsHandler:
             replicas: what is hosted here.
             clock: for deadlines.
             pool: reads segments for look-ups by time (log-io).
+            holding: waits for judgements.
             remote: None where there is no remote tier.
             remote_timeout_ms: `remote.list.offsets.request.timeout.ms` now.
         """
         self._replicas, self._clock, self._pool = replicas, clock, pool
         self._remote, self._remote_timeout_ms = remote, remote_timeout_ms
+        self._holding = holding
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request; its partitions are looked up side by side."""
@@ -165,9 +171,16 @@ class ListOffsetsHandler:
             found = await self._by_time(partition, timestamp, deadline_ms)
         if found is None or found[1] >= visible_end:
             if timestamp >= 0:
+                await self._judged(partition, deadline_ms)
                 partition.check_sound()
             return NOT_FOUND
         return found
+
+    async def _judged(self, partition: Partition, deadline_ms: int) -> None:
+        """Wait where a judgement is still to come: who asks by time asks once."""
+        if not partition.is_sound and partition.verdict is Judgement.OPEN:
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            await self._holding.until_sound([partition], min(left_ms, _JUDGEMENT_WAIT_MAX_MS))
 
     def _tiered(self, partition: Partition, timestamp: int) -> Found:
         if self._remote is None or not partition.log.config.remote_storage_enable:
@@ -227,6 +240,7 @@ def make(
     *,
     clock: Clock,
     pool: Pool,
+    holding: Holding,
     remote: RemoteOffsets | None = None,
     remote_timeout_ms: Callable[[], int] = lambda: 30_000,
 ) -> Handler:
@@ -235,6 +249,7 @@ def make(
         replicas,
         clock=clock,
         pool=pool,
+        holding=holding,
         remote=remote,
         remote_timeout_ms=remote_timeout_ms,
     )

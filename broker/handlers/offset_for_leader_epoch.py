@@ -3,11 +3,15 @@
 With it a client finds its last common offset with this leader after an unclean election (KIP-320).
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from broker.handlers.errors_out import code_of
+from broker.handlers.holding import Holding
 from broker.handlers.registry import Handler, RequestContext
 from broker.replica.manager import ReplicaManager
+from broker.replica.partition import Partition
+from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 
@@ -19,11 +23,29 @@ _Partition: Final = _Topic.Partitions
 class OffsetForLeaderEpochHandler:
     """Serves OffsetForLeaderEpoch 2-4."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
-        self._replicas = replicas
+    def __init__(self, replicas: ReplicaManager, holding: Holding) -> None:
+        self._replicas, self._holding = replicas, holding
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request."""
+        """Answer one request; where a log is not judged sound the answer waits for that."""
+        unsound = self._unsound(request) if self._holding.is_due(context.peer) else []
+        return self._held(context, request, unsound) if unsound else self._answer(request)
+
+    def _unsound(self, request: Any) -> list[Partition]:
+        found = (
+            self._replicas.partitions.get(TopicPartition(topic.topic, asked.partition))
+            for topic in request.topics
+            for asked in topic.partitions
+        )
+        return [each for each in found if each is not None and each.is_leader and not each.is_sound]
+
+    async def _held(
+        self, context: RequestContext, request: Any, unsound: Sequence[Partition]
+    ) -> Any:
+        await self._holding.once(context.peer, unsound)
+        return self._answer(request)
+
+    def _answer(self, request: Any) -> Any:
         return _Response(
             topics=[
                 _Topic(
@@ -53,8 +75,7 @@ class OffsetForLeaderEpochHandler:
         )
 
 
-def make(replicas: ReplicaManager) -> Handler:
+def make(replicas: ReplicaManager, holding: Holding) -> Handler:
     """Make the handler of OffsetForLeaderEpoch 2-4."""
-    return Handler(
-        ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, OffsetForLeaderEpochHandler(replicas).handle
-    )
+    handler = OffsetForLeaderEpochHandler(replicas, holding)
+    return Handler(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, handler.handle)

@@ -1,6 +1,7 @@
 """What a client may be told about a partition that cannot do what was asked."""
 
 from kafka_protocol.errors import ErrorCode, KafkaError
+from local_log.errors import KafkaStorageError
 
 
 class UnknownTopicOrPartition(KafkaError):
@@ -25,6 +26,13 @@ class NotLeaderOrFollower(KafkaError):
     """Another broker leads this partition now."""
 
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class NotJudgedSound(KafkaStorageError):
+    """The remote tier has not found this log sound, or has found a loss: what it lacks may exist.
+
+    An answer that says so is kept back for a while: clients ask again at once.
+    """
 
 
 class ReplicaNotAvailable(KafkaError):

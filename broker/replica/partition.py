@@ -20,6 +20,7 @@ from typing import Protocol
 from broker.replica.errors import (
     FencedLeaderEpoch,
     NotEnoughReplicas,
+    NotJudgedSound,
     NotLeaderOrFollower,
     ReplicaNotAvailable,
     UnknownLeaderEpoch,
@@ -258,10 +259,10 @@ class Partition:
         """Refuse to go on at a log end above which offsets were given before.
 
         Raises:
-            KafkaStorageError: the end of the log was lost.
+            NotJudgedSound: the end of the log was lost.
         """
         if self.verdict is Loss.LOG_END:
-            raise KafkaStorageError(f"the log end of {self.topic_partition} was lost")
+            raise NotJudgedSound(f"the log end of {self.topic_partition} was lost")
 
     @property
     def is_sound(self) -> bool:
@@ -281,10 +282,10 @@ class Partition:
         DIFFERS: Kafka takes the log end for true (docs/decisions/before-the-judgement.md).
 
         Raises:
-            KafkaStorageError: the tier has not judged the log yet, or found a loss.
+            NotJudgedSound: the tier has not judged the log yet, or found a loss.
         """
         if not self.is_sound:
-            raise KafkaStorageError(
+            raise NotJudgedSound(
                 f"the remote tier has not found {self.topic_partition} sound: {self.verdict.value}"
             )
 

@@ -1,12 +1,15 @@
 """Asks one tiered log, part of which is remote, as clients do."""
 
 import asyncio
+from collections.abc import Callable
 
 from data_plane_harness import World, call
 
 from broker.handlers import delete_records, fetch, list_offsets, offset_for_leader_epoch
+from broker.handlers.holding import Holding
 from broker.remote.reads import RemoteFetched, RemoteRead
 from rlm.messages import CopiedThrough, Loss, LossFound
+from runtime.scheduler import ManualScheduler
 
 NAMES = (b"i" * 16, 0, 3)
 SOUND = CopiedThrough(*NAMES, -1, -1, -1, 0)
@@ -22,6 +25,18 @@ def from_10(world: World, **config: bool) -> None:
     world.add_topic("t", **config)
     world.append("t", b"remote by now")
     world.log("t").truncate_fully_and_start_at(10, keep_log_start=True)
+
+
+class AtOnce(ManualScheduler):
+    """Nobody waits: what is to come later comes at the next turn of the loop."""
+
+    def call_later(self, delay_ms: float, fn: Callable[[], object]) -> asyncio.Handle:
+        return asyncio.get_running_loop().call_soon(fn)
+
+
+def impatient(world: World) -> Holding:
+    """Judgements are waited for no longer than a turn of the loop."""
+    return Holding(world.clock, AtOnce(world.clock))
 
 
 class Remote:
@@ -57,12 +72,14 @@ def fetched(world: World, offset: int) -> int:
 def epoch_end(world: World, epoch: int = 0) -> int:
     asked = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}
     fields = {"topics": [{"topic": "t", "partitions": [asked]}]}
-    handler = offset_for_leader_epoch.make(world.replicas)
+    handler = offset_for_leader_epoch.make(world.replicas, impatient(world))
     return int(call(handler, 4, fields).topics[0].partitions[0].error_code)
 
 
 def listed(world: World, timestamp: int) -> tuple[int, int, int]:
-    handler = list_offsets.make(world.replicas, clock=world.clock, pool=world.pool, remote=None)
+    handler = list_offsets.make(
+        world.replicas, clock=world.clock, pool=world.pool, holding=impatient(world), remote=None
+    )
     partition = {"partition_index": 0, "timestamp": timestamp}
     fields = {"replica_id": -1, "topics": [{"name": "t", "partitions": [partition]}]}
     found = call(handler, 7, fields).topics[0].partitions[0]

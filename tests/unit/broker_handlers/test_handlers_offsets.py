@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from data_plane_harness import NOW_MS, World, batch, call
+from remote_log_harness import impatient
 
 from broker.handlers import delete_records, list_offsets, offset_for_leader_epoch
 from kafka_protocol.errors import ApiError, ErrorCode
@@ -63,7 +64,11 @@ def offsets(
             ]
         } | more
         handler = list_offsets.make(
-            world.replicas, clock=world.clock, pool=world.pool, remote=remote
+            world.replicas,
+            clock=world.clock,
+            pool=world.pool,
+            holding=impatient(world),
+            remote=remote,
         )
         p = call(handler, version, fields).topics[0].partitions[0]
         found.append((p.error_code, p.timestamp, p.offset, p.leader_epoch))
@@ -161,7 +166,9 @@ def test_epochs_and_duplicates_are_checked(world: World) -> None:
     assert offsets(world, 4, -1, epoch=4)[0][0] == ErrorCode.UNKNOWN_LEADER_EPOCH
     one = {"partition_index": 0, "timestamp": -1}
     fields = {"topics": [{"name": "t", "partitions": [one, one]}]}
-    handler = list_offsets.make(world.replicas, clock=world.clock, pool=world.pool)
+    handler = list_offsets.make(
+        world.replicas, clock=world.clock, pool=world.pool, holding=impatient(world)
+    )
     codes = [p.error_code for p in call(handler, 5, fields).topics[0].partitions]
     assert codes == [ErrorCode.INVALID_REQUEST]  # once, as Kafka
     fields = {"topics": [{"name": "t", "partitions": [one]}, {"name": "t", "partitions": [one]}]}
@@ -181,7 +188,7 @@ def test_where_an_epoch_ended(world: World, version: int) -> None:
     world.append("t", b"0", b"1")
     world.change("t", leader_epoch=5)
     world.append("t", b"2")
-    handler = offset_for_leader_epoch.make(world.replicas)
+    handler = offset_for_leader_epoch.make(world.replicas, impatient(world))
 
     def end(epoch: int, current: int = -1, partition: int = 0) -> tuple[int, int, int]:
         asked = {
@@ -230,7 +237,9 @@ def test_what_leaves_the_local_log_during_a_look_up_by_time_is_looked_for_again(
     world.append("t", b"1")
     world.append("t", b"2")
     remote = Remote()
-    handler = list_offsets.make(world.replicas, clock=world.clock, pool=world.pool, remote=remote)
+    handler = list_offsets.make(
+        world.replicas, clock=world.clock, pool=world.pool, holding=impatient(world), remote=remote
+    )
     partition = {"partition_index": 0, "timestamp": NOW_MS}
     fields = {"replica_id": -1, "topics": [{"name": "t", "partitions": [partition]}]}
     assert call(handler, 7, fields).topics[0].partitions[0].offset == 1
