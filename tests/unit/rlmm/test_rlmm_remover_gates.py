@@ -119,6 +119,23 @@ def test_a_metadata_log_that_takes_no_record_is_red_and_holds_up_no_deletion(
     assert setup.log.removed == set()
 
 
+class LateLog(MetadataLog):
+    """Takes a record, and its answer does not come in time."""
+
+    def keep_removals(self, marked: Collection[bytes]) -> None:
+        super().keep_removals(marked)
+        raise NotTakenError("the broker does not answer")
+
+
+def test_a_record_that_was_taken_after_all_is_red_no_more(tmp_path: Path) -> None:
+    setup = Setup(tmp_path / "remote", log=LateLog(removals_are_kept=False))
+    setup.remover.run_pass()
+    [reason] = setup.remover.red
+    assert "the broker does not answer" in reason
+    setup.remover.run_pass()
+    assert setup.remover.red == ()
+
+
 def test_what_else_is_red_stays_beside_it(tmp_path: Path) -> None:
     setup = Setup(tmp_path / "remote", log=FullLog(topic_ids=set(), removals_are_kept=False))
     setup.copy(S0)
