@@ -125,6 +125,28 @@ def test_where_nobody_judges_nobody_waits(
     world.logs.close(clean=False)
 
 
+@pytest.mark.parametrize(("name", "is_judged"), [("__consumer_offsets", False), ("t", True)])
+def test_a_topic_that_the_tier_never_judges_is_not_waited_for(
+    tmp_path: Path, name: str, is_judged: bool
+) -> None:
+    """An internal topic may bring such a setting along from Kafka."""
+    world = World(tmp_path, has_tier=True)
+    world.add_topic(name, remote_storage_enable=True)
+    assert world.replicas.require(name, 0).is_sound is not is_judged
+    world.logs.close(clean=False)
+
+
+@pytest.mark.parametrize("setting", ["remote_storage_enable", "remote_log_delete_on_disable"])
+def test_a_topic_whose_remote_records_are_being_dropped_is_judged_too(
+    tmp_path: Path, setting: str
+) -> None:
+    world = world_of(tmp_path, **{setting: True})
+    assert fetched(world, 14) == STORAGE
+    hosted(world).take_report(SOUND)
+    assert fetched(world, 14) == ErrorCode.OFFSET_OUT_OF_RANGE
+    world.logs.close(clean=False)
+
+
 def test_each_leader_epoch_is_judged_anew(world: World) -> None:
     hosted(world).take_report(SOUND)
     world.change("t", isr=(1,))
