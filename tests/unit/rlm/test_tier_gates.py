@@ -229,6 +229,17 @@ def test_a_hung_claim_that_comes_through_after_all_is_not_renewed_beside_the_nex
     assert [what for what, _ in claims(pair)[before:]] == ["read", "write"] * 3
 
 
+def test_a_renewal_that_the_store_did_not_answer_is_made_up_for_by_the_next(root: Path) -> None:
+    pair = start(root)
+    pair.storage.down = True
+    passes(pair, INTERVAL_MS)
+    assert red(pair) == [], "the claim is still its own"
+    pair.storage.down = False
+    before = len(claims(pair))
+    passes(pair, 2 * INTERVAL_MS)
+    assert [what for what, _ in claims(pair)[before:]] == ["read", "write"] * 2
+
+
 def test_a_claim_taken_beside_a_hung_call_that_finds_a_later_one_opens_nothing(root: Path) -> None:
     pair = Pair(root, kind=ClaimStorage, store=root.parent / "store", call_max_ms=1_000)
     storage = pair.storage
