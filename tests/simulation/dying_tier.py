@@ -232,7 +232,7 @@ class Machine:
 
     @property
     def seed(self) -> int:
-        """Of the present life's dice; no other life of a test has them, and each run has the same."""
+        """Of the present life's dice; no other life of a test has them; each run has the same."""
         name = "/".join(self.directory.parts[-2:])
         return 2 * (crc32(name.encode()) + (self.lives << 32))
 

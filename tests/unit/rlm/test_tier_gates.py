@@ -240,7 +240,10 @@ def test_a_renewal_that_the_store_did_not_answer_is_made_up_for_by_the_next(root
     assert [what for what, _ in claims(pair)[before:]] == ["read", "write"] * 2
 
 
-def test_a_claim_taken_beside_a_hung_call_that_finds_a_later_one_opens_nothing(root: Path) -> None:
+@pytest.mark.parametrize("is_told_first", [False, True])
+def test_a_claim_taken_beside_a_hung_call_that_finds_a_later_one_opens_nothing(
+    root: Path, is_told_first: bool
+) -> None:
     pair = Pair(root, kind=ClaimStorage, store=root.parent / "store", call_max_ms=1_000)
     storage = pair.storage
     assert isinstance(storage, ClaimStorage)
@@ -262,6 +265,8 @@ def test_a_claim_taken_beside_a_hung_call_that_finds_a_later_one_opens_nothing(r
     pair.pump()
     calls = pair.service._parts._world.calls  # type: ignore[union-attr]
     pair.workers.held.clear()
+    if is_told_first:
+        pair.workers.queue.reverse()
     claim = pair.service._parts._claim  # type: ignore[union-attr]
     changed, told_with = claim._changed, []
 
@@ -271,7 +276,8 @@ def test_a_claim_taken_beside_a_hung_call_that_finds_a_later_one_opens_nothing(r
 
     claim._changed = change
     pair.pump()
-    assert told_with == [(ClaimState.HELD, False), (ClaimState.REFUSED, False)]
+    assert told_with == [(ClaimState.HELD, False), (ClaimState.REFUSED, False)][is_told_first:]
+    assert "older copy" in red(pair)[0]
 
 
 def test_a_first_answer_after_the_wait_opens_the_store(root: Path) -> None:
