@@ -176,3 +176,29 @@ def test_a_withdrawn_judgement_is_none(world: World) -> None:
     hosted(world).take_report(WITHDRAWN)
     assert hosted(world).verdict is Judgement.OPEN
     assert fetched(world, 14) == STORAGE
+
+
+@pytest.mark.parametrize("loss", list(Loss))
+def test_a_loss_is_no_longer_this_brokers_where_another_one_leads(world: World, loss: Loss) -> None:
+    hosted(world).take_report(lost(loss))
+    world.change("t", leader=2, leader_epoch=4)
+    world.change("t", leader=1, leader_epoch=5)
+    assert hosted(world).verdict is Judgement.OPEN
+    hosted(world).append(batch(b"goes on"), now_ms=NOW_MS)
+
+
+def test_a_parked_fetch_is_woken_by_each_change_of_the_judgement(world: World) -> None:
+    woken = []
+
+    class Waiter:
+        def on_bytes(self, size_bytes: int) -> None:
+            raise AssertionError("no bytes came")
+
+        def on_change(self) -> None:
+            woken.append(hosted(world).verdict)
+
+    hosted(world).waiters.add(Waiter())
+    reports = [SOUND, SOUND, lost(Loss.LOG_END), lost(Loss.CHAIN), WITHDRAWN, SOUND]
+    for report in reports:
+        hosted(world).take_report(report)
+    assert woken == [Judgement.SOUND, Loss.LOG_END, Loss.CHAIN, Judgement.SOUND]
