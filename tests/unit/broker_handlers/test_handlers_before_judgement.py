@@ -202,3 +202,12 @@ def test_a_parked_fetch_is_woken_by_each_change_of_the_judgement(world: World) -
     for report in reports:
         hosted(world).take_report(report)
     assert woken == [Judgement.SOUND, Loss.LOG_END, Loss.CHAIN, Judgement.SOUND]
+
+
+def test_the_epoch_of_a_log_start_that_is_local_needs_no_judgement(tmp_path: Path) -> None:
+    world = World(tmp_path, has_tier=True)
+    world.add_topic("t", remote_storage_enable=True)
+    world.append("t", b"here")
+    assert not hosted(world).is_sound
+    assert listed(world, -2) == (ErrorCode.NONE, 0, 3)
+    world.logs.close(clean=False)
