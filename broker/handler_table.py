@@ -32,7 +32,11 @@ from broker.replica.manager import ReplicaManager
 from broker.topic_creation import TopicCreation
 from local_log.log_dirs import LogManager
 from metadata_topic.controller.features import SUPPORTED_FEATURES, finalized_features
-from metadata_topic.controller.producer_ids import ProducerIdBlock, allocate_producer_ids
+from metadata_topic.controller.producer_ids import (
+    ProducerIdBlock,
+    allocate_producer_ids,
+    highest_given,
+)
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.node import MetadataNode
@@ -120,8 +124,7 @@ def _block_allocator(parts: HandlerParts) -> init_producer_id.AllocateBlock:
     async def allocate() -> tuple[int, int]:
         nonlocal used
         if used is None:
-            known = (max(log.producers.producers, default=-1) for log in parts.logs.all())
-            used = max(known, default=-1)
+            used = highest_given(one for log in parts.logs.all() for one in log.producers.producers)
         block = await parts.node.submit(decide)
         return block.first_id, block.end_id
 

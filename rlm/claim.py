@@ -192,7 +192,6 @@ class Claim:
             return
         if number is not None:
             self.red = NOT_RED
-            self._backoff.reset()
             log.info("the claim on the store is taken: number=%d", number)
             self._again(self._interval_ms)
             self._become(ClaimState.HELD)

@@ -148,6 +148,8 @@ class LeaderEpochRequests:
         if error is None:
             question.raises += 1
             log.warning("leader epoch raised: partition=%s above=%d", name, asked.used)
+        elif question.asked != asked:
+            return  # something else is asked by now
         elif error.code != ErrorCode.FENCED_LEADER_EPOCH:  # else the image is about to say why
             question.refused = f"the controller refuses a higher one: {error}"
             log.error("%s: partition=%s", question.refused, name)

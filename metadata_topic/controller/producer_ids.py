@@ -1,5 +1,6 @@
 """Handing out producer ids in blocks, so that a broker asks the controller once per thousand."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,6 +36,11 @@ class ProducerIdBlock:
         return self.first_id + self.size
 
 
+def highest_given(ids: Iterable[int]) -> int:
+    """The highest of these ids that a controller may have given, -1 where there is none."""
+    return max((one for one in ids if one <= _HIGHEST_USED), default=-1)
+
+
 def allocate_producer_ids(
     image: MetadataImage, *, broker_id: int, broker_epoch: int, used: int = -1
 ) -> ControllerResult[ProducerIdBlock]:
@@ -44,15 +50,15 @@ def allocate_producer_ids(
         image: the cluster now.
         broker_id: who asks.
         broker_epoch: in which life.
-        used: the highest id that the broker's logs know. The metadata may be of an earlier time:
-            the records of an id that is given twice would be taken for duplicates, and dropped.
+        used: the highest id that the broker's logs know, see `highest_given`. The metadata may be
+            of an earlier time: the records of an id that is given twice would be taken for
+            duplicates, and dropped.
 
     Raises:
         BrokerIdNotRegisteredError, StaleBrokerEpochError: not this life of this broker.
     """
     check_broker_epoch(image, broker_id, broker_epoch)
-    first_id = image.next_producer_id
-    block = ProducerIdBlock(max(first_id, used + 1) if used <= _HIGHEST_USED else first_id)
+    block = ProducerIdBlock(max(image.next_producer_id, used + 1))
     if block.end_id > _INT64_MAX:
         raise ProducerIdsExhaustedError(
             "Exhausted all producerIds as the next block's end is too large"

@@ -51,6 +51,7 @@ def sort_events(events: list[TopicEvent]) -> SortedEvents:
         match event:
             case Diverged():
                 found.stretches.pop(event.partition, None)
+                found.unreadable.pop(event.partition, None)
                 found.diverged.append(event)
             case Unreadable():
                 found.unreadable[event.partition] = event

@@ -81,6 +81,7 @@ def test_producer_ids_that_older_metadata_give_again_make_no_duplicates(
 ) -> None:
     broker = make_broker().start()
     produce(broker, "plain", [(None, b"first")], **IDEMPOTENT)
+    produce(broker, "other", [(None, b"an older id than the next ones")], **IDEMPOTENT)
     assert broker.terminate() == 0
     copy = copy_of_metadata(broker, "older")
     broker.start()

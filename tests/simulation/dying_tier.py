@@ -232,8 +232,9 @@ class Machine:
 
     @property
     def seed(self) -> int:
-        """Of the present life's dice; no other life of any machine has them."""
-        return 2 * (crc32(str(self.directory).encode()) + (self.lives << 32))
+        """Of the present life's dice; no other life of a test has them; each run has the same."""
+        name = "/".join(self.directory.parts[-2:])
+        return 2 * (crc32(name.encode()) + (self.lives << 32))
 
     def foreign_claims(self) -> set[int]:
         return {number for other in self.others for number in other.claimed}

@@ -108,3 +108,21 @@ def test_a_restart_before_it_reads_nothing_and_ends_nothing(topic: MemoryTopic, 
     assert [each.done() for each in owned] == [False, True, True]
     assert len(node.manager.unreadable()) == 1
     assert node.manager.failure is None
+
+
+def test_it_is_said_once_for_as_long_as_it_is_so(
+    topic: MemoryTopic, node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = one_in_each()[0]
+    damage(topic, bad)
+    node.turn(10)
+    [reason] = node.manager.unreadable()
+    assert [record.message for record in caplog.records].count(reason) == 1
+    topic.damaged.clear()
+    node.turn(10)
+    assert node.manager.unreadable() == ()
+    damage(topic, bad)
+    node.turn(10)
+    [again] = node.manager.unreadable()
+    assert again != reason, "it is another batch"
+    assert again in [record.message for record in caplog.records]

@@ -125,6 +125,28 @@ def test_where_nobody_judges_nobody_waits(
     world.logs.close(clean=False)
 
 
+@pytest.mark.parametrize(("name", "is_judged"), [("__consumer_offsets", False), ("t", True)])
+def test_a_topic_that_the_tier_never_judges_is_not_waited_for(
+    tmp_path: Path, name: str, is_judged: bool
+) -> None:
+    """An internal topic may bring such a setting along from Kafka."""
+    world = World(tmp_path, has_tier=True)
+    world.add_topic(name, remote_storage_enable=True)
+    assert world.replicas.require(name, 0).is_sound is not is_judged
+    world.logs.close(clean=False)
+
+
+@pytest.mark.parametrize("setting", ["remote_storage_enable", "remote_log_delete_on_disable"])
+def test_a_topic_whose_remote_records_are_being_dropped_is_judged_too(
+    tmp_path: Path, setting: str
+) -> None:
+    world = world_of(tmp_path, **{setting: True})
+    assert fetched(world, 14) == STORAGE
+    hosted(world).take_report(SOUND)
+    assert fetched(world, 14) == ErrorCode.OFFSET_OUT_OF_RANGE
+    world.logs.close(clean=False)
+
+
 def test_each_leader_epoch_is_judged_anew(world: World) -> None:
     hosted(world).take_report(SOUND)
     world.change("t", isr=(1,))
@@ -154,3 +176,38 @@ def test_a_withdrawn_judgement_is_none(world: World) -> None:
     hosted(world).take_report(WITHDRAWN)
     assert hosted(world).verdict is Judgement.OPEN
     assert fetched(world, 14) == STORAGE
+
+
+@pytest.mark.parametrize("loss", list(Loss))
+def test_a_loss_is_no_longer_this_brokers_where_another_one_leads(world: World, loss: Loss) -> None:
+    hosted(world).take_report(lost(loss))
+    world.change("t", leader=2, leader_epoch=4)
+    world.change("t", leader=1, leader_epoch=5)
+    assert hosted(world).verdict is Judgement.OPEN
+    hosted(world).append(batch(b"goes on"), now_ms=NOW_MS)
+
+
+def test_a_parked_fetch_is_woken_by_each_change_of_the_judgement(world: World) -> None:
+    woken = []
+
+    class Waiter:
+        def on_bytes(self, size_bytes: int) -> None:
+            raise AssertionError("no bytes came")
+
+        def on_change(self) -> None:
+            woken.append(hosted(world).verdict)
+
+    hosted(world).waiters.add(Waiter())
+    reports = [SOUND, SOUND, lost(Loss.LOG_END), lost(Loss.CHAIN), WITHDRAWN, SOUND]
+    for report in reports:
+        hosted(world).take_report(report)
+    assert woken == [Judgement.SOUND, Loss.LOG_END, Loss.CHAIN, Judgement.SOUND]
+
+
+def test_the_epoch_of_a_log_start_that_is_local_needs_no_judgement(tmp_path: Path) -> None:
+    world = World(tmp_path, has_tier=True)
+    world.add_topic("t", remote_storage_enable=True)
+    world.append("t", b"here")
+    assert not hosted(world).is_sound
+    assert listed(world, -2) == (ErrorCode.NONE, 0, 3)
+    world.logs.close(clean=False)

@@ -137,6 +137,21 @@ def test_what_the_controller_refuses_is_not_asked_again_and_its_reason_is_told()
     played(story)
 
 
+def test_what_the_controller_refuses_is_not_held_against_another_question() -> None:
+    async def story(scene: Scene) -> None:
+        scene.ask(used=2**31 - 1)
+        await turns()
+        assert scene.ask(used=9) == ""
+        await scene.answer(a=InvalidRequestError("that is damage"))
+        assert scene.refused == []
+        assert scene.ask(used=9) == ""
+        scene.scheduler.advance(PAUSE_MS)
+        await turns()
+        assert scene.sent[1:] == [{A: UsedEpoch(4, 9)}]
+
+    played(story)
+
+
 def test_a_leader_that_is_none_any_more_waits_for_the_image() -> None:
     async def story(scene: Scene) -> None:
         scene.ask()

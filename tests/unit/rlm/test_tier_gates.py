@@ -9,7 +9,7 @@ from test_tier_claim import INTERVAL_MS, NOW_MS, claims, passes, red, start, sto
 from test_tier_remover import GRACE_MS, Removals, WithRemover, state_of, wake
 from tier_pair import NAMES, ClaimStorage, Pair
 
-from rlm.claim import FIRST_ANSWER_MS
+from rlm.claim import FIRST_ANSWER_MS, ClaimState
 from rlm.messages import Ack, Connect, Unassign
 from rlm.plugin_calls import PluginCalls, StoreClosedError
 from rlm.testing import PARTITION
@@ -206,6 +206,78 @@ def test_a_later_claim_that_a_hung_call_finds_counts(root: Path) -> None:
     passes(pair, INTERVAL_MS + 1_000)
     assert "older copy" in red(pair)[0]
     assert not pair.service._parts._world.calls.may_write  # type: ignore[union-attr]
+
+
+def test_a_hung_claim_that_comes_through_after_all_is_not_renewed_beside_the_next(
+    root: Path,
+) -> None:
+    pair = start(root, call_max_ms=1_000)
+    storage = pair.storage
+    assert isinstance(storage, ClaimStorage)
+    read = storage.read_claim
+
+    def hang(cluster_id: str, node_id: int) -> int | None:
+        storage.read_claim = read  # type: ignore[method-assign]
+        pair.scheduler.advance(1_500)
+        pair.workers.turn()
+        return read(cluster_id, node_id)
+
+    storage.read_claim = hang  # type: ignore[method-assign]
+    passes(pair, INTERVAL_MS)
+    before = len(claims(pair))
+    passes(pair, 3 * INTERVAL_MS)
+    assert [what for what, _ in claims(pair)[before:]] == ["read", "write"] * 3
+
+
+def test_a_renewal_that_the_store_did_not_answer_is_made_up_for_by_the_next(root: Path) -> None:
+    pair = start(root)
+    pair.storage.down = True
+    passes(pair, INTERVAL_MS)
+    assert red(pair) == [], "the claim is still its own"
+    pair.storage.down = False
+    before = len(claims(pair))
+    passes(pair, 2 * INTERVAL_MS)
+    assert [what for what, _ in claims(pair)[before:]] == ["read", "write"] * 2
+
+
+@pytest.mark.parametrize("is_told_first", [False, True])
+def test_a_claim_taken_beside_a_hung_call_that_finds_a_later_one_opens_nothing(
+    root: Path, is_told_first: bool
+) -> None:
+    pair = Pair(root, kind=ClaimStorage, store=root.parent / "store", call_max_ms=1_000)
+    storage = pair.storage
+    assert isinstance(storage, ClaimStorage)
+    read = storage.read_claim
+
+    def hang(cluster_id: str, node_id: int) -> int | None:
+        storage.read_claim = read  # type: ignore[method-assign]
+        pair.scheduler.advance(1_500)
+        pair.workers.turn()  # it is given up
+        pair.workers.held.add("post")
+        pair.scheduler.advance(FIRST_ANSWER_MS)
+        pair.workers.turn()  # the next try claims, and the tier's thread does not know of it yet
+        assert claims(pair)[-1][0] == "write"
+        storage.write_claim(cluster_id, node_id, LATER)
+        return read(cluster_id, node_id)
+
+    storage.read_claim = hang  # type: ignore[method-assign]
+    pair.broker.ask(Connect())
+    pair.pump()
+    calls = pair.service._parts._world.calls  # type: ignore[union-attr]
+    pair.workers.held.clear()
+    if is_told_first:
+        pair.workers.queue.reverse()
+    claim = pair.service._parts._claim  # type: ignore[union-attr]
+    changed, told_with = claim._changed, []
+
+    def change() -> None:
+        told_with.append((claim.state, calls.may_write))
+        changed()
+
+    claim._changed = change
+    pair.pump()
+    assert told_with == [(ClaimState.HELD, False), (ClaimState.REFUSED, False)][is_told_first:]
+    assert "older copy" in red(pair)[0]
 
 
 def test_a_first_answer_after_the_wait_opens_the_store(root: Path) -> None:

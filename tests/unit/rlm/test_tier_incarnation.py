@@ -111,6 +111,20 @@ def test_a_counter_that_an_earlier_version_left_in_the_first_log_directory_count
     assert incarnations(state, clock, old=old).take() == 201
 
 
+@pytest.mark.parametrize(
+    ("left", "counter"),
+    [(b"70\n", Counter(80, 80, (0, 60))), (b"90\n", Counter(90, 90))],
+)
+def test_of_claims_noted_in_two_places_the_higher_counts(
+    tmp_path: Path, left: bytes, counter: Counter
+) -> None:
+    state, old = tmp_path / "metadata", tmp_path / "data"
+    state.mkdir(), old.mkdir()
+    (state / FILE_NAME).write_bytes(dump(Counter(80, 80, (0, 60))))
+    (old / FILE_NAME).write_bytes(left)
+    assert incarnations(state, ManualClock(wall_ms=3), old=old).counter == counter
+
+
 def reasons(pair: Pair) -> list[str]:
     pair.scheduler.advance(1_000)
     pair.pump()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from remover_setup import COPY_MAX_MS, FENCE, GRACE_MS, S0, S1, MetadataLog, Setup
 
-from rlmm.api import PartitionDeleteState
+from rlmm.api import PartitionDeleteState, PartitionDeletion
 from rlmm.testing import PARTITION
 from rlmm.topic_based.remover import NotTakenError
 
@@ -117,6 +117,47 @@ def test_a_metadata_log_that_takes_no_record_is_red_and_holds_up_no_deletion(
     assert setup.log.removals_are_kept
     passes(setup)
     assert setup.log.removed == set()
+
+
+class LateLog(MetadataLog):
+    """Takes a record, and its answer does not come in time."""
+
+    def keep_removals(self, marked: Collection[bytes]) -> None:
+        super().keep_removals(marked)
+        raise NotTakenError("the broker does not answer")
+
+
+def test_a_record_that_was_taken_after_all_is_red_no_more(tmp_path: Path) -> None:
+    setup = Setup(tmp_path / "remote", log=LateLog(removals_are_kept=False))
+    setup.remover.run_pass()
+    [reason] = setup.remover.red
+    assert "the broker does not answer" in reason
+    setup.remover.run_pass()
+    assert setup.remover.red == ()
+
+
+@pytest.mark.parametrize("removals_are_kept", [False, True])
+def test_where_a_metadata_partition_goes_away_meanwhile_the_list_of_removals_stays(
+    tmp_path: Path, removals_are_kept: bool
+) -> None:
+    setup = Setup(tmp_path / "remote", log=MetadataLog(removals_are_kept=removals_are_kept))
+    setup.copy(S0)
+    setup.delete_topic()
+    removed, leads_all = set(setup.log.removed), True
+
+    def goes_away() -> list[PartitionDeletion]:
+        nonlocal leads_all
+        leads_all = False
+        return []
+
+    setup.manager.led_partitions = goes_away  # type: ignore[method-assign]
+    setup.manager.leads_all = lambda: leads_all  # type: ignore[method-assign]
+    for _ in range(2):
+        leads_all = True
+        setup.remover.run_pass()
+        setup.clock.advance(GRACE_MS)
+    assert setup.log.removals_are_kept == removals_are_kept
+    assert setup.log.removed == removed != set()
 
 
 def test_what_else_is_red_stays_beside_it(tmp_path: Path) -> None:
