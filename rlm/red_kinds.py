@@ -17,9 +17,9 @@ class TierRed(RedKind):
     )
     LOG_END = (
         "log end lost: offsets below {offset} were given before, the log here ends at {log_end} or "
-        "has others: an older copy of its directory?",
+        "has others; its directory may be an older copy",
         "the partition's directory is an older copy, or its end is lost",
-        "bring back the right directory, or `tidemark remote adopt` to begin at {offset}",
+        "bring back the right directory, or `tidemark remote adopt` to begin at {begin}",
     )
     CHAIN = (
         "chain lost: {problem}; {why}",

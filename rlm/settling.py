@@ -117,7 +117,9 @@ def log_end_lost(log: LogDescription, history: PartitionHistory) -> Red | None:
     proved = lost_end(log, history)
     if not proved:
         return None
-    text = TierRed.LOG_END.text(offset=proved, log_end=log.log_end_offset)
+    # Where other records than the remote ones are here, adoption begins above both.
+    begin = max(proved, log.log_end_offset + 1)
+    text = TierRed.LOG_END.text(offset=proved, log_end=log.log_end_offset, begin=begin)
     return Red(Loss.LOG_END, text)
 
 
