@@ -12,7 +12,7 @@ from metadata_topic.image.records import make
 
 BLOCK_SIZE: Final = 1000
 _INT64_MAX: Final = 2**63 - 1
-_HIGHEST_USED: Final = 2**62
+HIGHEST_USED: Final = 2**62
 """A client may write any id: a higher one is none of ours, and would use up the int64."""
 
 
@@ -52,7 +52,9 @@ def allocate_producer_ids(
     """
     check_broker_epoch(image, broker_id, broker_epoch)
     first_id = image.next_producer_id
-    block = ProducerIdBlock(max(first_id, used + 1) if used <= _HIGHEST_USED else first_id)
+    if first_id <= used <= HIGHEST_USED:
+        first_id = used + BLOCK_SIZE  # above the block that holds `used`: clients may have the rest
+    block = ProducerIdBlock(first_id)
     if block.end_id > _INT64_MAX:
         raise ProducerIdsExhaustedError(
             "Exhausted all producerIds as the next block's end is too large"
