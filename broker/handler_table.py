@@ -117,8 +117,7 @@ def _block_allocator(parts: HandlerParts) -> init_producer_id.AllocateBlock:
     async def allocate() -> tuple[int, int]:
         nonlocal used
         if used is None:
-            known = (max(log.producers.producers, default=-1) for log in parts.logs.all())
-            used = max(known, default=-1)
+            used = max((log.producers.highest_id for log in parts.logs.all()), default=-1)
         block = await parts.node.submit(decide)
         return block.first_id, block.end_id
 

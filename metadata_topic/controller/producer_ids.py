@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_protocol.errors import ErrorCode
+from local_log.producer_state import GIVEN_ID_MAX
 from metadata_topic.controller.brokers import check_broker_epoch
 from metadata_topic.controller.errors import ControllerError
 from metadata_topic.controller.result import ControllerResult
@@ -12,8 +13,6 @@ from metadata_topic.image.records import make
 
 BLOCK_SIZE: Final = 1000
 _INT64_MAX: Final = 2**63 - 1
-HIGHEST_USED: Final = 2**62
-"""A client may write any id: a higher one is none of ours, and would use up the int64."""
 
 
 class ProducerIdsExhaustedError(ControllerError):
@@ -44,7 +43,8 @@ def allocate_producer_ids(
         image: the cluster now.
         broker_id: who asks.
         broker_epoch: in which life.
-        used: the highest id that the broker's logs know. The metadata may be of an earlier time:
+        used: the highest id that the broker's logs know, one above `GIVEN_ID_MAX` counts not: it
+            is none of ours, and would use up the int64. The metadata may be of an earlier time:
             the records of an id that is given twice would be taken for duplicates, and dropped.
 
     Raises:
@@ -52,7 +52,7 @@ def allocate_producer_ids(
     """
     check_broker_epoch(image, broker_id, broker_epoch)
     first_id = image.next_producer_id
-    if first_id <= used <= HIGHEST_USED:
+    if first_id <= used <= GIVEN_ID_MAX:
         first_id = used + BLOCK_SIZE  # above the block that holds `used`: clients may have the rest
     block = ProducerIdBlock(first_id)
     if block.end_id > _INT64_MAX:
