@@ -35,7 +35,6 @@ from metadata_topic.controller.features import SUPPORTED_FEATURES, finalized_fea
 from metadata_topic.controller.producer_ids import (
     ProducerIdBlock,
     allocate_producer_ids,
-    highest_given,
 )
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
@@ -124,7 +123,7 @@ def _block_allocator(parts: HandlerParts) -> init_producer_id.AllocateBlock:
     async def allocate() -> tuple[int, int]:
         nonlocal used
         if used is None:
-            used = highest_given(one for log in parts.logs.all() for one in log.producers.producers)
+            used = max((log.producers.highest_id for log in parts.logs.all()), default=-1)
         block = await parts.node.submit(decide)
         return block.first_id, block.end_id
 

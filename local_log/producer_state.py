@@ -18,6 +18,8 @@ SEQUENCE_MAX = 2**31 - 1
 _SEQUENCES = 2**31
 NO_SEQUENCE = -1
 NO_EPOCH = -1
+GIVEN_ID_MAX = 2**62
+"""A client may write any producer id: a higher one was given by no controller."""
 
 
 class BatchMeta(NamedTuple):
@@ -75,13 +77,19 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducerStates:
-    """All producers of one partition, up to `end_offset` (exclusive)."""
+    """All producers of one partition, up to `end_offset` (exclusive).
 
-    __slots__ = ("_ongoing", "_unreplicated", "end_offset", "producers")
+    Attributes:
+        highest_id: of the ids up to `GIVEN_ID_MAX` that were ever seen, also of producers that are
+            forgotten; -1: none.
+    """
+
+    __slots__ = ("_ongoing", "_unreplicated", "end_offset", "highest_id", "producers")
 
     def __init__(self) -> None:
         self.producers: dict[int, ProducerState] = {}
         self.end_offset = 0
+        self.highest_id = -1
         # First offset -> producer id. Offsets rise, so the first key is the smallest.
         self._ongoing: dict[int, int] = {}
         # First offset -> marker offset, until the marker is below the high watermark.
@@ -136,7 +144,7 @@ class ProducerStates:
         producer_id = header.producer_id
         state = self.producers.get(producer_id)
         if state is None:
-            state = self.producers[producer_id] = ProducerState(header.producer_epoch)
+            state = self._add(producer_id, header.producer_epoch)
         elif state.epoch != header.producer_epoch:
             state.epoch = header.producer_epoch
             state.batches.clear()
@@ -155,7 +163,7 @@ class ProducerStates:
         """Note the end of a transaction; None if the producer had none open."""
         state = self.producers.get(header.producer_id)
         if state is None:
-            state = self.producers[header.producer_id] = ProducerState(header.producer_epoch)
+            state = self._add(header.producer_id, header.producer_epoch)
         elif state.epoch != header.producer_epoch:
             state.epoch = header.producer_epoch
             state.batches.clear()
@@ -168,6 +176,12 @@ class ProducerStates:
         self._ongoing.pop(first, None)
         self._unreplicated[first] = header.base_offset
         return CompletedTransaction(header.producer_id, first, header.base_offset, not is_commit)
+
+    def _add(self, producer_id: int, epoch: int) -> ProducerState:
+        if self.highest_id < producer_id <= GIVEN_ID_MAX:
+            self.highest_id = producer_id
+        state = self.producers[producer_id] = ProducerState(epoch)
+        return state
 
     def last_stable_after(self, done: CompletedTransaction) -> int:
         """The last stable offset once `done` is decided: the next open transaction or its end."""
@@ -229,7 +243,7 @@ class ProducerStates:
         """Become what a snapshot says."""
         self.clear(end_offset)
         for entry in entries:
-            state = ProducerState(entry.epoch)
+            state = self._add(entry.producer_id, entry.epoch)
             if entry.last_offset >= 0:
                 state.batches.append(
                     BatchMeta(
@@ -240,7 +254,6 @@ class ProducerStates:
             state.coordinator_epoch = entry.coordinator_epoch
             if entry.current_txn_first_offset >= 0:
                 state.current_txn_first_offset = entry.current_txn_first_offset
-            self.producers[entry.producer_id] = state
         open_ones = (
             (state.current_txn_first_offset, producer_id)
             for producer_id, state in self.producers.items()

@@ -49,8 +49,9 @@ class Counter(NamedTuple):
     Attributes:
         number: the highest that was taken; 0: none.
         claimed: the last number noted for the store; None: nothing is known of a claim.
-        before: what the store may hold instead, rising: first the claim found when these files last
-            noted one (0: none), then what was noted since and perhaps never written.
+        before: what the store may hold instead, rising: first the floor, the highest claim that was
+            found when these files noted one (0: none), then what was noted since and perhaps never
+            written.
     """
 
     number: int
@@ -58,8 +59,12 @@ class Counter(NamedTuple):
     before: tuple[int, ...] = ()
 
     def noted(self, number: int, found: int | None) -> "Counter":
-        """With `number` noted as the next claim, where the store holds `found`."""
-        floor = 0 if found is None else found
+        """With `number` noted as the next claim, where the store holds `found`.
+
+        The floor never falls: an early claim may land late, and after it one between it and later
+        ones that were found, of which nothing is known any more.
+        """
+        floor = max(found or 0, *self.before[:1], 0)
         known = self.before if self.claimed is None else (*self.before, self.claimed)
         unwritten = [each for each in known if each > floor]
         return Counter(number, number, (floor, *unwritten[-(CLAIMS_MAX - 2) :]))

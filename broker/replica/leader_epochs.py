@@ -130,12 +130,19 @@ class LeaderEpochRequests:
             refused = await self._controller(asked)
         except KafkaError as error:
             log.warning("the controller did not raise leader epochs: %s", error)
-            for replica, question in questions.items():
-                self._open(replica, question)
+            self._ask_again(questions)
+            return
+        except Exception:
+            log.exception("leader epochs were not raised, they are asked for again")
+            self._ask_again(questions)
             return
         for replica, question in questions.items():
             question.is_open = False
             self._answered(replica, question, asked[replica], refused.get(replica))
+
+    def _ask_again(self, questions: Mapping[ReplicaId, _Question]) -> None:
+        for replica, question in questions.items():
+            self._open(replica, question)
 
     def _answered(
         self,
@@ -148,9 +155,11 @@ class LeaderEpochRequests:
         if error is None:
             question.raises += 1
             log.warning("leader epoch raised: partition=%s above=%d", name, asked.used)
-        elif question.asked != asked:
-            return  # something else is asked by now
-        elif error.code != ErrorCode.FENCED_LEADER_EPOCH:  # else the image is about to say why
+        elif error.code == ErrorCode.FENCED_LEADER_EPOCH:
+            pass  # the image is about to say why
+        elif question.asked == asked:
             question.refused = f"the controller refuses a higher one: {error}"
             log.error("%s: partition=%s", question.refused, name)
             self.on_refused(replica)
+        if question.asked != asked and question.raises < RAISES_MAX:  # meanwhile, and still unsent
+            self._open(replica, question)

@@ -1,10 +1,10 @@
 """Handing out producer ids in blocks, so that a broker asks the controller once per thousand."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from kafka_protocol.errors import ErrorCode
+from local_log.producer_state import GIVEN_ID_MAX
 from metadata_topic.controller.brokers import check_broker_epoch
 from metadata_topic.controller.errors import ControllerError
 from metadata_topic.controller.result import ControllerResult
@@ -13,8 +13,6 @@ from metadata_topic.image.records import make
 
 BLOCK_SIZE: Final = 1000
 _INT64_MAX: Final = 2**63 - 1
-_HIGHEST_USED: Final = 2**62
-"""A client may write any id: a higher one is none of ours, and would use up the int64."""
 
 
 class ProducerIdsExhaustedError(ControllerError):
@@ -36,11 +34,6 @@ class ProducerIdBlock:
         return self.first_id + self.size
 
 
-def highest_given(ids: Iterable[int]) -> int:
-    """The highest of these ids that a controller may have given, -1 where there is none."""
-    return max((one for one in ids if one <= _HIGHEST_USED), default=-1)
-
-
 def allocate_producer_ids(
     image: MetadataImage, *, broker_id: int, broker_epoch: int, used: int = -1
 ) -> ControllerResult[ProducerIdBlock]:
@@ -50,15 +43,18 @@ def allocate_producer_ids(
         image: the cluster now.
         broker_id: who asks.
         broker_epoch: in which life.
-        used: the highest id that the broker's logs know, see `highest_given`. The metadata may be
-            of an earlier time: the records of an id that is given twice would be taken for
-            duplicates, and dropped.
+        used: the highest id that the broker's logs know, one above `GIVEN_ID_MAX` counts not: it
+            is none of ours, and would use up the int64. The metadata may be of an earlier time:
+            the records of an id that is given twice would be taken for duplicates, and dropped.
 
     Raises:
         BrokerIdNotRegisteredError, StaleBrokerEpochError: not this life of this broker.
     """
     check_broker_epoch(image, broker_id, broker_epoch)
-    block = ProducerIdBlock(max(image.next_producer_id, used + 1))
+    first_id = image.next_producer_id
+    if first_id <= used <= GIVEN_ID_MAX:
+        first_id = used + BLOCK_SIZE  # above the block that holds `used`: clients may have the rest
+    block = ProducerIdBlock(first_id)
     if block.end_id > _INT64_MAX:
         raise ProducerIdsExhaustedError(
             "Exhausted all producerIds as the next block's end is too large"

@@ -267,9 +267,12 @@ class ClaimTurn:
         return gaps + [each for each in numbers if each > least]
 
     def remembered(self, known: tuple[int, ...], new: int) -> tuple[int, ...]:
-        """What the store may hold from now on: what was found, or a number noted since."""
-        found = self.state.claim
-        kept = {max(found, NONE), *(each for each in known if each > found)}
+        """What the store may hold from now on: what was found, or a number noted since.
+
+        The floor, which is first, never falls: a late put may land after a later one was found.
+        """
+        floor = max(self.state.claim, NONE, *known[:1])
+        kept = {floor, *(each for each in known if each > floor)}
         ordered = sorted(kept)
         return (*ordered[:1], *ordered[1:][max(0, len(ordered) + 1 - self.setup.remembered) :], new)
 

@@ -4,6 +4,7 @@ ever."""
 import asyncio
 from collections.abc import Callable, Mapping
 
+import pytest
 from support_pools import turns
 
 from broker.replica.leader_epochs import (
@@ -12,7 +13,6 @@ from broker.replica.leader_epochs import (
     RAISES_MAX,
     LeaderEpochRequests,
 )
-from kafka_protocol.errors import KafkaError
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.errors import (
     ControllerError,
@@ -48,7 +48,7 @@ class Scene:
     def ask(self, replica: ReplicaId = A, leader_epoch: int = 4, used: int = 9) -> str:
         return self.requests.ask(replica, leader_epoch=leader_epoch, used=used)
 
-    async def answer(self, error: KafkaError | None = None, **refused: ControllerError) -> None:
+    async def answer(self, error: Exception | None = None, **refused: ControllerError) -> None:
         if error is None:
             names = {"a": A, "b": B, "c": C}
             self.answers[-1].set_result({names[name]: why for name, why in refused.items()})
@@ -115,6 +115,38 @@ def test_a_question_without_an_answer_is_asked_again_by_itself_and_less_and_less
             scene.scheduler.advance(PAUSE_MAX_MS)
             await turns()
         assert len(scene.sent) == 24, "it never ends"
+
+    played(story)
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [{}, {"a": FencedLeaderEpochError("it leads under 7")}, {"a": InvalidRequestError("damage")}],
+)
+def test_what_is_asked_anew_while_the_answer_is_out_is_asked_after_it(
+    refused: dict[str, ControllerError],
+) -> None:
+    async def story(scene: Scene) -> None:
+        scene.ask(leader_epoch=5, used=50)
+        await turns()
+        assert scene.ask(leader_epoch=7, used=50) == ""  # the image came, and nobody asks again
+        await scene.answer(**refused)
+        assert scene.refused == [], "that was the answer to the former question"
+        scene.scheduler.advance(PAUSE_MS)
+        await turns()
+        assert scene.sent[1:] == [{A: UsedEpoch(7, 50)}]
+
+    played(story)
+
+
+def test_a_question_that_fails_for_any_reason_is_asked_again() -> None:
+    async def story(scene: Scene) -> None:
+        scene.ask()
+        await turns()
+        await scene.answer(OSError("no space left"))
+        scene.scheduler.advance(PAUSE_MS)
+        await turns()
+        assert len(scene.sent) == 2
 
     played(story)
 

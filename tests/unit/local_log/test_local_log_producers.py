@@ -215,3 +215,19 @@ def test_open_transactions_come_back_from_a_snapshot_in_the_order_of_their_offse
     _end(log, 3, 0, commit=False)
     (aborted,) = log.segments[-1].aborted()
     assert aborted.last_stable_offset == 1, "the first that is still open, not any"
+
+
+def test_the_highest_producer_id_is_kept_beside_ids_that_are_none_of_ours(tmp_path):
+    log = open_log(tmp_path)
+    assert log.producers.highest_id == -1
+    for pid in (7, 2**62 + 1, 9, 8):
+        _send(log, 0, pid=pid)
+    assert log.producers.highest_id == 9
+    _end(log, 11, 0, commit=True)
+    assert log.producers.highest_id == 11
+    log.close()
+    again = open_log(tmp_path)
+    assert again.producers.highest_id == 11
+    again.producers.expire(NOW_MS, 0)
+    assert again.producers.expire(NOW_MS, 0) == 5
+    assert again.producers.highest_id == 11, "a client may still hold it"

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
+from rlm.claim import judge
 from rlm.incarnation import Counter, Incarnations, dump, parse
+from rlmm.red import NOT_RED
 from runtime.clock import ManualClock
 from runtime.dice import SeededDice
 from runtime.disk import Disk
@@ -71,3 +73,20 @@ def test_a_file_of_an_earlier_version_is_read_whatever_the_digits_of_its_sum(
 def test_what_is_written_is_read() -> None:
     for counter in (Counter(5, None), Counter(5, 4), Counter(5, 4, (0, 3))):
         assert parse(dump(counter)) == counter
+
+
+def test_the_floor_of_the_claims_never_falls() -> None:
+    """Two PUTs that nobody waits for any more land one after the other, after two later claims."""
+    counter = Counter(100, 100, (90,))
+    for number, found in ((210, 100), (220, 100), (230, 100), (240, 230)):
+        assert judge(found, counter) == NOT_RED
+        counter = counter.noted(number, found)
+    assert judge(210, counter) == NOT_RED, "the first landed"
+    counter = counter.noted(250, 210)
+    assert counter.before[0] == 230
+    assert judge(220, counter) == NOT_RED, "the second landed"
+    assert judge(235, counter) != NOT_RED
+
+
+def test_a_store_that_was_emptied_does_not_lower_the_floor() -> None:
+    assert Counter(240, 240, (230,)).noted(250, None) == Counter(250, 250, (230, 240))
