@@ -242,6 +242,8 @@ class LogDescription(PartitionMessage, frozen=True, array_like=True, tag=True):
             local batches confirm it.
         chain_problem: why nothing is known of it below the local start; "" if something is.
         closed_segments: ascending by base offset, the active one not among them.
+        unjudged_end: where the log ended when it was last known to be sound, or was opened: what
+            lies above was appended since. -1: it is known to be sound up to its end.
         local_bytes: all local segments, the active one included.
         metadata_offset: of the image in which the topic was seen to exist.
     """
@@ -258,6 +260,7 @@ class LogDescription(PartitionMessage, frozen=True, array_like=True, tag=True):
     log_end_offset: int
     log_start_has_no_entry: bool = False
     chain_problem: str = ""
+    unjudged_end: int = -1
 
 
 class OpenSegment(PartitionMessage, frozen=True, array_like=True, tag=True):

@@ -127,15 +127,18 @@ def lost_end(log: LogDescription, history: PartitionHistory) -> int:
     """Up to where (exclusive) offsets were given that are not here; 0 if none is proved to be lost.
 
     A segment is closed and fsynced before its first record, and a log start lies at or below the
-    high watermark: what they reach up to was here. Stories H3, H6.
+    high watermark: what they reach up to was here. Produce does not wait for this judgement: what
+    was appended since the log was opened does not stand for what was lost. Stories H3, H6.
     """
     proofs = [0]
     for ends in (history.given_ends, history.log_starts):
         proofs += [
             end for epoch, end in ends.items() if epoch >= max(0, history.last_unclean_epoch)
         ]
-    proved = max(proofs)
-    if proved <= log.log_end_offset:
+    proved, end = max(proofs), log.log_end_offset
+    if log.unjudged_end >= 0:
+        end = min(end, log.unjudged_end)
+    if proved <= end:
         proved, local = 0, local_chain(log)
         for segment in history.segments:
             if _proves(history, segment) and contradicts(segment.metadata, local, log):

@@ -192,6 +192,7 @@ class BrokerAnswers:
             log_end_offset=local.log_end_offset,
             log_start_has_no_entry=local.log_start_has_no_entry and not local.log_start_known,
             chain_problem=local.chain_lost,
+            unjudged_end=partition.unjudged_end,
             local_bytes=local.size_bytes,
             metadata_offset=self._image().provenance.offset,
         )

@@ -77,6 +77,7 @@ class Partition:
         "topic",
         "topic_id",
         "unclean_epoch",
+        "unjudged_end",
         "verdict",
         "waiters",
     )
@@ -109,6 +110,7 @@ class Partition:
         self.isr: Sequence[int] = ()
         self.deleted = False
         self.verdict: Verdict = Judgement.OPEN
+        self.unjudged_end = -1
         self.waiters: set[Waiter] = set()
         self._pool, self._has_tier = pool, has_tier
         self._flush_running = False
@@ -151,6 +153,8 @@ class Partition:
         self.is_leader, self.leader_id = True, self.node_id
         self.leader_epoch = leader_epoch
         if changed:
+            if self.verdict is Judgement.SOUND or self.unjudged_end < 0:
+                self.unjudged_end = self.log.log_end_offset
             self.verdict = reopened(self.verdict)
             self._note_epoch(leader_epoch)
             self._wake()
@@ -195,7 +199,7 @@ class Partition:
         self.is_leader, self.leader_id = False, leader_id
         self.leader_epoch, self.partition_epoch = leader_epoch, partition_epoch
         self.replicas, self.isr, self.verdict = replicas, isr, Judgement.OPEN
-        self.unclean_epoch = -1
+        self.unclean_epoch = self.unjudged_end = -1
         self._fail_futures(NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere now"))
         self._wake()
 
@@ -292,6 +296,10 @@ class Partition:
     def take_report(self, report: Report) -> None:
         """Take what the tier has found out; whoever waits is told."""
         verdict = after(self.verdict, report)
+        if verdict is Judgement.SOUND:
+            self.unjudged_end = -1
+        elif self.verdict is Judgement.SOUND:
+            self.unjudged_end = self.log.log_end_offset
         if verdict is not self.verdict:
             self.verdict = verdict
             self._wake()

@@ -53,6 +53,14 @@ def test_h3_segments_in_any_state_and_log_starts_prove_a_lost_log_end() -> None:
     assert loss_of(settle(log(end=50), history(log_starts={1: 51}))) is Loss.LOG_END
 
 
+def test_what_was_appended_before_the_judgement_does_not_hide_a_lost_end() -> None:
+    given = history(given_ends={1: 40})
+    assert loss_of(settle(log(end=60, unjudged_end=39), given)) is Loss.LOG_END
+    assert settle(log(end=60, unjudged_end=40), given) == Settled(0)
+    assert settle(log(end=60), given) == Settled(0)
+    assert settle(log(end=50, unjudged_end=60), given) == Settled(0), "it was cut since"
+
+
 def test_what_lineages_before_an_unclean_election_gave_is_no_loss() -> None:
     given_up = history(given_ends={1: 70}, log_starts={1: 60}, unclean=2)
     assert settle(log(end=50, chain=((1, 0), (2, 40))), given_up) == Settled(40)
