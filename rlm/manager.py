@@ -22,6 +22,7 @@ from rlm.messages import Assign, PartitionHealth
 from rlm.performer import (
     COPIER_POOL,
     EXPIRATION_POOL,
+    JUDGE_POOL,
     Ownership,
     Performer,
     World,
@@ -250,7 +251,7 @@ class RemoteLogManager:
 
     def _settle(self, known: AssignedPartition, ownership: Ownership) -> None:
         if known.ownership is ownership and not self._stopped:
-            self._run(known, ownership, EXPIRATION_POOL, take_over(), self._took_over)
+            self._run(known, ownership, JUDGE_POOL, take_over(), self._took_over)
 
     def _took_over(
         self, known: AssignedPartition, result: PassResult | None, error: BaseException | None
@@ -289,7 +290,7 @@ class RemoteLogManager:
         known.end_ownership()
         # Nothing is written under this pair.
         ownership = known.ownership = Ownership(known.tip, Fence(known.leader_epoch, -1))
-        self._run(known, ownership, EXPIRATION_POOL, task, ended)
+        self._run(known, ownership, JUDGE_POOL, task, ended)
 
     def _forgotten(
         self, known: AssignedPartition, _: PassResult | None, error: BaseException | None

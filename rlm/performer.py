@@ -71,6 +71,8 @@ log = logging.getLogger(__name__)
 
 WRITE_LIMIT_S = 180.0
 COPIER_POOL, EXPIRATION_POOL, READER_POOL = "rlm-copier", "rlm-expiration", "remote-reader"
+JUDGE_POOL = "rlm-judge"
+"""Takes over and withdraws: consumers of local data wait for that, so no deletion goes before."""
 
 R = TypeVar("R")
 

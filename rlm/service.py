@@ -34,7 +34,7 @@ from rlm.messages import (
     Stop,
     Unassign,
 )
-from rlm.performer import COPIER_POOL, EXPIRATION_POOL, READER_POOL, World
+from rlm.performer import COPIER_POOL, EXPIRATION_POOL, JUDGE_POOL, READER_POOL, World
 from rlm.plugin_calls import PluginCalls
 from rlm.plugins import Plugins
 from rlm.quota import RateQuota
@@ -54,6 +54,10 @@ WATCH_MS = 250
 INDEX_EXPIRY_MS = 30_000
 CLOSE_WAIT_MS, CLOSE_RETRY_MS = 1_500, 20
 
+JUDGE_THREADS = 4
+"""A judgement asks the store only after a loss of the epoch chain; of two hanging calls the tier
+ends itself (half of the pool), of a single one it does not."""
+
 ConfigurePlugins = Callable[[TierConfig, PluginCalls], Plugins]
 MakeWorkers = Callable[[Mapping[str, int]], Workers]
 
@@ -63,6 +67,7 @@ def pool_sizes(config: TierConfig) -> dict[str, int]:
     return {
         COPIER_POOL: config.copier_threads,
         EXPIRATION_POOL: config.expiration_threads,
+        JUDGE_POOL: JUDGE_THREADS,
         READER_POOL: config.reader_threads,
     }
 

@@ -4,9 +4,13 @@
 even if that is larger than every limit, or a consumer could never get past a large batch. What is
 only in the remote tier is named for a later read and takes its share of the budget now, so that
 several remote partitions together cannot exceed it.
+
+Batches of a durable topic are checked before they are sent, on the loop: of these an answer takes
+little, and a reader that wants more asks again.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from broker.handlers.errors_out import code_of
 from broker.replica.errors import NotJudgedSound, NotLeaderOrFollower, UnknownLeaderEpoch
@@ -23,6 +27,7 @@ from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.records.batch import HEADER_SIZE, read_header
 from kafka_protocol.types import TopicPartition
 from local_log.errors import OffsetIsRemote, OffsetOutOfRange, UnsupportedCompression
+from local_log.log_results import LogRead
 from runtime.disk import FileRegion
 
 SLICE_PARTITIONS = 500
@@ -30,6 +35,12 @@ SLICE_PARTITIONS = 500
 
 REMOTE_SHARE_BYTES = 1024 * 1024
 """So much of the budget a remote partition may take, however many partitions come after it."""
+
+CHECKED_PARTITION_BYTES = 256 * 1024
+"""So much of a partition of a durable topic is checked for one answer, or one larger batch."""
+
+CHECKED_ANSWER_BYTES = 1024 * 1024
+"""So much is checked for one answer; the last batch may exceed it."""
 
 FIRST_VERSION_WITH_ZSTD = 10
 _ZSTD = 4
@@ -49,7 +60,7 @@ def read_in_slices(
         result.reads.append(read)
         try:
             max_bytes = min(fetch.max_bytes, left)
-            _read(replicas, params, read, max_bytes, min_one_batch=min_one_batch)
+            _read(replicas, params, read, max_bytes, result, min_one_batch=min_one_batch)
         except OffsetIsRemote as remote:
             if params.replica_id >= 0:
                 read.error = int(remote.code)
@@ -84,6 +95,7 @@ def _read(
     params: FetchParams,
     read: PartitionRead,
     max_bytes: int,
+    result: FetchPass,
     *,
     min_one_batch: bool,
 ) -> None:
@@ -115,12 +127,48 @@ def _read(
         partition.check_log_end()
     if fetch.offset >= end or (max_bytes == 0 and not min_one_batch):
         return
-    found = partition.read(fetch.offset, max_bytes, end_offset=end, min_one_batch=min_one_batch)
+    read_batches = partial(_read_checked, result) if partition.durable else Partition.read
+    found = read_batches(
+        partition, fetch.offset, max_bytes, end_offset=end, min_one_batch=min_one_batch
+    )
     if params.version < FIRST_VERSION_WITH_ZSTD:
         refuse_zstd(partition, found.regions)
     read.regions, read.size_bytes = found.regions, found.size_bytes
     if params.read_committed and found.size_bytes:
         read.aborted = log.aborted_transactions(fetch.offset, found.upper_bound_offset)
+
+
+def _read_checked(
+    result: FetchPass,
+    partition: Partition,
+    offset: int,
+    max_bytes: int,
+    *,
+    end_offset: int,
+    min_one_batch: bool,
+) -> LogRead:
+    """As `Partition.read`, but no more than may be checked at once.
+
+    A batch above these bounds goes out where the limits of the client let it: else a partition
+    that never comes first would stop there.
+    """
+    bound = min(CHECKED_PARTITION_BYTES, CHECKED_ANSWER_BYTES - result.checked_bytes)
+    nothing = LogRead([], 0, -1, offset)
+    if bound <= 0 and not min_one_batch:
+        return nothing
+    is_bound = bound < max_bytes
+    found = partition.read(
+        offset,
+        min(max_bytes, bound),
+        end_offset=end_offset,
+        min_one_batch=min_one_batch or is_bound,
+    )
+    result.checked_bytes += found.size_bytes
+    if found.size_bytes > max_bytes and not min_one_batch:
+        return nothing
+    if is_bound and found.size_bytes > bound // 2:
+        result.must_answer = True  # bytes that are there would be waited for
+    return found
 
 
 def _check_range(partition: Partition, read: PartitionRead, max_bytes: int) -> None:

@@ -122,9 +122,15 @@ class RemoteWanted:
 
 @dataclass(slots=True)
 class FetchPass:
-    """One pass over all partitions of a fetch."""
+    """One pass over all partitions of a fetch.
+
+    Attributes:
+        checked_bytes: of durable topics, whose batches were checked on the loop.
+        must_answer: the client does not wait for more bytes.
+    """
 
     reads: list[PartitionRead] = field(default_factory=list)
     remote: list[RemoteWanted] = field(default_factory=list)
     size_bytes: int = 0
+    checked_bytes: int = 0
     must_answer: bool = False

@@ -4,7 +4,8 @@ Two parts of a broker find that a leader epoch is too low: the replica manager, 
 tier, by what remote metadata records carry. The partition is red until the controller has answered
 and the image says the new one.
 
-Invariants: one request to the controller at a time, with all partitions that wait; of a partition
+Invariants: one request to the controller at a time, with the partitions that wait, a bounded number
+of them, and a pause after it in which further ones collect; of a partition
 the second and each further question waits, longer each time; after `RAISES_MAX` epochs that were
 given in vain nobody asks any more: then somebody else goes on using higher ones.
 """
@@ -13,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from kafka_protocol.errors import ErrorCode, KafkaError
@@ -31,6 +33,12 @@ AskController = Callable[
 PAUSE_MS: Final = 1_000
 PAUSE_MAX_MS: Final = 60_000
 RAISES_MAX: Final = 8
+
+PARTITIONS_MAX: Final = 500
+"""Of one request: the controller answers it in one decision, on its loop."""
+
+COLLECT_MS: Final = 200
+"""From an answer to the next request, so that single findings do not become a request each."""
 
 
 @dataclass(slots=True)
@@ -63,7 +71,7 @@ class LeaderEpochRequests:
         """Ask nothing yet."""
         self._controller, self._scheduler = controller, scheduler
         self._questions: dict[ReplicaId, _Question] = {}
-        self._due: set[ReplicaId] = set()
+        self._due: dict[ReplicaId, None] = {}  # in the order in which they came
         self._sending: asyncio.Task[None] | None = None
         self.on_refused: Callable[[ReplicaId], None] = lambda _replica: None
 
@@ -110,17 +118,28 @@ class LeaderEpochRequests:
         question.timer = self._scheduler.call_later(pause_ms, lambda: self._is_due(replica))
 
     def _is_due(self, replica: ReplicaId) -> None:
-        self._due.add(replica)
+        self._due[replica] = None
         if self._sending is None:
             self._sending = asyncio.ensure_future(self._send())
 
     async def _send(self) -> None:
         try:
             while self._due:
-                due, self._due = self._due, set()
-                await self._send_these({one: self._questions[one] for one in due})
+                these = list(islice(self._due, PARTITIONS_MAX))
+                for one in these:
+                    del self._due[one]
+                await self._send_these({one: self._questions[one] for one in these})
+                await self._collect()
         finally:
             self._sending = None
+
+    async def _collect(self) -> None:
+        over = asyncio.Event()
+        timer = self._scheduler.call_later(COLLECT_MS, over.set)
+        try:
+            await over.wait()
+        finally:
+            timer.cancel()
 
     async def _send_these(self, questions: Mapping[ReplicaId, _Question]) -> None:
         asked = {replica: question.asked for replica, question in questions.items()}

@@ -105,7 +105,7 @@ class MetadataEngine:
             tracked = self._track(self._home(role.key))
             self._drop_role(role.key, "superseded")
             self._roles[role.key] = role
-            tracked.roles.add(role.key)
+            tracked.roles[role.key] = role
             if role.fence is None:
                 self._read_to_end(tracked, role)
 
@@ -217,9 +217,7 @@ class MetadataEngine:
 
     def _wait_ms(self) -> int:
         with self._lock:
-            busy = any(
-                role.stage in {Stage.CATCHING_UP, Stage.BARRIER} for role in self._roles.values()
-            ) or any(tracked.writes or tracked.end_reads for tracked in self._tracked.values())
+            busy = any(tracked.is_busy for tracked in self._tracked.values())
         return _BUSY_WAIT_MS if busy else _IDLE_WAIT_MS
 
     def _take(self, events: list[TopicEvent]) -> None:
@@ -267,7 +265,7 @@ class MetadataEngine:
             if self._home(key) == event.partition
         )
         self._doubt(tracked, "the metadata topic lost records")
-        for role in map(self._roles.__getitem__, tracked.roles):
+        for role in tracked.roles.values():
             if role.fence is not None:
                 for listener in self._on_lost_records:
                     self._ends.add(partial(listener, role.partition))
@@ -286,8 +284,7 @@ class MetadataEngine:
         tracked.caught_up = tracked.fresh_for_remover = False
         if tracked.led:
             self._read_to_end(tracked, None)
-        for key in tracked.roles:
-            role = self._roles[key]
+        for role in tracked.roles.values():
             if role.stage is Stage.CATCHING_UP:
                 continue  # an owner that has written nothing yet
             if role.fence is None:
@@ -300,11 +297,11 @@ class MetadataEngine:
             tracked.writes.remove(write)
 
     def _advance_roles(self) -> None:
-        for role in list(self._roles.values()):
-            # Caught up once is enough to write a barrier: reading it back shows what came before.
-            caught_up = self._tracked[self._home(role.key)].caught_up
-            if role.fence is not None and role.stage is Stage.CATCHING_UP and caught_up:
-                self._write_barrier(role, role.fence)
+        # Caught up once is enough to write a barrier: reading it back shows what came before.
+        for tracked in (each for each in self._tracked.values() if each.caught_up):
+            for role in tracked.roles.values():
+                if role.fence is not None and role.stage is Stage.CATCHING_UP:
+                    self._write_barrier(role, role.fence)
 
     def _advance_end_reads(self) -> None:
         for tracked in self._tracked.values():
@@ -486,7 +483,7 @@ class MetadataEngine:
         for done in (role.done, *role.catching_up):
             self._ends.fail(done, error)
         tracked.end_reads.drop(role)
-        tracked.roles.discard(key)
+        tracked.roles.pop(key, None)
 
     def _maybe_untrack(self, number: int) -> None:
         tracked = self._tracked.get(number)

@@ -90,6 +90,7 @@ class MemoryPort:
         silent: while True appends that land are never reported.
         deaf: while True nothing is read.
         read_max: records that one poll may give.
+        wait_ms: how long the last poll might have waited.
         failure: None, unless a test says otherwise.
     """
 
@@ -103,6 +104,7 @@ class MemoryPort:
         self.silent = False
         self.deaf = False
         self.read_max = 1_000
+        self.wait_ms = 0
         self.closed = False
         self.failure: str | None = None
 
@@ -159,6 +161,7 @@ class MemoryPort:
 
     def poll(self, timeout_ms: int) -> list[TopicEvent]:
         """See TopicPort; never waits."""
+        self.wait_ms = timeout_ms
         while self._results:
             self._results.popleft()()
         events: list[TopicEvent] = []

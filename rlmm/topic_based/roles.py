@@ -22,6 +22,9 @@ class Stage(Enum):
     ENDED = "ended"
 
 
+_UNDER_WAY = frozenset({Stage.CATCHING_UP, Stage.BARRIER})
+
+
 @dataclass(slots=True, eq=False)
 class Role:
     """This broker's part in one user partition.
@@ -89,7 +92,7 @@ class Tracked:
 
     Attributes:
         position: what is in the store.
-        roles: user partitions in it that this broker owns or follows.
+        roles: in its user partitions that this broker owns or follows.
         led: this broker leads it and removes deleted topics in it.
         caught_up: the end was reached since reading began here: the log confirms what is cached,
             look-ups may be answered and barriers written. It says nothing of what came later.
@@ -101,7 +104,7 @@ class Tracked:
     """
 
     position: Position
-    roles: set[PartitionKey] = field(default_factory=set)
+    roles: dict[PartitionKey, Role] = field(default_factory=dict)
     led: bool = False
     caught_up: bool = False
     end_reads: EndReads = field(default_factory=EndReads)
@@ -114,6 +117,17 @@ class Tracked:
     def may_judge(self) -> bool:
         """Whether the remover may judge by what was read."""
         return self.led and self.caught_up and self.fresh_for_remover
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is waited for that reading brings on.
+
+        Of an unreadable one nothing comes before its damage ends, which may last.
+        """
+        return not self.unreadable and (
+            bool(self.writes or self.end_reads)
+            or any(role.stage in _UNDER_WAY for role in self.roles.values())
+        )
 
     def awaits(self, event: MetadataEvent) -> bool:
         """Whether the record may be one of the writes under way."""

@@ -86,6 +86,29 @@ def test_no_barrier_is_written_while_it_cannot_be_read(topic: MemoryTopic, node:
     assert node.manager.leads_all()
 
 
+def test_while_it_cannot_be_read_turns_are_as_rare_as_without_work(
+    topic: MemoryTopic, node: Node
+) -> None:
+    bad, good, _ = one_in_each()
+    node.turn()
+    idle_ms = node.port.wait_ms
+    damage(topic, bad)
+    node.turn()
+    owned = node.own(Fence(1, 2), bad)
+    node.turn(5)
+    assert not owned.done()
+    assert node.port.wait_ms == idle_ms
+    node.port.held = True
+    node.manager.add(segment(1, 0, 9, partition=good), FENCE, -1)
+    node.turn()
+    assert node.port.wait_ms < idle_ms, "the others are as quick as ever"
+    node.port.held = False
+    node.port.land_waiting()
+    topic.damaged.clear()
+    node.turn(5)
+    assert owned.exception(0) is None
+
+
 def test_writes_under_way_end_with_an_unknown_outcome(topic: MemoryTopic, node: Node) -> None:
     bad = one_in_each()[0]
     node.port.held = True

@@ -8,6 +8,8 @@ import pytest
 from support_pools import turns
 
 from broker.replica.leader_epochs import (
+    COLLECT_MS,
+    PARTITIONS_MAX,
     PAUSE_MAX_MS,
     PAUSE_MS,
     RAISES_MAX,
@@ -76,7 +78,52 @@ def test_questions_that_come_meanwhile_go_together_one_request_at_a_time() -> No
         await turns()
         assert scene.sent == [{A: UsedEpoch(4, 9)}]
         await scene.answer()
+        scene.scheduler.advance(COLLECT_MS)
+        await turns()
         assert scene.sent[1:] == [{B: UsedEpoch(4, 9), C: UsedEpoch(4, 9)}]
+
+    played(story)
+
+
+def test_findings_that_come_one_by_one_are_collected_before_they_are_sent() -> None:
+    async def story(scene: Scene) -> None:
+        scene.ask(A)
+        await turns()
+        await scene.answer()
+        scene.ask(B)
+        await turns()
+        scene.scheduler.advance(COLLECT_MS - 1)
+        scene.ask(C)
+        await turns()
+        assert len(scene.sent) == 1
+        scene.scheduler.advance(1)
+        await turns()
+        assert scene.sent[1:] == [{B: UsedEpoch(4, 9), C: UsedEpoch(4, 9)}]
+        await scene.answer()
+        scene.scheduler.advance(COLLECT_MS)
+        await turns()
+        late = ReplicaId(b"t" * 16, 7)
+        scene.ask(late)
+        await turns()
+        assert list(scene.sent[-1]) == [late], "after a pause without findings it goes at once"
+
+    played(story)
+
+
+def test_very_many_partitions_are_asked_for_a_part_at_a_time_in_their_order() -> None:
+    many = [ReplicaId(b"t" * 16, index) for index in range(2 * PARTITIONS_MAX + 1)]
+
+    async def story(scene: Scene) -> None:
+        for replica in many:
+            scene.ask(replica)
+        await turns()
+        for count in (1, 2, 3):
+            assert len(scene.sent) == count
+            await scene.answer()
+            scene.scheduler.advance(COLLECT_MS)
+            await turns()
+        assert [len(each) for each in scene.sent] == [PARTITIONS_MAX, PARTITIONS_MAX, 1]
+        assert [replica for each in scene.sent for replica in each] == many
 
     played(story)
 

@@ -7,6 +7,7 @@ import pytest
 from tier_pair import Pair
 
 from rlm.messages import Ack, Connect, Health, Metrics, Reconfigure
+from rlm.service import JUDGE_THREADS
 from rlm.testing import PARTITION
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 
@@ -87,7 +88,12 @@ def test_settings_change_while_it_runs(pair: Pair) -> None:
         copy_bytes_per_second=1,
     )
     assert pair.ask(Reconfigure(changed)).message == Ack()
-    assert pair.workers.sizes == {"rlm-copier": 3, "rlm-expiration": 4, "remote-reader": 5}
+    assert pair.workers.sizes == {
+        "rlm-copier": 3,
+        "rlm-expiration": 4,
+        "rlm-judge": JUDGE_THREADS,
+        "remote-reader": 5,
+    }
     copied = pair.log.copied
     pair.log.fill(3)
     expire(pair)

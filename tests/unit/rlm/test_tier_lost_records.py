@@ -50,7 +50,7 @@ def test_after_lost_records_the_owner_takes_its_next_incarnation(pair: Pair) -> 
 
 
 def test_nothing_is_owned_before_the_broker_has_forgotten(pair: Pair) -> None:
-    pair.workers.held.add("rlm-expiration")
+    pair.workers.held.add("rlm-judge")
     end = len(pair.metadata.log) - 1
     pair.metadata.lose(end)
     pair.pump()

@@ -8,7 +8,7 @@ from tier_pair import NAMES, Pair, bytes_of, error_of
 from kafka_protocol.errors import ErrorCode
 from rlm.judgement import Judgement
 from rlm.messages import Health, Loss, OffsetForTimestamp, TimestampAnswer
-from rlm.performer import EXPIRATION_POOL
+from rlm.performer import EXPIRATION_POOL, JUDGE_POOL
 from rlm.testing import PARTITION
 from rlmm.api import PartitionDeleteState
 from rlmm.lifecycle import Verdict
@@ -79,7 +79,7 @@ def test_until_chain_and_log_start_were_judged_reads_and_searches_by_time_wait(
     pair: Pair,
 ) -> None:
     """The chain that the broker has may be an old one, which only the judgement tells."""
-    pair.workers.held.add(EXPIRATION_POOL)
+    pair.workers.held.add(JUDGE_POOL)
     restart(pair)
     assert error_of(pair.read(0)) == ErrorCode.REPLICA_NOT_AVAILABLE
     question = OffsetForTimestamp(
@@ -96,6 +96,18 @@ def test_until_chain_and_log_start_were_judged_reads_and_searches_by_time_wait(
     pair.workers.held.clear()
     pair.pump()
     assert bytes_of(pair.read(0))
+
+
+def test_a_log_is_judged_also_while_deletions_hold_all_threads(pair: Pair) -> None:
+    pair.workers.held.add(EXPIRATION_POOL)
+    restart(pair)
+    assert pair.log.verdict is Judgement.SOUND
+    assert bytes_of(pair.read(0))
+    end = len(pair.metadata.log) - 1
+    pair.metadata.lose(end)
+    pair.pump()
+    assert len(pair.metadata.log) > end, "withdrawn, owned and judged anew"
+    assert pair.log.verdict is Judgement.SOUND
 
 
 def test_a_leader_epoch_below_the_one_that_was_read_is_red_by_that_name(pair: Pair) -> None:
