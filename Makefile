@@ -7,16 +7,26 @@ PYTEST_ARGS ?=
 RUN_S3_ARGS ?=
 IDS ?= $(ID)
 ROUNDS ?= 300
+# Three for each of two cores: the tests of brokers wait more than they compute.
+WORKERS ?= 6
+PYTEST = $(BIN)/pytest -n $(WORKERS)
+# SECONDS_MAX=300 ends a part of CI's share after that time.
+UNTIL = $(if $(SECONDS_MAX),TIDEMARK_TESTS_UNTIL=$$(($$(date +%s) + $(SECONDS_MAX))))
 
-.PHONY: run run-s3 test check lint planted prove docs clean help
+# Without byte code every broker that a test starts compiles all of its modules.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: run run-s3 test check lint localstack bytecode long model planted pythons prove docs clean help
 
 help:
 	@echo "make run    set up everything, start one broker on 127.0.0.1:9092, data under ./data"
 	@echo "make run-s3 the same, tiering to LocalStack's S3 on 127.0.0.1:4566, without Docker"
-	@echo "make test   set up everything, run all checks and tests"
+	@echo "make test   set up everything, run all checks, and a round of each kind of test"
 	@echo "make check  the fast part: linters, types, import contracts, unit tests"
 	@echo "make planted [IDS=\"S06 B04\"] plant known bugs one by one: the tests must notice each"
-	@echo "make prove  all planted bugs, long rounds of the simulations (ROUNDS=300), all runs of the model"
+	@echo "make pythons the unit and property tests with every Python from 3.11 to 3.14 on PATH"
+	@echo "make prove  everything: all rounds of all tests, all Pythons, all planted bugs, the whole model,"
+	@echo "            many seeds of the simulations and of the damage walk (ROUNDS=300): a day"
 	@echo "make docs   write docs/configuration.md anew from the keys"
 
 run: $(VENV)/.installed
@@ -25,13 +35,14 @@ run: $(VENV)/.installed
 run-s3: $(VENV)/.installed-s3
 	@exec $(BIN)/python localstack/run_broker.py $(RUN_S3_ARGS)
 
-# LocalStack's environment is made here, not inside the first test that wants S3.
-test: lint
-	$(BIN)/python localstack/start.py --prepare
-	$(BIN)/pytest $(PYTEST_ARGS)
+# LocalStack's environment is made here, not inside the first test that wants S3; the tests' byte
+# code too, not by each worker.
+test: $(VENV)/.installed-dev
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint localstack bytecode
+	$(PYTEST) -m "not long" $(PYTEST_ARGS)
 
 check: lint
-	$(BIN)/pytest tests/unit $(PYTEST_ARGS)
+	$(PYTEST) -m "not long" tests/unit $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -41,13 +52,29 @@ lint: $(VENV)/.installed-dev
 	@$(BIN)/python -m broker.config.docs | cmp -s - docs/configuration.md \
 		|| { echo "docs/configuration.md is stale: run make docs" >&2; exit 1; }
 
-planted: $(VENV)/.installed-dev
-	$(BIN)/python tests/planted/run.py $(IDS)
+localstack: $(VENV)/.installed-dev
+	$(BIN)/python localstack/start.py --prepare
 
-# What takes too long for every run: ROUNDS seeds where `make test` takes a dozen.
-prove: planted
-	TIDEMARK_RAFT_SEEDS=$(ROUNDS) TIDEMARK_LOG_SEEDS=$(ROUNDS) \
-		$(BIN)/pytest tests/simulation/test_raft_power_cuts.py tests/simulation/test_log_power_cuts.py $(PYTEST_ARGS)
+bytecode: $(VENV)/.installed-dev
+	@$(BIN)/pytest --collect-only -qq -p no:randomly -m "not long" > /dev/null
+
+# What `make test` leaves out, and all rounds of what it goes round once; not the model.
+long: $(VENV)/.installed-dev
+	$(UNTIL) TIDEMARK_PROVE=1 $(PYTEST) -m "long or rounds" -rs --ignore tests/model $(PYTEST_ARGS)
+
+model: $(VENV)/.installed-dev
+	$(UNTIL) TIDEMARK_MODEL_RUNS=all $(PYTEST) -m long tests/model $(PYTEST_ARGS)
+
+planted: $(VENV)/.installed-dev
+	$(BIN)/python tests/planted/run.py $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX)) $(IDS)
+
+pythons: $(VENV)/.installed-dev
+	WORKERS=$(WORKERS) $(BIN)/python .ci/pythons.py $(PYTEST_ARGS)
+
+prove: lint localstack pythons planted
+	TIDEMARK_PROVE=1 $(PYTEST) --ignore tests/model $(PYTEST_ARGS)
+	TIDEMARK_RAFT_SEEDS=$(ROUNDS) TIDEMARK_LOG_SEEDS=$(ROUNDS) TIDEMARK_TOPIC_SEEDS=$(ROUNDS) \
+		$(PYTEST) tests/simulation $(PYTEST_ARGS)
 	TIDEMARK_MODEL_RUNS=all $(BIN)/pytest tests/model $(PYTEST_ARGS)
 	TIDEMARK_WALK_SEED=0 TIDEMARK_WALK_ROUNDS=$(ROUNDS) $(BIN)/pytest tests/integration/test_damage_walk.py $(PYTEST_ARGS)
 
@@ -55,20 +82,23 @@ docs: $(VENV)/.installed
 	$(BIN)/python -m broker.config.docs > docs/configuration.md
 
 clean:
-	rm -rf $(VENV) .localstack-venv .localstack-venv.lock .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(VENV)-3.* .localstack-venv .localstack-venv.lock .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-# The stamps make repeated runs quick: pip is asked again only when the packaging changed.
-$(VENV)/.installed-dev: $(VENV)/.installed
+# The stamps make repeated runs quick: pip is asked again only when the packaging changed. Each asks
+# once for all that it wants; what the tests want holds what the others want.
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
-	@touch $@
+	@touch $(VENV)/.installed $(VENV)/.installed-s3 $@
 
-$(VENV)/.installed-s3: $(VENV)/.installed
+$(VENV)/.installed-s3: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[s3]'
-	@touch $@
+	@touch $(VENV)/.installed $@
 
-$(VENV)/.installed: pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-		|| { echo "Tidemark needs Python 3.11 or newer; say make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -e .
 	@touch $@
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Tidemark needs Python 3.11 or newer; say make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)

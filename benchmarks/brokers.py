@@ -15,6 +15,7 @@ from pathlib import Path
 
 PLUGIN = "rsm_plugins.local_fs:LocalFsRemoteStorageManager"
 ROOT = Path(__file__).resolve().parent.parent
+TIDEMARK = (sys.executable, "-m", "tidemark.cli")
 
 
 @dataclass(frozen=True)
@@ -101,34 +102,48 @@ def wait_answering(
     sys.exit(f"no answer from {bootstrap} after {deadline_s} s")
 
 
-@contextmanager
-def tidemark(
+def formatted(
     data: Path, *, tiered: bool, settings: Mapping[str, str] | None = None
-) -> Iterator[Running]:
-    """Run one Tidemark broker under `data` until the block ends; `settings` go over the usual."""
+) -> tuple[Path, str]:
+    """Make a new data directory for a Tidemark broker; its configuration and its address."""
     shutil.rmtree(data, ignore_errors=True)
     data.mkdir(parents=True)
     port = free_port()
     config = data / "server.properties"
     config.write_text(server_properties(data, port, tiered=tiered, settings=settings))
-    command = [sys.executable, "-m", "tidemark.cli"]
     subprocess.run(
-        [*command, "format", "--config", str(config)], check=True, stdout=subprocess.DEVNULL
+        [*TIDEMARK, "format", "--config", str(config)], check=True, stdout=subprocess.DEVNULL
     )
-    with (data / "server.log").open("wb") as log:
-        began = time.monotonic()
+    return config, f"127.0.0.1:{port}"
+
+
+@contextmanager
+def launched(config: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a broker of formatted directories until the block ends; it need not answer yet."""
+    with (config.parent / "server.log").open("ab") as log:
         process = subprocess.Popen(
-            [*command, "start", "--config", str(config)], stdout=log, stderr=log
+            [*TIDEMARK, "start", "--config", str(config)], stdout=log, stderr=log
         )
         try:
-            wait_answering(f"127.0.0.1:{port}", process)
-            yield Running(f"127.0.0.1:{port}", process.pid, round(time.monotonic() - began, 3))
+            yield process
         finally:
             process.send_signal(signal.SIGTERM)
             try:
                 process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+@contextmanager
+def tidemark(
+    data: Path, *, tiered: bool, settings: Mapping[str, str] | None = None
+) -> Iterator[Running]:
+    """Run one Tidemark broker under `data` until the block ends; `settings` go over the usual."""
+    config, bootstrap = formatted(data, tiered=tiered, settings=settings)
+    began = time.monotonic()
+    with launched(config) as process:
+        wait_answering(bootstrap, process)
+        yield Running(bootstrap, process.pid, round(time.monotonic() - began, 3))
 
 
 @contextmanager

@@ -1,24 +1,30 @@
 """Runs a broker process: signals, exit codes, and what the user is told when it cannot start."""
 
 import asyncio
-import gc
 import logging
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any, Final
 
 from broker.broker import Broker
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
-from broker.directories import DirectoryError
-from broker.internal_topics import InternalTopicError
+from broker.node.directories import DirectoryError
 from broker.remote.tier import TierStartError
+from broker.topics.internal import InternalTopicError
 from kafka_protocol.errors import KafkaError
 from metadata_topic.quorum.errors import UnusableMetadataError
 from metadata_topic.quorum.format import NotFormattedError
 from metadata_topic.quorum.voter_check import QuorumConfigError
+from runtime.collector import FullPasses
+from runtime.executors import favour_the_loop
+from runtime.loop_gaps import LoopWatch
+from runtime.ports import Ports, system_ports
 
 log = logging.getLogger(__name__)
+
+MakePorts = Callable[[asyncio.AbstractEventLoop], Ports]
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
@@ -37,29 +43,38 @@ _EXPECTED: Final = (
 """What the user can mend: told in one line. Anything else is a mistake of ours, with its stack."""
 
 
-def run(config: BrokerConfig) -> int:
+def run(config: BrokerConfig, make_ports: MakePorts = system_ports) -> int:
     """Run a broker until SIGTERM or SIGINT.
+
+    Args:
+        config: its settings.
+        make_ports: what it stands on, given its event loop.
 
     Returns:
         The exit code of the process: 0 after a clean stop, 1 after a fatal error, which has been
         logged and, where the user can mend it, printed as one line on stderr.
     """
-    return asyncio.run(_run(config))
+    favour_the_loop()
+    return asyncio.run(_run(config, make_ports))
 
 
-async def _run(config: BrokerConfig) -> int:
+async def _run(config: BrokerConfig, make_ports: MakePorts) -> int:
     loop = asyncio.get_running_loop()
     asked_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked_to_stop.set)
-    broker = Broker(config)
+    full_passes = FullPasses()
+    full_passes.hold_back()
+    broker = Broker(config, make_ports(loop))
+    watch = LoopWatch(broker.metrics, "tidemark_")
     waiting = asyncio.ensure_future(asked_to_stop.wait())
     try:
         starting = asyncio.ensure_future(broker.start())
         await _first_of(starting, waiting)
         if starting.done():
             starting.result()
-            _settle_memory()
+            full_passes.leave_out_what_lives()
+            full_passes.allow()
             await _first_of(waiting, broker.fatal)
             if broker.fatal.done():
                 broker.fatal.result()
@@ -77,17 +92,10 @@ async def _run(config: BrokerConfig) -> int:
         waiting.cancel()
         log.info("stopping")
         await broker.stop()
+        watch.stop()
+        full_passes.allow()
     return EXIT_OK
 
 
 async def _first_of(*waiting: "asyncio.Future[Any]") -> None:
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-
-
-def _settle_memory() -> None:
-    """Take everything made at start out of the garbage collector's passes: it stays for ever.
-
-    Fewer objects to look at means shorter pauses while clients are served.
-    """
-    gc.collect()
-    gc.freeze()

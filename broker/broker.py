@@ -12,20 +12,23 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from broker.cluster import ClusterView
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
-from broker.directories import Directories, open_directories
-from broker.directory_checks import (
+from broker.config.live_config import LiveConfig, check_tiered_topics
+from broker.handlers.handler_table import build_handlers
+from broker.handlers.parts import HandlerParts
+from broker.network.server import Server
+from broker.node.directories import Directories, open_directories
+from broker.node.directory_checks import (
     settle_directories,
     without_sidecars,
     write_life,
     writes_sidecars,
 )
-from broker.endpoints import (
+from broker.node.endpoints import (
     advertised_endpoints,
     bootstrap_of,
     check_single_node,
@@ -33,18 +36,22 @@ from broker.endpoints import (
     network_limits,
     resolve_ports,
 )
-from broker.handler_table import HandlerParts, build_handlers
-from broker.health import Health, offline_reasons, routes
-from broker.housekeeping import Housekeeping
-from broker.housekeeping_tasks import housekeeping_tasks
-from broker.http import HttpServer
-from broker.internal_topics import ensure_remote_metadata_topic
-from broker.live_config import LiveConfig, check_tiered_topics
-from broker.metadata_log import open_metadata_node
-from broker.network.server import Server
-from broker.registration import BrokerRegistration
+from broker.node.housekeeping import Housekeeping
+from broker.node.housekeeping_tasks import housekeeping_tasks
+from broker.node.metadata_log import open_metadata_node
+from broker.node.registration import BrokerRegistration
+from broker.node.start_jobs import Count, StopMark, beside_the_loop
+from broker.observe.health import Health, offline_reasons, routes
+from broker.observe.http import HttpServer
+from broker.observe.metrics import (
+    register_disk_metrics,
+    register_log_metrics,
+    register_metadata_metrics,
+)
+from broker.observe.metrics_page import MetricsPage
 from broker.remote.config import tier_config
 from broker.remote.tier import RemoteTier
+from broker.replica.controller_requests import ControllerRequests
 from broker.replica.leader_epochs import LeaderEpochRequests
 from broker.replica.manager import ReplicaManager
 from broker.replica.wanted import (
@@ -53,25 +60,24 @@ from broker.replica.wanted import (
     refused_replicas,
     wanted_replica,
 )
-from broker.server_metrics import register_log_metrics, register_metadata_metrics
-from broker.topic_creation import TopicCreation
+from broker.topics.cluster import ClusterView
+from broker.topics.creation import TopicCreation
+from broker.topics.internal import ensure_remote_metadata_topic
 from local_log.errors import KafkaStorageError, LogClosed
+from local_log.load_run import LoadRun
 from local_log.log_dir import LogDir
 from local_log.log_dirs import LogManager
+from local_log.log_loading import Loaded
 from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.image.image import MetadataImage
 from rlm.config import TierConfig
-from runtime.clock import Clock, SystemClock
-from runtime.dice import Dice, SystemDice
-from runtime.disk import Disk, raise_file_limit
-from runtime.executors import make_pool
-from runtime.metrics import Registry
-from runtime.scheduler import LoopScheduler
+from runtime.disk import raise_file_limit
+from runtime.executors import Pool
+from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
 
-LOG_IO_THREADS = 4
 TIER_NAMES = (
     "tier.lock",
     "tier-incarnation",
@@ -81,15 +87,6 @@ TIER_NAMES = (
     "remote-log-metadata.damaged",
 )
 """What the tier process keeps in log directories, beside the partitions."""
-
-
-@dataclass(slots=True)
-class Ports:
-    """What the process stands on; tests hand in others."""
-
-    clock: Clock = field(default_factory=SystemClock)
-    dice: Dice = field(default_factory=SystemDice)
-    disk: Disk = field(default_factory=Disk)
 
 
 class Broker:
@@ -102,12 +99,18 @@ class Broker:
         fatal: fails when the broker cannot go on and must be stopped.
     """
 
-    def __init__(self, config: BrokerConfig, ports: Ports | None = None) -> None:
-        """Make a broker of the running event loop; nothing is touched before `start`."""
+    def __init__(self, config: BrokerConfig, ports: Ports) -> None:
+        """Make a broker of the running event loop; nothing is touched before `start`.
+
+        Args:
+            config: its settings.
+            ports: of its own: the pools end with it.
+        """
         self.config = resolve_ports(config)
-        self.metrics = Registry()
+        self.metrics = ports.metrics
         self.health = Health(config.node_id)
-        self._ports = ports or Ports()
+        self._metrics_page = MetricsPage(ports.metrics)
+        self._ports = ports
         self._undo: list[Callable[[], Awaitable[object] | None]] = []
         self._clean = False
         self._broker_epoch = -1
@@ -123,13 +126,12 @@ class Broker:
         """
         check_single_node(self.config)
         log.info("files: at most %d can be open", raise_file_limit())
-        self._scheduler = LoopScheduler(asyncio.get_running_loop())
         self._directories = self._open_directories()
-        self._pool = make_pool("log-io", LOG_IO_THREADS)
-        self._on_stop(self._pool.shutdown)
+        self._on_stop(self._ports.executors.shutdown)
         await self._start_http()
         await self._start_tier()
-        self._open_data()
+        await self._open_metadata()
+        await self._open_logs()
         self._wire()
         await self._join()
         await self._listen()
@@ -178,7 +180,7 @@ class Broker:
         address = self.config.http_listener
         if address is None:
             return
-        server = HttpServer(*address, routes(self.health, self.metrics))
+        server = HttpServer(*address, routes(self.health, self._metrics_page))
         try:
             await server.start()
         except OSError as error:
@@ -186,24 +188,20 @@ class Broker:
             raise ConfigError("tidemark.http.listener", shown, f"cannot listen: {error}") from error
         self._on_stop(server.stop)
 
-    def _open_data(self) -> None:
-        """Metadata first: it says which settings the logs have."""
-        ports = self._ports
-        self._node = open_metadata_node(
-            self.config,
-            self._directories,
-            disk=ports.disk,
-            clock=ports.clock,
-            pool=self._pool,
-            dice=ports.dice,
-            scheduler=self._scheduler,
-            on_failure=self._fail,
-        )
-        self._node.start(self._settle_directories)
+    async def _open_metadata(self) -> None:
+        """Metadata first: it says which settings the logs have; read beside the event loop."""
+        self._node = open_metadata_node(self.config, self._directories, self._ports, self._fail)
         self._on_stop(self._node.close)
+        mark = StopMark()
+        self.health.progress = lambda: "reading the metadata log"
+        try:
+            opening = partial(self._node.open, self._settle_directories, mark.check)
+            await beside_the_loop(self._recovery_pool, opening, stop=mark.stop)
+        finally:
+            self.health.progress = lambda: ""
+        self._node.start()
         self.live = LiveConfig(self.config, self._image)
         check_tiered_topics(self.config, self._image())
-        self._open_logs()
 
     def _settle_directories(self, image: MetadataImage) -> None:
         """Settle which directories are used, before the start of the metadata log writes to it.
@@ -219,47 +217,87 @@ class Broker:
             dice=self._ports.dice,
         )
 
-    def _open_logs(self) -> None:
-        """Open what the metadata want of what lies in the directories."""
+    async def _open_logs(self) -> None:
+        """Open what the metadata want of what lies in the directories, beside the event loop.
+
+        As in Kafka nothing is served before all of it is open; but the health pages answer, the
+        tier is held, and a signal ends the start.
+        """
         ports, node_id, image = self._ports, self.config.node_id, self._image()
         is_missing_some = self._is_missing_some
         self._logs = LogManager(
             list(self.config.log_dirs),
-            config_for=self.live.log_config,
-            disk=ports.disk,
-            clock=ports.clock,
-            scheduler=self._scheduler,
-            pool=self._pool,
-            dice=ports.dice,
+            self.live.log_config,
+            ports,
             to_loop=asyncio.get_running_loop().call_soon_threadsafe,
             own_names=TIER_NAMES,
         )
-        self._logs.on_offline = self._directory_failed
+        self._logs.failures.on_offline = self._directory_failed
         for path, reason in self._directories.offline.items():
             self._logs.put_offline(path, reason)
         previous = image.brokers.get(node_id)
-        self._logs.load(
+        run = self._logs.load_run(
             lambda tp: wanted_replica(image, node_id, tp, is_missing_some=is_missing_some),
+            threads=self.live.current.num_recovery_threads_per_data_dir,
             compare=writes_sidecars(image, node_id),
             without_sidecars=without_sidecars(image, node_id, self._directories.ids),
             last_broker_epoch=None if previous is None else previous.epoch,
             assigned=assigned_partitions(image, node_id),
         )
         self._on_stop(self._close_logs)
+        self._logs.take(await self._finished(run))
         self._incarnation_id = ports.dice.uuid()
-        for directory in self._logs.online_dirs():
-            try:
-                write_life(ports.disk, directory.path, image, node_id, self._incarnation_id)
-            except OSError as error:
-                self._logs.fail(directory, error)
+        await self._recovery_pool.run(self._settle_logs, image)
         if not self._logs.online_dirs():
             raise KafkaStorageError("no log directory works: " + "; ".join(self._offline_dirs()))
         self._is_missing_some = is_missing_some or len(self._logs.online_dirs()) < len(
             self._logs.dirs
         )
 
-    def _close_logs(self) -> None:
-        self._logs.close(clean=self._clean, broker_epoch=self._broker_epoch)
+    @property
+    def _recovery_pool(self) -> Pool:
+        """Waits for the threads that open logs, and for disks at the start."""
+        return self._ports.executors.pool("log-recovery", 1)
+
+    async def _finished(self, run: LoadRun) -> Loaded:
+        """What `run` has opened."""
+
+        def stop() -> None:
+            log.info("the start ends while logs are opened: done=%d of=%s", run.done, run.total)
+            run.stop()
+
+        self.health.progress = run.stage
+        try:
+            return await beside_the_loop(self._recovery_pool, run.run, stop=stop)
+        finally:
+            self.health.progress = lambda: ""
+
+    def _settle_logs(self, image: MetadataImage) -> None:
+        """Write what the directories must say before this life begins; on a pool thread."""
+        self._logs.renew_checkpoints()
+        for directory in self._logs.online_dirs():
+            path, node_id = directory.path, self.config.node_id
+            try:
+                write_life(self._ports.disk, path, image, node_id, self._incarnation_id)
+            except OSError as error:
+                self._logs.fail(directory, error)
+
+    async def _close_logs(self) -> None:
+        """Close all logs beside the event loop, and say how far it is."""
+        count = Count(len(self._logs.all()), "logs are closed", self._ports.clock)
+        self.health.progress = count.text
+        await self._recovery_pool.run(
+            partial(
+                self._logs.close,
+                clean=self._clean,
+                broker_epoch=self._broker_epoch,
+                closed=count.one_more,
+            )
+        )
+
+    async def _set_aside(self) -> None:
+        """Rename what is no partition of ours; whoever cancels this gets the end of it first."""
+        await beside_the_loop(self._recovery_pool, self._logs.set_aside, stop=lambda: None)
 
     def _wire(self) -> None:
         """Make the parts that serve clients; nothing is served yet."""
@@ -277,19 +315,20 @@ class Broker:
             ),
         )
         self._leader_epochs = LeaderEpochRequests(
-            self._registration.raise_leader_epochs, self._scheduler
+            self._registration.raise_leader_epochs, self._ports.scheduler
         )
         self._on_stop(self._leader_epochs.stop)
         self._replicas = ReplicaManager(
             logs=self._logs,
             node_id=node_id,
-            pool=self._pool,
             config_for=self.live.log_config,
-            metrics=self.metrics,
-            assign=self._registration.assign,
-            has_tier=self._tier is not None,
-            raise_epoch=self._leader_epochs.ask,
+            ports=ports,
+            requests=ControllerRequests(
+                assign=self._registration.assign, raise_epoch=self._leader_epochs.ask
+            ),
+            judgements=None if self._tier is None else self._tier.judgements,
         )
+        self._on_stop(self._replicas.stop)
         self._leader_epochs.on_refused = self._replicas.epoch_refused
         self._replicas.is_missing_some = self._is_missing_some
         self._registration.on_assignment_failed = self._replicas.assignment_failed
@@ -298,24 +337,19 @@ class Broker:
             defaults=self.live.topic_defaults,
             validate_config=self.live.validate_new_topic,
             dice=ports.dice,
-            hosted=self._replicas.hosted,
+            settled=self._replicas.settled,
+            backlog=lambda: self._replicas.backlog,
         )
         if self._tier is not None:
-            self._tier.attach(
-                replicas=self._replicas,
-                logs=self._logs,
-                image=self._image,
-                high_watermark=lambda: self._node.high_watermark,
-                submit=self._node.submit,
-                raise_epoch=self._leader_epochs.ask,
-            )
+            self._tier.attach(self._replicas, self._node, self._leader_epochs.ask)
         self._server = self._make_server()
         self._housekeeping = Housekeeping(
             housekeeping_tasks(self.config, self._logs, ports.clock),
-            scheduler=self._scheduler,
-            pool=self._pool,
+            scheduler=self._ports.scheduler,
+            pool=self._ports.executors.background,
         )
         register_log_metrics(self.metrics, self._replicas)
+        register_disk_metrics(self.metrics, self._replicas, ports.executors)
         register_metadata_metrics(self.metrics, self._image, self._node)
         self.health.checks["logs"] = self._offline_dirs
         self.health.checks["partitions"] = lambda: offline_reasons(self._replicas.offline)
@@ -341,18 +375,12 @@ class Broker:
         return usable[0] if usable else self.config.metadata_log_dir
 
     def _make_tier(self) -> RemoteTier:
-        ports = self._ports
-        tier = RemoteTier(
-            config=self._tier_config(self.config),
-            clock=ports.clock,
-            scheduler=self._scheduler,
-            pool=self._pool,
-            metrics=self.metrics,
-            loop=asyncio.get_running_loop(),
-            disk=ports.disk,
-            dice=ports.dice,
-        )
+        config, loop = self._tier_config(self.config), asyncio.get_running_loop()
+        tier = RemoteTier(config, self._ports, loop)
+        self._metrics_page.others.append(tier.metrics)
         self.health.checks["tier"] = lambda: tier.state().reasons
+        self.health.warnings["tier"] = tier.judgements.late
+        self.health.notes["tier"] = tier.judgements.progress
         return tier
 
     def _make_server(self) -> Server:
@@ -368,21 +396,10 @@ class Broker:
             replicas=self._replicas,
             logs=self._logs,
             tier=self._tier,
-            clock=ports.clock,
-            scheduler=self._scheduler,
-            pool=self._pool,
-            dice=ports.dice,
-            metrics=self.metrics,
+            ports=ports,
         )
-        server = Server(
-            handlers=build_handlers(parts),
-            limits=network_limits(self.config, self._tier),
-            clock=ports.clock,
-            scheduler=self._scheduler,
-            pool=self._pool,
-            disk=ports.disk,
-            metrics=self.metrics,
-        )
+        limits = network_limits(self.config, self._tier)
+        server = Server(build_handlers(parts), limits, ports)
         server.read_failures.on_failure = self._file_failed
         return server
 
@@ -393,10 +410,11 @@ class Broker:
             refused=refused_replicas(self._logs, self._image()),
             is_missing_some=self._is_missing_some,
         )
-        self._logs.set_aside()
+        await self._set_aside()
         self._replicas.apply(self._image(), None)
         self._node.subscribe(self._replicas.apply)
         await self._registration.unfence()
+        await self._replicas.caught_up()
 
     async def _listen(self) -> None:
         await self._server.start(listener_addresses(self.config))
@@ -425,7 +443,7 @@ class Broker:
             prefix=str(self.config.get("remote.log.metadata.manager.impl.prefix")),
         )
         self._on_stop(tier.stop)
-        self._replicas.on_change.append(tier.on_partitions_changed)
+        self._replicas.listeners.append(tier.on_replicas)
         self._node.subscribe(lambda image, delta: self._reconfigure_tier(tier))
         self._reconfigure_tier(tier)
         await tier.connect()
@@ -449,7 +467,7 @@ class Broker:
         for one in self._logs.all():
             if one.directory == path.parent and not one.is_offline:
                 with contextlib.suppress(KafkaStorageError, LogClosed):
-                    one.fail(error)
+                    one.health.fail(error)
 
     def _fail(self, error: BaseException) -> None:
         """The metadata node cannot go on."""

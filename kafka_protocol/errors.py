@@ -189,7 +189,11 @@ _RETRIABLE = frozenset(
 )
 
 
-class KafkaError(Exception):
+class TidemarkError(Exception):
+    """Above every error that Tidemark raises on purpose; `tidemark.errors` hands it on."""
+
+
+class KafkaError(TidemarkError):
     """Something a client may be told.
 
     Subclasses set `code` as a class attribute and keep their facts as fields; the message is for
@@ -207,9 +211,15 @@ class ApiError(KafkaError):
         self.code = code
 
 
-class MalformedMessageError(Exception):
+class UnknownTopicId(KafkaError):
+    """No topic has this id."""
+
+    code = ErrorCode.UNKNOWN_TOPIC_ID
+
+
+class MalformedMessageError(TidemarkError):
     """Bytes that are no message of the asked kind and version: cut, or senseless."""
 
 
-class CorruptFileError(ValueError):
+class CorruptFileError(TidemarkError, ValueError):
     """A file whose content breaks its own format or checksum."""

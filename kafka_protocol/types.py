@@ -4,6 +4,17 @@ from typing import NamedTuple
 
 ZERO_UUID = bytes(16)
 
+_READ_COMMITTED = 1
+
+
+def is_read_committed(isolation_level: int) -> bool:
+    """Read the isolation level of a Fetch or ListOffsets request.
+
+    DIFFERS: a level that Kafka does not know fails the whole request there; here it is read
+    uncommitted.
+    """
+    return isolation_level == _READ_COMMITTED
+
 
 class TopicPartition(NamedTuple):
     """A partition by its topic's name: what clients say."""

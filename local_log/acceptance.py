@@ -1,9 +1,9 @@
 """`tidemark-accepted`: what a person accepted of a log, and the holes that are known to be right.
 
-One JSON line, then its CRC32C. Holes and `sparse` are remembered for as long as the log lives; an
-accepted judgement only until a start that finds nothing wrong, an adopted end until one that finds
-the log there. A damaged file counts as missing: then nothing is accepted, and a log that needs it
-is refused again.
+One JSON line, then its CRC32C. Holes, `sparse` and the adopted epoch are remembered for as long as
+the log lives; an accepted judgement only until a start that finds nothing wrong, an adopted end
+until one that finds the log there. A damaged file counts as missing: then nothing is accepted, and
+a log that needs it is refused again.
 """
 
 import json
@@ -18,7 +18,7 @@ from kafka_protocol.types import EpochEntry
 from local_log.refusal import Fault, RefusalFacts
 from runtime.disk import Disk
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 ACCEPTED: Final = "tidemark-accepted"
 _VERSION: Final = 1
@@ -49,12 +49,14 @@ class Accepted:
         holes: (first, end) of ranges of offsets that are missing, end exclusive.
         is_sparse: offsets may be missing anywhere: a cleaner worked here.
         adopted: what `tidemark remote adopt` ordered, until it is done.
+        adopted_epoch: the highest leader epoch that was used before it; -1 if there was none.
     """
 
     judgement: RefusalFacts | None = None
     holes: tuple[tuple[int, int], ...] = ()
     is_sparse: bool = False
     adopted: Adopted | None = None
+    adopted_epoch: int = -1
 
     def covers(self, faults: tuple[Fault, ...]) -> bool:
         """Whether a person accepted every one of these faults."""
@@ -89,6 +91,8 @@ def dump(accepted: Accepted) -> bytes:
             "end": adopted.end,
             "chain": adopted.chain,
         }
+    if accepted.adopted_epoch >= 0:
+        content["adoptedEpoch"] = accepted.adopted_epoch
     line = json.dumps(content).encode()
     return line + b"\n%08x\n" % crc32c(line)
 
@@ -111,6 +115,7 @@ def parse(data: bytes) -> Accepted:
         tuple((int(first), int(end)) for first, end in values["holes"]),
         bool(values["sparse"]),
         _adopted(values.get("adopted")),
+        int(values.get("adoptedEpoch", -1)),
     )
 
 
@@ -137,7 +142,7 @@ def read_accepted(disk: Disk, directory: Path) -> Accepted:
     except FileNotFoundError:
         return NOTHING
     except (ValueError, KeyError, TypeError) as error:
-        _log.error("file is damaged, nothing counts as accepted: path=%s reason=%s", path, error)
+        log.error("file is damaged, nothing counts as accepted: path=%s reason=%s", path, error)  # noqa: TRY400
         return NOTHING
 
 

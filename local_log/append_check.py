@@ -6,11 +6,23 @@ right is taken as it is; what is wrong inside it is told by whoever opens it. Se
 docs/decisions/produce-reads-headers-only.md.
 """
 
-from kafka_protocol.records.batch import HEADER_SIZE, BatchHeader, crc32c_of, read_header
-from kafka_protocol.records.compression import MAX_INFLATED_BYTES
+from kafka_protocol.records.batch import (
+    CODEC_MASK,
+    CONTROL_FLAG,
+    CRC_START,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    BatchHeader,
+    crc32c_of,
+    read_header,
+)
+from kafka_protocol.records.compression import MAX_INFLATED_BYTES, Codec
 from kafka_protocol.records.errors import InvalidRecordError
 from kafka_protocol.records.records import iter_records
-from local_log.config import LONG_MAX, LogConfig
+from local_log.config import LogConfig
 from local_log.errors import (
     CorruptMessage,
     InvalidRecord,
@@ -23,19 +35,16 @@ from local_log.errors import (
 
 Buffer = bytes | bytearray | memoryview
 
-_MAGIC_POSITION = 16
-_LENGTH_OVERHEAD = 12
 _RECORD_BYTES_MIN = 7  # length, attributes, two deltas, key, value and headers: a byte each
-_CRC_START = 21
-_CODEC_MAX = 4
-_LZ4, _SNAPPY, _GZIP, _ZSTD = 3, 2, 1, 4
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_INDEPENDENT_BLOCKS = 0x20
+# Numbers: to look up a member takes longer than the comparison.
+_GZIP, _SNAPPY = int(Codec.GZIP), int(Codec.SNAPPY)
+_LZ4, _ZSTD = int(Codec.LZ4), int(Codec.ZSTD)
 _SNAPPY_FRAMED = b"\xff\x06\x00\x00sNaPpY"
-_LOG_APPEND_TIME, _CONTROL = 0x08, 0x20
 INFLATED_BYTES_MAX = min(32 << 20, MAX_INFLATED_BYTES)
 OPENED_RECORDS_MAX = 200_000
-"""What is opened here is opened on the event loop, at about a microsecond a record. An honest batch
+"""What is opened takes about a microsecond a record, with the interpreter's lock. An honest batch
 of the default `max.message.bytes` has fewer records even uncompressed; the answer to one with more,
 MESSAGE_TOO_LARGE, makes a producer split it."""
 
@@ -48,22 +57,22 @@ def check_framing(batch: Buffer) -> BatchHeader:
         CorruptMessage: a magic from the future, a length that cannot be, a wrong checksum.
     """
     size = len(batch)
-    if size <= _MAGIC_POSITION:
+    if size <= MAGIC_POSITION:
         raise InvalidRecord(f"no record batch in {size} bytes")
-    magic = batch[_MAGIC_POSITION]
-    if magic != 2:
+    magic = batch[MAGIC_POSITION]
+    if magic != MAGIC:
         if magic in (0, 1):
             raise InvalidRecord(f"message format {magic} is no longer taken")
         raise CorruptMessage(f"magic {magic if magic < 128 else magic - 256} does not exist")
     if size < HEADER_SIZE:
         raise InvalidRecord(f"no record batch in {size} bytes")
     header = read_header(batch)
-    claimed = header.batch_length + _LENGTH_OVERHEAD
+    claimed = header.batch_length + LOG_OVERHEAD
     if claimed > size:
         raise InvalidRecord(f"the batch claims {claimed} bytes, {size} are there")
     if claimed < HEADER_SIZE:
         raise CorruptMessage(f"a batch cannot have {claimed} bytes")
-    if crc32c_of(batch, _CRC_START, claimed - _CRC_START) != header.crc:
+    if crc32c_of(batch, CRC_START, claimed - CRC_START) != header.crc:
         raise CorruptMessage(f"checksum {header.crc:#010x} of the batch is wrong")
     if claimed != size:
         raise InvalidRecord(f"{size - claimed} bytes after the only batch allowed")
@@ -76,7 +85,7 @@ def check_size(header: BatchHeader, config: LogConfig) -> None:
     Raises:
         MessageTooLarge, RecordListTooLarge.
     """
-    size = header.batch_length + _LENGTH_OVERHEAD
+    size = header.batch_length + LOG_OVERHEAD
     if size > config.max_message_bytes:
         raise MessageTooLarge(size_bytes=size, max_bytes=config.max_message_bytes)
     if size > config.segment_bytes:
@@ -84,11 +93,11 @@ def check_size(header: BatchHeader, config: LogConfig) -> None:
 
 
 def check_client_batch(batch: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    """Check what only producers can get wrong; the framing is checked already.
+    """Check what only producers can get wrong, by the header; the framing is checked already.
 
     Raises:
         InvalidRecord, MessageTooLarge, RecordListTooLarge, InvalidTimestamp,
-        UnsupportedCompression, TooManyRecords, InflatedTooLargeError.
+        UnsupportedCompression.
     """
     check_size(header, config)
     if header.base_offset != 0:
@@ -99,14 +108,14 @@ def check_client_batch(batch: Buffer, header: BatchHeader, config: LogConfig, no
             f"{header.last_offset_delta} do not fit"
         )
     attributes = header.attributes
-    if attributes & _CONTROL:
+    if attributes & CONTROL_FLAG:
         raise InvalidRecord("a producer cannot write control batches")
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise InvalidRecord(
             f"producer {header.producer_id} without sequence or epoch: "
             f"{header.base_sequence}, {header.producer_epoch}"
         )
-    codec = attributes & 0x07
+    codec = attributes & CODEC_MASK
     if codec:
         _check_codec(batch, codec)
     elif header.record_count * _RECORD_BYTES_MIN > len(batch) - HEADER_SIZE:
@@ -115,13 +124,11 @@ def check_client_batch(batch: Buffer, header: BatchHeader, config: LogConfig, no
         )
     if not config.stamps_append_time:
         _check_timestamps(header, config, now_ms)
-    if config.compacts or config.message_timestamp_before_max_ms != LONG_MAX:
-        _check_records(batch, header, config, now_ms)
 
 
 def _check_codec(batch: Buffer, codec: int) -> None:
     """Keep out frames that Java's consumers refuse, as far as their first bytes tell."""
-    if codec > _CODEC_MAX:
+    if codec > _ZSTD:
         raise UnsupportedCompression(codec)
     start = bytes(batch[HEADER_SIZE : HEADER_SIZE + 10])
     if codec == _LZ4:
@@ -136,7 +143,7 @@ def _check_codec(batch: Buffer, codec: int) -> None:
 
 
 def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    if header.attributes & _LOG_APPEND_TIME:
+    if header.attributes & LOG_APPEND_TIME_FLAG:
         raise InvalidTimestamp("a producer cannot set the timestamp type LogAppendTime")
     newest = header.max_timestamp
     if newest < 0:
@@ -151,16 +158,22 @@ def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> No
 
 
 def check_record_count(header: BatchHeader) -> None:
-    """Check that the records of a batch may be opened on the event loop.
+    """Check that a batch may be opened.
 
     Raises:
-        TooManyRecords: it would be held for too long.
+        TooManyRecords: a thread would be busy with it for too long.
     """
     if header.record_count > OPENED_RECORDS_MAX:
         raise TooManyRecords(count=header.record_count, max_count=OPENED_RECORDS_MAX)
 
 
-def _check_records(batch: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+def check_records(batch: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    """Check each record of a batch whose header is right.
+
+    Raises:
+        InvalidRecord: with the records that are wrong.
+        InvalidTimestamp, TooManyRecords, InflatedTooLargeError.
+    """
     check_record_count(header)
     oldest = now_ms - config.message_timestamp_before_max_ms
     newest = now_ms + config.message_timestamp_after_max_ms

@@ -18,6 +18,7 @@ and the next write makes a new one.
 """
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -29,7 +30,7 @@ from kafka_protocol.files.sealed import seal, unseal
 from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
 from runtime.disk import Disk
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 SIDECAR: Final = "tidemark-checksums"
 _HEAD: Final = "tidemark-checksums 1"
@@ -137,7 +138,7 @@ class CheckedFiles:
         try:
             sidecar = parse_sidecar(data)
         except CorruptFileError as error:
-            _log.warning("sidecar is damaged and made again: %s (%s)", self._directory, error)
+            log.warning("sidecar is damaged and made again: %s (%s)", self._directory, error)
             return
         self._saved = sidecar
         self._versions = dict(sidecar.files)
@@ -191,6 +192,22 @@ class CheckedFiles:
         self._disk.atomic_write(path, data, durable=durable)
         if durable:
             self._versions[name] = (new,)  # the sidecar on the disk is tidied by its next write
+
+    def begin(self, files: Mapping[str, bytes]) -> None:
+        """Write the first files of an empty directory, and their sidecar; whoever asks fsyncs them.
+
+        The sidecar need not be: what a power cut leaves of its one version is this or nothing.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        self._versions = {name: (crc32c(data),) for name, data in files.items()}
+        self._saved = Sidecar(self.owner, dict(self._versions))
+        for name, data in ((SIDECAR, dump_sidecar(self._saved)), *files.items()):
+            file = self._disk.open_empty(self._directory / name)
+            self._disk.write_at(file, 0, data)
+            file.close()
+        self._is_kept = True
 
     def _found(self, path: Path) -> tuple[int, ...]:
         try:

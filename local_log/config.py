@@ -1,6 +1,6 @@
 """What a topic's settings mean for its logs: one frozen value, replaced as a whole."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
@@ -48,6 +48,23 @@ class LogConfig:
     remote_copy_lag_ms: int = 0
     remote_copy_lag_bytes: int = 0
 
+    # Each append asks these.
+    stamps_append_time: bool = field(init=False, repr=False, compare=False)
+    """Whether the broker's clock replaces the producers' timestamps."""
+    opens_batches: bool = field(init=False, repr=False, compare=False)
+    """Whether a batch must be opened: each record is judged, or it is compressed anew."""
+
+    def __post_init__(self) -> None:
+        stamps = self.message_timestamp_type == "LogAppendTime"
+        opens = self.judges_records or self.compression_type != "producer"
+        object.__setattr__(self, "stamps_append_time", stamps)
+        object.__setattr__(self, "opens_batches", opens)
+
+    @property
+    def judges_records(self) -> bool:
+        """Whether a batch is taken only if each of its records is right."""
+        return self.compacts or self.message_timestamp_before_max_ms != LONG_MAX
+
     @property
     def compacts(self) -> bool:
         """Whether only the newest record of a key must stay."""
@@ -79,8 +96,3 @@ class LogConfig:
         if self.local_retention_bytes == -2:
             return self.retention_bytes
         return self.local_retention_bytes
-
-    @property
-    def stamps_append_time(self) -> bool:
-        """Whether the broker's clock replaces the producers' timestamps."""
-        return self.message_timestamp_type == "LogAppendTime"

@@ -1,6 +1,6 @@
 """What a log may refuse, as the errors clients know; facts are fields."""
 
-from kafka_protocol.errors import ErrorCode, KafkaError
+from kafka_protocol.errors import ErrorCode, KafkaError, TidemarkError
 from local_log.refusal import RefusalFacts
 
 
@@ -135,7 +135,11 @@ class LogClosed(KafkaError):
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-class LogRefused(Exception):
+class LoadStopped(TidemarkError):
+    """The logs are not opened to the end: whoever asked for it wants an end."""
+
+
+class LogRefused(TidemarkError):
     """A log contradicts what is known of it; it was left as it is and is not served.
 
     Attributes:
@@ -147,3 +151,11 @@ class LogRefused(Exception):
     def __init__(self, reason: str, way_out: str, facts: RefusalFacts) -> None:
         super().__init__(f"{reason}; {way_out}")
         self.reason, self.way_out, self.facts = reason, way_out, facts
+
+
+class WouldWait(TidemarkError):
+    """Only the disk can answer, and the event loop must not wait for it: ask on a pool thread."""
+
+
+class MustBeOpened(TidemarkError):
+    """The batch is to be opened first, on a pool thread: see `local_log.opening`."""

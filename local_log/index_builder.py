@@ -8,6 +8,8 @@ class IndexBuilder:
     """Gets the headers of a segment's batches in their order.
 
     Attributes:
+        base_offset: of the segment.
+        interval_bytes: an entry is made where more bytes lie behind the last one.
         size_bytes: of the batches so far: where the next one begins.
         max_timestamp: largest batch timestamp so far, -1 if there is none.
         offset_of_max_timestamp: last offset of the first batch that has it.
@@ -16,23 +18,23 @@ class IndexBuilder:
     """
 
     __slots__ = (
-        "_base_offset",
         "_entries_left",
-        "_interval_bytes",
         "_last_stamp",
         "_offsets",
         "_times",
         "_times_left",
+        "base_offset",
         "bytes_since_entry",
         "first_timestamp",
+        "interval_bytes",
         "max_timestamp",
         "offset_of_max_timestamp",
         "size_bytes",
     )
 
     def __init__(self, base_offset: int, *, interval_bytes: int, index_bytes: int) -> None:
-        self._base_offset = base_offset
-        self._interval_bytes = interval_bytes
+        self.base_offset = base_offset
+        self.interval_bytes = interval_bytes
         self._entries_left = index_bytes // offset_index.ENTRY_SIZE
         self._times_left = index_bytes // time_index.ENTRY_SIZE - 1  # one is for the close
         self._last_stamp = -1
@@ -56,20 +58,27 @@ class IndexBuilder:
             self.offset_of_max_timestamp = last
         if self.first_timestamp is None:
             self.first_timestamp = header.max_timestamp
-        if self.bytes_since_entry > self._interval_bytes:
-            if self._entries_left > 0:
-                relative = last - self._base_offset
-                self._offsets += offset_index.pack_entry(relative, self.size_bytes)
-                self._entries_left -= 1
-            if self._times_left > 0:
-                self._add_time()
-            self.bytes_since_entry = 0
+        if self.bytes_since_entry > self.interval_bytes:
+            self.add_entries(last)
         self.size_bytes += size
         self.bytes_since_entry += size
 
+    def add_entries(self, last_offset: int) -> None:
+        """Make the entries of the batch that begins at `size_bytes` and ends with `last_offset`.
+
+        Its timestamp is noted already.
+        """
+        if self._entries_left > 0:
+            relative = last_offset - self.base_offset
+            self._offsets += offset_index.pack_entry(relative, self.size_bytes)
+            self._entries_left -= 1
+        if self._times_left > 0:
+            self._add_time()
+        self.bytes_since_entry = 0
+
     def _add_time(self) -> None:
         if self.max_timestamp > self._last_stamp:
-            relative = self.offset_of_max_timestamp - self._base_offset
+            relative = self.offset_of_max_timestamp - self.base_offset
             self._times += time_index.pack_entry(self.max_timestamp, relative)
             self._last_stamp = self.max_timestamp
             self._times_left -= 1

@@ -48,18 +48,12 @@ class Inspection:
         return verdict.if_accepted if isinstance(verdict, Refused) else verdict
 
 
-def inspect(
-    disk: Disk,
-    request: OpenRequest,
-    topic_partition: TopicPartition,
-    files: SmallFiles | None = None,
-) -> Inspection:
+def inspect(disk: Disk, request: OpenRequest, files: SmallFiles | None = None) -> Inspection:
     """Look at a log as the next start will see it; nothing is changed.
 
     Args:
         disk: where it is.
         request: what the next start will know about it.
-        topic_partition: its name.
         files: for the small files of the directory; None: read as they are.
 
     Raises:
@@ -68,7 +62,7 @@ def inspect(
     directory = request.directory
     found = Surveyor(disk, request, files or PlainFiles(disk, directory)).look()
     return Inspection(
-        topic_partition,
+        request.topic_partition,
         request,
         found.survey,
         judge(found.survey),

@@ -1,8 +1,8 @@
 """Keeps the offset checkpoints of the log directories.
 
-Written by the loop and by `log-io`, one at a time for each directory. A checkpoint that is written
-again keeps the entries of partitions that are not open: an offline log needs them when it comes
-back.
+Written by the loop and by pool threads, one at a time for each directory. A checkpoint that is
+written again keeps the entries of partitions that are not open: an offline log needs them when it
+comes back.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -59,7 +59,7 @@ def collect(
     offsets = {tp: offset for tp, offset in before.items() if tp not in logs}
     for tp, log in logs.items():
         if name == RECOVERY_POINTS:
-            offsets[tp] = UNKNOWN if log.has_damage else log.recovery_point
+            offsets[tp] = UNKNOWN if log.reader.has_damage else log.recovery_point
         elif name == HIGH_WATERMARKS:
             offsets[tp] = log.high_watermark
         elif log.log_start_known and (log.config.remote_storage_enable or log.log_start_offset > 0):

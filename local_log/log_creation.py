@@ -1,7 +1,7 @@
 """Beginning an empty log: all of its files are durable before anybody hears of it."""
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,22 +10,29 @@ from kafka_protocol.files.segment_names import partition_dir
 from kafka_protocol.types import TopicPartition
 from local_log.checked_files import CheckedFiles, Owner
 from local_log.config import LogConfig
+from local_log.empty_log import begin_empty
 from local_log.errors import KafkaStorageError, LogRefused
 from local_log.log_dir import LogDir
 from local_log.partition_log import LogHooks, PartitionLog
-from local_log.segment_files import PARTITION_METADATA
-from runtime.clock import Clock
+from local_log.segment_files import EPOCH_CHECKPOINT, PARTITION_METADATA
+from local_log.survey import OpenRequest
 from runtime.disk import Disk
-from runtime.executors import Pool
+from runtime.executors import side_by_side
+from runtime.ports import Ports
 
 
 class NewLog(NamedTuple):
-    """A log to be begun."""
+    """A log to be begun.
+
+    Attributes:
+        leader_epoch: under which this broker will lead it, if that is known.
+    """
 
     topic: str
     partition: int
     topic_id: bytes
     config: LogConfig | None = None
+    leader_epoch: int | None = None
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -36,21 +43,32 @@ class NewLog(NamedTuple):
 Made = dict[TopicPartition, tuple[PartitionLog, LogDir] | KafkaStorageError]
 
 
+class Creation(NamedTuple):
+    """Logs that are wanted.
+
+    Attributes:
+        known: those that are open already, and those that cannot be begun.
+        carry_out: begins the others; on a pool thread.
+    """
+
+    known: dict[TopicPartition, PartitionLog | KafkaStorageError]
+    carry_out: Callable[[], Made]
+
+
 class LogCreation:
     """Begins logs in directories, in another one where a disk fails."""
 
     def __init__(
         self,
-        disk: Disk,
-        clock: Clock,
+        ports: Ports,
         *,
-        pool: Pool,
         config_for: Callable[[str], LogConfig],
         hooks_for: Callable[[TopicPartition, LogDir], LogHooks],
         write_checkpoints: Callable[[LogDir, Iterable[str]], bool],
         fail_dir: Callable[[LogDir, OSError], None],
     ) -> None:
-        self._disk, self._clock, self._pool = disk, clock, pool
+        self._disk, self._clock = ports.disk, ports.clock
+        self._pool = ports.executors.commit
         self._config_for, self._hooks_for = config_for, hooks_for
         self._write_checkpoints, self._fail_dir = write_checkpoints, fail_dir
 
@@ -91,23 +109,25 @@ class LogCreation:
         stale = directory.forget(new.topic_partition for new in members)
         if stale and not self._write_checkpoints(directory, stale):
             return self._fail(members, "its checkpoints cannot be written")
-        # Side by side: what thousands of new logs have to fsync the disk takes in common.
-        syncing: list[tuple[PartitionLog, Future[None]]] = []
+        # All names first, then side by side what is in the files: of the names of thousands the
+        # first fsync writes nearly all, and the disk takes the others in common.
+        begun: list[PartitionLog] = []
         for new in members:
             tp = new.topic_partition
             config, hooks = new.config or self._config_for(tp.topic), self._hooks_for(tp, directory)
             try:
                 log = begin_log(self._disk, directory, new, config, hooks, self._clock.wall_ms())
                 made[tp] = log, directory
-                syncing.append((log, self._pool.submit(self._fsync_all, log.directory)))
+                begun.append(log)
             except LogRefused as error:
                 made[tp] = KafkaStorageError(str(error))
             except OSError as error:
                 self._fail_dir(directory, error)
                 if not directory.works:
-                    break
+                    return _closed(made)
                 made[tp] = KafkaStorageError(f"{tp} cannot be made now: {error}")
-        for log, synced in syncing:
+        calls = [partial(self._fsync, log) for log in begun]
+        for log, synced in zip(begun, side_by_side(self._pool, calls), strict=True):
             try:
                 synced.result()
             except OSError as error:
@@ -125,10 +145,8 @@ class LogCreation:
             return self._fail(members, str(error))
         return made
 
-    def _fsync_all(self, path: Path) -> None:
-        for name in self._disk.list_dir(path):
-            self._disk.fsync_path(path / name)
-        self._disk.fsync_path(path)
+    def _fsync(self, log: PartitionLog) -> None:
+        make_durable(self._disk, log.directory, with_chain=log.config.remote_storage_enable)
 
     @staticmethod
     def _fail(members: Sequence[NewLog], reason: str) -> Made:
@@ -148,6 +166,21 @@ def _closed(made: Made) -> Made:
     return made
 
 
+def make_durable(disk: Disk, path: Path, *, with_chain: bool) -> None:
+    """Make the files of an empty log survive a power cut; those that are empty by their names.
+
+    The name of the directory is its log directory's. Without `with_chain` the epoch chain may be
+    lost: it is made again from the log.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    disk.fsync_path(path / PARTITION_METADATA)
+    if with_chain:
+        disk.fsync_path(path / EPOCH_CHECKPOINT)
+    disk.fsync_path(path)
+
+
 def begin_log(
     disk: Disk, directory: LogDir, new: NewLog, config: LogConfig, hooks: LogHooks, now_ms: int
 ) -> PartitionLog:
@@ -159,13 +192,21 @@ def begin_log(
         OSError: the disk failed.
         LogRefused: there is something in the directory already.
     """
-    path = directory.path / partition_dir(new.topic_partition)
+    path, tp = directory.path / partition_dir(new.topic_partition), new.topic_partition
+    was_there = disk.exists(path)
+    owner = Owner(new.topic_id, new.partition)
     disk.make_dirs(path)
-    files = CheckedFiles(disk, path, owner=Owner(new.topic_id, new.partition))
+    files = CheckedFiles(disk, path, compare=was_there, owner=owner)
+    if not was_there:
+        request = OpenRequest(tp, path, config, 0, 0, 0, is_clean=False, now_ms=now_ms)
+        opened = begin_empty(
+            disk, request, files, topic_id=new.topic_id, leader_epoch=new.leader_epoch
+        )
+        return PartitionLog(new.topic_id, request, opened, disk=disk, files=files, hooks=hooks)
     files.write(PARTITION_METADATA, dump_partition_metadata(new.topic_id), durable=False)
     return PartitionLog.open(
         path,
-        topic_partition=new.topic_partition,
+        topic_partition=tp,
         topic_id=new.topic_id,
         config=config,
         disk=disk,

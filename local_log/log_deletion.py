@@ -2,30 +2,48 @@
 
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from runtime.clock import Clock
-from runtime.disk import Disk
-from runtime.executors import Pool
-from runtime.scheduler import Scheduler
+from kafka_protocol.types import TopicPartition
+from local_log.log_dir import LogDir
+from runtime.ports import Ports
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Removal:
+    """Partition directories that are to be taken away.
+
+    Attributes:
+        count: partitions that were here.
+        names: the new paths, by log directory.
+        due: those of them that are to be unlinked, by the delay in ms.
+    """
+
+    count: int = 0
+    names: dict[LogDir, list[tuple[TopicPartition, Path]]] = field(default_factory=dict)
+    due: dict[LogDir, dict[int, list[Path]]] = field(default_factory=dict)
 
 
 class DelayedDeletion:
     """Unlinks on the pool what has waited long enough."""
 
-    def __init__(self, disk: Disk, clock: Clock, scheduler: Scheduler | None, pool: Pool) -> None:
-        self._disk, self._clock, self._scheduler, self._pool = disk, clock, scheduler, pool
+    def __init__(self, ports: Ports) -> None:
+        self._disk, self._clock, self._scheduler = ports.disk, ports.clock, ports.scheduler
+        self._pool = ports.executors.background
         self._waiting: list[tuple[int, list[Path]]] = []
 
     def later(self, paths: list[Path], delay_ms: int) -> None:
-        """Unlink files or trees after `delay_ms`."""
-        if not paths:
-            return
+        """Unlink files or trees after `delay_ms`; from any thread."""
+        if paths:
+            self._scheduler.call_soon(partial(self._note, paths, delay_ms))
+
+    def _note(self, paths: list[Path], delay_ms: int) -> None:
         self._waiting.append((self._clock.monotonic_ms() + delay_ms, paths))
-        if self._scheduler is not None:
-            self._scheduler.call_later(delay_ms + 1, self.run)
+        self._scheduler.call_later(delay_ms + 1, self.run)
 
     def run(self) -> None:
         """Hand what is due to the pool."""
@@ -43,4 +61,4 @@ class DelayedDeletion:
                 else:
                     self._disk.unlink(path)
             except OSError as error:
-                _log.warning("could not remove a deleted file: path=%s error=%s", path, error)
+                log.warning("could not remove a deleted file: path=%s error=%s", path, error)

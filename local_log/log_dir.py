@@ -13,7 +13,7 @@ from local_log.checked_files import SIDECAR, CheckedFiles
 from runtime.disk import Disk, Lock
 from runtime.executors import make_mutex
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 RECOVERY_POINTS = offset_checkpoint.RECOVERY_POINTS
 LOG_STARTS = offset_checkpoint.LOG_STARTS
@@ -50,7 +50,7 @@ class LogDir:
         was_clean: the last stop was clean; known after `read_clean_mark`.
         broker_epoch: at that stop, -1 if unknown.
         failure: why it is offline, None while it works.
-        checkpointing: held while a checkpoint is collected and written. The loop and `log-io` both
+        checkpointing: held while a checkpoint is collected and written. The loop and pool threads
             write them, under one temporary name, and the older one must not come last.
         entries: what each offset checkpoint on the disk says. Entries of partitions that are not
             open here are written again with every new version: an offline log needs them when it
@@ -64,6 +64,7 @@ class LogDir:
         self.was_clean = False
         self.broker_epoch = -1
         self.failure: Exception | None = None
+        self._failing = make_mutex()
         self.checkpointing = make_mutex()
         self.entries: dict[str, dict[TopicPartition, int]] = {}
         self._unsound: set[str] = set()
@@ -75,6 +76,14 @@ class LogDir:
     def works(self) -> bool:
         """Whether it is not offline."""
         return self.failure is None
+
+    def fail(self, error: Exception) -> bool:
+        """Take it offline; False if it was already. On any thread: only one of them gets True."""
+        with self._failing:
+            if self.failure is not None:
+                return False
+            self.failure = error
+            return True
 
     def prepare(self, *, compare: bool = True) -> None:
         """Make the directory if needed, read its id and its sidecar.
@@ -137,10 +146,10 @@ class LogDir:
             self.broker_epoch = int(mark["brokerEpoch"])
         except (ValueError, KeyError, TypeError):
             # Cut or empty: what it says cannot be relied on, so every log is recovered.
-            _log.warning("clean-shutdown mark is damaged, every log is recovered: %s", path)
+            log.warning("clean-shutdown mark is damaged, every log is recovered: %s", path)
             self.was_clean = False
         if last_broker_epoch is not None and self.broker_epoch != last_broker_epoch:
-            _log.warning("clean-shutdown mark is of another life, ignored: %s", path)
+            log.warning("clean-shutdown mark is of another life, ignored: %s", path)
             self.was_clean = False
         self.disk.unlink(path)
         self.disk.fsync_path(self.path)
@@ -166,10 +175,10 @@ class LogDir:
             except FileNotFoundError:
                 self._unsound.add(name)
                 if self.files.knows(name):
-                    _log.error("checkpoint is missing: %s", self.path / name)
+                    log.error("checkpoint is missing: %s", self.path / name)  # noqa: TRY400
             except CorruptFileError as error:
                 self._unsound.add(name)
-                _log.error(
+                log.error(  # noqa: TRY400
                     "checkpoint is damaged and ignored: %s reason=%s", self.path / name, error
                 )
 

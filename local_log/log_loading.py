@@ -1,14 +1,16 @@
 """Opening what lies in the log directories at the start.
 
-First everything is looked at, then it is decided for each partition which of its directories is
-the one that the metadata mean (`placement`), then that one is opened. What is not opened stays as
-it is.
+First the directories are looked into, then it is decided for each partition which of its
+directories is the one that the metadata mean (`placement`), then that one is opened. What is not
+opened stays as it is. Several threads do this at once (`load_run`): nothing here is changed by one
+partition and read by another, but for whether a log directory works.
 """
 
 import logging
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypedDict
 
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files.meta_properties import dump_partition_metadata, parse_partition_metadata
@@ -19,10 +21,12 @@ from kafka_protocol.files.segment_names import (
     parse_segment_file,
     partition_dir,
 )
+from kafka_protocol.topics import CLUSTER_METADATA_TOPIC
 from kafka_protocol.types import ZERO_UUID, TopicPartition
 from local_log.checked_files import CheckedFiles, Owner
 from local_log.config import LogConfig
 from local_log.errors import KafkaStorageError, LogRefused
+from local_log.log_creation import make_durable
 from local_log.log_dir import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -34,12 +38,11 @@ from local_log.log_dir import (
 from local_log.partition_log import LogHooks, PartitionLog
 from local_log.placement import FoundReplica, WantedReplica, place
 from local_log.segment_files import EPOCH_CHECKPOINT, PARTITION_METADATA, path_of
-from runtime.clock import Clock
-from runtime.disk import Disk
+from local_log.segment_reading import CheckStop, go_on
+from runtime.ports import Ports
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
-METADATA_TOPIC = "__cluster_metadata"
 
 WantedFor = Callable[[TopicPartition], WantedReplica | None]
 
@@ -79,6 +82,17 @@ class Loaded:
     aside: list[tuple[TopicPartition, LogDir]] = field(default_factory=list)
     moved: list[tuple[TopicPartition, LogDir, LogDir]] = field(default_factory=list)
 
+    @classmethod
+    def of_all(cls, parts: Iterable["Loaded"]) -> "Loaded":
+        """All in one, in their order."""
+        whole = cls()
+        for part in parts:
+            whole.opened += part.opened
+            whole.refused |= part.refused
+            whole.aside += part.aside
+            whole.moved += part.moved
+        return whole
+
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
@@ -96,76 +110,90 @@ class _Candidate:
     is_named: bool
 
 
+class LoadFacts(TypedDict, total=False):
+    """What the caller of a load may know.
+
+    Attributes:
+        compare: whether sidecars are compared, see `CheckedFiles`.
+        without_sidecars: log directories in which they are not.
+        last_broker_epoch: see `LogDir.read_clean_mark`.
+        assigned: partitions that the metadata assign to a log directory, by its id. Where its
+            recovery points were lost, they stay unknown for those that are not there now.
+    """
+
+    compare: bool
+    without_sidecars: Collection[Path]
+    last_broker_epoch: int | None
+    assigned: Mapping[bytes, Collection[TopicPartition]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRequest:
+    """What a load needs to know; see `LogManager.load_run` and `LoadFacts`.
+
+    Attributes:
+        config_for, hooks_for, fail_dir: called on the threads that open logs.
+        own_names: what else lies in a log directory rightly.
+    """
+
+    config_for: Callable[[str], LogConfig]
+    hooks_for: Callable[[TopicPartition, LogDir], LogHooks]
+    own_names: Container[str]
+    fail_dir: Callable[[LogDir, OSError], None]
+    wanted: WantedFor | None
+    compare: bool = True
+    without_sidecars: Collection[Path] = ()
+    last_broker_epoch: int | None = None
+    assigned: Mapping[bytes, Collection[TopicPartition]] = field(default_factory=dict)
+
+
 class Loader:
-    """Loads once."""
+    """Opens one partition after the other, each once, on whatever thread it is called.
 
-    def __init__(
-        self,
-        dirs: Sequence[LogDir],
-        *,
-        disk: Disk,
-        clock: Clock,
-        config_for: Callable[[str], LogConfig],
-        hooks_for: Callable[[TopicPartition, LogDir], LogHooks],
-        own_names: Container[str],
-        fail_dir: Callable[[LogDir, OSError], None],
-    ) -> None:
+    Attributes:
+        check_stop: what it raises ends the opening, as a kill would.
+    """
+
+    def __init__(self, dirs: Sequence[LogDir], ports: Ports, request: LoadRequest) -> None:
         self._dirs = dirs
-        self._disk = disk
-        self._clock = clock
-        self._config_for = config_for
-        self._hooks_for = hooks_for
-        self._own_names = own_names
-        self._fail_dir = fail_dir
-        self._compare = True
-        self._without_sidecars: Collection[Path] = ()
-        self._loaded = Loaded()
+        self._disk, self._clock = ports.disk, ports.clock
+        self._request = request
+        self._config_for = request.config_for
+        self._fail_dir = request.fail_dir
+        self.check_stop: CheckStop = go_on
 
-    def load(
-        self,
-        wanted: WantedFor | None,
-        *,
-        compare: bool,
-        without_sidecars: Collection[Path] = (),
-        last_broker_epoch: int | None,
-        assigned: Mapping[bytes, Collection[TopicPartition]],
-    ) -> Loaded:
-        """Look, decide, open; see `LogManager.load`."""
-        self._compare, self._without_sidecars = compare, without_sidecars
-        found: dict[TopicPartition, list[LogDir]] = {}
-        for directory in self._dirs:
-            if not directory.works:
-                continue
-            try:
-                directory.prepare(compare=self._compares(directory))
-                directory.read_clean_mark(last_broker_epoch if compare else None)
-                directory.read_checkpoints()
-                if not directory.is_sound(RECOVERY_POINTS):
-                    unknown = assigned.get(directory.directory_id, ())
-                    directory.entries[RECOVERY_POINTS] = dict.fromkeys(unknown, UNKNOWN)
-                for tp in self._partitions_in(directory):
-                    found.setdefault(tp, []).append(directory)
-            except OSError as error:
-                self._fail_dir(directory, error)
-        for directory in self._dirs:
-            if directory.works and not directory.was_clean and any(map(found.get, found)):
-                _log.info("recovering after an unclean stop: path=%s", directory.path)
-        for tp, directories in found.items():
-            self._load_one(tp, directories, wanted)
-        return self._loaded
+    def look_into(self, directory: LogDir) -> list[TopicPartition]:
+        """Read what a log directory says of itself, and the names of its partitions.
+
+        A directory that fails is offline then, and has none.
+        """
+        request = self._request
+        try:
+            directory.prepare(compare=self._compares(directory))
+            directory.read_clean_mark(request.last_broker_epoch if request.compare else None)
+            directory.read_checkpoints()
+            if not directory.is_sound(RECOVERY_POINTS):
+                unknown = request.assigned.get(directory.directory_id, ())
+                directory.entries[RECOVERY_POINTS] = dict.fromkeys(unknown, UNKNOWN)
+            return self._partitions_in(directory)
+        except OSError as error:
+            self._fail_dir(directory, error)
+            return []
 
     def _compares(self, directory: LogDir) -> bool:
-        return self._compare and directory.path not in self._without_sidecars
+        request = self._request
+        return request.compare and directory.path not in request.without_sidecars
 
     def _partitions_in(self, directory: LogDir) -> list[TopicPartition]:
         """Names of partition directories; leftovers of deletions are removed."""
         found = []
         for name in self._disk.list_dir(directory.path):
+            self.check_stop()
             path = directory.path / name
-            if name.removesuffix(".tmp") in self._own_names:
+            if name.removesuffix(".tmp") in self._request.own_names:
                 continue  # a kill may leave a temporary file; the next write takes its name
             if not self._disk.is_dir(path):
-                _log.info("unknown file is left alone: %s", path)
+                log.info("unknown file is left alone: %s", path)
                 continue
             renamed = parse_renamed_dir(name)
             if renamed is not None:
@@ -174,29 +202,34 @@ class Loader:
                 continue
             tp = parse_partition_dir(name)
             if tp is None or partition_dir(tp) != name:
-                _log.info("unknown directory is left alone: %s", path)
-            elif tp.topic != METADATA_TOPIC:
+                log.info("unknown directory is left alone: %s", path)
+            elif tp.topic != CLUSTER_METADATA_TOPIC:
                 found.append(tp)
         return found
 
     # -- one partition
 
-    def _load_one(
-        self, tp: TopicPartition, directories: Sequence[LogDir], wanted_for: WantedFor | None
-    ) -> None:
-        candidates = []
+    def load_one(self, tp: TopicPartition, directories: Sequence[LogDir]) -> Loaded:
+        """Look at a partition, decide, open it or leave it as it is.
+
+        Args:
+            tp: which.
+            directories: those that have a partition directory of its name.
+
+        Returns:
+            What became of it.
+        """
+        candidates, wanted_for = [], self._request.wanted
         for directory in directories:
             if directory.works:
                 try:
                     candidates.append(self._look(tp, directory))
                 except _OF_ONE_FILE as error:
-                    self._refuse(tp, directories, f"its files cannot be read: {error}")
-                    return
+                    return refusal(tp, directories, f"its files cannot be read: {error}")
                 except OSError as error:
                     self._fail_dir(directory, error)
         if not candidates:
-            self._refuse(tp, directories, f"{directories[0].path} is offline")
-            return
+            return refusal(tp, directories, f"{directories[0].path} is offline")
         if wanted_for is None:
             topic_id = next((one.topic_id for one in candidates if one.topic_id), ZERO_UUID)
             wanted: WantedReplica | None = WantedReplica(
@@ -205,8 +238,7 @@ class Loader:
         else:
             wanted = wanted_for(tp)
         if wanted is None:
-            self._loaded.aside += [(tp, one.directory) for one in candidates]
-            return
+            return Loaded(aside=[(tp, one.directory) for one in candidates])
         candidates = [self._believed(one, wanted) for one in candidates]
         found = [
             FoundReplica(
@@ -214,6 +246,7 @@ class Loader:
                 str(one.path),
                 one.topic_id,
                 None if one.files.owner is None else one.files.owner.partition,
+                len(candidates) == 1 or self._holds_records(one.path),
             )
             for one in candidates
         ]
@@ -225,13 +258,15 @@ class Loader:
                 for one, says in zip(candidates, found, strict=True)
                 if not says.fits(wanted)
             ]
-            self._refuse(tp, directories, placement.offline, foreign=strange)
-            return
-        self._loaded.aside += [(tp, candidates[index].directory) for index in placement.aside]
+            return refusal(tp, directories, placement.offline, foreign=strange)
+        outcome = Loaded()
         if placement.opened is not None:
             # Who asks for whatever is there knows of no replica that was served.
             never_served = wanted_for is None or _was_never_served(wanted)
-            self._open(tp, candidates[placement.opened], wanted, never_served=never_served)
+            one = candidates[placement.opened]
+            outcome = self._open(tp, one, wanted, never_served=never_served)
+        outcome.aside += [(tp, candidates[index].directory) for index in placement.aside]
+        return outcome
 
     def _look(self, tp: TopicPartition, directory: LogDir) -> _Candidate:
         path = directory.path / partition_dir(tp)
@@ -239,7 +274,7 @@ class Loader:
         try:
             topic_id = parse_partition_metadata(files.read(PARTITION_METADATA))
         except (FileNotFoundError, CorruptFileError) as error:
-            _log.warning("partition without a topic id: path=%s reason=%s", path, error)
+            log.warning("partition without a topic id: path=%s reason=%s", path, error)
             says = None if files.owner is None else files.owner.topic_id
             return _Candidate(directory, path, files, says, is_named=False)
         return _Candidate(directory, path, files, topic_id, is_named=True)
@@ -255,23 +290,10 @@ class Loader:
                 return candidate
         except (FileNotFoundError, CorruptFileError):
             return candidate
-        _log.error("sidecar is that of another topic, and is made again: %s", candidate.path)
+        log.error("sidecar is that of another topic, and is made again: %s", candidate.path)
         files = CheckedFiles(self._disk, candidate.path, compare=False)
         return _Candidate(
             candidate.directory, candidate.path, files, wanted.topic_id, is_named=True
-        )
-
-    def _refuse(
-        self,
-        tp: TopicPartition,
-        directories: Sequence[LogDir],
-        reason: str,
-        recovery_point: int = UNKNOWN,
-        foreign: Sequence[LogDir] = (),
-    ) -> None:
-        _log.error("partition is offline: %s: %s", tp, reason)
-        self._loaded.refused[tp] = Refused(
-            tuple(directories), reason, recovery_point, tuple(foreign)
         )
 
     def _open(
@@ -281,17 +303,17 @@ class Loader:
         wanted: WantedReplica,
         *,
         never_served: bool,
-    ) -> None:
+    ) -> Loaded:
         directory = found.directory
         # Moved while the broker was down: what is known of it was noted where it was.
         home = next((d for d in self._dirs if d.directory_id == wanted.directory_id), directory)
-        config = self._config_for(tp.topic)
-        log_start = known_log_start(home, tp, config, found.path)
-        point = known_recovery_point(home, tp, found.path)
-        if point is None and never_served and not self._has_segments(found.path):
-            point = 0  # a kill left it half made
+        config, point = self._config_for(tp.topic), None
         try:
-            log = PartitionLog.open(
+            log_start = known_log_start(home, tp, config, found.path)
+            point = known_recovery_point(home, tp, found.path)
+            if point is None and never_served and not self._has_segments(found.path):
+                point = 0  # a kill left it half made
+            opened = PartitionLog.open(
                 found.path,
                 topic_partition=tp,
                 topic_id=wanted.topic_id,
@@ -303,41 +325,51 @@ class Loader:
                 high_watermark=home.entry(HIGH_WATERMARKS, tp) or 0,
                 is_clean=directory.was_clean and home.was_clean,
                 was_compacted=home.entry(CLEANER_OFFSETS, tp) is not None,
-                hooks=self._hooks_for(tp, directory),
+                hooks=self._request.hooks_for(tp, directory),
                 files=found.files,
+                check_stop=self.check_stop,
             )
             has_entry = home.entry(LOG_STARTS, tp) is not None
-            log.log_start_has_no_entry = home.is_sound(LOG_STARTS) and not has_entry
+            opened.log_start_has_no_entry = home.is_sound(LOG_STARTS) and not has_entry
             if point is None:
-                log.flush()  # all was read, now all is safe: from here on the place is known
+                opened.flush()  # all was read, now all is safe: from here on the place is known
             self._identify(found, wanted)
+            if _was_never_served(wanted):
+                # A kill left it behind, and what it made may still be lost. The metadata note next
+                # that it lies here, so from then on its files must be there.
+                make_durable(self._disk, found.path, with_chain=config.remote_storage_enable)
+                self._disk.fsync_path(directory.path)
         except LogRefused as error:
             known = error.facts.flushed_end
-            self._refuse(tp, [directory], str(error), UNKNOWN if point is None else known)
-            return
+            return refusal(tp, [directory], str(error), UNKNOWN if point is None else known)
         except _OF_ONE_FILE as error:
-            self._refuse(tp, [directory], f"a file of it cannot be used: {error}")
-            return
+            return refusal(tp, [directory], f"a file of it cannot be used: {error}")
         except (OSError, KafkaStorageError) as error:
             if isinstance(error, OSError):
                 self._fail_dir(directory, error)
-            self._refuse(tp, [directory], f"{directory.path} is offline: {directory.failure}")
-            return
-        if log.truncated_bytes:
-            _log.warning(
+            return refusal(tp, [directory], f"{directory.path} is offline: {directory.failure}")
+        if opened.truncated_bytes:
+            log.warning(
                 "recovered: partition=%s end=%d cut_bytes=%d",
                 tp,
-                log.log_end_offset,
-                log.truncated_bytes,
+                opened.log_end_offset,
+                opened.truncated_bytes,
             )
+        outcome = Loaded(opened=[(opened, directory)])
         if home is not directory:
-            _log.warning("partition was moved: %s from=%s to=%s", tp, home.path, directory.path)
-            self._loaded.moved.append((tp, home, directory))
-        self._loaded.opened.append((log, directory))
+            log.warning("partition was moved: %s from=%s to=%s", tp, home.path, directory.path)
+            outcome.moved.append((tp, home, directory))
+        return outcome
 
     def _has_segments(self, path: Path) -> bool:
-        parsed = map(parse_segment_file, self._disk.list_dir(path))
-        return any(one is not None and one[1] == LOG for one in parsed)
+        return bool(self._log_files(path))
+
+    def _holds_records(self, path: Path) -> bool:
+        return any(self._disk.size(path / name) for name in self._log_files(path))
+
+    def _log_files(self, path: Path) -> list[str]:
+        parsed = [(name, parse_segment_file(name)) for name in self._disk.list_dir(path)]
+        return [name for name, one in parsed if one is not None and one[1] == LOG]
 
     def _identify(self, found: _Candidate, wanted: WantedReplica) -> None:
         """Write again what the files do not say, and make the sidecar say what they do."""
@@ -346,9 +378,22 @@ class Loader:
             return
         files.owner = Owner(wanted.topic_id, wanted.partition)
         if not (found.is_named and found.topic_id == wanted.topic_id):
-            _log.error("topic id is written again: path=%s", found.path)
+            log.error("topic id is written again: path=%s", found.path)
             files.write(PARTITION_METADATA, dump_partition_metadata(wanted.topic_id))
         files.keep(PARTITION_METADATA, EPOCH_CHECKPOINT)
+
+
+def refusal(
+    tp: TopicPartition,
+    directories: Sequence[LogDir],
+    reason: str,
+    recovery_point: int = UNKNOWN,
+    foreign: Sequence[LogDir] = (),
+) -> Loaded:
+    """A partition that stays offline, see `Refused`."""
+    log.error("partition is offline: %s: %s", tp, reason)
+    refused = Refused(tuple(directories), reason, recovery_point, tuple(foreign))
+    return Loaded(refused={tp: refused})
 
 
 def _was_never_served(wanted: WantedReplica) -> bool:

@@ -1,33 +1,44 @@
-"""Reading a log: from an offset to regions of files that can be sent as they are.
-
-Reads by offset run on the loop. What runs on a pool thread beside it (look-ups by time, opening a
-segment for copying, flushing) goes through `_beside_the_loop`.
-"""
+"""Reading a log on the loop: from an offset to regions of files that can be sent as they are."""
 
 import logging
-from bisect import bisect_right
-from collections.abc import Callable
-from typing import NoReturn, TypeVar
+from pathlib import Path
+from typing import NoReturn
 
 from kafka_protocol.records.batch import BatchHeader, has_valid_crc, iter_batches
-from local_log import time_lookup
-from local_log.errors import CorruptMessage, OffsetIsRemote, OffsetOutOfRange
+from local_log.errors import CorruptMessage, OffsetIsRemote, OffsetOutOfRange, WouldWait
+from local_log.log_parts import LogParts
 from local_log.log_results import LogRead
-from local_log.log_state import LogState
 from local_log.segment import LogSegment
-from local_log.time_lookup import TimestampedOffset
 from runtime.disk import FileRegion
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 _EMPTY: list[FileRegion] = []
 
-T = TypeVar("T")
 
+class LogReader:
+    """Reads one log.
 
-class LogReader(LogState):
-    """A log that can be read."""
+    Attributes:
+        has_damage: a damaged batch was met below the recovery point: the next start must read the
+            log whole, and judge.
+    """
 
-    __slots__ = ()
+    __slots__ = (
+        "_disk",
+        "_ends",
+        "_has_said_damage",
+        "_health",
+        "_recent",
+        "_segments",
+        "_topic_partition",
+        "has_damage",
+    )
+
+    def __init__(self, parts: LogParts) -> None:
+        self._topic_partition, self._disk = parts.place.topic_partition, parts.place.disk
+        self._health, self._ends = parts.health, parts.ends
+        self._segments, self._recent = parts.segments, parts.recent
+        self.has_damage = self._has_said_damage = False
 
     def read(
         self,
@@ -36,6 +47,7 @@ class LogReader(LogState):
         *,
         end_offset: int | None = None,
         min_one_batch: bool = False,
+        may_wait: bool = True,
     ) -> LogRead:
         """Find the bytes of the batches from `offset` on, as regions to send; nothing is read.
 
@@ -45,46 +57,54 @@ class LogReader(LogState):
             end_offset: batches at or after it are left out (high watermark, last stable offset);
                 default: the log end.
             min_one_batch: give the first batch whole although it is larger than `max_bytes`.
+            may_wait: False on the event loop: the disk must not be waited for.
 
         Raises:
+            WouldWait: `make_ready` must be called on a pool thread first.
             OffsetOutOfRange: outside [log start, log end].
             OffsetIsRemote: at or above the log start, but below the local one.
             KafkaStorageError: the disk failed.
         """
-        log_end = self.log_end_offset
+        ends, segments = self._ends, self._segments
+        log_end = ends.log_end_offset
         end = log_end if end_offset is None else end_offset
-        if offset > log_end or offset < self.log_start_offset:
-            raise OffsetOutOfRange(asked=offset, start=self.log_start_offset, end=log_end)
-        if offset < self._bases[0]:
+        if offset > log_end or offset < ends.log_start_offset:
+            raise OffsetOutOfRange(asked=offset, start=ends.log_start_offset, end=log_end)
+        if offset < segments.bases[0]:
             raise OffsetIsRemote(
-                asked=offset, log_start=self.log_start_offset, local_start=self._bases[0]
+                asked=offset, log_start=ends.log_start_offset, local_start=segments.bases[0]
             )
-        if self._failure is not None:
-            self._refuse()
+        if self._health.failure is not None:
+            self._health.refuse()
         if offset >= end or max_bytes < 0:
             return LogRead(_EMPTY, 0, -1, offset)
         try:
-            return self._read(offset, max_bytes, end, min_one_batch)
+            return self._read(offset, max_bytes, end, min_one_batch, may_wait)
         except OSError as error:
-            self.fail(error)
+            self._health.fail(error)
 
-    def _read(self, offset: int, max_bytes: int, end: int, min_one_batch: bool) -> LogRead:
-        active = self._active
+    def _read(
+        self, offset: int, max_bytes: int, end: int, min_one_batch: bool, may_wait: bool
+    ) -> LogRead:
+        segments, log_end = self._segments, self._ends.log_end_offset
+        active = segments.active
         recent = None
         if offset >= active.base_offset:
-            recent = self._recent.get(offset) or self._less_recent.get(offset)
+            recent = self._recent.find(offset)
         if recent is not None:
             segment, base = active, offset
             position, first_size = recent
         else:
-            found = self._locate(offset)
+            found = self._locate(offset, may_wait)
             if found is None:
                 return LogRead(_EMPTY, 0, -1, offset)
             segment, position, header = found
             base, first_size = header.base_offset, header.size_bytes
         if base >= end:
             return LogRead(_EMPTY, 0, -1, offset)
-        stop = segment.size_bytes if end >= self.log_end_offset else self._position_of(segment, end)
+        stop = segment.size_bytes
+        if end < log_end:
+            stop = self._position_of(segment, end, may_wait)
         if max_bytes < first_size:
             if not min_one_batch:
                 return LogRead(_EMPTY, 0, -1, offset)
@@ -92,12 +112,23 @@ class LogReader(LogState):
         size = min(stop - position, max_bytes)
         if size <= 0:
             return LogRead(_EMPTY, 0, -1, offset)
-        upper_bound = min(end, self._segment_end(segment))
+        segment_end = log_end if segment is active else segments.end_of(segment, log_end)
+        upper_bound = min(end, segment_end)
         if position + size < stop:
-            entry = segment.offset_index.first_entry_from(position + size)
+            entry = segment.offset_index.first_entry_from(position + size, may_wait=may_wait)
             if entry is not None and entry.offset < upper_bound:
                 upper_bound = entry.offset
         return LogRead([FileRegion(segment.file, position, size)], size, base, upper_bound)
+
+    def check_resident(self, found: LogRead) -> None:
+        """Refuse to read what `read` has found while it is not in memory.
+
+        Raises:
+            WouldWait: it is not.
+        """
+        for region in found.regions:
+            if not self._disk.is_resident(region.file, region.position, region.size_bytes):
+                raise WouldWait(str(region.file.path))
 
     def sound(self, found: LogRead) -> LogRead:
         """Check what `read` has found, and leave out the first damaged batch and all behind it.
@@ -118,37 +149,56 @@ class LogReader(LogState):
                 break
             size, expected = position + header.size_bytes, header.next_offset
         if size == 0:
-            self._note_damage(expected, region)
+            self.note_damage()
+            self._refuse_damage(region.file.path, region.position, expected)
         return found._replace(
             regions=[FileRegion(region.file, region.position, size)], size_bytes=size
         )
 
-    def _note_damage(self, offset: int, region: FileRegion) -> NoReturn:
-        problem = f"damaged batch at offset {offset}, byte {region.position} of {region.file.path}"
-        if not self.has_damage:
-            self.has_damage = True
-            _log.error("%s: %s", self.topic_partition, problem)
+    def _locate(self, offset: int, may_wait: bool) -> tuple[LogSegment, int, BatchHeader] | None:
+        """The batch that holds `offset`, or the next one after a hole.
+
+        Raises:
+            CorruptMessage: a damaged batch may hold it. Its bytes are not sent: by its header they
+                end before `offset`, and a client that checks no checksums would ask for ever.
+        """
+        segments = self._segments.all[self._segments.index_of(offset) :]
+        following, located = self._ends.log_end_offset, None
+        for segment in segments:
+            found = segment.find_batch(offset, may_wait=may_wait)
+            if found is not None:
+                following, located = found[1].base_offset, (segment, *found)
+                size_max = segment.size_bytes - found[0]
+                if found[1].last_offset_delta < 0 or not 0 < found[1].size_bytes <= size_max:
+                    self._refuse_damage(segment.file.path, found[0], offset)
+                break
+        if following > offset:
+            position = segments[0].find_damage(offset, following)
+            if position is not None:
+                self._refuse_damage(segments[0].file.path, position, offset)
+        return located
+
+    def note_damage(self) -> None:
+        """The next start is to read this log whole."""
+        self.has_damage = True
+
+    def _refuse_damage(self, path: Path | str, position: int, offset: int) -> NoReturn:
+        problem = f"damaged batch at byte {position} of {path}: offset {offset}"
+        if not self._has_said_damage:
+            self._has_said_damage = True
+            log.error("%s: %s", self._topic_partition, problem)
         raise CorruptMessage(problem)
 
-    def _locate(self, offset: int) -> tuple[LogSegment, int, BatchHeader] | None:
-        """The batch that holds `offset`, or the next one after a hole."""
-        index = bisect_right(self._bases, offset) - 1
-        for segment in self._segments[max(index, 0) :]:
-            found = segment.find_batch(offset)
-            if found is not None:
-                return segment, found[0], found[1]
-        return None
-
-    def _position_of(self, segment: LogSegment, end: int) -> int:
+    def _position_of(self, segment: LogSegment, end: int, may_wait: bool) -> int:
         """First byte in `segment` of the batch that reaches to `end` or beyond."""
-        if end >= self._segment_end(segment):
+        if end >= self._segments.end_of(segment, self._ends.log_end_offset):
             return segment.size_bytes
         recent = None
-        if segment is self._active:
-            recent = self._recent.get(end) or self._less_recent.get(end)
+        if segment is self._segments.active:
+            recent = self._recent.find(end)
         if recent is not None:
             return recent[0]
-        found = segment.find_batch(end)
+        found = segment.find_batch(end, may_wait=may_wait)
         return segment.size_bytes if found is None else found[0]
 
     def read_bytes(self, offset: int, max_bytes: int, *, end_offset: int | None = None) -> bytes:
@@ -163,70 +213,24 @@ class LogReader(LogState):
             for region in result.regions
         )
 
-    def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of aborted transactions that touch [start, end)."""
-        found: list[tuple[int, int]] = []
-        index = max(bisect_right(self._bases, start) - 1, 0)
-        for segment in self._segments[index:]:
-            for entry in segment.aborted():
-                if entry.last_offset >= start and entry.first_offset < end:
-                    found.append((entry.producer_id, entry.first_offset))
-                if entry.last_stable_offset >= end:
-                    return found
-        return found
-
-    def _beside_the_loop(self, work: Callable[[list[LogSegment]], T]) -> T:
-        """Run `work` on a copy of the segments, again if some of them went meanwhile.
-
-        The loop appends, rolls and drops at the same time. A copy does not shift under a walk, but
-        files of it may be renamed away: that is no failure of the disk.
+    def aborted_transactions(
+        self, start: int, end: int, *, may_wait: bool = True
+    ) -> list[tuple[int, int]]:
+        """(producer id, first offset) of aborted transactions that touch [start, end).
 
         Raises:
-            LogClosed: the log was closed meanwhile.
+            WouldWait: only the disk can tell, and it must not be waited for.
+            CorruptFileError: a transaction index was changed since the log was opened.
             KafkaStorageError: the disk failed.
         """
-        while True:
-            changes = self._changes
-            try:
-                result = work(list(self._segments))
-            except FileNotFoundError as error:
-                if self._closed or changes == self._changes:
-                    self.fail(error)
-            except OSError as error:
-                self.fail(error)
-            else:
-                if changes == self._changes:
-                    return result
-
-    def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
-        """The first local record, at or above the log start, not older than `timestamp` (ms).
-
-        Runs on a pool thread.
-
-        Raises:
-            CorruptMessage: the batch that holds the answer cannot be opened.
-            LogClosed, KafkaStorageError: as `_beside_the_loop`.
-        """
-        return self._beside_the_loop(
-            lambda segments: time_lookup.first_at_or_after(
-                segments,
-                timestamp,
-                start=self.log_start_offset,
-                topic_partition=self.topic_partition,
-            )
-        )
-
-    def max_timestamp(self) -> TimestampedOffset | None:
-        """The first local record with the largest timestamp; None if no record has one.
-
-        Runs on a pool thread.
-
-        Raises:
-            CorruptMessage: the batch that holds the answer cannot be opened.
-            LogClosed, KafkaStorageError: as `_beside_the_loop`.
-        """
-        return self._beside_the_loop(
-            lambda segments: time_lookup.newest(
-                segments, start=self.log_start_offset, topic_partition=self.topic_partition
-            )
-        )
+        aborted = self._segments.aborted
+        if not aborted:
+            return []
+        first = self._segments.bases[self._segments.index_of(start)]
+        segments = aborted.from_segment(first)
+        if not segments:
+            return []
+        try:
+            return aborted.overlapping(segments, start, end, may_wait=may_wait)
+        except OSError as error:
+            self._health.fail(error)

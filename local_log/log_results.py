@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from local_log.aborted_index import AbortedCache
 from local_log.retention import Reason
 from runtime.disk import FileRegion
 
@@ -40,7 +41,11 @@ class LogRead(NamedTuple):
 
 
 class RetentionResult(NamedTuple):
-    """What one retention pass dropped."""
+    """What one retention pass dropped.
+
+    Attributes:
+        size_bytes: of what was dropped.
+    """
 
     dropped: tuple[tuple[int, Reason], ...]
     size_bytes: int
@@ -74,6 +79,7 @@ class LogHooks:
         before_truncation: lower recovery point, high watermark and whatever else says how far this
             log reaches to at most this end offset (exclusive); returns when that is durable. Called
             before any file changes.
+        aborted: what is known of transaction indexes; one for all logs of a manager.
         log_start_moved: make the log start durable: a truncation has moved it.
     """
 
@@ -82,3 +88,4 @@ class LogHooks:
     failed: Callable[[OSError], None] = field(default=lambda _error: None)
     before_truncation: Callable[[int], None] = field(default=lambda _end_offset: None)
     log_start_moved: Callable[[], object] = field(default=lambda: None)
+    aborted: AbortedCache = field(default_factory=AbortedCache)

@@ -1,35 +1,50 @@
 """One partition's log on one disk: the face of this package.
 
-All state is owned by one thread, the event loop's; `flush`, `open_segment` and the look-ups by time
-run on pool threads, on a copy of the segments (see `log_reading`). Offsets: `end` exclusive, `last`
-inclusive. At all times log start <= local log start <= high watermark <= log end.
+A log is made of parts. Each has its state to itself: the others look at it, and change it by its
+methods alone.
 
-Its layers: `log_state` (facts), `log_reading`, `log_writing`, and here opening, moving the start,
-moving the end, and closing.
+| part | file | its state |
+|---|---|---|
+| `LogHealth` | `log_health.py` | disk failed, log closed |
+| `LogEnds` | `log_ends.py` | log start, log end, high watermark, end of the copy |
+| `LogSegments` | `log_segments.py` | the segments |
+| `RecentPlaces` | `recent_places.py` | where the newest batches lie |
+| `EpochFile` | `epoch_file.py` | the epoch chain and its file |
+| `LogProducers` | `log_producers.py` | producers and their snapshots |
+| `LogFlushing` | `log_flushing.py` | how far all is durable |
+| `LogReader` | `log_reading.py` | whether damage was met; reads on the loop |
+| `LogLookups` | `log_lookups.py` | none; reads on pool threads |
+| `LogWriter` | `log_writing.py` | none; the order of an append |
+| `LogRetention` | `log_retention.py` | segments on their way out |
+| `LogTruncation` | `log_truncation.py` | none; the order of a truncation |
+
+Here stands what concerns several of them; the rest is asked of the part. All state is owned by one
+thread, the event loop's; what may run on a pool thread says so. Offsets: `end` exclusive, `last`
+inclusive. At all times log start <= local log start <= high watermark <= log end.
 """
 
-import logging
-from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
 
 from kafka_protocol.types import EpochEntry, TopicPartition
 from local_log import tier_segments
 from local_log.config import LogConfig
-from local_log.errors import OffsetOutOfRange
-from local_log.leader_epoch_cache import LeaderEpochCache
+from local_log.log_lookups import LogLookups
+from local_log.log_parts import parts_of
+from local_log.log_reading import LogReader
 from local_log.log_results import AppendInfo, Expiry, LogHooks, LogRead, RetentionResult
+from local_log.log_retention import LogRetention
+from local_log.log_truncation import LogTruncation
 from local_log.log_writing import LogWriter
-from local_log.recovery import LogOpener
-from local_log.retention import LogFacts, SegmentFacts, decide
+from local_log.producer_state import ProducerStates
+from local_log.recovery import LogOpener, OpenedLog
 from local_log.segment import LogSegment
-from local_log.segment_recovery import build_producers, last_batch
+from local_log.segment_reading import CheckStop, go_on
 from local_log.small_files import PlainFiles, SmallFiles
 from local_log.survey import OpenRequest
-from local_log.tier_segments import ClosedSegment, SegmentFiles
+from local_log.tier_segments import ClosedSegment, ClosedTail, SegmentFiles
 from local_log.time_lookup import TimestampedOffset
-from runtime.disk import Disk
-from runtime.disk_errors import half_done
+from runtime.disk import Buffer, Disk
 
 __all__ = [
     "AppendInfo",
@@ -43,13 +58,70 @@ __all__ = [
     "TimestampedOffset",
 ]
 
-_log = logging.getLogger(__name__)
 
+class PartitionLog:
+    """See the module.
 
-class PartitionLog(LogWriter):
-    """See the module."""
+    Attributes:
+        health, ends, epoch_file, reader, writer, retention: parts, see the module.
+        epochs: the epoch chain; what changes it is kept in its file.
+        append_as_leader: `LogWriter.append_as_leader`.
+        read: `LogReader.read`.
+        adopted_epoch: see `Accepted`.
+        truncated_bytes: what left the log when it was opened.
+        log_start_has_no_entry: the checkpoint is sound and never had an entry for this log; said by
+            who has read it.
+    """
 
-    __slots__ = ()
+    __slots__ = (
+        "_flushing",
+        "_parts",
+        "_producers",
+        "adopted_epoch",
+        "append_as_leader",
+        "config",
+        "directory",
+        "disk",
+        "ends",
+        "epoch_file",
+        "epochs",
+        "health",
+        "log_start_has_no_entry",
+        "partition",
+        "read",
+        "reader",
+        "retention",
+        "topic",
+        "topic_id",
+        "truncated_bytes",
+        "writer",
+    )
+
+    def __init__(
+        self,
+        topic_id: bytes,
+        request: OpenRequest,
+        opened: OpenedLog,
+        *,
+        disk: Disk,
+        files: SmallFiles,
+        hooks: LogHooks,
+    ) -> None:
+        self.topic, self.partition = request.topic_partition
+        self.topic_id, self.directory, self.disk = topic_id, request.directory, disk
+        self.config = config = request.config
+        self.adopted_epoch = opened.adopted_epoch
+        self.truncated_bytes = opened.truncated_bytes
+        self.log_start_has_no_entry = False
+        self._parts = parts = parts_of(opened, request, disk, files, hooks)
+        self.health, self.ends = parts.health, parts.ends
+        self.epoch_file, self.epochs = parts.epoch_file, parts.epoch_file.chain
+        self._producers, self._flushing = parts.producers, parts.flushing
+        self.reader = LogReader(parts)
+        self.writer = LogWriter(parts, config)
+        self.retention = LogRetention(parts, config, roll_at=self.writer.roll_at)
+        self.append_as_leader = self.writer.append_as_leader
+        self.read = self.reader.read
 
     @classmethod
     def open(
@@ -68,22 +140,12 @@ class PartitionLog(LogWriter):
         was_compacted: bool = False,
         hooks: LogHooks | None = None,
         files: SmallFiles | None = None,
+        check_stop: CheckStop = go_on,
     ) -> "PartitionLog":
         """Open (or begin) the log in `directory`, which exists, repairing what needs it.
 
-        Args:
-            directory: of this partition.
-            topic_partition: its name.
+        Args are those of `OpenRequest`, and:
             topic_id: 16 raw bytes.
-            config: the topic's settings.
-            disk: where it is.
-            now_ms: wall clock.
-            recovery_point: below this (exclusive) everything was flushed; 0 for a log that no sound
-                checkpoint lists, None if that is unknown.
-            log_start: from the checkpoint, None if it has none.
-            high_watermark: from the checkpoint, 0 if it has none.
-            is_clean: the last stop of this log directory was clean.
-            was_compacted: a cleaner has worked here, so offsets may be missing rightly.
             hooks: what the log asks of its manager.
             files: for the small files of the directory; None: read and written as they are.
 
@@ -93,6 +155,7 @@ class PartitionLog(LogWriter):
         """
         hooks, files = hooks or LogHooks(), files or PlainFiles(disk, directory)
         request = OpenRequest(
+            topic_partition,
             directory,
             config,
             recovery_point,
@@ -101,183 +164,173 @@ class PartitionLog(LogWriter):
             is_clean,
             now_ms,
             was_compacted,
+            check_stop,
         )
-        opened = LogOpener(disk, request, files, topic_partition).open()
-        return cls(
-            topic_partition=topic_partition,
-            topic_id=topic_id,
-            directory=directory,
-            config=config,
-            disk=disk,
-            files=files,
-            opened=opened,
-            recovery_point=opened.log_end_offset if is_clean else recovery_point or 0,
-            high_watermark=high_watermark,
-            hooks=hooks,
-        )
+        opened = LogOpener(disk, request, files).open()
+        return cls(topic_id, request, opened, disk=disk, files=files, hooks=hooks)
 
-    # -- the start moves
-    # -----------------------------------------------------------------------------
+    # -- what it is and how far it reaches ------------------------------------------------------
 
-    def raise_log_start(self, offset: int) -> None:
-        """Move the log start up in memory.
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Name and number."""
+        return TopicPartition(self.topic, self.partition)
 
-        The caller makes it durable (`flush` up to it, then the checkpoint) and calls `clip_chain`
-        only after that. Where the start is unknown (its checkpoint was lost), this says what it is,
-        also below the local start.
+    @property
+    def segments(self) -> Sequence[LogSegment]:
+        """All segments, oldest first, the last one active."""
+        return self._parts.segments.all
+
+    @property
+    def segment_count(self) -> int:
+        """How many segments are local."""
+        return len(self._parts.segments.all)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return self._parts.segments.size_bytes
+
+    @property
+    def log_start_offset(self) -> int:
+        """See `LogEnds`."""
+        return self.ends.log_start_offset
+
+    @property
+    def log_start_known(self) -> bool:
+        """See `LogEnds`."""
+        return self.ends.log_start_known
+
+    @property
+    def local_log_start_offset(self) -> int:
+        """First offset that is readable here: the first segment's, or the log start inside it."""
+        return max(self.ends.log_start_offset, self._parts.segments.bases[0])
+
+    @property
+    def first_base_offset(self) -> int:
+        """Where the first local segment begins, perhaps below the log start."""
+        return self._parts.segments.bases[0]
+
+    @property
+    def log_end_offset(self) -> int:
+        """First offset that is not written yet."""
+        return self.ends.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """First offset that is not committed."""
+        return self.ends.high_watermark
+
+    @high_watermark.setter
+    def high_watermark(self, offset: int) -> None:
+        self.ends.commit(offset)
+        self._producers.states.raise_high_watermark(offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset that a read_committed consumer may not see yet."""
+        unstable = self._producers.states.first_unstable_offset()
+        high_watermark = self.ends.high_watermark
+        return high_watermark if unstable is None or unstable > high_watermark else unstable
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below (exclusive) survives a power cut."""
+        return self._flushing.recovery_point
+
+    @property
+    def copied_through(self) -> int:
+        """See `LogEnds`."""
+        return self.ends.copied_through
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The newest leader epoch of the chain."""
+        return self.epochs.latest_epoch
+
+    @property
+    def producers(self) -> ProducerStates:
+        """What is known of producers up to the log end."""
+        return self._producers.states
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether its disk failed."""
+        return self.health.failure is not None
+
+    def set_offline(self, error: OSError) -> None:
+        """Go offline because another partition's disk access on the same directory failed."""
+        self.health.set_offline(error)
+        self.ends.changed()
+
+    def set_config(self, config: LogConfig) -> None:
+        """Replace the settings; index sizes hold from the next segment on."""
+        self.config = config
+        for part in (self._parts.segments, self.epoch_file, self.writer, self.retention):
+            part.set_config(config)
+
+    # -- appending, flushing --------------------------------------------------------------------
+
+    def append_batches(self, batches: Buffer, *, now_ms: int) -> AppendInfo:
+        """See `LogWriter.append_batches`."""
+        return self.writer.append_batches(batches, now_ms=now_ms)
+
+    def roll(self, now_ms: int | None = None) -> None:
+        """See `LogWriter.roll`."""
+        self.writer.roll(now_ms)
+
+    def roll_if_due(self, now_ms: int) -> bool:
+        """See `LogWriter.roll_if_due`."""
+        return self.writer.roll_if_due(now_ms)
+
+    def flush(self, up_to: int | None = None) -> None:
+        """Fsync everything below `up_to` (default: the log end) and move the recovery point there.
+
+        May run on a pool thread, several at a time. When it returns, everything below `up_to` that
+        is still in the log survives a power cut.
 
         Raises:
-            OffsetOutOfRange: above the high watermark.
-            KafkaStorageError: the disk failed: it could not be made durable.
-        """
-        if self._failure is not None:
-            self._refuse()
-        if offset > self._high_watermark:
-            raise OffsetOutOfRange(
-                asked=offset, start=self.log_start_offset, end=self._high_watermark
-            )
-        if offset > self.log_start_offset or not self.log_start_known:
-            self.log_start_offset = offset
-        self.log_start_known = True
-
-    def clip_chain(self, log_start: int) -> None:
-        """Forget the epochs below a log start that is durable.
-
-        Before that a new leader epoch would write the shorter chain, and a kill then would leave
-        offsets of which nobody knows the epoch. On disk the chain is clipped when segments go or it
-        changes anyway, and whenever the log is opened.
-        """
-        if self.epochs.truncate_from_start(log_start, keeps=False):
-            self._chain_is_clipped = True
-        if log_start >= self._bases[0]:
-            self.chain_lost = ""  # what it does not say is not asked for any more
-
-    def fits_batches(self, chain: Sequence[EpochEntry]) -> bool:
-        """Whether each local batch is of the epoch that `chain` says; on a pool thread.
-
-        Raises:
-            LogClosed, KafkaStorageError: as `_beside_the_loop`.
-        """
-        cache = LeaderEpochCache(chain)
-        return self._beside_the_loop(
-            lambda segments: all(
-                header.partition_leader_epoch in (-1, cache.epoch_for(header.base_offset))
-                for segment in segments
-                for _, header in segment.batches(0)
-            )
-        )
-
-    def restore_chain(self, chain: Sequence[EpochEntry]) -> None:
-        """Take the epochs below the first segment from `chain`, which fits the batches; durably.
-
-        Raises:
+            LogClosed: the log was closed meanwhile.
             KafkaStorageError: the disk failed.
         """
-        first = self._bases[0]
-        below = [entry for entry in chain if entry.start_offset < first]
-        local = self.epochs.between(first, self.log_end_offset + 1)
-        self.epochs.replace([*below, *local])
-        self.chain_lost = ""
+        if self.health.failure is not None:
+            self.health.refuse()
+        self._producers.write_late()
+        self._flushing.flush(up_to)
 
-    def retain(self, now_ms: int) -> RetentionResult:
-        """Drop what has expired, where nobody keeps a checkpoint of log starts.
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether `flush.messages` records wait for fsync (the caller flushes)."""
+        unflushed = self.ends.log_end_offset - self._flushing.recovery_point
+        return unflushed >= self.config.flush_messages
 
-        Raises:
-            KafkaStorageError: the disk failed.
-        """
-        expiry = self.expire(now_ms)
-        return self.drop(expiry or Expiry((), self.log_start_offset, rolled=False))
+    def flush_if_due(self, now_ms: int) -> bool:
+        """Whether `flush.ms` has passed since the first unflushed append (the caller flushes)."""
+        return self._flushing.is_due(now_ms, self.config.flush_ms)
 
-    def expire(self, now_ms: int) -> Expiry | None:
-        """Decide what has expired, see `retention`, and raise the log start over it in memory.
+    # -- reading --------------------------------------------------------------------------------
 
-        The caller makes the new log start durable (`flush` up to it, then its checkpoint) before it
-        calls `drop`.
+    def read_bytes(self, offset: int, max_bytes: int, *, end_offset: int | None = None) -> bytes:
+        """See `LogReader.read_bytes`."""
+        return self.reader.read_bytes(offset, max_bytes, end_offset=end_offset)
 
-        Returns:
-            What is to go; None if nothing is, and nothing was done.
+    @property
+    def lookups(self) -> LogLookups:
+        """What is asked on pool threads."""
+        return LogLookups(self._parts)
 
-        Raises:
-            KafkaStorageError: the disk failed.
-        """
-        if self._failure is not None:
-            return None
-        try:
-            decision = decide(self._segment_facts(), self._log_facts(now_ms), self.config)
-            if decision.roll_active:
-                self._roll(self.log_end_offset, now_ms)
-        except OSError as error:
-            self.fail(error)
-        count = len(decision.drop)
-        if not count:
-            return Expiry((), self.log_start_offset, rolled=True) if decision.roll_active else None
-        new_start = self._bases[count]
-        if decision.raises_log_start and new_start > self.log_start_offset:
-            self.log_start_offset = new_start
-        dropped = tuple(zip(self._bases[:count], decision.drop, strict=True))
-        return Expiry(dropped, self.log_start_offset, decision.roll_active)
+    # -- for the remote tier --------------------------------------------------------------------
 
-    def _segment_facts(self) -> list[SegmentFacts]:
-        return [
-            SegmentFacts(
-                segment.base_offset,
-                self._segment_end(segment),
-                segment.size_bytes,
-                segment.retention_timestamp(),
-            )
-            for segment in self._segments
-        ]
+    def closed_segments(self) -> list[ClosedSegment]:
+        """Segments that will not change any more, ascending."""
+        return tier_segments.closed_segments(self.segments)
 
-    def _log_facts(self, now_ms: int) -> LogFacts:
-        return LogFacts(self.log_start_offset, self._high_watermark, self.copied_through, now_ms)
-
-    def drop(self, expiry: Expiry) -> RetentionResult:
-        """Take expired segments out; files are renamed now and unlinked later.
-
-        Segments that went meanwhile for another reason (a truncation) are passed over.
-
-        Raises:
-            KafkaStorageError: the disk failed.
-        """
-        count = 0
-        for (base_offset, _), found in zip(expiry.dropped, self._bases[:-1], strict=False):
-            if base_offset != found:
-                break
-            count += 1
-        if self._failure is not None or not count:
-            return RetentionResult((), 0, self.log_start_offset, expiry.rolled)
-        self.clip_chain(expiry.log_start_offset)
-        try:
-            if self._chain_is_clipped:
-                self._save_epochs(self.epochs.entries())
-            size = self._drop_oldest(count)
-        except OSError as error:
-            self.fail(error)
-        dropped = expiry.dropped[:count]
-        _log.info(
-            "dropped segments: partition=%s count=%d size_bytes=%d local_start=%d reason=%s",
-            self.topic_partition,
-            count,
-            size,
-            self.local_log_start_offset,
-            dropped[0][1].value,
+    def closed_tail(self, offset: int, count_max: int) -> ClosedTail:
+        """Closed segments from the one that holds `offset` on, and what lies on both sides."""
+        segments = self._parts.segments
+        return tier_segments.closed_tail(
+            segments.all, segments.bases, offset, size_bytes=self.size_bytes, count_max=count_max
         )
-        return RetentionResult(dropped, size, self.log_start_offset, expiry.rolled)
-
-    def _drop_oldest(self, count: int) -> int:
-        gone = self._segments[:count]
-        # Readers must not find them any more before their files change names.
-        del self._segments[:count]
-        del self._bases[:count]
-        self._changes += 1
-        size = sum(segment.size_bytes for segment in gone)
-        self.size_bytes -= size
-        for segment in gone:
-            paths = segment.rename_deleted()
-            paths += self.snapshots.rename_deleted(segment.base_offset)
-            segment.release()
-            self._delete_later(paths, self.config.file_delete_delay_ms)
-        return size
 
     def set_copied_through(self, last_offset: int, its_epoch: int) -> bool:
         """Take note of how far the remote tier durably holds this log.
@@ -291,160 +344,73 @@ class PartitionLog(LogWriter):
         """
         if last_offset >= self.log_end_offset or self.epochs.epoch_for(last_offset) != its_epoch:
             return False
-        self.copied_through = last_offset
+        self.ends.copied(last_offset)
         return True
 
-    # -- the end moves
-    # -------------------------------------------------------------------------------
+    # -- the epoch chain ------------------------------------------------------------------------
 
-    def truncate_to(self, offset: int) -> None:
-        """Drop everything at and after `offset`; a batch that holds it goes as a whole.
+    def write_epoch(self, epoch: int) -> None:
+        """Have `epoch` in the chain's file, at the log end, before the loop assigns it.
+
+        Runs on a pool thread; nobody may append meanwhile.
+
+        Raises:
+            LogClosed, KafkaStorageError: as `LogHealth.fail`.
+        """
+        self.epoch_file.write_epoch_ahead(epoch, self.ends.log_end_offset)
+
+    def restored_chain(self, chain: Sequence[EpochEntry]) -> list[EpochEntry]:
+        """The chain, its epochs below the first segment taken from one that fits the batches."""
+        return self.epoch_file.restored(
+            chain, first=self.first_base_offset, end=self.ends.log_end_offset
+        )
+
+    def restore_chain(self, chain: Sequence[EpochEntry]) -> None:
+        """Take the epochs below the first segment from `chain`, which fits the batches; durably.
+
+        Who has had `restored_chain` written by `write_chain` before does not wait for the disk.
 
         Raises:
             KafkaStorageError: the disk failed.
         """
-        if offset >= self.log_end_offset:
-            return
-        if offset <= self._bases[0]:
-            self.truncate_fully_and_start_at(
-                max(offset, self.log_start_offset), keep_log_start=True
-            )
-            return
-        try:
-            end = self._end_if_cut(offset)
-            if end >= self.log_start_offset:
-                self._lower_marks(end)
-                self._cut_to(end)
-                return
-        except OSError as error:
-            self.fail(half_done(error, "a truncation ended before its end"))
+        self.epoch_file.restore(self.restored_chain(chain))
 
-        # The batch with the log start in it went: what was before the start must not come back.
-        self.truncate_fully_and_start_at(self.log_start_offset, keep_log_start=True)
+    # -- the start moves ------------------------------------------------------------------------
 
-    def _end_if_cut(self, offset: int) -> int:
-        """Where the log ends once the batch that holds `offset` has gone."""
-        segment = self._segments[bisect_left(self._bases, offset) - 1]
-        found = segment.find_batch(offset)
-        if found is not None:
-            return min(offset, found[1].base_offset)
-        return offset if segment is self._active else last_batch(segment).offset
+    def raise_log_start(self, offset: int) -> None:
+        """Move the log start up in memory.
 
-    def _lower_marks(self, end: int) -> None:
-        """Say first, in memory and on disk, that the log reaches no further than `end`.
-
-        A start in the middle of a truncation must not take it for a loss.
-        """
-        with self._marks:
-            self._truncations += 1
-            self.recovery_point = min(self.recovery_point, end)
-        self._high_watermark = min(self._high_watermark, end)
-        self._hooks.before_truncation(end)
-
-    def _cut_to(self, end: int) -> None:
-        self._changes += 1
-        while self._bases[-1] >= end and len(self._bases) > 1:
-            self._bases.pop()
-            self._discard(self._segments.pop())
-        self._active = self._segments[-1]
-        self._active.activate(
-            index_bytes=self.config.segment_index_bytes, now_ms=self._active.created_ms
-        )
-        self._active.truncate_to(end)
-        # Names and sizes from before must not come back behind what is appended now.
-        self._disk.fsync(self._active.file)
-        self._disk.fsync_path(self.directory)
-        self._after_truncation(end)
-
-    def _discard(self, segment: LogSegment) -> None:
-        """Rename away and unlink a segment that has left the list."""
-        self._changes += 1
-        paths = segment.rename_deleted()
-        segment.release()
-        self._delete_later(paths, 0)
-
-    def truncate_fully_and_start_at(self, offset: int, *, keep_log_start: bool = False) -> None:
-        """Drop everything and begin again, empty, at `offset`.
-
-        Args:
-            offset: the new local start and log end.
-            keep_log_start: the range from the log start on is still there, but remote.
-        """
-        try:
-            self._lower_marks(0)  # until the new segment is there, a start finds nothing at all
-            moves_start = not (keep_log_start and self.log_start_offset <= offset)
-            if moves_start and offset > self.log_start_offset:
-                self.log_start_offset = offset
-                self._hooks.log_start_moved()  # or the old first segment would count as lost
-            self._changes += 1
-            gone, self._segments, self._bases = self._segments, [], [offset]
-            for segment in reversed(gone):
-                self._discard(segment)
-            self._active = LogSegment.create(
-                self._disk,
-                self.directory,
-                offset,
-                index_bytes=self.config.segment_index_bytes,
-                now_ms=0,
-            )
-            self._active.index_interval_bytes = self.config.index_interval_bytes
-            self._segments.append(self._active)
-            self._disk.fsync_path(self.directory)
-            if moves_start:
-                is_lower = offset < self.log_start_offset
-                self.log_start_offset = offset
-                self.epochs.clear()
-                if is_lower:
-                    self._hooks.log_start_moved()
-            self._after_truncation(offset)
-        except OSError as error:
-            self.fail(half_done(error, "a truncation ended before its end"))
-
-    def _after_truncation(self, end: int) -> None:
-        self._forget_recent()
-        self.log_end_offset = end
-        self._changes += 1
-        self.size_bytes = sum(segment.size_bytes for segment in self._segments)
-        self.copied_through = min(self.copied_through, end - 1)
-        self.epochs.truncate_from_end(end)
-        self.snapshots.remove([o for o in self.snapshots.offsets if o > end])
-        self.producers = build_producers(
-            self._segments, self.snapshots, start=self.log_start_offset, end=end
-        )
-        self._high_watermark = max(self._high_watermark, self.local_log_start_offset)
-        self.producers.raise_high_watermark(self._high_watermark)
-        self._set_jitter()
-
-    # -- for the remote tier ---------------------------------------------------------------------
-
-    def closed_segments(self) -> list[ClosedSegment]:
-        """Segments that will not change any more, ascending."""
-        return tier_segments.closed_segments(self._segments)
-
-    def open_segment(self, base_offset: int) -> SegmentFiles:
-        """Open a closed segment for copying; on a pool thread, it reads and fsyncs.
+        The caller makes it durable (`flush` up to it, then the checkpoint) and calls `clip_chain`
+        only after that. Where the start is unknown (its checkpoint was lost), this says what it is,
+        also below the local start.
 
         Raises:
-            OffsetOutOfRange: no closed segment begins there (any more).
-            LogClosed, KafkaStorageError: as `_beside_the_loop`.
+            OffsetOutOfRange: above the high watermark.
+            KafkaStorageError: the disk failed: it could not be made durable.
         """
-        return self._beside_the_loop(lambda segments: self._open_segment(segments, base_offset))
+        if self.health.failure is not None:
+            self.health.refuse()
+        self.ends.raise_start(offset)
 
-    def _open_segment(self, segments: list[LogSegment], base_offset: int) -> SegmentFiles:
-        bases = [segment.base_offset for segment in segments[:-1]]
-        if base_offset not in bases:
-            raise OffsetOutOfRange(asked=base_offset, start=self._bases[0], end=self._bases[-1])
-        return tier_segments.open_segment(
-            self._disk,
-            segments,
-            bases.index(base_offset),
-            epochs=self.epochs.entries(),
-            snapshots=self.snapshots.copy(),
-            log_start=self.log_start_offset,
-        )
+    def clip_chain(self, log_start: int) -> None:
+        """See `EpochFile.clip`."""
+        self.epoch_file.clip(log_start, local_start=self.first_base_offset)
 
-    # -- the end
-    # -------------------------------------------------------------------------------------
+    def retain(self, now_ms: int) -> RetentionResult:
+        """See `LogRetention.retain`."""
+        return self.retention.retain(now_ms)
+
+    # -- the end moves --------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """See `LogTruncation.to`."""
+        LogTruncation(self._parts, self.retention).to(offset)
+
+    def truncate_fully_and_start_at(self, offset: int, *, keep_log_start: bool = False) -> None:
+        """See `LogTruncation.fully`."""
+        LogTruncation(self._parts, self.retention).fully(offset, keep_log_start=keep_log_start)
+
+    # -- the end --------------------------------------------------------------------------------
 
     def close(self, clean: bool = True) -> None:
         """Let go of all files; `clean` also writes what saves the next start its recovery.
@@ -452,16 +418,18 @@ class PartitionLog(LogWriter):
         Raises:
             KafkaStorageError: the disk failed: the next start must recover.
         """
-        if clean and self._failure is None:
+        parts = self._parts
+        if clean and parts.health.failure is None:
             try:
-                if self.log_end_offset not in self.snapshots.offsets:
-                    self.snapshots.write(self.log_end_offset, self.producers.dump())
-                self._active.become_inactive()
+                parts.producers.write_last(self.ends.log_end_offset)
+                parts.segments.active.become_inactive()
                 self.flush()
-                for offset in self.snapshots.offsets[-1:]:
-                    self._disk.fsync_path(self.snapshots.path(offset))
+                parts.producers.fsync_last()
             except OSError as error:
-                self.fail(error)
-        self._closed = True
-        for segment in self._segments:
-            segment.release()
+                parts.health.fail(error)
+        parts.health.close()
+        # From here on another log may have this name: nothing may be done by it any more.
+        parts.epoch_file.close()
+        self.retention.close()
+        parts.producers.close()
+        parts.segments.release()

@@ -38,12 +38,14 @@ class FoundReplica:
         where: its path, for people.
         topic_id: as its files say; None if they say nothing.
         partition: as its sidecar says; None if it says nothing.
+        holds_records: False where it is known to have none.
     """
 
     directory_id: bytes
     where: str
     topic_id: bytes | None
     partition: int | None
+    holds_records: bool = True
 
     def fits(self, wanted: WantedReplica) -> bool:
         """Whether nothing in it says that it is another partition."""
@@ -133,9 +135,14 @@ def _place_unassigned(
     certain = [index for index in fitting if found[index].is_certain(wanted)]
     if len(certain) == 1:
         return _opened(certain[0], found)
-    if wanted.was_never_served and wanted.may_be_begun and not certain:
+    if wanted.was_never_served and wanted.may_be_begun:
         # What does not say whose it is may hold the records of a topic that had this name before.
-        return Placement(is_begun=True, aside=tuple(range(len(found))))
+        if not certain:
+            return Placement(is_begun=True, aside=tuple(range(len(found))))
+        # Begun in a directory that failed then, and so in another one; killed before it was noted.
+        filled = [index for index in certain if found[index].holds_records]
+        if len(filled) <= 1:
+            return _opened((filled or certain)[0], found)
     if len(fitting) == 1:
         return _opened(fitting[0], found)
     if fitting:

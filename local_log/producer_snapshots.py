@@ -13,7 +13,7 @@ from kafka_protocol.files.producer_snapshot import ProducerEntry
 from local_log.segment_files import DELETED, PRODUCER_SNAPSHOT, parse_segment_file, path_of
 from runtime.disk import Disk
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class ProducerSnapshots:
@@ -39,8 +39,16 @@ class ProducerSnapshots:
 
     def write(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
         """Keep what is known before `offset`; made durable by the next flush of the log."""
+        self.write_file(offset, entries)
+        self.expect(offset)
+
+    def write_file(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
+        """Write the file of a snapshot that is expected; on any thread."""
         data = producer_snapshot.dump(entries)
         self._disk.atomic_write(self.path(offset), data, durable=False)
+
+    def expect(self, offset: int) -> None:
+        """Count on a snapshot there."""
         if offset not in self.offsets:
             self.offsets = sorted([*self.offsets, offset])
 
@@ -57,7 +65,7 @@ class ProducerSnapshots:
                 data = self._disk.read_file(self.path(offset))
                 return offset, producer_snapshot.parse(data)
             except (CorruptFileError, FileNotFoundError) as error:
-                _log.warning(
+                log.warning(
                     "producer snapshot is damaged, using an older one: path=%s reason=%s",
                     self.path(offset),
                     error,
@@ -81,12 +89,16 @@ class ProducerSnapshots:
             [o for o in self.offsets if o not in bases and not (keep_newest and o == newest)]
         )
 
-    def rename_deleted(self, offset: int) -> list[Path]:
-        """Rename the snapshot of a dropped segment away; its new name, if it was there.
+    def forget(self, offsets: Iterable[int]) -> None:
+        """Those of segments that have left the log; their files are renamed later."""
+        gone = set(offsets)
+        self.offsets = [offset for offset in self.offsets if offset not in gone]
+
+    def rename_away(self, offset: int) -> list[Path]:
+        """Rename a forgotten snapshot away; its new name, if it was there. On any thread.
 
         The file decides, not `offsets`: a copy to the remote tier may have made or removed it.
         """
-        self.offsets = [o for o in self.offsets if o != offset]
         path = self.path(offset)
         if not self._disk.exists(path):
             return []

@@ -6,11 +6,11 @@ ProducerAppendInfo.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kafka_protocol.files.producer_snapshot import ProducerEntry
-from kafka_protocol.records.batch import BatchHeader
+from kafka_protocol.records.batch import TRANSACTIONAL_FLAG, BatchHeader
 from local_log.errors import InvalidProducerEpoch, OutOfOrderSequence
 
 BATCHES_REMEMBERED = 5
@@ -49,17 +49,29 @@ class ProducerState:
         "coordinator_epoch",
         "current_txn_first_offset",
         "epoch",
+        "generation",
         "silent_since_ms",
         "timestamp",
     )
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, generation: int = 0) -> None:
         self.epoch = epoch
+        self.generation = generation
         self.silent_since_ms: int | None = None  # None: heard of since the last expiry pass
         self.batches: deque[BatchMeta] = deque(maxlen=BATCHES_REMEMBERED)
         self.coordinator_epoch = -1
         self.current_txn_first_offset: int | None = None
         self.timestamp = -1
+
+    def copy(self, generation: int) -> "ProducerState":
+        """Another one that says the same."""
+        twin = ProducerState(self.epoch, generation)
+        twin.silent_since_ms = self.silent_since_ms
+        twin.batches = self.batches.copy()
+        twin.coordinator_epoch = self.coordinator_epoch
+        twin.current_txn_first_offset = self.current_txn_first_offset
+        twin.timestamp = self.timestamp
+        return twin
 
     @property
     def last_sequence(self) -> int:
@@ -84,12 +96,22 @@ class ProducerStates:
             forgotten; -1: none.
     """
 
-    __slots__ = ("_ongoing", "_unreplicated", "end_offset", "highest_id", "producers")
+    __slots__ = (
+        "_generation",
+        "_ongoing",
+        "_unreplicated",
+        "end_offset",
+        "highest_id",
+        "producers",
+    )
 
     def __init__(self) -> None:
         self.producers: dict[int, ProducerState] = {}
         self.end_offset = 0
         self.highest_id = -1
+        # States of an earlier generation are in a snapshot that is being written: they are
+        # replaced, not changed.
+        self._generation = 0
         # First offset -> producer id. Offsets rise, so the first key is the smallest.
         self._ongoing: dict[int, int] = {}
         # First offset -> marker offset, until the marker is below the high watermark.
@@ -145,7 +167,9 @@ class ProducerStates:
         state = self.producers.get(producer_id)
         if state is None:
             state = self._add(producer_id, header.producer_epoch)
-        elif state.epoch != header.producer_epoch:
+        elif state.generation != self._generation:
+            state = self._renew(producer_id, state)
+        if state.epoch != header.producer_epoch:
             state.epoch = header.producer_epoch
             state.batches.clear()
         delta = header.last_offset_delta
@@ -153,7 +177,7 @@ class ProducerStates:
         timestamp = header.max_timestamp
         state.batches.append(BatchMeta(last_sequence, base_offset + delta, delta, timestamp))
         state.timestamp, state.silent_since_ms = timestamp, None
-        if header.attributes & 0x10 and state.current_txn_first_offset is None:
+        if header.attributes & TRANSACTIONAL_FLAG and state.current_txn_first_offset is None:
             state.current_txn_first_offset = base_offset
             self._ongoing[base_offset] = producer_id
 
@@ -164,7 +188,9 @@ class ProducerStates:
         state = self.producers.get(header.producer_id)
         if state is None:
             state = self._add(header.producer_id, header.producer_epoch)
-        elif state.epoch != header.producer_epoch:
+        elif state.generation != self._generation:
+            state = self._renew(header.producer_id, state)
+        if state.epoch != header.producer_epoch:
             state.epoch = header.producer_epoch
             state.batches.clear()
         state.coordinator_epoch = coordinator_epoch
@@ -180,7 +206,11 @@ class ProducerStates:
     def _add(self, producer_id: int, epoch: int) -> ProducerState:
         if self.highest_id < producer_id <= GIVEN_ID_MAX:
             self.highest_id = producer_id
-        state = self.producers[producer_id] = ProducerState(epoch)
+        state = self.producers[producer_id] = ProducerState(epoch, self._generation)
+        return state
+
+    def _renew(self, producer_id: int, state: ProducerState) -> ProducerState:
+        state = self.producers[producer_id] = state.copy(self._generation)
         return state
 
     def last_stable_after(self, done: CompletedTransaction) -> int:
@@ -207,18 +237,26 @@ class ProducerStates:
         """Whether a transaction that began before `offset` is still open."""
         return any(first < offset for first in self._ongoing)
 
-    def expire(self, now_ms: int, expiration_ms: int) -> int:
+    def expire(self, now_ms: int, expiration_ms: int, among: Iterable[int] | None = None) -> int:
         """Forget producers not heard of for `expiration_ms` that have no open transaction.
 
         Silence is counted by the wall clock from pass to pass. DIFFERS: Kafka counts from the
         newest record's timestamp, so a producer that writes old records is forgotten while it
         writes, and what it repeats after a broken connection is appended a second time.
 
+        Args:
+            now_ms: wall clock.
+            expiration_ms: of silence.
+            among: only these ids, some of which may be gone; None: all.
+
         Returns:
             How many were forgotten.
         """
         gone = []
-        for producer_id, state in self.producers.items():
+        for producer_id in self.producers if among is None else among:
+            state = self.producers.get(producer_id)
+            if state is None:
+                continue
             if state.silent_since_ms is None:
                 state.silent_since_ms = now_ms
             elif (
@@ -262,17 +300,29 @@ class ProducerStates:
         self._ongoing.update(sorted(open_ones))
 
     def dump(self) -> list[ProducerEntry]:
-        """What a snapshot keeps: of each producer only the newest batch."""
-        return [
-            ProducerEntry(
-                producer_id,
-                state.epoch,
-                state.batches[-1].last_sequence if state.batches else NO_SEQUENCE,
-                state.batches[-1].last_offset if state.batches else -1,
-                state.batches[-1].offset_delta if state.batches else 0,
-                state.timestamp,
-                state.coordinator_epoch,
-                -1 if state.current_txn_first_offset is None else state.current_txn_first_offset,
-            )
-            for producer_id, state in self.producers.items()
-        ]
+        """What a snapshot keeps now."""
+        return list(entries_of(self.producers))
+
+    def freeze(self) -> dict[int, ProducerState]:
+        """All producers as they are now: what comes later changes nothing of them."""
+        self._generation += 1
+        return self.producers.copy()
+
+
+def entries_of(producers: Mapping[int, ProducerState]) -> Iterator[ProducerEntry]:
+    """What a snapshot keeps: of each producer only the newest batch."""
+    for producer_id, state in producers.items():
+        first = state.current_txn_first_offset
+        sequence, last, delta = NO_SEQUENCE, -1, 0
+        if state.batches:
+            sequence, last, delta, _ = state.batches[-1]
+        yield ProducerEntry(
+            producer_id,
+            state.epoch,
+            sequence,
+            last,
+            delta,
+            state.timestamp,
+            state.coordinator_epoch,
+            -1 if first is None else first,
+        )

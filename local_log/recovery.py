@@ -32,10 +32,18 @@ from local_log.segment_files import (
     TXN_INDEX,
     parse_segment_file,
 )
-from local_log.segment_reading import filler, read_segment, runs_by_headers
+from local_log.segment_reading import (
+    CheckStop,
+    RecentBatches,
+    filler,
+    go_on,
+    read_segment,
+    runs_by_headers,
+)
 from local_log.segment_recovery import (
     build_producers,
     last_batch,
+    note_recent,
     write_indexes,
     write_transaction_index,
 )
@@ -45,7 +53,7 @@ from local_log.survey import OpenRequest, Surveyed, Surveyor
 from local_log.verdict import Open, Refused, judge
 from runtime.disk import Disk
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _CHECKPOINT = ".checkpoint"  # the metadata log's snapshots
 _OWN_NAMES = frozenset({EPOCH_CHECKPOINT, PARTITION_METADATA, "quorum-state"})
@@ -62,6 +70,7 @@ class OpenedLog:
         truncated_bytes: bytes that left the log.
         chain_is_dirty: the epoch chain was written and not fsynced.
         chain_lost: why nothing is known of the epochs below the first segment, "" if something is.
+        adopted_epoch: see `Accepted`.
     """
 
     segments: list[LogSegment]
@@ -74,6 +83,7 @@ class OpenedLog:
     truncated_bytes: int = 0
     chain_is_dirty: bool = False
     chain_lost: str = ""
+    adopted_epoch: int = -1
 
 
 def refused(topic_partition: TopicPartition, facts: RefusalFacts) -> LogRefused:
@@ -90,17 +100,10 @@ def refused(topic_partition: TopicPartition, facts: RefusalFacts) -> LogRefused:
 class LogOpener:
     """Opens one directory; used once."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        request: OpenRequest,
-        files: SmallFiles,
-        topic_partition: TopicPartition,
-    ) -> None:
+    def __init__(self, disk: Disk, request: OpenRequest, files: SmallFiles) -> None:
         self._disk = disk
         self._request = request
         self._files = files
-        self._partition = topic_partition
         self._directory = request.directory
         self._truncated = 0
 
@@ -114,19 +117,26 @@ class LogOpener:
         found = Surveyor(self._disk, self._request, self._files).look()
         verdict = judge(found.survey)
         if isinstance(verdict, Refused):
-            raise refused(self._partition, verdict.facts)
+            raise refused(self._request.topic_partition, verdict.facts)
         self._remember(found, verdict)
         names = self._tidy(found)
         self._take_out(found, verdict)
         snapshots = ProducerSnapshots(self._disk, self._directory, names)
         segments = self._segments(found, verdict)
-        self._make_again(found, segments, snapshots, verdict)
+        for segment in segments:
+            segment.has_aborted = segment.path(TXN_INDEX).name in names
+        recent = self._make_again(found, segments, snapshots, verdict)
         epochs, is_dirty = self._epochs(found, verdict, segments)
         self._reach(found, segments, verdict)
         snapshots.remove_strays(segment.base_offset for segment in segments)
         snapshots.remove([offset for offset in snapshots.offsets if offset > verdict.log_end])
         producers = build_producers(
-            segments, snapshots, start=verdict.log_start, end=verdict.log_end
+            segments,
+            snapshots,
+            start=verdict.log_start,
+            end=verdict.log_end,
+            recent=recent,
+            check_stop=self._request.check_stop,
         )
         config = self._request.config
         for segment in segments[:-1]:
@@ -143,6 +153,7 @@ class LogOpener:
             self._truncated,
             is_dirty or bool(self._truncated),
             verdict.chain_lost,
+            found.survey.accepted.adopted_epoch,
         )
 
     # -- what leaves the log --------------------------------------------------------------------
@@ -153,7 +164,7 @@ class LogOpener:
         if survey.accepted == NOTHING and not (plan.accepted or plan.holes or plan.is_sparse):
             return
         for fault in plan.accepted:
-            _log.warning("accepted: path=%s %s", self._directory, describe(fault))
+            log.warning("accepted: path=%s %s", self._directory, describe(fault))
         wanted = survey.accepted.with_holes(plan.holes)
         wanted = replace(wanted, is_sparse=wanted.is_sparse or plan.is_sparse)
         if not plan.accepted:
@@ -176,7 +187,7 @@ class LogOpener:
             disk.rename(directory / name, directory / name.removesuffix(SWAP))
         if found.swaps:
             disk.fsync_path(directory)
-            _log.warning("finished a compaction: path=%s files=%d", directory, len(found.swaps))
+            log.warning("finished a compaction: path=%s files=%d", directory, len(found.swaps))
         leftovers = [name for name in found.names if name.endswith((DELETED, CLEANED, ".tmp"))]
         for name in leftovers:
             disk.unlink(directory / name)
@@ -188,9 +199,9 @@ class LogOpener:
         for name, parsed in found_files:
             if parsed is None:
                 if not _is_ours(name):
-                    _log.info("unknown file is left alone: %s", directory / name)
+                    log.info("unknown file is left alone: %s", directory / name)
             elif parsed[1] != PRODUCER_SNAPSHOT and parsed[0] not in logs:
-                _log.warning("index without a log is removed: %s", directory / name)
+                log.warning("index without a log is removed: %s", directory / name)
                 disk.unlink(directory / name)
         return names
 
@@ -206,7 +217,7 @@ class LogOpener:
                 self._disk, self._directory, cut.base_offset, cut.position, keeps=cut.keeps
             )
             self._truncated += size
-            _log.warning(
+            log.warning(
                 "log is cut: path=%s base_offset=%d kept_bytes=%d cut_bytes=%d later_segments=%d "
                 "copy=%s",
                 self._directory,
@@ -217,11 +228,11 @@ class LogOpener:
                 copy,
             )
         if plan.log_end == plan.log_start and plan.aside and not plan.cuts:
-            _log.warning("log begins anew: path=%s offset=%d", self._directory, plan.log_end)
+            log.warning("log begins anew: path=%s offset=%d", self._directory, plan.log_end)
 
     def _set_aside(self, base_offset: int) -> None:
         target = set_segment_aside(self._disk, self._directory, base_offset)
-        _log.warning("segment is set aside: path=%s", target)
+        log.warning("segment is set aside: path=%s", target)
 
     # -- what is made from the log --------------------------------------------------------------
 
@@ -258,8 +269,7 @@ class LogOpener:
             segments.pop()  # empty: its file is taken again
         segment = self._new_segment(end)
         batch = filler(end, log_end)
-        segment.append(batch)
-        segment.note_batch(len(batch), log_end - 1, NO_TIMESTAMP)
+        segment.append(batch, len(batch), log_end - 1, NO_TIMESTAMP)
         self._disk.fsync(segment.file)
         self._disk.fsync_path(self._directory)
         segments.append(segment)
@@ -281,9 +291,14 @@ class LogOpener:
         segments: Sequence[LogSegment],
         snapshots: ProducerSnapshots,
         plan: Open,
-    ) -> None:
-        """Make indexes again of every segment that was read whole."""
-        start, producers = plan.log_start, None
+    ) -> dict[int, RecentBatches]:
+        """Make indexes again of every segment that was read whole.
+
+        Returns:
+            By base offset, what was seen of their producers, where that says all of them.
+        """
+        start, check_stop, producers = plan.log_start, self._request.check_stop, None
+        recent: dict[int, RecentBatches] = {}
         for index, segment in enumerate(segments):
             reading = found.readings.get(segment.base_offset)
             if reading is None:
@@ -295,16 +310,30 @@ class LogOpener:
                     segment,
                     index_bytes=self._request.config.segment_index_bytes,
                     stop=segment.size_bytes,
+                    check_stop=check_stop,
                 )
             write_indexes(self._disk, segment, reading.indexes)
-            if not reading.has_producers:
-                self._disk.unlink(segment.path(TXN_INDEX))
+            if reading.recent is not None:
+                recent[segment.base_offset] = reading.recent
+            if not reading.has_markers:
+                self._disk.unlink(segment.path(TXN_INDEX))  # nothing in it is aborted
+                segment.has_aborted = False
+                if reading.recent is None:
+                    producers = None
+                elif producers is not None:
+                    note_recent(producers, reading.recent, done=segment.base_offset)
                 continue
             if producers is None:
                 producers = build_producers(
-                    segments[:index], snapshots, start=start, end=segment.base_offset
+                    segments[:index],
+                    snapshots,
+                    start=start,
+                    end=segment.base_offset,
+                    recent=recent,
+                    check_stop=check_stop,
                 )
-            write_transaction_index(self._disk, segment, producers)
+            write_transaction_index(self._disk, segment, producers, check_stop)
+        return recent
 
     def _epochs(
         self, found: Surveyed, plan: Open, segments: Sequence[LogSegment]
@@ -317,12 +346,12 @@ class LogOpener:
         chain = plan.chain
         if chain is None:
             if segments:
-                _log.warning(
+                log.warning(
                     "epoch chain is made from the log: path=%s reason=%s",
                     self._directory / EPOCH_CHECKPOINT,
                     plan.chain_problem,
                 )
-            chain = tuple(chain_of_batches(segments))
+            chain = tuple(chain_of_batches(segments, self._request.check_stop))
         epochs = LeaderEpochCache(chain)
         epochs.truncate_from_end(plan.log_end)
         if plan.log_start_known:
@@ -341,11 +370,13 @@ def _is_ours(name: str) -> bool:
     return known or name.endswith(_CHECKPOINT) or is_cut_name(name)
 
 
-def chain_of_batches(segments: Sequence[LogSegment]) -> list[EpochEntry]:
+def chain_of_batches(
+    segments: Sequence[LogSegment], check_stop: CheckStop = go_on
+) -> list[EpochEntry]:
     """The chain that the batches themselves tell."""
     epochs = LeaderEpochCache()
     for segment in segments:
-        for epoch, start_offset in runs_by_headers(segment):
+        for epoch, start_offset in runs_by_headers(segment, check_stop):
             latest = epochs.latest_epoch
             if latest is None or epoch > latest:
                 epochs.assign(epoch, start_offset)

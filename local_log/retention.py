@@ -45,7 +45,7 @@ class SegmentFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class LogFacts:
+class RetentionFacts:
     """The rest of what retention must know.
 
     Attributes:
@@ -73,17 +73,27 @@ class RetentionDecision:
     raises_log_start: bool
 
 
-def decide(segments: Sequence[SegmentFacts], log: LogFacts, config: LogConfig) -> RetentionDecision:
+def decide(
+    segments: Sequence[SegmentFacts],
+    log: RetentionFacts,
+    config: LogConfig,
+    *,
+    size_bytes: int | None = None,
+) -> RetentionDecision:
     """Decide for one log.
 
     Args:
-        segments: all of them, oldest first; the last one is active.
+        segments: all of them, oldest first; the last one is active. They are asked for up to the
+            first that stays, and the active one.
         log: offsets and the time.
         config: the topic's settings.
+        size_bytes: of all segments together; None: their sum.
     """
     tiered = config.remote_storage_enable
     reasons: list[Reason] = []
-    left_bytes = sum(segment.size_bytes for segment in segments)
+    if size_bytes is None:
+        size_bytes = sum(segment.size_bytes for segment in segments)
+    left_bytes = size_bytes
     for index, segment in enumerate(segments):
         is_active = index == len(segments) - 1
         if segment.end_offset > log.high_watermark or (is_active and segment.size_bytes == 0):

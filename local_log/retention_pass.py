@@ -2,25 +2,34 @@
 
 Log starts are on the disk before a first segment goes: a kill after it must still find the start,
 or clients would be told that what is remote is gone, and a lost first segment would look like an
-expired one. That waits for the disk, so it is done on the pool; the rest is the loop's.
+expired one. Whatever waits for the disk is done on the pool: the ages of the oldest segments, which
+a start does not read, log starts, the epoch chains that then begin there, and the new names of what
+goes. The rest is the loop's, a slice of the logs at a time.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
 
 from kafka_protocol.types import TopicPartition
-from local_log.errors import KafkaStorageError
+from local_log.errors import KafkaStorageError, LogClosed
 from local_log.log_results import Expiry
 from local_log.partition_log import PartitionLog
 from local_log.retention import Reason
 from runtime.executors import Pool
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 NotKept = Mapping[TopicPartition, KafkaStorageError]
 Dropped = list[tuple[TopicPartition, int, Reason]]
+Expired = list[tuple[PartitionLog, Expiry]]
+T = TypeVar("T")
+
+SLICE_LOGS: Final = 50
+"""After so many logs the loop may serve somebody else."""
 
 
 class RetentionPass:
@@ -52,36 +61,103 @@ class RetentionPass:
             (partition, base offset, reason) of each dropped segment, once the pool is done.
         """
         dropped: Dropped = []
-        expired = []
-        for log in logs:
-            try:
-                log.roll_if_due(now_ms)
-                expiry = log.expire(now_ms)
-            except KafkaStorageError as error:
-                _log.error("retention failed: partition=%s error=%s", log.topic_partition, error)
-                continue
-            if expiry is not None:
-                expired.append((log, expiry))
-        if expired:
-            kept = self._pool.submit(
-                self._keep_log_starts, [log.topic_partition for log, _ in expired]
-            )
-            kept.add_done_callback(
-                lambda _: self._to_loop(partial(self._drop, expired, kept, dropped))
-            )
+        expired: Expired = []
+
+        def decide(slice_: Sequence[PartitionLog]) -> None:
+            for each in slice_:
+                if not self._is_open(each):
+                    continue
+                with _reported(each):
+                    each.roll_if_due(now_ms)
+                    expiry = each.retention.expire(now_ms)
+                    if expiry is not None:
+                        expired.append((each, expiry))
+
+        def keep() -> None:
+            if expired:
+                names = [each.topic_partition for each, _ in expired]
+                self._then(partial(self._keep_log_starts, names), drop)
+
+        def drop(not_kept: NotKept) -> None:
+            leaving = [
+                (each, expiry) for each, expiry in expired if each.topic_partition not in not_kept
+            ]
+            self._in_slices(leaving, _write_chains, take_out, lambda: None)
+
+        def take_out(slice_: Expired) -> None:
+            gone = []
+            for each, expiry in slice_:
+                if not self._is_open(each):
+                    continue
+                tp = each.topic_partition
+                with _reported(each):
+                    result = each.retention.take_out(expiry)
+                    dropped.extend((tp, base, reason) for base, reason in result.dropped)
+                    gone.append(each)
+            self._then(partial(_rename, gone), _delete_later)
+
+        self._in_slices(logs, partial(_learn_ages, now_ms=now_ms), decide, keep)
         return dropped
 
-    def _drop(
+    def _then(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
+        """Do `work` on the pool, and `then` on the loop with what came of it."""
+        try:
+            done = self._pool.submit(work)
+        except RuntimeError:
+            return  # the process stops: the next one goes on
+        done.add_done_callback(lambda _: self._to_loop(lambda: then(done.result())))
+
+    def _in_slices(
         self,
-        expired: Sequence[tuple[PartitionLog, Expiry]],
-        kept: "Future[NotKept]",
-        dropped: Dropped,
+        items: Sequence[T],
+        prepare: Callable[[Sequence[T]], None],
+        each_slice: Callable[[list[T]], None],
+        end: Callable[[], None],
     ) -> None:
-        for log, expiry in expired:
-            tp = log.topic_partition
-            if tp in kept.result() or not self._is_open(log):
-                continue
-            try:
-                dropped += [(tp, base, reason) for base, reason in log.drop(expiry).dropped]
-            except KafkaStorageError as error:
-                _log.error("retention failed: partition=%s error=%s", tp, error)
+        """For a slice after the other: `prepare` it on the pool, then `each_slice` on the loop."""
+        slice_, rest = list(items[:SLICE_LOGS]), items[SLICE_LOGS:]
+
+        def go_on(_: None) -> None:
+            each_slice(slice_)
+            if rest:
+                self._in_slices(rest, prepare, each_slice, end)
+            else:
+                end()
+
+        self._then(partial(prepare, slice_), go_on)
+
+
+@contextmanager
+def _reported(each: PartitionLog) -> Iterator[None]:
+    """What goes wrong with one log does not keep the others from their turn."""
+    try:
+        yield
+    except LogClosed:
+        pass  # deleted meanwhile
+    except KafkaStorageError as error:
+        log.error("retention failed: partition=%s error=%s", each.topic_partition, error)  # noqa: TRY400
+
+
+def _learn_ages(logs: Iterable[PartitionLog], now_ms: int) -> None:
+    for each in logs:
+        with _reported(each):
+            each.retention.learn_ages(now_ms)
+
+
+def _write_chains(expired: Iterable[tuple[PartitionLog, Expiry]]) -> None:
+    for each, expiry in expired:
+        with _reported(each):
+            each.epoch_file.write_clipped_ahead(expiry.log_start_offset)
+
+
+def _rename(logs: Iterable[PartitionLog]) -> list[tuple[PartitionLog, list[Path]]]:
+    renamed = []
+    for each in logs:
+        with _reported(each):
+            renamed.append((each, each.retention.rename_leaving()))
+    return renamed
+
+
+def _delete_later(renamed: Iterable[tuple[PartitionLog, list[Path]]]) -> None:
+    for each, paths in renamed:
+        each.retention.delete_later(paths)

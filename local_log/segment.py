@@ -11,7 +11,7 @@ from struct import Struct
 
 from kafka_protocol.files import txn_index
 from kafka_protocol.files.txn_index import AbortedTransaction
-from kafka_protocol.records.batch import HEADER_SIZE, BatchHeader, read_header
+from kafka_protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header
 from local_log.segment_files import (
     DELETED,
     LOG,
@@ -21,14 +21,13 @@ from local_log.segment_files import (
     TXN_INDEX,
     path_of,
 )
-from local_log.segment_index import OffsetIndex, TimeIndex
+from local_log.segment_index import OffsetIndex, TimeIndex, read_now
 from runtime.disk import Buffer, Disk, OpenFile
 from runtime.disk_errors import half_done
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 _SCAN_BYTES = 4096 + HEADER_SIZE
-_LENGTH_OVERHEAD = 12
-_BATCH_LENGTH_MIN = HEADER_SIZE - _LENGTH_OVERHEAD
+_BATCH_LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
 _PLACE = Struct(">qi11xi")  # base offset, batch length, last offset delta
 _UNKNOWN = -2  # largest timestamp not yet looked up in the time index
 
@@ -39,6 +38,8 @@ class LogSegment:
     __slots__ = (
         "_disk",
         "_file",
+        "_has_aborted",
+        "_is_full",
         "_max_timestamp",
         "_offset_of_max_timestamp",
         "base_offset",
@@ -60,6 +61,8 @@ class LogSegment:
         self.offset_index = OffsetIndex(disk, self.path(OFFSET_INDEX), base_offset)
         self.time_index = TimeIndex(disk, self.path(TIME_INDEX), base_offset)
         self._file: OpenFile | None = None
+        self._has_aborted: bool | None = None  # None: not yet looked
+        self._is_full = False  # an index takes no further entry
         self._max_timestamp = _UNKNOWN
         self._offset_of_max_timestamp = base_offset
         self.first_timestamp: int | None = None  # None: empty, or not yet read
@@ -81,10 +84,13 @@ class LogSegment:
         """Make an empty active segment."""
         segment = cls(disk, directory, base_offset, 0)
         segment._file = disk.open_append(segment.path(LOG))
-        disk.truncate(segment._file, 0)
+        if segment._file.size():
+            disk.truncate(segment._file, 0)
         segment.offset_index.reset(index_bytes)
         segment.time_index.reset(index_bytes)
+        segment._look_for_room()
         disk.unlink(segment.path(TXN_INDEX))
+        segment.has_aborted = False
         segment._max_timestamp = -1
         segment.created_ms = now_ms
         return segment
@@ -96,6 +102,7 @@ class LogSegment:
             self._disk.truncate(self._file, self.size_bytes)
         self.offset_index.activate(index_bytes)
         self.time_index.activate(index_bytes)
+        self._look_for_room()
         self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last_entry()
         self.created_ms = now_ms
 
@@ -155,19 +162,31 @@ class LogSegment:
 
     # -- write ----------------------------------------------------------------------------------
 
-    def append(self, batches: Buffer) -> None:
-        """Write bytes at the end of an active segment; `note_batch` must follow for each batch.
+    def append(self, batch: Buffer, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Write one batch at the end of an active segment and index it.
+
+        An entry is made when more than `index_interval_bytes` lie before this batch since the last
+        one, and speaks of this batch: its last offset and first byte.
 
         Raises:
-            OSError: nothing of them is left in the file, or the disk is broken.
+            OSError: nothing of the batch is left in the file, or the disk is broken.
         """
         file = self._file
         assert file is not None
         try:
-            self._disk.append(file, batches)
+            self._disk.append(file, batch)
         except OSError:
             self._cut_torn()
             raise
+        if self.bytes_since_entry > self.index_interval_bytes:
+            self._add_entries(last_offset, max_timestamp)
+        elif max_timestamp > self._max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._offset_of_max_timestamp = last_offset
+        if self.first_timestamp is None and self.size_bytes == 0:
+            self.first_timestamp = max_timestamp
+        self.size_bytes += size
+        self.bytes_since_entry += size
 
     def _cut_torn(self) -> None:
         """Cut what a failed write left behind: the next one would be written after it."""
@@ -177,67 +196,53 @@ class LogSegment:
         except OSError as error:
             raise half_done(error, "torn bytes cannot be cut") from error
 
-    def note_batch(self, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Index one batch that was just written at the end.
-
-        An entry is made when more than `index_interval_bytes` lie before this batch since the last
-        one, and speaks of this batch: its last offset and first byte.
-
-        Raises:
-            OSError: the batch is out of the file again, or the disk is broken.
-        """
+    def _add_entries(self, last_offset: int, max_timestamp: int) -> None:
         before = self._max_timestamp, self._offset_of_max_timestamp
         counts = self.offset_index.entries, self.time_index.entries
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
             self._offset_of_max_timestamp = last_offset
-        if self.bytes_since_entry > self.index_interval_bytes:
-            try:
-                self._add_entries(last_offset)
-            except OSError:
-                self._max_timestamp, self._offset_of_max_timestamp = before
-                self.offset_index.forget_from(counts[0])
-                self.time_index.forget_from(counts[1])
-                self._cut_torn()
-                raise
-        if self.first_timestamp is None and self.size_bytes == 0:
-            self.first_timestamp = max_timestamp
-        self.size_bytes += size
-        self.bytes_since_entry += size
-
-    def _add_entries(self, last_offset: int) -> None:
-        if not self.offset_index.is_full:
-            self.offset_index.append(last_offset, self.size_bytes)
-        if not self.time_index.is_full:
-            self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
+        try:
+            if not self.offset_index.is_full:
+                self.offset_index.append(last_offset, self.size_bytes)
+            if not self.time_index.is_full:
+                self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
+        except OSError:
+            self._max_timestamp, self._offset_of_max_timestamp = before
+            self.offset_index.forget_from(counts[0])
+            self.time_index.forget_from(counts[1])
+            self._cut_torn()
+            raise
         self.bytes_since_entry = 0
+        self._look_for_room()
+
+    def _look_for_room(self) -> None:
+        self._is_full = self.offset_index.is_full or self.time_index.is_full
 
     def must_roll(
         self,
-        *,
         size: int,
         last_offset: int,
         max_timestamp: int,
+        now_ms: int,
         segment_bytes: int,
         segment_ms: int,
-        now_ms: int,
     ) -> bool:
-        """Whether a batch of `size` bytes ending with `last_offset` belongs into a new segment."""
+        """Whether a batch of `size` bytes ending with `last_offset` belongs into a new segment.
+
+        Its time counts from the first batch's, the wall clock where they have none.
+        """
         used = self.size_bytes
         if used == 0:
             return False
         if used + size > segment_bytes or last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return True
-        if self.offset_index.is_full or self.time_index.is_full:
+        if self._is_full:
             return True
-        return self.waited_ms(max_timestamp, now_ms) > segment_ms
-
-    def waited_ms(self, max_timestamp: int, now_ms: int) -> int:
-        """How far a new batch's time is from the first one's; wall time where they have none."""
         first = self.first_timestamp
         if first is None:
             first = self.first_timestamp = self._read_first_timestamp()
-        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        return (max_timestamp - first if first >= 0 else now_ms - self.created_ms) > segment_ms
 
     def _read_first_timestamp(self) -> int:
         for _, header in self.batches(0):
@@ -248,6 +253,7 @@ class LogSegment:
         """Note an aborted transaction whose marker is in this segment."""
         file = self._disk.open_append(self.path(TXN_INDEX))
         self._disk.append(file, txn_index.pack_entry(entry))
+        self._has_aborted = True
 
     # -- read -----------------------------------------------------------------------------------
 
@@ -266,18 +272,22 @@ class LogSegment:
         return self._offset_of_max_timestamp
 
     def _load_max_timestamp(self) -> None:
-        """From the time index, if a batch confirms it: a wrong time would expire the segment."""
-        self._max_timestamp, self._offset_of_max_timestamp = entry = self.time_index.last_entry()
-        if not self.time_index.count():
-            return
-        start = self.offset_index.lookup(entry.offset).position
-        holders = (
-            header for _, header in self.batches(start) if header.last_offset >= entry.offset
-        )
-        holder = next(holders, None)
-        if holder is None or holder.max_timestamp != entry.timestamp:
-            self._max_timestamp, self._offset_of_max_timestamp, start = -1, self.base_offset, 0
-        self._take_later_timestamps(start)
+        """From the time index, if a batch confirms it: a wrong time would expire the segment.
+
+        On any thread: nothing is seen of it before it is whole.
+        """
+        newest, at = entry = self.time_index.last_entry()
+        if self.time_index.count():
+            start = self.offset_index.lookup(entry.offset).position
+            holders = (
+                header for _, header in self.batches(start) if header.last_offset >= entry.offset
+            )
+            holder = next(holders, None)
+            if holder is None or holder.max_timestamp != entry.timestamp:
+                newest, at, start = -1, self.base_offset, 0
+            newest, at = self._later_timestamp(start, newest, at)
+        self._offset_of_max_timestamp = at
+        self._max_timestamp = newest
 
     def set_max_timestamp(self, timestamp: int, offset: int) -> None:
         """Set what recovery found."""
@@ -305,7 +315,7 @@ class LogSegment:
             at = 0
             while at + HEADER_SIZE <= len(chunk):
                 header = read_header(chunk, at)
-                size = header.batch_length + _LENGTH_OVERHEAD
+                size = header.batch_length + LOG_OVERHEAD
                 if header.batch_length < _BATCH_LENGTH_MIN or position + at + size > stop:
                     return
                 yield position + at, header
@@ -314,28 +324,89 @@ class LogSegment:
                 return  # the file is shorter than we thought
             position += at
 
-    def find_batch(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """The first batch whose last offset is >= `offset`; None if all end before it."""
-        position, stop = self.offset_index.lookup(offset).position, self.size_bytes
+    def find_batch(self, offset: int, *, may_wait: bool = True) -> tuple[int, BatchHeader] | None:
+        """The first batch whose last offset is >= `offset`; None if all end before it.
+
+        A damaged batch may end before it begins; it is not passed over.
+
+        Raises:
+            WouldWait: only the disk can tell, and it must not be waited for.
+        """
+        start = self.offset_index.lookup(offset, may_wait=may_wait)
+        position, stop = start.position, self.size_bytes
         file, unpack = self.file, _PLACE.unpack_from
         while position + HEADER_SIZE <= stop:
-            chunk = self._disk.read_at(file, position, min(_SCAN_BYTES, stop - position))
+            size = min(_SCAN_BYTES, stop - position)
+            if may_wait:
+                chunk = self._disk.read_at(file, position, size)
+            else:
+                chunk = read_now(self._disk, file, position, size)
             at, last_start = 0, len(chunk) - HEADER_SIZE
             while at <= last_start:
                 base, length, delta = unpack(chunk, at)
-                if base + delta >= offset:
+                if base + delta >= offset or base >= offset:
                     return position + at, read_header(chunk, at)
                 if length < _BATCH_LENGTH_MIN:
                     return None
-                at += length + _LENGTH_OVERHEAD
+                at += length + LOG_OVERHEAD
             if at == 0:
                 return None  # the file is shorter than we thought
             position += at
         return None
 
+    def find_damage(self, offset: int, following: int) -> int | None:
+        """Where a damaged batch is that may hide `offset`, as far as headers tell; None: nowhere.
+
+        Args:
+            offset: in no batch, by their last offsets.
+            following: where the first batch after it begins; the log end if there is none.
+        """
+        start = end = self.offset_index.lookup(offset).position
+        before = None
+        for position, header in self.batches(start):
+            if header.base_offset > offset:
+                break
+            before, end = (position, header), position + header.size_bytes
+        else:
+            if end != self.size_bytes:
+                return end  # its length is none: what follows it cannot be found
+        if before is None:
+            return None
+        position, header = before
+        # A cleaner leaves fewer records than offsets, never more.
+        claims_too_few = header.base_offset + header.record_count == following
+        return position if claims_too_few or header.last_offset_delta < 0 else None
+
     def read_bytes(self, position: int, size: int) -> bytes:
         """Read part of the log file into the heap: off the hot path only."""
         return self._disk.read_at(self.file, position, size)
+
+    @property
+    def has_aborted(self) -> bool:
+        """Whether it has a transaction index."""
+        if self._has_aborted is None:
+            self._has_aborted = self._disk.exists(self.path(TXN_INDEX))
+        return self._has_aborted
+
+    @has_aborted.setter
+    def has_aborted(self, has: bool) -> None:
+        self._has_aborted = has
+
+    def read_aborted(self, *, may_wait: bool = True) -> bytes:
+        """The whole entries of its transaction index, empty where there is none.
+
+        Raises:
+            WouldWait: as `find_batch`.
+        """
+        if not self.has_aborted:
+            return b""
+        file = self._disk.open_read(self.path(TXN_INDEX))
+        size = file.size()
+        if may_wait:
+            data = self._disk.read_at(file, 0, size)
+        else:
+            data = read_now(self._disk, file, 0, size)
+        return data[: len(data) - len(data) % txn_index.ENTRY_SIZE]
 
     def aborted(self) -> Iterator[AbortedTransaction]:
         """Aborted transactions whose marker is here, in marker order.
@@ -343,11 +414,7 @@ class LogSegment:
         Raises:
             CorruptFileError: the index was changed since the log was opened.
         """
-        try:
-            data = self._disk.read_file(self.path(TXN_INDEX))
-        except FileNotFoundError:
-            return iter(())
-        return txn_index.iter_entries(data[: len(data) - len(data) % txn_index.ENTRY_SIZE])
+        return txn_index.iter_entries(self.read_aborted())
 
     # -- truncation -----------------------------------------------------------------------------
 
@@ -364,12 +431,14 @@ class LogSegment:
         position = found[0]
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
+        self._look_for_room()
         kept = [entry for entry in self.aborted() if entry.last_offset < offset]
         path = self.path(TXN_INDEX)
         if kept:
             self._disk.atomic_write(path, b"".join(map(txn_index.pack_entry, kept)), durable=False)
         else:
             self._disk.unlink(path)
+        self._has_aborted = bool(kept)
         self._disk.truncate(file, position)
         self.size_bytes = position
         self.bytes_since_entry = 0
@@ -382,10 +451,11 @@ class LogSegment:
         entry = self.time_index.last_entry()
         self._max_timestamp, self._offset_of_max_timestamp = entry
         start = self.offset_index.lookup(entry.offset).position if entry.timestamp >= 0 else 0
-        self._take_later_timestamps(start)
+        self._max_timestamp, self._offset_of_max_timestamp = self._later_timestamp(start, *entry)
 
-    def _take_later_timestamps(self, position: int) -> None:
+    def _later_timestamp(self, position: int, newest: int, at: int) -> tuple[int, int]:
+        """The largest timestamp, and the last offset of its batch, if one is above `newest`."""
         for _, header in self.batches(position):
-            if header.max_timestamp > self._max_timestamp:
-                self._max_timestamp = header.max_timestamp
-                self._offset_of_max_timestamp = header.last_offset
+            if header.max_timestamp > newest:
+                newest, at = header.max_timestamp, header.last_offset
+        return newest, at

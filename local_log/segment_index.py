@@ -15,9 +15,22 @@ from typing import NamedTuple
 from kafka_protocol.files import offset_index, time_index
 from kafka_protocol.files.offset_index import OffsetPosition
 from kafka_protocol.files.time_index import TimestampOffset
+from local_log.errors import WouldWait
 from runtime.disk import Buffer, Disk, OpenFile
 
 _BLOCK_ENTRIES = 512
+
+
+def read_now(disk: Disk, file: OpenFile, position: int, size: int) -> bytes:
+    """Read what is in memory.
+
+    Raises:
+        WouldWait: it is not.
+    """
+    data = disk.read_resident(file, position, size)
+    if data is None:
+        raise WouldWait(str(file.path))
+    return data
 
 
 class _Key(NamedTuple):
@@ -79,7 +92,10 @@ class SegmentIndex:
         size = self.entry_size
         file = self._disk.open_write(self.path)
         found = file.size()
-        data = bytearray(self._disk.read_at(file, 0, found - found % size))
+        self._begin(file, bytearray(self._disk.read_at(file, 0, found - found % size)), max_bytes)
+
+    def _begin(self, file: OpenFile, data: bytearray, max_bytes: int) -> None:
+        size = self.entry_size
         self._data = data
         self._block = None
         self._active = True
@@ -96,10 +112,7 @@ class SegmentIndex:
 
     def reset(self, max_bytes: int) -> None:
         """Throw all entries away and make it writable."""
-        file = self._disk.open_write(self.path)
-        self._disk.truncate(file, 0)
-        self._active = False
-        self.activate(max_bytes)
+        self._begin(self._disk.open_empty(self.path), bytearray(), max_bytes)
 
     def _loaded(self, data: Buffer) -> None:
         """Called when the entries have become known."""
@@ -112,7 +125,9 @@ class SegmentIndex:
         """
         return self.entries if self._active else self._disk.size(self.path) // self.entry_size
 
-    def _entries_up_to(self, key: _Key, wanted: int) -> tuple[int, bytes, bytes]:
+    def _entries_up_to(
+        self, key: _Key, wanted: int, *, may_wait: bool = True
+    ) -> tuple[int, bytes, bytes]:
         """Look into a closed index.
 
         Returns:
@@ -121,7 +136,7 @@ class SegmentIndex:
         """
         block = self._block
         if block is None or not self._holds(block, key, wanted):
-            block = self._block = self._read_block(key, wanted)
+            block = self._block = self._read_block(key, wanted, may_wait=may_wait)
         size, data, read = self.entry_size, block.data, key.form.unpack_from
         low, high, at = 0, len(data) // size, key.at
         while low < high:
@@ -132,12 +147,17 @@ class SegmentIndex:
                 high = middle
         floor, following = data[(low - 1) * size : low * size] if low else b"", b""
         if block.start + low < block.total:
-            following = data[low * size : (low + 1) * size] or self._entry(block.start + low)
+            following = data[low * size : (low + 1) * size]
+            if not following:
+                file = self._disk.open_read(self.path)
+                following = self._read(file, block.start + low, size, may_wait=may_wait)
         return block.start + low, floor, following
 
-    def _entry(self, slot: int) -> bytes:
-        size = self.entry_size
-        return self._disk.read_at(self._disk.open_read(self.path), slot * size, size)
+    def _read(self, file: OpenFile, slot: int, size: int, at: int = 0, *, may_wait: bool) -> bytes:
+        position = slot * self.entry_size + at
+        if may_wait:
+            return self._disk.read_at(file, position, size)
+        return read_now(self._disk, file, position, size)
 
     def _holds(self, block: _Block, key: _Key, wanted: int) -> bool:
         """Whether the last entry with a key <= `wanted` is in this block."""
@@ -148,21 +168,22 @@ class SegmentIndex:
         is_last = block.start + len(data) // size >= block.total
         return is_last or bool(read(data, len(data) - size + key.at)[0] > wanted)
 
-    def _read_block(self, key: _Key, wanted: int) -> _Block:
+    def _read_block(self, key: _Key, wanted: int, *, may_wait: bool) -> _Block:
         disk, size = self._disk, self.entry_size
         file = disk.open_read(self.path)
         total = file.size() // size
         low, high = 0, (total - 1) // _BLOCK_ENTRIES if total else 0
         while low < high:
             middle = (low + high + 1) // 2
-            at = middle * _BLOCK_ENTRIES * size + key.at
-            if key.form.unpack(disk.read_at(file, at, key.form.size))[0] <= wanted:
+            slot, width = middle * _BLOCK_ENTRIES, key.form.size
+            found = self._read(file, slot, width, key.at, may_wait=may_wait)
+            if key.form.unpack(found)[0] <= wanted:
                 low = middle
             else:
                 high = middle - 1
         start = low * _BLOCK_ENTRIES
         wanted_bytes = min(_BLOCK_ENTRIES, total - start) * size
-        return _Block(start, total, disk.read_at(file, start * size, wanted_bytes))
+        return _Block(start, total, self._read(file, start, wanted_bytes, may_wait=may_wait))
 
     def _append(self, entry: bytes) -> None:
         assert self._data is not None
@@ -247,23 +268,31 @@ class OffsetIndex(SegmentIndex):
         self._append(offset_index.pack_entry(offset - self.base_offset, position))
         self.last_offset = offset
 
-    def lookup(self, offset: int) -> OffsetPosition:
-        """The largest entry <= `offset`, or (base offset, 0)."""
+    def lookup(self, offset: int, *, may_wait: bool = True) -> OffsetPosition:
+        """The largest entry <= `offset`, or (base offset, 0).
+
+        Raises:
+            WouldWait: only the disk can tell, and it must not be waited for.
+        """
         base = self.base_offset
         if self._data is not None:
             return offset_index.lookup(self._data, base, offset)
-        _, floor, _ = self._entries_up_to(_OFFSET_KEY, offset - base)
+        _, floor, _ = self._entries_up_to(_OFFSET_KEY, offset - base, may_wait=may_wait)
         return offset_index.read_entry(floor, base, 0) if floor else OffsetPosition(base, 0)
 
     def last_entry(self) -> OffsetPosition:
         """The newest entry, or (base offset, 0)."""
         return self.lookup(2**62)
 
-    def first_entry_from(self, position: int) -> OffsetPosition | None:
-        """The first entry at or after byte `position`: offsets before that byte are below it."""
+    def first_entry_from(self, position: int, *, may_wait: bool = True) -> OffsetPosition | None:
+        """The first entry at or after byte `position`: offsets before that byte are below it.
+
+        Raises:
+            WouldWait: as `lookup`.
+        """
         data = self._data
         if data is None:
-            _, _, entry = self._entries_up_to(_POSITION_KEY, position - 1)
+            _, _, entry = self._entries_up_to(_POSITION_KEY, position - 1, may_wait=may_wait)
             return offset_index.read_entry(entry, self.base_offset, 0) if entry else None
         low, high = 0, self.entries
         while low < high:

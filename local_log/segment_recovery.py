@@ -1,8 +1,8 @@
 """What a segment's indexes and headers tell, and how what is made from batches is made again."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import txn_index
@@ -12,8 +12,11 @@ from local_log.producer_snapshots import ProducerSnapshots
 from local_log.producer_state import ProducerStates
 from local_log.segment import LogSegment
 from local_log.segment_files import OFFSET_INDEX, TIME_INDEX, TXN_INDEX
+from local_log.segment_reading import CheckStop, RecentBatches, go_on, walk
 from local_log.transactions import note_batch
 from runtime.disk import Disk
+
+NOTHING_READ: Final[Mapping[int, RecentBatches]] = {}
 
 
 class SegmentEnd(NamedTuple):
@@ -152,19 +155,22 @@ def write_indexes(disk: Disk, segment: LogSegment, built: IndexBuilder) -> None:
     segment.set_max_timestamp(built.max_timestamp, built.offset_of_max_timestamp)
 
 
-def write_transaction_index(disk: Disk, segment: LogSegment, producers: ProducerStates) -> None:
+def write_transaction_index(
+    disk: Disk, segment: LogSegment, producers: ProducerStates, check_stop: CheckStop = go_on
+) -> None:
     """Make a segment's transaction index again, or remove it where no transaction was aborted.
 
     Args:
         disk: where it is.
         segment: checked.
         producers: state before the segment; after it on return.
+        check_stop: called now and then; what it raises ends the walk.
 
     Raises:
         OSError: the disk failed.
     """
     aborted = []
-    for at, header in segment.batches(0):
+    for at, header in walk(segment, 0, check_stop):
         entry = note_batch(producers, header, partial(segment.read_bytes, at, header.size_bytes))
         if entry is not None:
             aborted.append(entry)
@@ -174,10 +180,17 @@ def write_transaction_index(disk: Disk, segment: LogSegment, producers: Producer
         disk.atomic_write(path, data, durable=False)
     else:
         disk.unlink(path)
+    segment.has_aborted = bool(aborted)
 
 
 def build_producers(
-    segments: Sequence[LogSegment], snapshots: ProducerSnapshots, *, start: int, end: int
+    segments: Sequence[LogSegment],
+    snapshots: ProducerSnapshots,
+    *,
+    start: int,
+    end: int,
+    recent: Mapping[int, RecentBatches] = NOTHING_READ,
+    check_stop: CheckStop = go_on,
 ) -> ProducerStates:
     """Make the producer state at `end`: the newest snapshot, and the batches after it.
 
@@ -186,6 +199,8 @@ def build_producers(
         snapshots: of this directory.
         start: the log start offset; snapshots below it say nothing about this log.
         end: first offset that does not count.
+        recent: by base offset, what was seen of segments that were read to their ends.
+        check_stop: called now and then; what it raises ends the walk.
     """
     producers = ProducerStates()
     producers.clear(start)
@@ -197,11 +212,33 @@ def build_producers(
         following = segments[index + 1].base_offset if index + 1 < len(segments) else end
         if following <= done or segment.base_offset >= end:
             continue
+        seen = recent.get(segment.base_offset)
+        if seen is not None:
+            note_recent(producers, seen, done=done)
+            continue
         position = segment.offset_index.lookup(done).position
-        for at, header in segment.batches(position):
+        for at, header in walk(segment, position, check_stop):
             if header.base_offset >= end:
                 break
             if header.last_offset >= done:
                 note_batch(producers, header, partial(segment.read_bytes, at, header.size_bytes))
     producers.end_offset = end
     return producers
+
+
+def note_recent(producers: ProducerStates, recent: RecentBatches, *, done: int) -> None:
+    """Note a segment's batches by the newest ones of each producer.
+
+    The state remembers `BATCHES_REMEMBERED` batches of a producer's newest epoch and, but for
+    transactions, nothing of older ones: so the batches before these leave no trace in it.
+
+    Args:
+        producers: state before them.
+        recent: of the whole segment.
+        done: below this offset everything is in the state already.
+    """
+    for batches in recent.values():
+        for fields in batches:
+            header = BatchHeader._make(fields)
+            if header.last_offset >= done:
+                producers.append_data(header, header.base_offset)

@@ -13,7 +13,7 @@ from pathlib import Path
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.records.batch import HEADER_SIZE, MAGIC, read_header
-from kafka_protocol.types import EpochEntry
+from kafka_protocol.types import EpochEntry, TopicPartition
 from local_log.acceptance import ACCEPTED, NOTHING, read_accepted
 from local_log.config import LogConfig
 from local_log.segment import LogSegment
@@ -24,19 +24,33 @@ from local_log.segment_files import (
     parse_segment_file,
     path_of,
 )
-from local_log.segment_reading import SegmentReading, read_segment
+from local_log.segment_reading import CheckStop, SegmentReading, go_on, read_segment
 from local_log.segment_recovery import last_batch, needs_rebuild
 from local_log.small_files import SmallFiles
 from local_log.verdict import LogSurvey, SegmentSurvey
 from runtime.disk import Disk
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenRequest:
-    """What the caller knows about the directory; see `PartitionLog.open`."""
+    """What the caller knows about the directory.
 
+    Attributes:
+        directory: of this partition.
+        config: the topic's settings.
+        recovery_point: below this (exclusive) everything was flushed; 0 for a log that no sound
+            checkpoint lists, None if that is unknown.
+        log_start: from the checkpoint, None if it has none.
+        high_watermark: from the checkpoint, 0 if it has none.
+        is_clean: the last stop of this log directory was clean.
+        now_ms: wall clock.
+        was_compacted: a cleaner has worked here, so offsets may be missing rightly.
+        check_stop: called now and then; what it raises ends the opening, as a kill would.
+    """
+
+    topic_partition: TopicPartition
     directory: Path
     config: LogConfig
     recovery_point: int | None
@@ -45,6 +59,7 @@ class OpenRequest:
     is_clean: bool
     now_ms: int
     was_compacted: bool = False
+    check_stop: CheckStop = go_on
 
 
 class _SwapSegment(LogSegment):
@@ -166,6 +181,7 @@ class Surveyor:
             if request.recovery_point is not None and segment.base_offset <= request.recovery_point:
                 first = index
         for index, segment in enumerate(segments):
+            request.check_stop()
             next_base = segments[index + 1].base_offset if index + 1 < len(segments) else None
             survey = None
             if index < first or (request.is_clean and request.recovery_point is not None):
@@ -177,11 +193,13 @@ class Surveyor:
         return surveys
 
     def _read(self, segment: LogSegment, next_base: int | None) -> SegmentSurvey:
+        request = self._request
         reading = read_segment(
             self._disk,
             segment,
-            index_bytes=self._request.config.segment_index_bytes,
+            index_bytes=request.config.segment_index_bytes,
             next_base=next_base,
+            check_stop=request.check_stop,
         )
         self._readings[segment.base_offset] = reading
         places = reading.epochs
@@ -203,7 +221,7 @@ class Surveyor:
     def _glance(self, segment: LogSegment, next_base: int | None) -> SegmentSurvey | None:
         """Look at its first and last batch; None if it must be read whole."""
         if needs_rebuild(self._disk, segment):
-            _log.warning("indexes are missing or damaged, rebuilding: %s", segment.path(LOG))
+            log.warning("indexes are missing or damaged, rebuilding: %s", segment.path(LOG))
             return None
         base, size = segment.base_offset, segment.size_bytes
         if size == 0:

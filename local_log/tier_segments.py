@@ -1,6 +1,6 @@
 """Closed segments as the remote tier takes them: checked, repaired, durable, complete.
 
-`open_segment` runs on the `log-io` thread: it reads files that no longer change, repairs indexes by
+`open_segment` runs on a pool thread: it reads files that no longer change, repairs indexes by
 writing new ones beside and renaming, and never touches the state of the running log.
 """
 
@@ -21,7 +21,7 @@ from local_log.segment_files import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX
 from local_log.segment_recovery import build_producers
 from runtime.disk import Disk, OpenFile
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _SAMPLES = 64
 
@@ -38,6 +38,22 @@ class ClosedSegment:
     last_offset: int
     size_bytes: int
     max_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedTail:
+    """The closed segments from an offset on, as far as asked for.
+
+    Attributes:
+        segments: the first of those that reach up to the offset or above it, ascending.
+        bytes_below: of the closed segments before them.
+        more_count, more_bytes: of those after them.
+    """
+
+    segments: list[ClosedSegment]
+    bytes_below: int
+    more_count: int
+    more_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +83,43 @@ def closed_segments(segments: Sequence[LogSegment]) -> list[ClosedSegment]:
     Args:
         segments: all of the log, oldest first.
     """
-    return [
-        ClosedSegment(
-            segment.base_offset,
-            following.base_offset - 1,
-            segment.size_bytes,
-            segment.retention_timestamp(),
-        )
-        for segment, following in pairwise(segments)
-    ]
+    return [_closed(segment, following) for segment, following in pairwise(segments)]
+
+
+def closed_tail(
+    segments: Sequence[LogSegment],
+    bases: Sequence[int],
+    offset: int,
+    *,
+    size_bytes: int,
+    count_max: int,
+) -> ClosedTail:
+    """The closed segments from the one that holds `offset` on; costs what it returns.
+
+    Args:
+        segments: all of the log, oldest first, the active one last.
+        bases: their base offsets.
+        offset: what lies wholly below it is not wanted.
+        size_bytes: of all segments.
+        count_max: the rest is only counted.
+    """
+    first = max(0, bisect_right(bases, offset) - 1)
+    tail = segments[first:]
+    shown = [_closed(*pair) for pair in pairwise(tail[: count_max + 1])]
+    more = tail[len(shown) : -1]
+    more_bytes = sum(segment.size_bytes for segment in more)
+    shown_bytes = sum(segment.size_bytes for segment in shown)
+    below = size_bytes - tail[-1].size_bytes - shown_bytes - more_bytes
+    return ClosedTail(shown, below, len(more), more_bytes)
+
+
+def _closed(segment: LogSegment, following: LogSegment) -> ClosedSegment:
+    return ClosedSegment(
+        segment.base_offset,
+        following.base_offset - 1,
+        segment.size_bytes,
+        segment.retention_timestamp(),
+    )
 
 
 def open_segment(
@@ -102,7 +146,7 @@ def open_segment(
     """
     segment, end = segments[index], segments[index + 1].base_offset
     if not indexes_fit(disk, segment):
-        _log.warning("indexes are damaged, rebuilding before the copy: %s", segment.path(LOG))
+        log.warning("indexes are damaged, rebuilding before the copy: %s", segment.path(LOG))
         rebuild_indexes(disk, segment)
     snapshot = _snapshot(disk, segments[: index + 1], snapshots, log_start=log_start, end=end)
     transactions = None
@@ -121,6 +165,8 @@ def open_segment(
     for file in (files.log, files.offset_index, files.time_index, transactions, snapshot):
         if file is not None:
             disk.fsync(file)
+    # Its name too: what is announced from now on counts as lost where a power cut takes it.
+    disk.fsync_path(segment.path(LOG).parent)
     return files
 
 
@@ -201,7 +247,7 @@ def _snapshot(
         file = disk.open_read(path)
         producer_snapshot.parse(disk.read_at(file, 0, file.size()))
     except (FileNotFoundError, CorruptFileError) as error:
-        _log.warning("producer snapshot is made for the copy: path=%s reason=%s", path, error)
+        log.warning("producer snapshot is made for the copy: path=%s reason=%s", path, error)
     else:
         return file
     producers = build_producers(segments, snapshots, start=log_start, end=end)

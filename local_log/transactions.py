@@ -5,7 +5,7 @@ from struct import Struct
 from struct import error as struct_error
 
 from kafka_protocol.files.txn_index import AbortedTransaction
-from kafka_protocol.records.batch import BatchHeader
+from kafka_protocol.records.batch import CONTROL_FLAG, BatchHeader
 from kafka_protocol.records.records import iter_records
 from local_log.producer_state import ProducerStates
 
@@ -30,7 +30,7 @@ def note_batch(
     producers.end_offset = header.base_offset + header.last_offset_delta + 1
     if header.producer_id < 0:
         return None
-    if not header.attributes & 0x20:
+    if not header.attributes & CONTROL_FLAG:
         producers.append_data(header, header.base_offset)
         return None
     marker = read_marker(read_batch())

@@ -27,11 +27,11 @@ class TierConfig:
         copy_max_ms: longest time from before COPY_SEGMENT_STARTED is sent to the last PUT.
         delete_grace_ms: from PARTITION_MARKED to PARTITION_STARTED.
         call_max_ms: a read or delete call of the plugin that runs longer counts as abandoned.
-        claim_interval_ms: how often the claim on the store is taken again, see `rlm.claim`.
+        claim_interval_ms: how often the claim on the store is taken again, see `rlm.upkeep.claim`.
         chunk_bytes: about how much is cached as one; a GET asks for one or several.
         slice_bytes: about how much is fetched for somebody who has just come.
         chunk_cache_bytes: bound of chunks in memory, handed-out ones included.
-        chunk_cache_policy: see `rlm.eviction_policy`.
+        chunk_cache_policy: see `rlm.read.eviction_policy`.
         chunk_cache_disk_bytes: bound of chunks on disk, in `chunk_cache_dir`; 0: none there.
     """
 

@@ -3,7 +3,7 @@
 A call cannot be stopped from outside its thread. So each is registered: a partition's cancellation
 lets no further one start, a call past its limit is counted as abandoned, as long as it runs, with
 the thread that it holds, and a copy that runs past the copy maximum makes the tier end itself.
-While the store must not be written to (`rlm.claim`), no call that writes to it starts, for
+While the store must not be written to (`rlm.upkeep.claim`), no call that writes to it starts, for
 whichever partition or deleted topic.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from kafka_protocol.errors import TidemarkError
 from rsm_plugins.api import RetriableRemoteStorageError
 from runtime.clock import Clock
 
@@ -20,7 +21,7 @@ class StoreClosedError(RetriableRemoteStorageError):
     """The store must not be written to now: see `PluginCalls.let_write`."""
 
 
-class TaskCancelledError(Exception):
+class TaskCancelledError(TidemarkError):
     """The partition was unassigned, or its leader epoch is over."""
 
 

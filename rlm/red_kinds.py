@@ -106,6 +106,11 @@ class TierRed(RedKind):
         "as above, beyond the 100 that are named",
         "see that the right bucket or directory is mounted; restore the objects",
     )
+    MORE_PARTITIONS = (
+        "and {count} more partitions are red",
+        "as those that are named, beyond the first 100",
+        "begin with those that are named: they often have one reason",
+    )
     CACHE_OFF = (
         "the {cache} on disk is off: {error}",
         "the directory of a cache fails; reads go on without it, slower",
@@ -115,6 +120,14 @@ class TierRed(RedKind):
         "metadata manager: {error}",
         "the metadata manager cannot go on; the tier is started anew",
         f"repair what the reason names; {_TRIED_AGAIN}",
+    )
+    JUDGING = (
+        "judging takes long: {judged} of {total} partitions are judged after {minutes} min",
+        "yellow: at its start, and under new leader epochs, the tier reads what the metadata topic "
+        "says of each partition; before that, consumers above the log end and checks of positions "
+        "wait, and nothing is copied",
+        "see that the leader of __remote_log_metadata is there, that the store answers, and that "
+        "the tier process gets CPU; it goes on by itself",
     )
     PROCESS = (
         "tier process: {reason}",

@@ -1,31 +1,28 @@
-"""The tier process from the inside: makes the parts when it is configured, and hands them messages.
+"""A tier from the inside: its parts put together, and which of them takes which message.
 
 Everything here runs on one thread, the one that reads the link; whatever blocks runs in a pool.
 """
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from kafka_protocol.errors import ErrorCode
-from rlm.backoff import Backoff
-from rlm.broker_port import BrokerPort
-from rlm.claim import Claim
 from rlm.config import TierConfig
-from rlm.incarnation import Incarnations
-from rlm.link import Received, Reply
-from rlm.manager import RemoteLogManager
-from rlm.messages import (
+from rlm.gauges import add_gauges, add_quota_gauges
+from rlm.link.endpoint import Received, Reply
+from rlm.link.messages import (
     Ack,
     Assign,
     AuxiliaryState,
     Configure,
     Connect,
+    DescribeMetrics,
     Failure,
     Health,
     Heartbeat,
     ImageChanged,
-    Metrics,
     OffsetForTimestamp,
     PartitionHealth,
     Read,
@@ -34,18 +31,22 @@ from rlm.messages import (
     Stop,
     Unassign,
 )
-from rlm.performer import COPIER_POOL, EXPIRATION_POOL, JUDGE_POOL, READER_POOL, World
+from rlm.metrics_pages import MetricsPages
 from rlm.plugin_calls import PluginCalls
 from rlm.plugins import Plugins
-from rlm.quota import RateQuota
-from rlm.read_path import ReadPath
+from rlm.read.read_path import ReadPath
 from rlm.red_kinds import TierRed
+from rlm.store import Store
 from rlm.telemetry import Telemetry
-from rlm.workers import Workers
-from runtime.clock import Clock
-from runtime.dice import Dice
-from runtime.disk import Disk
-from runtime.scheduler import Scheduler
+from rlm.upkeep.broker_port import BrokerPort
+from rlm.upkeep.census import Counted
+from rlm.upkeep.claim import Claim
+from rlm.upkeep.incarnation import Incarnations
+from rlm.upkeep.manager import RemoteLogManager
+from rlm.upkeep.performer import World
+from rlm.upkeep.removals import RemoverPasses
+from rlm.workers import COPIER_POOL, EXPIRATION_POOL, JUDGE_POOL, READER_POOL, Workers
+from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
 
@@ -72,34 +73,44 @@ def pool_sizes(config: TierConfig) -> dict[str, int]:
     }
 
 
-class TierService:
-    """Takes the broker's messages."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """The broker as its tier reaches it, and the ways in which a tier ends.
+
+    Attributes:
+        broker: questions to the broker.
+        tell: sends a one-way message to it.
+        abort: ends the process at once, with a reason.
+        ended: called when a stop is complete.
+        taking_over: told each second of how many partitions the log is not judged yet.
+    """
+
+    broker: BrokerPort
+    tell: Callable[[Health], None]
+    abort: Callable[[str], None]
+    ended: Callable[[], None]
+    taking_over: Callable[[int], object] = lambda _: None
+
+
+class TierReceiver:
+    """Takes the broker's messages: makes the tier at `Configure`, and hands it all later ones.
+
+    Attributes:
+        tier: None until it is configured.
+    """
 
     def __init__(
         self,
-        *,
-        broker: BrokerPort,
-        tell: Callable[[Metrics | Health], None],
         configure_plugins: ConfigurePlugins,
         make_workers: MakeWorkers,
-        clock: Clock,
-        scheduler: Scheduler,
-        disk: Disk,
-        dice: Dice,
-        abort: Callable[[str], None],
-        ended: Callable[[], None],
+        ports: Ports,
+        link: Link,
     ) -> None:
-        """Nothing happens before `Configure`.
-
-        `tell` sends a one-way message to the broker, `abort` ends the process at once with a
-        reason, `ended` is called when a stop is complete.
-        """
-        self._broker, self._tell = broker, tell
         self._configure_plugins, self._make_workers = configure_plugins, make_workers
-        self._clock, self._scheduler, self._disk, self._dice = clock, scheduler, disk, dice
-        self._abort, self._ended = abort, ended
-        self._calls = PluginCalls(clock)
-        self._parts: _Parts | None = None
+        self._ports, self._link = ports, link
+        self._calls = PluginCalls(ports.clock)
+        self._has_config = False
+        self.tier: Tier | None = None
 
     def __call__(self, received: Received, reply: Reply) -> None:
         """Take one message."""
@@ -108,126 +119,125 @@ class TierService:
             reply(Ack())
         elif isinstance(message, Configure):
             self._configure(message.config, reply)
-        elif self._parts is None:
+        elif self.tier is None:
             reply(Failure(int(ErrorCode.INVALID_REQUEST), "not configured yet"))
         else:
-            self._parts.take(received, reply)
+            self.tier.take(received, reply)
 
     def _configure(self, config: TierConfig, reply: Reply) -> None:
+        if self._has_config:
+            reply(Failure(int(ErrorCode.INVALID_REQUEST), "configured already"))
+            return
+        self._has_config = True
         workers = self._make_workers(pool_sizes(config))
 
         def done(plugins: Plugins | None, error: BaseException | None) -> None:
             if plugins is None:
+                self._has_config = False
                 reply(Failure(-1, str(error)))
                 return
-            self._parts = _Parts(self, config, plugins, workers)
+            self.tier = Tier(config, plugins, self._calls, workers, self._ports, self._link)
             reply(Ack())
 
         workers.run(EXPIRATION_POOL, lambda: self._configure_plugins(config, self._calls), done)
 
-    # What the parts need of the process.
 
-    def make_world(self, config: TierConfig, plugins: Plugins, telemetry: Telemetry) -> World:
-        """What every task works with."""
-        return World(
-            broker=self._broker,
-            metadata=plugins.metadata,
-            storage=plugins.storage,
-            clock=self._clock,
-            dice=self._dice,
-            calls=self._calls,
-            telemetry=telemetry,
-            copy_max_ms=config.copy_max_ms,
-            call_max_ms=config.call_max_ms,
-        )
+class Tier:
+    """The parts of a configured tier, put together.
 
-
-class _Parts:
-    """What exists once the tier is configured."""
+    Attributes:
+        claim: on the store.
+        manager: the partitions that are copied and expired.
+        reads: everything that reads the store.
+        calls: running calls of the storage plugin.
+        telemetry: what is counted.
+    """
 
     def __init__(
-        self, service: TierService, config: TierConfig, plugins: Plugins, workers: Workers
+        self,
+        config: TierConfig,
+        plugins: Plugins,
+        calls: PluginCalls,
+        workers: Workers,
+        ports: Ports,
+        link: Link,
     ) -> None:
-        clock, scheduler, disk = service._clock, service._scheduler, service._disk
+        """Make all parts; the store is asked for nothing before `Connect`."""
         self._config, self._plugins, self._workers = config, plugins, workers
-        self._scheduler, self._tell = scheduler, service._tell
-        self._abort, self._ended = service._abort, service._ended
-        self._telemetry = Telemetry(store=config.storage_class.rpartition(":")[2])
+        self._clock, self._scheduler, self._link = ports.clock, ports.scheduler, link
+        self._stopping = False
+        self.calls = calls
+        self.telemetry = Telemetry(ports.metrics, store=config.storage_class.rpartition(":")[2])
+        self._metrics_pages = MetricsPages(self.telemetry.registry)
         incarnations = Incarnations(
-            disk,
+            ports.disk,
             Path(config.state_dir),
-            clock,
-            service._dice,
+            ports.clock,
+            ports.dice,
             [Path(path) for path in config.old_state_dirs],
         )
-        self._claim = Claim(
+        store = Store(
+            metadata=plugins.metadata,
             storage=plugins.storage,
+            calls=calls,
+            telemetry=self.telemetry,
+        )
+        self.claim = Claim(config, store, incarnations, workers, ports, self._claim_changed)
+        self.manager = RemoteLogManager(
             config=config,
-            incarnations=incarnations,
-            calls=service._calls,
-            workers=workers,
-            scheduler=scheduler,
-            backoff=Backoff(
-                config.retry_backoff_ms,
-                config.retry_backoff_max_ms,
-                config.retry_jitter,
-                service._dice,
+            world=World(
+                broker=link.broker,
+                metadata=plugins.metadata,
+                storage=plugins.storage,
+                clock=ports.clock,
+                dice=ports.dice,
+                calls=calls,
+                telemetry=self.telemetry,
+                copy_max_ms=config.copy_max_ms,
+                call_max_ms=config.call_max_ms,
             ),
-            changed=self._claim_changed,
-        )
-        self._world = service.make_world(config, plugins, self._telemetry)
-        self._manager = RemoteLogManager(
-            config=config,
-            world=self._world,
             workers=workers,
-            scheduler=scheduler,
+            scheduler=ports.scheduler,
             next_incarnation=incarnations.take,
-            may_own=lambda: self._claim.may_own,
+            may_own=lambda: self.claim.may_own,
         )
-        self._reads = ReadPath(
-            config=config,
-            world=self._world,
-            workers=workers,
-            scheduler=scheduler,
-            disk=disk,
-            tip_of=self._manager.tip_of,
-            is_judged=self._manager.is_judged,
-        )
-        self._clock = clock
-        self._remover_runs = False
-        self._remover_again = False
-        self._remover_pass = 0
-        self._stopping = False
-        self._watch_metrics()
-        scheduler.every(REPORT_MS, self._report, "tier-report")
-        scheduler.every(WATCH_MS, self._watch, "tier-watch")
-        scheduler.every(config.task_interval_ms, self._remove, "tier-remover")
-        scheduler.every(INDEX_EXPIRY_MS, self._reads.expire_indexes, "tier-index-expiry")
+        self.reads = ReadPath(config, store, workers, ports, self.manager)
+        self._removals = RemoverPasses(plugins, workers, lambda: calls.may_write)
+        add_gauges(self.telemetry, plugins, workers, calls)
+        add_quota_gauges(self.telemetry, "Copy", self.manager.copy_quota, ports.clock)
+        add_quota_gauges(self.telemetry, "Fetch", self.reads.quota, ports.clock)
+        every = ports.scheduler.every
+        every(REPORT_MS, self._report, "tier-report")
+        every(WATCH_MS, self._watch, "tier-watch")
+        every(config.task_interval_ms, self._removals.wake, "tier-remover")
+        every(INDEX_EXPIRY_MS, self.reads.expire_indexes, "tier-index-expiry")
 
     # -- messages
 
-    def take(self, received: Received, reply: Reply) -> None:
+    def take(self, received: Received, reply: Reply) -> None:  # noqa: C901 - one case each
         """Take one message of the broker."""
         match received.message:
             case Read() as question:
-                self._reads.read(question, reply)
+                self.reads.read(question, reply)
             case Released(tokens):
-                self._reads.released(tokens)
+                self.reads.released(tokens)
             case OffsetForTimestamp() as question:
-                self._reads.search(question, reply)
+                self.reads.search(question, reply)
             case Assign() as assign:
-                self._manager.assign(assign)
+                self.manager.assign(assign)
                 reply(Ack())
             case Unassign(topic_id, partition):
-                self._manager.unassign(topic_id, partition)
-                self._reads.faults.forget(topic_id, partition)
+                self.manager.unassign(topic_id, partition)
+                self.reads.faults.forget(topic_id, partition)
                 reply(Ack())
             case ImageChanged(led):
                 if self._plugins.lead is not None:
                     self._plugins.lead(led)
-                self._remove()
+                self._removals.wake()
             case AuxiliaryState() as question:
-                self._reads.auxiliary(question, reply)
+                self.reads.auxiliary(question, reply)
+            case DescribeMetrics() as question:
+                reply(self._metrics_pages.piece(question))
             case Connect():
                 self._connect(reply)
             case Reconfigure(config):
@@ -244,113 +254,43 @@ class _Parts:
             reply(Ack() if error is None else Failure(-1, str(error)))
 
         self._workers.run(EXPIRATION_POOL, self._plugins.connect, done)
-        self._claim.begin()
+        self.claim.begin()
 
     def _claim_changed(self) -> None:
-        self._manager.claim_changed()
-        self._remove()
+        self.manager.claim_changed()
+        self._removals.wake()
 
     def _reconfigure(self, config: TierConfig) -> None:
         self._config = config
         for pool, threads in pool_sizes(config).items():
             self._workers.resize(pool, threads)
-        self._reads.reconfigure(config)
-        self._manager.reconfigure(config)
-
-    # -- the remover of deleted topics
-
-    def _remove(self) -> None:
-        if self._plugins.remove_deleted is None or not self._world.calls.may_write:
-            return
-        if self._remover_runs:
-            self._remover_again = True
-            return
-        self._remover_runs, self._remover_again = True, False
-        self._remover_pass += 1
-        number, remove_deleted = self._remover_pass, self._plugins.remove_deleted
-
-        def given_up() -> None:
-            """A call hangs: this pass will do nothing more, the next one is for other topics."""
-            if number == self._remover_pass:
-                self._remover_runs = False
-                self._remove()
-
-        def done(_: object, error: BaseException | None) -> None:
-            if error is not None:
-                log.warning("removing deleted topics failed and is tried again: %s", error)
-            if number != self._remover_pass:
-                return
-            self._remover_runs = False
-            if self._remover_again:
-                self._remove()
-
-        self._workers.run(EXPIRATION_POOL, lambda: remove_deleted(given_up), done)
+        self.reads.reconfigure(config)
+        self.manager.reconfigure(config)
 
     # -- watching and telling
 
-    def _watch_metrics(self) -> None:
-        gauge = self._telemetry.gauge
-        counts = self._plugins.counts
-        self._telemetry.registry.gauge(
-            "tidemark_remote_metadata_records",
-            "Records of the metadata topic since the tier's start, by what became of them",
-            ("outcome",),
-            lambda: {(outcome,): float(count) for outcome, count in counts().items()},
-        )
-        workers = self._workers
-        gauge(
-            "kafka_log_remote_RemoteLogManager_RemoteLogManagerTasksAvgIdlePercent",
-            "Idle part of the copier and expiration threads in the last minute, 0 to 1",
-            lambda: (workers.idle_share(COPIER_POOL) + workers.idle_share(EXPIRATION_POOL)) / 2,
-        )
-        self._watch_quota("Copy", self._manager.copy_quota)
-        self._watch_quota("Fetch", self._reads.quota)
-        gauge(
-            "tidemark_remote_abandoned_calls",
-            "Plugin calls past their limit that still run",
-            lambda: float(self._world.calls.abandoned),
-        )
-
-    def _watch_quota(self, kind: str, quota: RateQuota) -> None:
-        gauge, now_ms = self._telemetry.gauge, self._clock.monotonic_ms
-        name = f"kafka_server_RemoteLogManager_remote_{kind.lower()}_throttle_time"
-        gauge(
-            f"{name}_avg",
-            f"Average pause, ms, that the {kind.lower()} quota asked for in the last minute",
-            lambda: quota.throttling(now_ms()).average_ms,
-        )
-        gauge(
-            f"{name}_max",
-            f"Longest pause, ms, that the {kind.lower()} quota asked for in the last minute",
-            lambda: quota.throttling(now_ms()).longest_ms,
-        )
-        gauge(
-            f"kafka_server_RLM{kind}_byte_rate",
-            "Bytes per second within the quota's windows",
-            lambda: quota.throttling(now_ms()).bytes_per_second,
-        )
-
     def _report(self) -> None:
-        red = self._manager.red()
-        red.extend(self._reads.red())
+        self.manager.census.take(self._tell)
+
+    def _tell(self, counted: Counted) -> None:
+        red = counted.reds()
+        red.extend(self.reads.red())
         red.extend(PartitionHealth(b"", -1, reason) for reason in self._plugins.red())
         # Once a stop has begun, a manager that is closed did not fail.
         failure = "" if self._stopping else self._plugins.failure()
         if failure:
             red.append(PartitionHealth(b"", -1, TierRed.MANAGER.text(error=failure)))
-        if self._claim.red:
-            red.append(PartitionHealth(b"", -1, self._claim.red))
-        health = Health(
-            self._manager.assigned, self._manager.ready, self._world.calls.abandoned, red
-        )
-        self._tell(health)
-        self._tell(Metrics(self._telemetry.samples()))
+        if self.claim.red:
+            red.append(PartitionHealth(b"", -1, self.claim.red))
+        health = Health(counted.assigned, counted.ready, self.calls.abandoned, red)
+        self._link.tell(health)
+        self._link.taking_over(counted.unjudged)
         if failure:
-            self._abort(f"the metadata manager has failed: {failure}")
+            self._link.abort(f"the metadata manager has failed: {failure}")
 
     def _watch(self) -> None:
-        self._reads.watch(self._config.call_max_ms)
-        for overdue in self._world.calls.newly_overdue():
+        self.reads.watch(self._config.call_max_ms)
+        for overdue in self.calls.newly_overdue():
             log.error(
                 "plugin call hangs: pool=%s kind=%s running_ms=%d",
                 overdue.pool,
@@ -358,24 +298,24 @@ class _Parts:
                 overdue.running_ms,
             )
             if overdue.kind == "copy":
-                self._abort("a copy runs past the copy maximum")
+                self._link.abort("a copy runs past the copy maximum")
                 continue
             self._workers.abandon(overdue.pool, overdue.thread_id)
             overdue.tell()
             if overdue.abandoned_in_pool * 2 >= self._workers.threads(overdue.pool):
-                self._abort(f"half of pool {overdue.pool} hangs")
+                self._link.abort(f"half of pool {overdue.pool} hangs")
 
     def _stop(self, reply: Reply) -> None:
         """Close the plugins once the last call of the store has ended, or does not for too long."""
         self._stopping = True
-        self._world.calls.let_write(False)
-        self._manager.stop()
-        self._reads.stop()
-        self._claim.end()
+        self.calls.let_write(False)
+        self.manager.stop()
+        self.reads.stop()
+        self.claim.end()
         self._close_when_idle(reply, self._clock.monotonic_ms() + CLOSE_WAIT_MS)
 
     def _close_when_idle(self, reply: Reply, ends_at_ms: int) -> None:
-        is_idle = self._reads.is_idle and self._claim.is_idle
+        is_idle = self.reads.is_idle and self.claim.is_idle
         if not is_idle and self._clock.monotonic_ms() < ends_at_ms:
             again = self._close_when_idle
             self._scheduler.call_later(CLOSE_RETRY_MS, lambda: again(reply, ends_at_ms))
@@ -385,6 +325,6 @@ class _Parts:
             if error is not None:
                 log.warning("closing failed: %s", error)
             reply(Ack())
-            self._ended()
+            self._link.ended()
 
         self._workers.run(READER_POOL, self._plugins.close, done)

@@ -8,8 +8,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from rlm.effects import Measure
-from rlm.messages import Sample
+from runtime.log_context import Outage
 from runtime.metrics import Counter, Registry
 
 log = logging.getLogger(__name__)
@@ -17,36 +16,14 @@ log = logging.getLogger(__name__)
 _TOPIC = ("topic",)
 _PREFIX = "kafka_server_BrokerTopicMetrics_"
 _COMPUTATION = "RemoteLogSizeComputationTime"
-
-
-class Outage:
-    """Logs the reason of failures once per outage, and its end."""
-
-    def __init__(self, what: str) -> None:
-        self._what, self._lock = what, threading.Lock()
-        self._failures = 0
-
-    def failed(self, reason: object) -> None:
-        """One more failure."""
-        with self._lock:
-            self._failures += 1
-            first = self._failures == 1
-        if first:
-            log.error("%s fails: %s", self._what, reason)
-
-    def worked(self) -> None:
-        """A success; ends an outage."""
-        if not self._failures:
-            return
-        with self._lock:
-            failures, self._failures = self._failures, 0
-        if failures:
-            log.info("%s works again: failures=%d", self._what, failures)
-
-    @property
-    def failures(self) -> int:
-        """Failures since the last success."""
-        return self._failures
+_MEASURED = {
+    "copy_lag_bytes": "RemoteCopyLagBytes",
+    "copy_lag_segments": "RemoteCopyLagSegments",
+    "delete_lag_bytes": "RemoteDeleteLagBytes",
+    "delete_lag_segments": "RemoteDeleteLagSegments",
+    "remote_bytes": "RemoteLogSizeBytes",
+    "remote_segments": "RemoteLogMetadataCount",
+}
 
 
 class Telemetry:
@@ -57,9 +34,9 @@ class Telemetry:
         self._store = store
         self.registry = registry or Registry()
         self._lock = threading.Lock()
-        self.copy_outage = Outage("copying to the remote store")
-        self.delete_outage = Outage("deleting in the remote store")
-        self.fetch_outage = Outage("reading from the remote store")
+        self.copy_outage = Outage(log, "copying to the remote store")
+        self.delete_outage = Outage(log, "deleting in the remote store")
+        self.fetch_outage = Outage(log, "reading from the remote store")
         counter = self._topic_counter
         self._copy_bytes = counter("RemoteCopyBytesPerSec", "Bytes copied to the remote store")
         self._copy_requests = counter(
@@ -139,7 +116,7 @@ class Telemetry:
         """A segment's objects are in the store."""
         self._add(self._copy_requests, topic)
         self._add(self._copy_bytes, topic, size_bytes)
-        self.copy_outage.worked()
+        self.copy_outage.succeeded()
 
     def copy_failed(self, topic: str, error: Exception) -> None:
         """A copy failed."""
@@ -150,7 +127,7 @@ class Telemetry:
     def deleted(self, topic: str) -> None:
         """A segment's objects were deleted."""
         self._add(self._delete_requests, topic)
-        self.delete_outage.worked()
+        self.delete_outage.succeeded()
 
     def delete_failed(self, topic: str, error: Exception) -> None:
         """A deletion failed."""
@@ -194,7 +171,7 @@ class Telemetry:
 
     def store_worked(self) -> None:
         """A ranged read of the store worked."""
-        self.fetch_outage.worked()
+        self.fetch_outage.succeeded()
 
     def store_read_failed(self, error: Exception) -> None:
         """A ranged read of the store failed."""
@@ -208,19 +185,11 @@ class Telemetry:
         """How long it took to look at all remote segments of a partition."""
         self._gauges[_COMPUTATION].set(took_ms, topic, str(partition))
 
-    def measured(self, topic: str, partition: int, seen: Measure) -> None:
-        """What a pass has seen of a partition."""
-        values = {
-            "RemoteCopyLagBytes": seen.copy_lag_bytes,
-            "RemoteCopyLagSegments": seen.copy_lag_segments,
-            "RemoteDeleteLagBytes": seen.delete_lag_bytes,
-            "RemoteDeleteLagSegments": seen.delete_lag_segments,
-            "RemoteLogSizeBytes": seen.remote_bytes,
-            "RemoteLogMetadataCount": seen.remote_segments,
-        }
-        for name, value in values.items():
+    def measured(self, topic: str, partition: int, **seen: int | None) -> None:
+        """Numbers that a pass has seen of a partition, by the names of `_MEASURED`."""
+        for name, value in seen.items():
             if value is not None:
-                self._gauges[name].set(value, topic, str(partition))
+                self._gauges[_MEASURED[name]].set(value, topic, str(partition))
 
     def forget(self, topic: str, partition: int) -> None:
         """The partition is not ours any more."""
@@ -230,10 +199,3 @@ class Telemetry:
     def gauge(self, name: str, help_text: str, fn: Callable[[], float]) -> None:
         """A value that is asked for when samples are made."""
         self.registry.gauge(name, help_text, fn=fn)
-
-    def samples(self) -> list[Sample]:
-        """Everything, for the broker."""
-        return [
-            Sample(sample.name, sample.type, sample.help, dict(sample.labels), sample.value)
-            for sample in self.registry.samples()
-        ]

@@ -10,12 +10,10 @@ from kafka_protocol.files import epoch_checkpoint, offset_index, producer_snapsh
 from kafka_protocol.records.batch import read_header
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import EpochEntry, TopicIdPartition
-from rlm.broker_port import OpenedFiles
-from rlm.effects import Effect, PassResult, Task
-from rlm.expiration_task import OwnCopies
-from rlm.judgement import Judgement, Verdict, after
-from rlm.link import LinkFailureError
-from rlm.messages import (
+from rlm.link.endpoint import LinkFailureError
+from rlm.link.judgement import Judgement, Verdict, after
+from rlm.link.messages import (
+    CLOSED_SEGMENTS_MAX,
     ClosedLocalSegment,
     CopiedThrough,
     DescribeLog,
@@ -28,9 +26,12 @@ from rlm.messages import (
     Report,
     RestoreChain,
 )
-from rlm.performer import COPIER_POOL, Ownership, Performer, World, run_task
 from rlm.plugin_calls import Cancellation
-from rlm.workers import Done
+from rlm.upkeep.broker_port import OpenedFiles
+from rlm.upkeep.effects import Effect, PassResult, Task
+from rlm.upkeep.ownership import OwnCopies, Ownership
+from rlm.upkeep.performer import Performer, World, run_task
+from rlm.workers import COPIER_POOL, Done
 from rlmm import lineage
 from rlmm.api import Fence
 from runtime.disk import Disk, OpenFile
@@ -71,6 +72,8 @@ class SimulatedBroker:
         epoch_in_vain: why it gives none.
         truth: the value that each (leader epoch, offset) was given, for ever.
         aborted: transaction indexes by the base offset of their segment.
+        closed_shown_max: so many closed segments does a description name.
+        questions: for descriptions.
     """
 
     def __init__(self, partition: TopicIdPartition = PARTITION, leader_epoch: int = 1) -> None:
@@ -93,7 +96,9 @@ class SimulatedBroker:
         self.moves: list[RaiseLogStart] = []
         self.epoch_requests: list[RaiseLeaderEpoch] = []
         self.epoch_in_vain = ""
+        self.closed_shown_max = CLOSED_SEGMENTS_MAX
         self.topic_ids = [partition.topic_id]
+        self.questions: list[DescribeLog] = []
         self._disk = Disk()
 
     # -- what clients and the broker do
@@ -195,6 +200,7 @@ class SimulatedBroker:
             raise LinkFailureError(6, f"epoch {epoch} is over")
 
     def describe(self, question: DescribeLog) -> LogDescription:
+        self.questions.append(question)
         self._check(question.leader_epoch)
         closed = [
             ClosedLocalSegment(
@@ -205,6 +211,9 @@ class SimulatedBroker:
             )
             for at, segment in enumerate(self.segments[:-1])
         ]
+        wanted = [each for each in closed if each.last_offset >= question.closed_from]
+        below = closed[: len(closed) - len(wanted)]
+        shown, more = wanted[: self.closed_shown_max], wanted[self.closed_shown_max :]
         return LogDescription(
             question.topic_id,
             question.partition,
@@ -218,7 +227,11 @@ class SimulatedBroker:
             chain_problem=self.chain_problem if self.log_start < self.local_start else "",
             log_start_has_no_entry=self.has_no_entry,
             log_end_offset=self.end,
-            closed_segments=closed,
+            closed_segments=shown,
+            closed_from=question.closed_from,
+            closed_bytes_below=sum(each.size_bytes for each in below),
+            more_closed_count=len(more),
+            more_closed_bytes=sum(each.size_bytes for each in more),
             local_bytes=sum(len(segment.log) for segment in self.segments),
             metadata_offset=7,
         )

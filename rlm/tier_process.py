@@ -13,26 +13,27 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
-from rlm.broker_port import LinkBroker
 from rlm.config import TierConfig
-from rlm.link import Endpoint
-from rlm.performer import EXPIRATION_POOL
+from rlm.link.endpoint import Endpoint, Received, Reply
+from rlm.link.socket_transport import SocketTransport
 from rlm.plugin_calls import PluginCalls
 from rlm.plugins import Plugins
-from rlm.service import TierService
-from rlm.socket_transport import SocketTransport
-from rlm.workers import LoopWorkers
+from rlm.service import Link, TierReceiver
+from rlm.upkeep.broker_port import BrokerPort, LinkBroker
+from rlm.upkeep.takeovers import Takeovers
+from rlm.workers import EXPIRATION_POOL, LoopWorkers
+from rlmm.api import Checkable, DeletedTopics, TopicBacked
 from rlmm.loader import load_metadata_manager
-from rlmm.red import RedText
+from rlmm.powers import power_of
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.loader import load_storage_manager
 from runtime.clock import SystemClock
-from runtime.dice import SystemDice
-from runtime.disk import Disk
-from runtime.scheduler import LoopScheduler
+from runtime.collector import FullPasses
+from runtime.loop_gaps import LoopWatch
+from runtime.ports import system_ports
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ def die_with_parent(parent_pid: int) -> None:
         os._exit(0)
 
 
-def configure_plugins(config: TierConfig, broker: LinkBroker, calls: PluginCalls) -> Plugins:
+def configure_plugins(config: TierConfig, broker: BrokerPort, calls: PluginCalls) -> Plugins:
     """Load both plugins and configure the storage; the metadata manager is configured to connect.
 
     Raises:
@@ -65,43 +66,56 @@ def configure_plugins(config: TierConfig, broker: LinkBroker, calls: PluginCalls
             f"remote.log.storage.manager.class.name={config.storage_class}: {cause}"
         ) from error
     metadata = load_metadata_manager(config.metadata_class)
-    manager: Any = metadata  # what it may have beyond the interface
-    if hasattr(manager, "check"):
-        manager.check(config.metadata_settings)
+    try:
+        checkable = power_of(metadata, Checkable)
+        deleted_topics = power_of(metadata, DeletedTopics)
+        topic_backed = power_of(metadata, TopicBacked)
+    except ValueError as error:
+        raise ValueError(
+            f"remote.log.metadata.manager.class.name={config.metadata_class}: {error}"
+        ) from error
+    if checkable is not None:
+        checkable.check(config.metadata_settings)
 
     def connect() -> None:
         metadata.configure(config.metadata_settings)
 
-    if not hasattr(manager, "led_partitions"):
+    if deleted_topics is None:
         return Plugins(storage, metadata, connect)
     # Imported here: only a manager with a topic needs it.
-    from rlm.removed_topics import RemovedTopicsOfBroker
-    from rlmm.topic_based.remover import Remover
+    from rlm.upkeep.removed_topics import RemovedTopicsOfBroker
+    from rlmm.topic_based.remover import RemovableMetadata, Remover, RemoverConfig, StoreGate
 
-    unreadable: Callable[[], tuple[RedText, ...]] = getattr(manager, "unreadable", tuple)
     remover = Remover(
-        manager,
+        cast("RemovableMetadata", deleted_topics),
         storage,
         RemovedTopicsOfBroker(broker),
-        cluster_id=config.cluster_id,
-        node_id=config.node_id,
-        clock=SystemClock(),
-        grace_ms=config.delete_grace_ms,
-        copy_max_ms=config.copy_max_ms,
-        watch_call=lambda hangs: calls.call(
-            EXPIRATION_POOL, "delete", config.call_max_ms, on_overdue=hangs, writes=True
+        RemoverConfig(
+            cluster_id=config.cluster_id,
+            node_id=config.node_id,
+            grace_ms=config.delete_grace_ms,
+            copy_max_ms=config.copy_max_ms,
         ),
-        may_write=lambda: calls.may_write,
+        SystemClock(),
+        StoreGate(
+            watch_call=lambda hangs: calls.call(
+                EXPIRATION_POOL, "delete", config.call_max_ms, on_overdue=hangs, writes=True
+            ),
+            may_write=lambda: calls.may_write,
+        ),
     )
-    return Plugins(
-        storage,
-        metadata,
-        connect,
-        remove_deleted=remover.run_pass,
+    plugins = Plugins(
+        storage, metadata, connect, remove_deleted=remover.run_pass, red=lambda: remover.red
+    )
+    if topic_backed is None:
+        return plugins
+    unreadable = topic_backed.unreadable
+    return replace(
+        plugins,
         red=lambda: (*remover.red, *unreadable()),
-        lead=getattr(manager, "lead", None),
-        counts=getattr(manager, "counts", dict),
-        failure=lambda: getattr(manager, "failure", None),
+        lead=topic_backed.lead,
+        counts=topic_backed.counts,
+        failure=topic_backed.failure,
     )
 
 
@@ -124,31 +138,32 @@ def run(link_fd: int) -> None:
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(_stop_rather_than_lie)
     asyncio.set_event_loop(loop)
-    scheduler = LoopScheduler(loop)
+    ports = system_ports(loop)
+    LoopWatch(ports.metrics, "tidemark_remote_")
 
     def ended() -> None:
         # The answer to Stop must leave first.
-        scheduler.call_later(20, lambda: os._exit(0))
+        ports.scheduler.call_later(20, lambda: os._exit(0))
 
-    service: TierService | None = None
+    receiver: TierReceiver | None = None
 
-    def take(received: object, reply: object) -> None:
-        assert service is not None
-        service(received, reply)  # type: ignore[arg-type]
+    def take(received: Received, reply: Reply) -> None:
+        assert receiver is not None
+        receiver(received, reply)
 
     endpoint = Endpoint(take, lambda: os._exit(0))
     broker = LinkBroker(endpoint)
-    service = TierService(
-        broker=broker,
-        tell=endpoint.tell,
-        configure_plugins=lambda config, calls: configure_plugins(config, broker, calls),
-        make_workers=lambda threads: LoopWorkers(loop, threads, SystemClock()),
-        clock=SystemClock(),
-        scheduler=scheduler,
-        disk=Disk(),
-        dice=SystemDice(),
-        abort=abort,
-        ended=ended,
+    receiver = TierReceiver(
+        lambda config, calls: configure_plugins(config, broker, calls),
+        lambda threads: LoopWorkers(loop, threads, ports.clock),
+        ports,
+        Link(
+            broker=broker,
+            tell=endpoint.tell,
+            abort=abort,
+            ended=ended,
+            taking_over=Takeovers(FullPasses()).told,
+        ),
     )
     SocketTransport(socket.socket(fileno=link_fd), loop, endpoint)
     loop.run_forever()

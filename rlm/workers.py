@@ -13,6 +13,11 @@ from typing import Protocol, TypeVar
 from runtime.clock import Clock
 from runtime.executors import spawn_thread
 
+COPIER_POOL, EXPIRATION_POOL, READER_POOL = "rlm-copier", "rlm-expiration", "remote-reader"
+JUDGE_POOL = "rlm-judge"
+"""Takes over and withdraws: consumers of local data wait for that, so no deletion goes before."""
+
+
 T = TypeVar("T")
 Done = Callable[[T | None, BaseException | None], None]
 

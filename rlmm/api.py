@@ -9,13 +9,15 @@ Every write carries a `Fence`. From a barrier on, every reader refuses records o
 that partition. Source: KIP-405 RemoteLogMetadataManager; the fence is ours (docs/tiering.md).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
+from kafka_protocol.errors import TidemarkError
 from kafka_protocol.types import TopicIdPartition
+from rlmm.red import RedText
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
 
 
@@ -105,7 +107,7 @@ class PartitionHistory:
     segments: tuple[SegmentHistory, ...]
 
 
-class MetadataError(Exception):
+class MetadataError(TidemarkError):
     """A metadata write did not come about."""
 
 
@@ -260,6 +262,35 @@ class RemoteLogMetadataManager(Protocol):
         """Stop clients and close the store; called once."""
 
 
+# -- optional powers: a manager has all methods of a power, or it does not have the power
+
+
+class Checkable(Protocol):
+    """A manager that judges its settings long before its topic can be reached."""
+
+    def check(self, configs: Mapping[str, str]) -> None:
+        """Look at the settings of a later `configure` without using them.
+
+        Raises:
+            ValueError: a setting is wrong; the message names key, value and what is allowed.
+        """
+
+
+class KnowsAborts(Protocol):
+    """A manager that finds the segments in which transactions were aborted, without a walk.
+
+    Without it each read of a consumer that reads what is committed walks all segments.
+    """
+
+    def aborting_segments(
+        self, partition: TopicIdPartition, offset: int
+    ) -> Iterator[RemoteLogSegmentMetadata]:
+        """FINISHED segments that reach up to `offset` or above and have a transaction index.
+
+        Ascending by start offset. Those whose record says that the index is empty are left out.
+        """
+
+
 class DeletedTopics(Protocol):
     """The side of a metadata manager that the remover of deleted topics works with.
 
@@ -268,13 +299,19 @@ class DeletedTopics(Protocol):
     """
 
     def led_partitions(self) -> "list[PartitionDeletion]":
-        """User partitions, deleted ones included, that this broker may judge.
+        """User partitions that this broker may judge, but those whose deletion is complete.
 
         Their records lie in metadata partitions that it leads and has consumed to their end.
         """
 
+    def finished_partitions(self, topic_ids: frozenset[bytes]) -> "list[PartitionDeletion]":
+        """As `led_partitions`, of these topics those whose deletion is complete: mostly none.
+
+        Asked with the ids of all topics that exist, again and again.
+        """
+
     def leads_all(self) -> bool:
-        """Whether `led_partitions` are all that records ever named, wherever they lie."""
+        """Whether `led_partitions` are of all that records ever named, wherever they lie."""
 
     def deletion(self, partition: TopicIdPartition) -> "PartitionDeletion | None":
         """The same of one user partition; None if no record named it."""
@@ -283,6 +320,28 @@ class DeletedTopics(Protocol):
         self, partition: TopicIdPartition, state: PartitionDeleteState
     ) -> "Future[None]":
         """Write a partition delete record; futures end as those of `update`."""
+
+
+class TopicBacked(Protocol):
+    """A manager that keeps its records in a topic of this cluster, and reads that topic all along.
+
+    The methods may be called from any thread and never wait.
+    """
+
+    def lead(self, metadata_partitions: Iterable[int] | None) -> None:
+        """Say which partitions of the metadata topic this broker leads; None: all of them.
+
+        They are read, so that the remover finds deleted topics in them.
+        """
+
+    def counts(self) -> Mapping[str, int]:
+        """Records read since the start, by what became of them, for metrics."""
+
+    def unreadable(self) -> Sequence[RedText]:
+        """Why metadata partitions cannot be read, a line for each, with the way out."""
+
+    def failure(self) -> str | None:
+        """Why the manager has ended for good, None while it works."""
 
 
 @dataclass(frozen=True, slots=True)

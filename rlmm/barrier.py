@@ -18,9 +18,14 @@ from rlmm.events import MetadataEvent, SegmentAdded, SegmentUpdated, Stamp
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
 
 
+def newest_of(live: Iterable[RemoteLogSegmentMetadata]) -> RemoteLogSegmentMetadata | None:
+    """The segment that a barrier repeats: of the highest end offset, of several the highest id."""
+    return max(live, key=lambda segment: (segment.end_offset, segment.id.id), default=None)
+
+
 def barrier(
     partition: TopicIdPartition,
-    live: Iterable[RemoteLogSegmentMetadata],
+    newest: RemoteLogSegmentMetadata | None,
     fence: Fence,
     *,
     new_id: bytes,
@@ -33,7 +38,7 @@ def barrier(
 
     Args:
         partition: whose writer is changing.
-        live: its segments in any state but DELETE_SEGMENT_FINISHED, as far as read.
+        newest: `newest_of` its segments in any state but DELETE_SEGMENT_FINISHED, as far as read.
         fence: the new owner's pair.
         new_id: 16 bytes never used for a segment, for a partition without live segments.
         broker_id: the new owner.
@@ -42,7 +47,6 @@ def barrier(
         unclean_epoch: of the last unclean election that is known, -1 if none.
     """
     stamp = Stamp(fence, metadata_offset, unclean_epoch=unclean_epoch)
-    newest = max(live, key=lambda segment: (segment.end_offset, segment.id.id), default=None)
     if newest is None:
         placeholder = RemoteLogSegmentMetadata(
             id=RemoteLogSegmentId(partition, new_id),

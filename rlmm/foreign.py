@@ -15,7 +15,12 @@ from concurrent.futures import Future
 from typing import Any, cast
 
 from kafka_protocol.types import TopicIdPartition
-from rlmm.api import Fence, MetadataNotReadyError, PartitionHistory, RemoteLogMetadataManager
+from rlmm.api import (
+    Fence,
+    MetadataNotReadyError,
+    PartitionHistory,
+    RemoteLogMetadataManager,
+)
 
 ADDITIONS = ("carry", "history", "catch_up", "on_lost_records")
 """Methods that a manager has all of, or none."""

@@ -29,7 +29,7 @@ class Span(NamedTuple):
     last: int
 
 
-class CopiedThrough(NamedTuple):
+class CopiedRun(NamedTuple):
     """Where the run of copied offsets that begins at the log start ends.
 
     `last_offset` is inclusive, `leader_epoch` is the epoch there.
@@ -169,7 +169,7 @@ class Coverage:
 
 def copied_through(
     finished: Coverage, chain: Sequence[EpochEntry], log_start: int, log_end: int
-) -> CopiedThrough | None:
+) -> CopiedRun | None:
     """Say how far, from the log start on, everything lies in finished segments of this chain.
 
     A run, not a maximum: offsets behind a hole are not safe to expire locally (model story B4).
@@ -177,7 +177,7 @@ def copied_through(
     Returns:
         Its end, or None where already the log start is not covered.
     """
-    run: CopiedThrough | None = None
+    run: CopiedRun | None = None
     for span in chain_spans(chain, log_end):
         if span.last < log_start:
             continue
@@ -186,7 +186,7 @@ def copied_through(
             break
         end = min(finished.end_of_run(span.epoch, wanted.first), span.last)
         if end >= wanted.first:
-            run = CopiedThrough(end, span.epoch)
+            run = CopiedRun(end, span.epoch)
         if end < span.last:
             break
     return run

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from rlmm.api import RemoteLogMetadataManager
 from rlmm.foreign import ADDITIONS, completed
+from rlmm.powers import method_names
 from rsm_plugins.loader import load_class
 
 _KEY = "remote.log.metadata.manager.class.name"
@@ -26,10 +27,9 @@ def load_metadata_manager(class_name: str) -> RemoteLogMetadataManager:
         ValueError: the name is no class name, cannot be imported, or lacks a method.
     """
     found = load_class(_KEY, class_name, JAVA_COUNTERPARTS)
-    wanted = [name for name in vars(RemoteLogMetadataManager) if not name.startswith("_")]
     missing = [
         name
-        for name in wanted
+        for name in method_names(RemoteLogMetadataManager)
         if name not in ADDITIONS and not callable(getattr(found, name, None))
     ]
     if missing:

@@ -25,15 +25,17 @@ from rlmm.api import (
     PartitionHistory,
     SegmentUpdate,
 )
-from rlmm.barrier import barrier
+from rlmm.barrier import barrier, newest_of
 from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
 from rlmm.fold import Fold
 from rlmm.lifecycle import PartitionFacts, Verdict, deletion_of, history_of
-from rlmm.partition_view import PartitionView
+from rlmm.partition_view import ABORTING_SEGMENTS_MAX, PartitionView
 from rlmm.store import MemoryStore, PartitionKey, Position, partition_key
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from runtime.clock import Clock, SystemClock
 from runtime.dice import Dice, SystemDice
+
+_PARTITION_FINISHED = PartitionDeleteState.DELETE_PARTITION_FINISHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +99,11 @@ class InMemoryRemoteLogMetadataManager:
             self._owned[key] = fence
             self._log_starts.pop(key, None)
             self._unclean_epochs[key] = unclean_epoch
-            live = [entry.metadata for entry in self._view(key).entries()]
+            live = (entry.metadata for entry in self._view(key).entries())
             done: Future[None] = Future()
             for event in barrier(
                 partition,
-                live,
+                newest_of(live),
                 fence,
                 new_id=self._dice.uuid(),
                 broker_id=self._broker_id,
@@ -210,6 +212,20 @@ class InMemoryRemoteLogMetadataManager:
         with self._lock:
             return iter(self._view(partition_key(partition)).segments(epoch))
 
+    def aborting_segments(
+        self, partition: TopicIdPartition, offset: int
+    ) -> Iterator[RemoteLogSegmentMetadata]:
+        """See KnowsAborts; the lock is held for a few at a time."""
+        key, after = partition_key(partition), None
+        while True:
+            with self._lock:
+                view = self._view(key)
+                some = view.aborting_segments(offset, after, ABORTING_SEGMENTS_MAX)
+            yield from some
+            if len(some) < ABORTING_SEGMENTS_MAX:
+                return
+            after = some[-1].start_offset, some[-1].id.id
+
     def finished_order(self, id: RemoteLogSegmentId) -> int | None:
         """See RemoteLogMetadataManager."""
         with self._lock:
@@ -225,7 +241,18 @@ class InMemoryRemoteLogMetadataManager:
     def led_partitions(self) -> list[PartitionDeletion]:
         """See DeletedTopics."""
         with self._lock:
-            return [deletion_of(facts) for facts in self._store.all_facts(0)]
+            known = map(deletion_of, self._store.all_facts(0))
+            return [one for one in known if one.state is not _PARTITION_FINISHED]
+
+    def finished_partitions(self, topic_ids: frozenset[bytes]) -> list[PartitionDeletion]:
+        """See DeletedTopics."""
+        with self._lock:
+            known = map(deletion_of, self._store.all_facts(0))
+            return [
+                one
+                for one in known
+                if one.state is _PARTITION_FINISHED and one.partition.topic_id in topic_ids
+            ]
 
     def leads_all(self) -> bool:
         """See DeletedTopics."""

@@ -12,6 +12,9 @@ from rlmm.lifecycle import SegmentEntry
 from rlmm.lineage import segment_spans
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 
+ABORTING_SEGMENTS_MAX = 16
+"""So many are given at once: mostly a reader needs one or two."""
+
 
 class _EpochIndex:
     """Finished segments that hold offsets of one epoch, by their first offset in it."""
@@ -28,12 +31,14 @@ class _EpochIndex:
 class PartitionView:
     """Segments of a partition by id, by start offset, and by (epoch, offset)."""
 
-    __slots__ = ("_entries", "_epochs", "_order")
+    __slots__ = ("_aborting", "_entries", "_epochs", "_longest_aborting", "_order")
 
     def __init__(self, entries: Iterable[SegmentEntry] = ()) -> None:
         self._entries: dict[bytes, SegmentEntry] = {}
         self._order: list[tuple[int, bytes]] = []  # start offset, id
         self._epochs: dict[int, _EpochIndex] = {}
+        self._aborting: list[tuple[int, bytes]] = []  # start offset, id
+        self._longest_aborting = 0  # offsets in the longest of them ever added
         for entry in entries:
             self.put(entry.metadata.id.id, entry)
 
@@ -54,6 +59,9 @@ class PartitionView:
                 index = self._epochs.setdefault(span.epoch, _EpochIndex())
                 insort(index.spans, (span.first, span.last, id))
                 index.longest = max(index.longest, span.last - span.first + 1)
+            if not entry.metadata.txn_index_empty:
+                insort(self._aborting, (entry.metadata.start_offset, id))
+                self._longest_aborting = max(self._longest_aborting, _length(entry.metadata))
 
     def _forget(self, id: bytes, entry: SegmentEntry) -> None:
         del self._order[bisect_left(self._order, (entry.metadata.start_offset, id))]
@@ -64,6 +72,8 @@ class PartitionView:
             del index.spans[bisect_left(index.spans, (span.first, span.last, id))]
             if not index.spans:
                 del self._epochs[span.epoch]
+        if not entry.metadata.txn_index_empty:
+            del self._aborting[bisect_left(self._aborting, (entry.metadata.start_offset, id))]
 
     def entry(self, id: bytes) -> SegmentEntry | None:
         """The entry of a live segment."""
@@ -82,6 +92,25 @@ class PartitionView:
         if epoch is None:
             return found
         return [meta for meta in found if any(span.epoch == epoch for span in segment_spans(meta))]
+
+    def aborting_segments(
+        self, offset: int, after: tuple[int, bytes] | None, count_max: int
+    ) -> list[RemoteLogSegmentMetadata]:
+        """Finished segments at or above `offset` in which transactions were aborted.
+
+        Ascending by start offset, then id; those before and at `after` (these two) are left out.
+        """
+        if after is None:
+            at = bisect_left(self._aborting, (offset - self._longest_aborting + 1, b""))
+        else:
+            at = bisect_right(self._aborting, after)
+        found = list[RemoteLogSegmentMetadata]()
+        while at < len(self._aborting) and len(found) < count_max:
+            metadata = self._entries[self._aborting[at][1]].metadata
+            if metadata.end_offset >= offset:
+                found.append(metadata)
+            at += 1
+        return found
 
     def segment_for(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
         """The finished segment that holds (epoch, offset).
@@ -126,6 +155,10 @@ class PartitionView:
         """The largest offset (inclusive) of `epoch` in finished segments."""
         index = self._epochs.get(epoch)
         return None if index is None else max(last for _, last, _ in index.spans)
+
+
+def _length(metadata: RemoteLogSegmentMetadata) -> int:
+    return metadata.end_offset - metadata.start_offset + 1
 
 
 def _order_of(entry: SegmentEntry) -> int:

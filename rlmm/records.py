@@ -26,7 +26,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, assert_never
 
-from kafka_protocol.errors import MalformedMessageError
+from kafka_protocol.errors import MalformedMessageError, TidemarkError
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from kafka_protocol.wire.codec import Message, parse
 from kafka_protocol.wire.primitives import read_uvarint
@@ -60,7 +60,7 @@ PARTITION_DELETE = parse(
 )
 
 
-class UnreadableRecordError(Exception):
+class UnreadableRecordError(TidemarkError):
     """A record that says nothing to this reader; it is skipped and counted."""
 
     reason = "unreadable"

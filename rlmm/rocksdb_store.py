@@ -38,14 +38,13 @@ from rocksdict import (
     WriteBatch,
 )
 
-from kafka_protocol.types import EpochEntry, TopicIdPartition
-from rlmm.api import REMOVER_FENCE, Fence, PartitionDeleteState, PartitionHistory
-from rlmm.lifecycle import OffsetsByEpoch, PartitionFacts, SegmentEntry, history_of
+from rlmm.api import REMOVER_FENCE, PartitionHistory
+from rlmm.lifecycle import PartitionFacts, SegmentEntry, history_of
+from rlmm.rocksdb_codec import decode_end, decode_facts, from_entry, from_facts, to_entry, to_facts
 from rlmm.store import START, Changes, DamagedStoreError, PartitionKey, Position
-from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
 from runtime.disk import Disk
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _LAYOUT_VERSION = 2
 """Another number than this, or none: thrown away and read again. 1 had no carried log starts, no
@@ -67,37 +66,6 @@ _OF_THE_MOMENT = (
 """In the messages of RocksDB, which has no error numbers for us."""
 
 
-class _Facts(msgspec.Struct, array_like=True):
-    topic: str
-    leader_epoch: int
-    incarnation: int
-    metadata_offset: int
-    delete_state: int | None
-    marked_seen_ms: int | None
-    live_count: int
-    highest_epoch: int
-    log_starts: OffsetsByEpoch
-    given_ends: OffsetsByEpoch
-    unclean_epoch: int
-
-
-class _Entry(msgspec.Struct, array_like=True):
-    topic: str
-    end_offset: int
-    max_timestamp_ms: int
-    broker_id: int
-    event_timestamp_ms: int
-    segment_size_bytes: int
-    leader_epochs: list[tuple[int, int]]
-    state: int
-    custom_metadata: bytes | None
-    txn_index_empty: bool
-    started_seen_ms: int
-    finished_order: int | None
-    named_under: tuple[int, int]
-    finished_under: tuple[int, int] | None
-
-
 class _Version(msgspec.Struct, array_like=True):
     layout: int
     cluster_id: str
@@ -105,8 +73,6 @@ class _Version(msgspec.Struct, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_facts = msgspec.msgpack.Decoder(_Facts).decode
-_decode_entry = msgspec.msgpack.Decoder(_Entry).decode
 _decode_version = msgspec.msgpack.Decoder(_Version).decode
 
 
@@ -137,7 +103,7 @@ class RocksdbStore:
         version = _Version(_LAYOUT_VERSION, cluster_id, partition_count)
         disk.make_dirs(directory.parent)
         if disk.exists(self._mark):
-            _log.warning("metadata cache was found damaged, begins anew: dir=%s", directory)
+            log.warning("metadata cache was found damaged, begins anew: dir=%s", directory)
             disk.remove_tree(directory)
             disk.unlink(self._mark)
         self._db = _opened(directory, version, disk)
@@ -153,13 +119,13 @@ class RocksdbStore:
         """See MetadataStore."""
         with self._checked():
             value = self._db.get(b"F" + _prefix(metadata_partition, partition))
-            return None if value is None else _to_facts(partition, value)
+            return None if value is None else to_facts(partition, value)
 
     def all_facts(self, metadata_partition: int) -> list[PartitionFacts]:
         """See MetadataStore."""
         with self._checked():
             return [
-                _to_facts(_partition_in(key), value)
+                to_facts(_partition_in(key), value)
                 for key, value in self._scan(b"F" + _U32.pack(metadata_partition))
             ]
 
@@ -175,25 +141,29 @@ class RocksdbStore:
             value = self._db.get(b"S" + prefix + start + id)
             if value is None:
                 raise DamagedStoreError(f"segment {id.hex()} has a start and no entry")
-            return _to_entry(partition, start + id, value)
+            return to_entry(partition, start + id, value)
 
     def entries(self, metadata_partition: int, partition: PartitionKey) -> Iterator[SegmentEntry]:
         """See MetadataStore."""
-        prefix, count = b"S" + _prefix(metadata_partition, partition), 0
         with self._checked():
-            for key, value in self._scan(prefix):
-                count += 1
-                yield _to_entry(partition, key[len(prefix) :], value)
-            facts = self.facts(metadata_partition, partition)
-            expected = 0 if facts is None else facts.live_count
-            if count != expected:
-                raise DamagedStoreError(f"{count} live segments are stored, not {expected}")
+            for start_and_id, value in self._live(metadata_partition, partition):
+                yield to_entry(partition, start_and_id, value)
+
+    def newest_entry(self, metadata_partition: int, partition: PartitionKey) -> SegmentEntry | None:
+        """See MetadataStore; of all but one only the end offset is decoded."""
+        newest = None
+        with self._checked():
+            for start_and_id, value in self._live(metadata_partition, partition):
+                order = decode_end(value).end_offset, start_and_id[8:]
+                if newest is None or order > newest[0]:
+                    newest = order, start_and_id, value
+            return None if newest is None else to_entry(partition, newest[1], newest[2])
 
     def write(self, metadata_partition: int, changes: Changes, position: Position) -> None:
         """See MetadataStore."""
         batch = WriteBatch(raw_mode=True)
         for partition, facts in changes.facts.items():
-            batch.put(b"F" + _prefix(metadata_partition, partition), _from_facts(facts))
+            batch.put(b"F" + _prefix(metadata_partition, partition), from_facts(facts))
         for (partition, segment_id), (before, after) in changes.segments.items():
             prefix = _prefix(metadata_partition, partition)
             if before is not None:
@@ -203,7 +173,7 @@ class RocksdbStore:
             if after is not None:
                 start = _U64.pack(after.metadata.start_offset)
                 batch.put(b"I" + prefix + segment_id, start)
-                batch.put(b"S" + prefix + start + segment_id, _from_entry(after))
+                batch.put(b"S" + prefix + start + segment_id, from_entry(after))
         batch.put(b"P" + _U32.pack(metadata_partition), _POSITION.pack(*position))
         with self._checked():
             self._db.write(batch)
@@ -224,6 +194,19 @@ class RocksdbStore:
                 self._db.close()
         except DamagedStoreError:
             del self._db  # a close that fails leaves it open
+
+    def _live(
+        self, metadata_partition: int, partition: PartitionKey
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Start and id, and value, of each live segment, ascending by start."""
+        prefix, count = b"S" + _prefix(metadata_partition, partition), 0
+        for key, value in self._scan(prefix):
+            count += 1
+            yield key[len(prefix) :], value
+        facts = self.facts(metadata_partition, partition)
+        expected = 0 if facts is None else facts.live_count
+        if count != expected:
+            raise DamagedStoreError(f"{count} live segments are stored, not {expected}")
 
     def _scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         options = ReadOptions()
@@ -252,11 +235,11 @@ class RocksdbStore:
         except Exception as error:
             if self.failure is None and not _is_of_the_moment(error):
                 self.failure = said = str(error)
-                _log.error("metadata cache is damaged: dir=%s %s", self._directory, said)
+                log.error("metadata cache is damaged: dir=%s %s", self._directory, said)  # noqa: TRY400
                 try:
                     self._disk.atomic_write(self._mark, self.failure.encode())
                 except OSError as left:
-                    _log.warning("the damage cannot be noted: %s", left)
+                    log.warning("the damage cannot be noted: %s", left)
             if isinstance(error, DamagedStoreError):
                 raise
             raise DamagedStoreError(f"metadata cache {self._directory}: {error}") from error
@@ -275,7 +258,7 @@ def _opened(directory: Path, version: _Version, disk: Disk) -> Rdict:
         if _is_of_the_moment(e):
             raise
         reason = f"is damaged: {e}"
-    _log.warning("metadata cache begins anew: dir=%s it %s", directory, reason)
+    log.warning("metadata cache begins anew: dir=%s it %s", directory, reason)
     if db is not None:
         with suppress(Exception):  # what is thrown away need not be closed well
             db.close()
@@ -347,93 +330,6 @@ def _next_prefix(prefix: bytes) -> bytes:
     return bare[:-1] + bytes((bare[-1] + 1,))
 
 
-def _from_facts(facts: PartitionFacts) -> bytes:
-    state = facts.delete_state
-    return _encode(
-        _Facts(
-            facts.topic_id_partition.topic,
-            facts.fence.leader_epoch,
-            facts.fence.incarnation,
-            facts.metadata_offset,
-            None if state is None else int(state),
-            facts.marked_seen_ms,
-            facts.live_count,
-            facts.highest_epoch,
-            facts.log_starts,
-            facts.given_ends,
-            facts.unclean_epoch,
-        )
-    )
-
-
-def _to_facts(partition: PartitionKey, value: bytes) -> PartitionFacts:
-    found = _decode_facts(value)
-    state = found.delete_state
-    return PartitionFacts(
-        TopicIdPartition(partition[0], partition[1], found.topic),
-        Fence(found.leader_epoch, found.incarnation),
-        found.metadata_offset,
-        None if state is None else PartitionDeleteState(state),
-        found.marked_seen_ms,
-        found.live_count,
-        found.highest_epoch,
-        found.log_starts,
-        found.given_ends,
-        found.unclean_epoch,
-    )
-
-
-def _from_entry(entry: SegmentEntry) -> bytes:
-    meta = entry.metadata
-    return _encode(
-        _Entry(
-            meta.topic_id_partition.topic,
-            meta.end_offset,
-            meta.max_timestamp_ms,
-            meta.broker_id,
-            meta.event_timestamp_ms,
-            meta.segment_size_bytes,
-            [(epoch, start) for epoch, start in meta.leader_epochs],
-            int(meta.state),
-            meta.custom_metadata,
-            meta.txn_index_empty,
-            entry.started_seen_ms,
-            entry.finished_order,
-            _from_fence(entry.named_under),
-            None if entry.finished_under is None else _from_fence(entry.finished_under),
-        )
-    )
-
-
-def _from_fence(fence: Fence) -> tuple[int, int]:
-    return fence.leader_epoch, fence.incarnation
-
-
-def _to_entry(partition: PartitionKey, start_and_id: bytes, value: bytes) -> SegmentEntry:
-    found = _decode_entry(value)
-    owner = TopicIdPartition(partition[0], partition[1], found.topic)
-    metadata = RemoteLogSegmentMetadata(
-        id=RemoteLogSegmentId(owner, start_and_id[8:]),
-        start_offset=_U64.unpack_from(start_and_id)[0],
-        end_offset=found.end_offset,
-        max_timestamp_ms=found.max_timestamp_ms,
-        broker_id=found.broker_id,
-        event_timestamp_ms=found.event_timestamp_ms,
-        segment_size_bytes=found.segment_size_bytes,
-        leader_epochs=tuple(EpochEntry(epoch, start) for epoch, start in found.leader_epochs),
-        state=SegmentState(found.state),
-        custom_metadata=found.custom_metadata,
-        txn_index_empty=found.txn_index_empty,
-    )
-    return SegmentEntry(
-        metadata,
-        found.started_seen_ms,
-        found.finished_order,
-        Fence(*found.named_under),
-        None if found.finished_under is None else Fence(*found.finished_under),
-    )
-
-
 def highest_incarnation(directory: Path) -> int | None:
     """The highest tier incarnation that this cache has read, the remover's left out. For tools.
 
@@ -450,12 +346,12 @@ def highest_incarnation(directory: Path) -> int | None:
             found = [
                 facts.incarnation
                 for _, value in _facts_in(cache)
-                if (facts := _decode_facts(value)).incarnation < REMOVER_FENCE.incarnation
+                if (facts := decode_facts(value)).incarnation < REMOVER_FENCE.incarnation
             ]
         finally:
             cache.close()
     except Exception as error:  # noqa: BLE001 - RocksDB has no error of its own for us
-        _log.warning("metadata cache cannot be read: dir=%s %s", directory, error)
+        log.warning("metadata cache cannot be read: dir=%s %s", directory, error)
         return None
     return max(found, default=None)
 
@@ -479,16 +375,16 @@ def read_history(directory: Path, partition: PartitionKey) -> PartitionHistory |
                     options = ReadOptions()
                     options.set_iterate_upper_bound(_next_prefix(prefix))
                     entries = [
-                        _to_entry(partition, bytes(name)[len(prefix) :], entry)
+                        to_entry(partition, bytes(name)[len(prefix) :], entry)
                         for name, entry in cache.items(from_key=prefix, read_opt=options)
                         if isinstance(name, bytes)
                     ]
-                    facts = _to_facts(partition, value)
+                    facts = to_facts(partition, value)
                     return history_of(facts, entries) if len(entries) == facts.live_count else None
         finally:
             cache.close()
     except Exception as error:  # noqa: BLE001 - RocksDB has no error of its own for us
-        _log.warning("metadata cache cannot be read: dir=%s %s", directory, error)
+        log.warning("metadata cache cannot be read: dir=%s %s", directory, error)
     return None
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from kafka_protocol.errors import TidemarkError
 from kafka_protocol.types import TopicIdPartition
 from rlmm.lifecycle import PartitionFacts, SegmentEntry
 from rsm_plugins.segment import RemoteLogSegmentId
@@ -86,6 +87,10 @@ class MetadataStore(Protocol):
         """All live segments of a user partition, ascending by start offset."""
         ...
 
+    def newest_entry(self, metadata_partition: int, partition: PartitionKey) -> SegmentEntry | None:
+        """The live segment with the highest end offset, of several the highest id."""
+        ...
+
     def write(self, metadata_partition: int, changes: Changes, position: Position) -> None:
         """Take over changes and position, both or neither."""
         ...
@@ -99,7 +104,7 @@ class MetadataStore(Protocol):
         ...
 
 
-class DamagedStoreError(Exception):
+class DamagedStoreError(TidemarkError):
     """What is stored cannot be read, or contradicts itself: it proves nothing any more."""
 
 
@@ -141,6 +146,11 @@ class MemoryStore:
         return iter(
             sorted(found.values(), key=lambda e: (e.metadata.start_offset, e.metadata.id.id))
         )
+
+    def newest_entry(self, metadata_partition: int, partition: PartitionKey) -> SegmentEntry | None:
+        """See MetadataStore."""
+        live = self.entries(metadata_partition, partition)
+        return max(live, key=lambda e: (e.metadata.end_offset, e.metadata.id.id), default=None)
 
     def write(self, metadata_partition: int, changes: Changes, position: Position) -> None:
         """See MetadataStore."""

@@ -2,7 +2,7 @@
 
 Read this first, then `segment.py`; docs/plugin-guide.md has a whole example, and
 `rsm_plugins.testing.RemoteStorageManagerContract` is every promise below as a test to inherit. A
-store of plain objects needs less: see `object_store.py`, and `local_fs.py` for the shortest one.
+store of plain objects needs less: see `layout/store.py`, and `local_fs.py` for the shortest one.
 
 All methods but `configure` and `close` are called from many threads at once. They may block, but
 must keep deadlines of their own: a call that hangs for ever costs its thread. Source: KIP-405,
@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, runtime_checkable
 
+from kafka_protocol.errors import TidemarkError
 from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 
 
-class RemoteStorageError(Exception):
+class RemoteStorageError(TidemarkError):
     """The store failed in a way that trying again will not mend.
 
     Wrong credentials, no such bucket.

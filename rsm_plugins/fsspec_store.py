@@ -1,167 +1,19 @@
-"""The plugin for any URL that fsspec knows: `s3://`, `gs://`, `az://`, `sftp://`, `file://` ...
+"""The old name of `rsm_plugins.fsspec.plugin`: works until 1.0, with a warning."""
 
-Reads its settings, makes the file system and hands it to `fsspec_objects.FsspecStore`. Options of
-the file system itself are settings that begin with `option.`; their values are JSON where they can
-be read as such (`true`, `15`, `{"region_name": "eu-west-1"}`), else text. Values of options with
-`secret`, `password`, `token`, `key` or the like in their name, and a password in the URL, are kept
-out of every message.
+import warnings
 
-Must not know: what a segment is; how an object is written.
-"""
-
-import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
-from urllib.parse import unquote
-
-from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
-from rsm_plugins.fsspec_errors import Meaning, hidden, meaning_of, shown
-from rsm_plugins.fsspec_objects import LOCAL, SHOWN_WHOLE, FsspecStore
-from rsm_plugins.layout_manager import LayoutStorageManager
-from rsm_plugins.object_store import ObjectStore
-from rsm_plugins.settings import Setting, choice, integer, text
-
-_OPTION = "option."
-_SECRET_WORDS = ("secret", "pass", "token", "key", "credential", "connection_string", "sas")
-
-REQUEST_TIMEOUT = integer(
-    "request.timeout.ms",
-    "Deadline of one call of the file system (a piece read or written, a name looked up); past it"
-    " the call fails and may be repeated.",
-    default=30_000,
-    low=100,
-    high=3_600_000,
-)
-OPTIONS = text(
-    "option.*",
-    "Options of the fsspec file system, one key each: `option.endpoint_url`, `option.anon` ... A"
-    " value is read as JSON where it is JSON, else as text.",
-    allowed="what the file system takes",
-    secret=True,
+from rsm_plugins.fsspec.plugin import (
+    OPTIONS,
+    REQUEST_TIMEOUT,
+    FsspecRemoteStorageManager,
+    connect,
+    secrets_of,
 )
 
-_PASSWORD = re.compile(r"\w+://[^:/@]*:(.+)@")
-_HDFS = frozenset({"hdfs", "viewfs", "webhdfs", "swebhdfs", "arrow_hdfs"})
+__all__ = ["OPTIONS", "REQUEST_TIMEOUT", "FsspecRemoteStorageManager", "connect", "secrets_of"]
 
-
-class FsspecRemoteStorageManager(LayoutStorageManager):
-    """Keeps remote segments in whatever `url` names."""
-
-    SETTINGS: ClassVar[Sequence[Setting]] = (
-        text(
-            "url",
-            "The root of the store, such as `s3://bucket/prefix` or `sftp://host/dir`; needs the"
-            " library that fsspec names for it (`tidemark[fsspec]` brings that of S3).",
-            allowed="protocol://path",
-            required=True,
-        ),
-        choice(
-            "atomic.put",
-            "How an object becomes visible only when it is whole: `direct` where the store sees to"
-            " it (object stores), `rename` writes under a temporary name and moves; `auto` knows"
-            " the usual protocols and takes `rename` for others.",
-            ("auto", "direct", "rename"),
-            default="auto",
-        ),
-        REQUEST_TIMEOUT,
-        OPTIONS,
-    )
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.options: Mapping[str, Any] = {}
-
-    def configure(self, configs: Mapping[str, str]) -> None:
-        """See RemoteStorageManager."""
-        self.options = {
-            name.removeprefix(_OPTION): _typed(value)
-            for name, value in configs.items()
-            if name.startswith(_OPTION)
-        }
-        super().configure({n: v for n, v in configs.items() if not n.startswith(_OPTION)})
-
-    def open_store(self, values: Mapping[str, Any]) -> ObjectStore:
-        """See LayoutStorageManager."""
-        url = values["url"]
-        secret_values = tuple(secrets_of(url, self.options))
-        protocol = url.partition("://")[0]
-        if protocol in _HDFS:
-            raise ValueError(
-                f"rsm.config.url: {protocol}:// wants the class"
-                " rsm_plugins.hdfs:HdfsRemoteStorageManager"
-            )
-        how = values["atomic.put"]
-        if how == "direct" and protocol in LOCAL:
-            raise ValueError(f"rsm.config.atomic.put=direct: allowed with {protocol}:// is rename")
-        fs, root = connect(url, self.options, secret_values)
-        store = FsspecStore(
-            fs,
-            root,
-            rename=how == "rename" or (how == "auto" and protocol not in SHOWN_WHOLE),
-            timeout_s=values["request.timeout.ms"] / 1_000,
-            secret_values=secret_values,
-        )
-        store.check()
-        return store
-
-
-def connect(url: str, options: Mapping[str, Any], secret_values: Sequence[str]) -> tuple[Any, str]:
-    """Make the file system of a URL.
-
-    Returns:
-        The file system, with no cache, and the URL's path in it.
-
-    Raises:
-        ValueError: the URL or an option is wrong, or a library is missing.
-        RemoteStorageError, RetriableRemoteStorageError: it cannot be reached.
-    """
-    wrong = f"rsm.config.url={hidden(url, secret_values)}"
-    try:
-        from fsspec.core import url_to_fs
-        from fsspec.dircache import DirCache
-    except ImportError:
-        raise ValueError(f"{wrong}: needs fsspec: pip install 'tidemark[fsspec]'") from None
-    if "://" not in url or "::" in url.partition("://")[0]:
-        # No chains either: their caches are not told of what other brokers write or delete.
-        raise ValueError(f"{wrong}: allowed is protocol://path")
-    try:
-        fs, root = url_to_fs(url, skip_instance_cache=True, **options)
-    except ImportError as e:
-        raise ValueError(
-            f"{wrong}: {shown(e, secret_values)} (pip install 'tidemark[fsspec]' brings s3fs)"
-        ) from None
-    except (ValueError, TypeError, KeyError) as e:
-        raise ValueError(f"{wrong}: {shown(e, secret_values)}") from None
-    except Exception as e:  # noqa: BLE001 - libraries behind fsspec have no common error
-        retriable = meaning_of(e) is Meaning.RETRIABLE
-        error = RetriableRemoteStorageError if retriable else RemoteStorageError
-        raise error(f"{wrong}: {shown(e, secret_values)}") from None
-    if not root.strip("/"):
-        raise ValueError(f"{wrong}: allowed is protocol://path with a bucket or a directory")
-    fs.dircache = DirCache(use_listings_cache=False)
-    return fs, root
-
-
-def secrets_of(url: str, options: Mapping[str, Any]) -> Iterator[str]:
-    """What must never be in a message: passwords and keys in the URL and the options."""
-    found = _PASSWORD.match(url)
-    if found:
-        yield from {found[1], unquote(found[1])}
-    yield from _secret_values(options, is_secret=False)
-
-
-def _secret_values(value: Any, *, is_secret: bool) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            named = any(word in str(name).lower() for word in _SECRET_WORDS)
-            yield from _secret_values(inner, is_secret=is_secret or named)
-    elif is_secret and isinstance(value, (str, int)) and not isinstance(value, bool):
-        yield str(value)
-
-
-def _typed(value: str) -> Any:
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value
+warnings.warn(
+    "rsm_plugins.fsspec_store is rsm_plugins.fsspec.plugin now; the old name goes with 1.0",
+    DeprecationWarning,
+    stacklevel=2,
+)

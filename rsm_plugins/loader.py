@@ -18,11 +18,17 @@ JAVA_COUNTERPARTS: Mapping[str, str] = {
         "rsm_plugins.local_fs:LocalFsRemoteStorageManager"
     ),
 }
+OLD_NAMES: Mapping[str, str] = {
+    "rsm_plugins.fsspec_store:FsspecRemoteStorageManager": (
+        "rsm_plugins.fsspec:FsspecRemoteStorageManager"
+    ),
+}
+"""What users' files may still say."""
 SHIPPED: tuple[str, ...] = (
     "rsm_plugins.local_fs:LocalFsRemoteStorageManager",
     "rsm_plugins.s3:S3RemoteStorageManager",
     "rsm_plugins.hdfs:HdfsRemoteStorageManager",
-    "rsm_plugins.fsspec_store:FsspecRemoteStorageManager",
+    "rsm_plugins.fsspec:FsspecRemoteStorageManager",
 )
 """The plugins of this project, for pages and tools that show them all."""
 _PYTHON_NAME = re.compile(r"[A-Za-z_][\w]*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -38,7 +44,7 @@ def load_storage_manager(class_name: str) -> RemoteStorageManager:
     Raises:
         ValueError: the name is no class name, cannot be imported, or is no RemoteStorageManager.
     """
-    found = load_class(_KEY, class_name, JAVA_COUNTERPARTS)
+    found = load_class(_KEY, OLD_NAMES.get(class_name, class_name), JAVA_COUNTERPARTS)
     if not issubclass(found, RemoteStorageManager):
         raise ValueError(  # noqa: TRY004 - the setting is what is wrong
             f"{_KEY}={class_name}: not a subclass of rsm_plugins.api.RemoteStorageManager"

@@ -29,9 +29,9 @@ from rsm_plugins.api import (
     RetriableRemoteStorageError,
     StoredObject,
 )
-from rsm_plugins.layout_manager import LayoutStorageManager
-from rsm_plugins.object_layout import ObjectFacts, check_key, folder_of_prefix
-from rsm_plugins.object_store import ObjectStore
+from rsm_plugins.layout.manager import LayoutStorageManager
+from rsm_plugins.layout.objects import ObjectFacts, check_key, folder_of_prefix
+from rsm_plugins.layout.store import ObjectStore
 from rsm_plugins.settings import Setting, text
 
 _CHUNK_BYTES = 1 << 20

@@ -1,66 +1,13 @@
-"""A stream over a range of an object that is fetched in pieces of bounded size.
+"""The old name of `rsm_plugins.layout.piece_stream`: works until 1.0, with a warning."""
 
-Must not know: where the pieces come from.
-"""
+import warnings
 
-import io
-from collections.abc import Callable
+from rsm_plugins.layout.piece_stream import PieceStream
 
-from rsm_plugins.api import RetriableRemoteStorageError
+__all__ = ["PieceStream"]
 
-
-class PieceStream(io.RawIOBase):
-    """Bytes `[position, end)` of an object; the next piece is fetched when the last is used up.
-
-    Attributes:
-        position: of the next byte that will be read.
-        cut: the piece held is shorter than was asked for.
-    """
-
-    def __init__(
-        self,
-        key: str,
-        fetch: Callable[[int, int], bytes],
-        position: int,
-        end: int,
-        piece_bytes: int,
-    ) -> None:
-        """Make it; nothing is fetched yet.
-
-        Args:
-            key: for messages.
-            fetch: gives bytes `[begin, end)`, fewer where the object ends.
-            position: first byte.
-            end: exclusive.
-            piece_bytes: most that is fetched at once.
-        """
-        self._key, self._fetch, self._end = key, fetch, end
-        self._piece_bytes = piece_bytes
-        self._piece = memoryview(b"")
-        self.position = position
-        self.cut = False
-
-    def fill(self) -> None:
-        """Fetch the next piece, if none is held and any is left."""
-        if self._piece or self.position >= self._end:
-            return
-        stop = min(self._end, self.position + self._piece_bytes)
-        self._piece = memoryview(self._fetch(self.position, stop))
-        self.cut = len(self._piece) < stop - self.position
-
-    def readable(self) -> bool:
-        """See RawIOBase."""
-        return True
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # typeshed: Buffer
-        """See RawIOBase."""
-        self.fill()
-        count = min(len(buffer), len(self._piece))
-        if not count and self.position < self._end and len(buffer):
-            raise RetriableRemoteStorageError(
-                f"fetch of {self._key} ended at {self.position} of {self._end} bytes"
-            )
-        memoryview(buffer)[:count] = self._piece[:count]
-        self._piece = self._piece[count:]
-        self.position += count
-        return count
+warnings.warn(
+    "rsm_plugins.piece_stream is rsm_plugins.layout.piece_stream now; the old name goes with 1.0",
+    DeprecationWarning,
+    stacklevel=2,
+)

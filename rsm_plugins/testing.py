@@ -11,13 +11,14 @@ A plugin author writes a class with one fixture and inherits the rest:
             manager.close()
 
 The promises live in `rsm_plugins.contract`, without pytest; `FaultyStorage`, for tests of whoever
-uses a plugin, in `rsm_plugins.faulty_storage`.
+uses a plugin, in `rsm_plugins.contract.faulty_storage`.
 """
 
 import pytest
 
 from rsm_plugins.api import RemoteStorageManager
 from rsm_plugins.contract import AllPromises
+from rsm_plugins.contract.faulty_storage import Body, Call, FaultyStorage, Operation
 from rsm_plugins.contract.samples import (
     INDEX_BYTES,
     LOG_BYTES,
@@ -27,7 +28,6 @@ from rsm_plugins.contract.samples import (
     segment,
     segment_data,
 )
-from rsm_plugins.faulty_storage import Body, Call, FaultyStorage, Operation
 
 __all__ = [
     "INDEX_BYTES",

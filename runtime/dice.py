@@ -1,4 +1,4 @@
-"""Randomness as a port: real dice, and dice that one seed replays."""
+"""Randomness as a port, and the operating system's own."""
 
 import random
 import uuid
@@ -23,7 +23,8 @@ class Dice(Protocol):
         ...
 
 
-def _usable(raw: bytes) -> bool:
+def usable(raw: bytes) -> bool:
+    """Neither reserved, nor an option in text form."""
     return raw[0] >> 2 != _LEADING_DASH and int.from_bytes(raw, "big") >= _RESERVED_IDS_END
 
 
@@ -38,26 +39,6 @@ class SystemDice:
 
     def uuid(self) -> bytes:
         """16 raw bytes of a fresh id."""
-        while not _usable(raw := uuid.uuid4().bytes):
+        while not usable(raw := uuid.uuid4().bytes):
             pass
         return raw
-
-
-class SeededDice:
-    """The same values for the same seed."""
-
-    __slots__ = ("_random",)
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def random(self) -> float:
-        """A number in [0, 1)."""
-        return self._random.random()
-
-    def uuid(self) -> bytes:
-        """16 raw bytes of the next id."""
-        while True:
-            raw = uuid.UUID(int=self._random.getrandbits(128), version=4).bytes
-            if _usable(raw):
-                return raw

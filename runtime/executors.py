@@ -5,14 +5,25 @@ touched by the loop's thread.
 """
 
 import asyncio
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import ParamSpec, Protocol, TypeVar
+from typing import Final, ParamSpec, Protocol, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+LOG_COMMIT, LOG_READS, LOG_BACKGROUND, LOG_CHANGES = (
+    "log-commit",
+    "log-reads",
+    "log-background",
+    "log-changes",
+)
+THREADS: Final = {LOG_COMMIT: 4, LOG_READS: 4, LOG_BACKGROUND: 2, LOG_CHANGES: 1}
+SWITCH_INTERVAL_S: Final = 0.0005
+"""Python's own is ten times that; figures in docs/benchmarks.md."""
 
 
 class Pool(Protocol):
@@ -49,6 +60,11 @@ class ThreadPool:
         """Queue a call and await its result on the running loop."""
         return await asyncio.wrap_future(self._executor.submit(fn, *args, **kwargs))
 
+    @property
+    def waiting(self) -> int:
+        """How many calls no thread has begun with."""
+        return self._executor._work_queue.qsize()
+
     def shutdown(self, *, wait: bool = True) -> None:
         """Take no further calls; with `wait`, return when the queued ones are done."""
         self._executor.shutdown(wait=wait, cancel_futures=not wait)
@@ -84,9 +100,116 @@ def make_pool(name: str, threads: int) -> Pool:
     return ThreadPool(name, threads)
 
 
+class Executors(Protocol):
+    """The pools of a process: one for each name, shared by everybody who asks for it."""
+
+    @property
+    def commit(self) -> Pool:
+        """Fsyncs that somebody waits for; short calls only."""
+        ...
+
+    @property
+    def reads(self) -> Pool:
+        """Reads of what is not in memory, and look-ups in it, that somebody waits for."""
+        ...
+
+    @property
+    def background(self) -> Pool:
+        """Work on disks that nobody waits for: late flushes, checkpoints, unlinking."""
+        ...
+
+    @property
+    def changes(self) -> Pool:
+        """Partitions that are made, removed, or change their role: one batch at a time."""
+        ...
+
+    def pool(self, name: str, threads: int) -> Pool:
+        """The pool of that name; the first call for a name says how many threads it may have."""
+        ...
+
+    def waiting(self) -> Mapping[str, int]:
+        """How many calls no thread has begun with, by the name of the pool."""
+        ...
+
+    def shutdown(self, *, wait: bool = True) -> None:
+        """Let the pools take no further calls; with `wait`, return when queued ones are done."""
+        ...
+
+
+class ThreadPools:
+    """Pools of threads; none starts before its first call."""
+
+    __slots__ = ("_pools",)
+
+    def __init__(self) -> None:
+        self._pools: dict[str, ThreadPool] = {}
+
+    @property
+    def commit(self) -> Pool:
+        """See `Executors`."""
+        return self.pool(LOG_COMMIT, THREADS[LOG_COMMIT])
+
+    @property
+    def reads(self) -> Pool:
+        """See `Executors`."""
+        return self.pool(LOG_READS, THREADS[LOG_READS])
+
+    @property
+    def background(self) -> Pool:
+        """See `Executors`."""
+        return self.pool(LOG_BACKGROUND, THREADS[LOG_BACKGROUND])
+
+    @property
+    def changes(self) -> Pool:
+        """See `Executors`."""
+        return self.pool(LOG_CHANGES, THREADS[LOG_CHANGES])
+
+    def pool(self, name: str, threads: int) -> Pool:
+        """The pool of that name; its threads are called `<name>_<n>`."""
+        if name not in self._pools:
+            self._pools[name] = ThreadPool(name, threads)
+        return self._pools[name]
+
+    def waiting(self) -> Mapping[str, int]:
+        """See `Executors`."""
+        return {name: pool.waiting for name, pool in self._pools.copy().items()}
+
+    def shutdown(self, *, wait: bool = True) -> None:
+        """Let the pools take no further calls; with `wait`, return when queued ones are done."""
+        for pool in self._pools.values():
+            pool.shutdown(wait=wait)
+
+
+AT_ONCE: Final = 8
+
+
+def side_by_side(pool: Pool, calls: Sequence[Callable[[], T]]) -> list[Future[T]]:
+    """Make calls on a pool and wait for all: a few at a time, so that others' calls come between.
+
+    Not for a thread of that pool.
+    """
+    futures: list[Future[T]] = []
+    for call in calls:
+        if len(futures) >= AT_ONCE:
+            futures[-AT_ONCE].exception()
+        futures.append(pool.submit(call))
+    for future in futures:
+        future.exception()
+    return futures
+
+
 def make_mutex() -> AbstractContextManager[object]:
     """Make a lock for the few things that the loop and a pool thread both write (checkpoints)."""
     return threading.Lock()
+
+
+def favour_the_loop() -> None:
+    """Let threads that work in Python give way to the event loop soon, in the whole process.
+
+    The loop gives the interpreter's lock up at each call of the system, several times a request.
+    A thread that computes meanwhile hands it back after the switch interval, not before.
+    """
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
 
 
 def spawn_thread(name: str, fn: Callable[[], object], *, daemon: bool = True) -> threading.Thread:

@@ -1,6 +1,7 @@
 """Log lines that say whom they are about, and outside text made safe to print."""
 
 import logging
+import threading
 from typing import Any
 
 
@@ -40,28 +41,31 @@ def escape(text: str | bytes, limit: int = 200) -> str:
 
 
 class Outage:
-    """Says once that something fails and once that it works again, however often it is tried."""
+    """Says once that something fails and once that it works again, however often it is tried.
 
-    __slots__ = ("_failing", "_log", "_what")
+    Attempts may end in several threads.
+    """
+
+    __slots__ = ("_failed_attempts", "_lock", "_log", "_what")
 
     def __init__(self, log: logging.Logger | PrefixLogger, what: str) -> None:
-        self._log = log
-        self._what = what
-        self._failing = 0
-
-    @property
-    def failing(self) -> bool:
-        """Whether the last attempt failed."""
-        return self._failing > 0
+        self._log, self._what = log, what
+        self._lock = threading.Lock()
+        self._failed_attempts = 0
 
     def failed(self, reason: object) -> None:
         """Note a failed attempt; only the first of an outage is logged."""
-        self._failing += 1
-        if self._failing == 1:
+        with self._lock:
+            self._failed_attempts += 1
+            is_first = self._failed_attempts == 1
+        if is_first:
             self._log.error("%s fails: reason=%s", self._what, reason)
 
     def succeeded(self) -> None:
         """Note a good attempt; the first after an outage is logged."""
-        if self._failing:
-            self._log.warning("%s works again: failed_attempts=%d", self._what, self._failing)
-            self._failing = 0
+        if not self._failed_attempts:  # nearly always, and then without the lock
+            return
+        with self._lock:
+            count, self._failed_attempts = self._failed_attempts, 0
+        if count:
+            self._log.warning("%s works again: failed_attempts=%d", self._what, count)

@@ -1,15 +1,31 @@
 """Numbers about the process, cheap to count and printed in Prometheus' text format.
 
 The hot path adds to a bound child (`counter.labels("orders").inc(n)`): one attribute addition.
-Gauges may be functions that are asked only when somebody looks. Values of another process (the
-tier) are merged in as finished samples.
+Gauges may be functions that are asked only when somebody looks. The page is made in pieces, so that
+an event loop can do other things in between, however many values there are.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 DEFAULT_BUCKETS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
+
+PIECE_ROWS: Final = 300
+"""Values of a piece of the page: one or two milliseconds of work."""
+
+
+class Row(NamedTuple):
+    """One value of a metric: what follows its name, its label values, and `le` of a bucket."""
+
+    suffix: str
+    labels: tuple[str, ...]
+    le: str | None
+    value: float
+
+
+Rows: TypeAlias = Iterator[Row | None]
+"""None: a good moment for a pause, in the middle of a long computation."""
 
 
 class Sample(NamedTuple):
@@ -72,21 +88,24 @@ class Counter:
         """Forget a child, such as that of a deleted topic."""
         self._children.pop(labels, None)
 
-    def samples(self) -> Iterable[Sample]:
-        """One sample a child."""
+    def rows(self) -> Rows:
+        """One row a child."""
         for labels, child in list(self._children.items()):
-            labelled = dict(zip(self.label_names, labels, strict=True))
-            yield Sample(self.name, self.type, self.help, labelled, child.value)
+            yield Row("", labels, None, child.value)
 
 
-GaugeFn = Callable[[], float | Mapping[tuple[str, ...], float]]
+Labelled: TypeAlias = tuple[tuple[str, ...], float]
+GaugeFn: TypeAlias = Callable[
+    [], float | Mapping[tuple[str, ...], float] | Iterator[Labelled | None]
+]
 
 
 class Gauge:
     """A number that goes up and down, set or asked for.
 
-    With `fn` it is asked when samples are made: a number, or with labels a mapping from label
-    values.
+    With `fn` it is asked when somebody looks: for a number, or a mapping from label values, or for
+    an iterator of these pairs where there are thousands. Such an iterator runs on while other
+    things happen, and may yield None where it has computed for long without a value.
     """
 
     __slots__ = ("_fn", "_values", "help", "label_names", "name")
@@ -111,15 +130,15 @@ class Gauge:
         """Forget the value for these label values."""
         self._values.pop(labels, None)
 
-    def samples(self) -> Iterable[Sample]:
-        """One sample a combination of label values."""
-        values: Mapping[tuple[str, ...], float] = dict(self._values)
-        if self._fn is not None:
-            answer = self._fn()
-            values = answer if isinstance(answer, Mapping) else {(): answer}
-        for labels, value in values.items():
-            labelled = dict(zip(self.label_names, labels, strict=True))
-            yield Sample(self.name, self.type, self.help, labelled, value)
+    def rows(self) -> Rows:
+        """One row a combination of label values."""
+        answer = dict(self._values) if self._fn is None else self._fn()
+        if isinstance(answer, Mapping):
+            answer = iter(answer.items())
+        elif isinstance(answer, int | float):
+            answer = iter([((), answer)])
+        for pair in answer:
+            yield None if pair is None else Row("", pair[0], None, pair[1])
 
 
 class _HistogramChild:
@@ -157,17 +176,17 @@ class Histogram:
         child.count += 1
         child.sum += value
 
-    def samples(self) -> Iterable[Sample]:
-        """Buckets, sum and count of each child."""
+    def rows(self) -> Rows:
+        """Buckets, sum and count of each child, all of one moment."""
+        bounds = [*map(_number, self._bounds), "+Inf"]
         for labels, child in list(self._children.items()):
-            labelled = dict(zip(self.label_names, labels, strict=True))
+            counts, total, count = list(child.buckets), child.sum, child.count
             below = 0
-            for bound, count in zip((*self._bounds, float("inf")), child.buckets, strict=True):
-                below += count
-                le = {"le": "+Inf" if bound == float("inf") else _number(bound)}
-                yield Sample(f"{self.name}_bucket", self.type, self.help, labelled | le, below)
-            yield Sample(f"{self.name}_sum", self.type, self.help, labelled, child.sum)
-            yield Sample(f"{self.name}_count", self.type, self.help, labelled, child.count)
+            for bound, within in zip(bounds, counts, strict=True):
+                below += within
+                yield Row("_bucket", labels, bound, below)
+            yield Row("_sum", labels, None, total)
+            yield Row("_count", labels, None, count)
 
 
 Metric = Counter | Gauge | Histogram
@@ -178,7 +197,6 @@ class Registry:
 
     def __init__(self) -> None:
         self._metrics: dict[str, Metric] = {}
-        self._remote: list[Sample] = []
 
     def _add(self, metric: Metric) -> Metric:
         known = self._metrics.get(metric.name)
@@ -215,35 +233,55 @@ class Registry:
         assert isinstance(metric, Histogram)
         return metric
 
-    def merge_remote(self, samples: Iterable[Sample | Sequence[object]]) -> None:
-        """Replace what another process last reported."""
-        self._remote = [Sample(*sample) for sample in samples]
-
     def samples(self) -> list[Sample]:
-        """Every value of this process and of the one merged in."""
-        own = [sample for metric in self._metrics.values() for sample in metric.samples()]
-        return own + self._remote
+        """Every value, for those who do not want text."""
+        return [
+            Sample(one.name + row.suffix, one.type, one.help, _named(one, row), row.value)
+            for one in self._metrics.values()
+            for row in one.rows()
+            if row is not None
+        ]
+
+    def pieces(self) -> Iterator[bytes]:
+        """Make the page that Prometheus scrapes (text format 0.0.4), a piece at a time.
+
+        Other work may be done between two pieces; a metric made or removed meanwhile may be
+        missing. A piece may be empty. Source: prometheus.io, Exposition formats.
+        """
+        lines: list[str] = []
+        for metric in list(self._metrics.values()):
+            for line in _lines(metric):
+                if line is not None:
+                    lines.append(line)
+                if line is None or len(lines) >= PIECE_ROWS:
+                    yield "".join(lines).encode()
+                    lines.clear()
+        yield "".join(lines).encode()
 
     def render(self) -> bytes:
-        """The page that Prometheus scrapes (text format 0.0.4).
-
-        Source: prometheus.io, Exposition formats.
-        """
-        families: dict[str, list[Sample]] = {}
-        for sample in self.samples():
-            families.setdefault(_family(sample), []).append(sample)
-        lines: list[str] = []
-        for name, members in families.items():
-            lines.append(f"# HELP {name} {_escape_help(members[0].help)}")
-            lines.append(f"# TYPE {name} {members[0].type}")
-            lines.extend(_line(sample) for sample in members)
-        return "".join(f"{line}\n" for line in lines).encode()
+        """The page as a whole."""
+        return b"".join(self.pieces())
 
 
-def _family(sample: Sample) -> str:
-    if sample.type == "histogram":
-        return sample.name.rsplit("_", 1)[0]
-    return sample.name
+def _named(metric: Metric, row: Row) -> dict[str, str]:
+    labels = dict(zip(metric.label_names, row.labels, strict=True))
+    return labels if row.le is None else labels | {"le": row.le}
+
+
+def _lines(metric: Metric) -> Iterator[str | None]:
+    """The lines of a metric, nothing where it has no value; None: a good moment for a pause."""
+    names = [f'{name}="' for name in metric.label_names]
+    head = f"# HELP {metric.name} {_escape_help(metric.help)}\n# TYPE {metric.name} {metric.type}\n"
+    for row in metric.rows():
+        if row is None:
+            yield None
+            continue
+        pairs = [f'{name}{_escape(text)}"' for name, text in zip(names, row.labels, strict=True)]
+        if row.le is not None:
+            pairs.append(f'le="{row.le}"')
+        labels = f"{{{','.join(pairs)}}}" if pairs else ""
+        yield f"{head}{metric.name}{row.suffix}{labels} {_value(row.value)}\n"
+        head = ""
 
 
 def _number(value: float) -> str:
@@ -262,12 +300,5 @@ def _escape_help(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 
-def _line(sample: Sample) -> str:
-    value = _value(sample.value)
-    if not sample.labels:
-        return f"{sample.name} {value}"
-    pairs = ",".join(
-        '{}="{}"'.format(key, _escape_help(str(text)).replace('"', '\\"'))
-        for key, text in sample.labels.items()
-    )
-    return f"{sample.name}{{{pairs}}} {value}"
+def _escape(text: str) -> str:
+    return _escape_help(text).replace('"', '\\"')

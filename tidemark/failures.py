@@ -25,7 +25,7 @@ def _is_expected(error: Exception) -> bool:
     """Say whether the message alone helps the user; any other error is our bug: show its stack."""
     # imported here: a start that goes well does not need all of them
     from broker.config.key import ConfigError
-    from broker.directories import DirectoryError
+    from broker.node.directories import DirectoryError
     from metadata_topic.quorum.errors import UnusableMetadataError
     from metadata_topic.quorum.format import AlreadyFormattedError, NotFormattedError
     from tidemark.formatting import FormatError

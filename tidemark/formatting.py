@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from broker.config.broker_config import BrokerConfig
-from kafka_protocol.errors import CorruptFileError
+from kafka_protocol.errors import CorruptFileError, TidemarkError
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
 from kafka_protocol.wire.primitives import uuid_to_text
 from metadata_topic.quorum.format import FormatPlan, format_directory
@@ -22,7 +22,7 @@ _ID_LETTERS: Final = frozenset(string.ascii_letters + string.digits + "-_.")
 _ID_LENGTH_MAX: Final = 255
 
 
-class FormatError(Exception):
+class FormatError(TidemarkError):
     """The directories cannot be formatted like this; nothing was written."""
 
 

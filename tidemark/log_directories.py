@@ -9,16 +9,17 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from broker.config.broker_config import BrokerConfig
-from broker.directories import Directories, open_directories
-from broker.directory_checks import check_lives
-from broker.lives import Life, dump_lives, read_lives
-from broker.metadata_log import open_metadata_node
-from kafka_protocol.errors import CorruptFileError
+from broker.node.directories import Directories, open_directories
+from broker.node.directory_checks import check_lives
+from broker.node.lives import Life, dump_lives, read_lives
+from broker.node.metadata_log import open_metadata_node
+from kafka_protocol.errors import CorruptFileError, TidemarkError
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
+from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
 from local_log.log_dir import LIVES
 from metadata_topic.controller.directories import (
@@ -27,14 +28,10 @@ from metadata_topic.controller.directories import (
     replicas_of_broker,
 )
 from metadata_topic.controller.result import ControllerResult
-from metadata_topic.controller.topic_names import REMOTE_METADATA_TOPIC
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import DIRECTORY_LOST
-from runtime.clock import SystemClock
-from runtime.dice import SystemDice
 from runtime.disk import Disk
-from runtime.executors import InlinePool
-from runtime.scheduler import LoopScheduler
+from runtime.ports import system_ports
 from tidemark.offline_topics import read_image
 
 _SHOWN_MAX = 20
@@ -42,7 +39,7 @@ LOST = "lost"
 """What a person calls DIRECTORY_LOST: replicas of a directory whose id was never noted."""
 
 
-class LogDirectoryError(Exception):
+class LogDirectoryError(TidemarkError):
     """The command cannot do what was asked; nothing was changed."""
 
 
@@ -203,9 +200,9 @@ def beyond_the_disk(config: BrokerConfig, lost: list[str], disk: Disk) -> list[s
             f"{', ...' if len(tiered) > _SHOWN_MAX else ''}): their copies in the remote store are "
             "served no more, and offsets that were acknowledged are given again."
         )
-    if REMOTE_METADATA_TOPIC in topics.values():
+    if REMOTE_LOG_METADATA_TOPIC in topics.values():
         lines.append(
-            f"A part of {REMOTE_METADATA_TOPIC} is among them: which segments the remote store "
+            f"A part of {REMOTE_LOG_METADATA_TOPIC} is among them: which segments the remote store "
             "holds is forgotten too, also of partitions in other directories."
         )
     return lines
@@ -235,22 +232,15 @@ async def _write_forgotten(
         return forget_directory(image, config.node_id, directory_id, working=working)
 
     logging.getLogger("metadata_topic").setLevel(logging.WARNING)
-    node = open_metadata_node(
-        config,
-        directories,
-        disk=disk,
-        clock=SystemClock(),
-        pool=InlinePool("log-io"),
-        dice=SystemDice(),
-        scheduler=LoopScheduler(asyncio.get_running_loop()),
-        on_failure=lambda _error: None,
-    )
+    ports = replace(system_ports(asyncio.get_running_loop()), disk=disk)
+    node = open_metadata_node(config, directories, ports, lambda _error: None)
     # An old copy of the metadata must not be written to.
     node.start(lambda image: check_lives(directories, image, config.log_dirs, config.node_id, disk))
     try:
         return await node.submit(decide)
     finally:
         await node.close()
+        ports.executors.shutdown()
 
 
 def parse_directory_id(text: str) -> bytes:

@@ -31,6 +31,7 @@ def inspections(config: BrokerConfig, topic: str, partition: int, disk: Disk) ->
         home, directory = LogDir(path, disk), path / partition_dir(tp)
         home.read_checkpoints()
         request = OpenRequest(
+            tp,
             directory,
             settings,
             recovery_point=known_recovery_point(home, tp, directory),
@@ -40,5 +41,5 @@ def inspections(config: BrokerConfig, topic: str, partition: int, disk: Disk) ->
             now_ms=now_ms,
             was_compacted=home.entry(CLEANER_OFFSETS, tp) is not None,
         )
-        found.append(inspect(disk, request, tp, CheckedFiles(disk, directory)))
+        found.append(inspect(disk, request, CheckedFiles(disk, directory)))
     return found

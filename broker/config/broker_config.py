@@ -106,6 +106,9 @@ class BrokerConfig:
     # local log
     message_max_bytes: int
     compression_type: str
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_zstd_level: int
     log_cleanup_policy: tuple[str, ...]
     log_segment_bytes: int
     log_roll_ms: int
@@ -128,6 +131,7 @@ class BrokerConfig:
     log_message_timestamp_before_max_ms: int
     log_message_timestamp_after_max_ms: int
     log_preallocate: bool
+    num_recovery_threads_per_data_dir: int
     replica_high_watermark_checkpoint_interval_ms: int
     producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from broker.config.aliases import BROKER_ALIASES, RETIRED, TOPIC_ALIASES, Alias
 from broker.config.key import Dynamic, Key
 from broker.config.keys import METADATA_MANAGER_KEYS, SECTIONS, TOPIC_KEYS
-from rsm_plugins.layout_manager import LayoutStorageManager
+from rsm_plugins.layout.manager import LayoutStorageManager
 from rsm_plugins.loader import SHIPPED, load_storage_manager
 from rsm_plugins.settings import PREFIX, Setting
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final, TypeAlias
 
+from kafka_protocol.errors import TidemarkError
 from runtime.log_context import escape
 
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
@@ -33,6 +34,15 @@ class ConfigType(IntEnum):
     PASSWORD = 9
 
 
+BOOLEAN: Final = ConfigType.BOOLEAN
+STRING: Final = ConfigType.STRING
+INT: Final = ConfigType.INT
+SHORT: Final = ConfigType.SHORT
+LONG: Final = ConfigType.LONG
+DOUBLE: Final = ConfigType.DOUBLE
+LIST: Final = ConfigType.LIST
+
+
 class Dynamic(Enum):
     """Whether a broker key may change while the broker runs, and for whom."""
 
@@ -41,7 +51,7 @@ class Dynamic(Enum):
     CLUSTER_WIDE = "cluster-wide"
 
 
-class ConfigError(ValueError):
+class ConfigError(TidemarkError, ValueError):
     """A configuration cannot be used. The message names key, value and what is allowed."""
 
     def __init__(self, key: str, value: object, allowed: str) -> None:

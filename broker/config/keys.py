@@ -5,16 +5,13 @@ from types import MappingProxyType
 from typing import Final
 
 from broker.config.key import Key
-from broker.config.keys_groups import GROUPS_KEYS
+from broker.config.key_table import keys_without_effect
 from broker.config.keys_log import LOG_KEYS
 from broker.config.keys_quorum import QUORUM_KEYS
 from broker.config.keys_remote import METADATA_MANAGER_KEYS as _METADATA_MANAGER
 from broker.config.keys_remote import REMOTE_KEYS
 from broker.config.keys_replication import REPLICATION_KEYS
-from broker.config.keys_sasl import SASL_KEYS
-from broker.config.keys_security import SECURITY_KEYS
 from broker.config.keys_server import SERVER_KEYS
-from broker.config.keys_share import SHARE_KEYS
 from broker.config.keys_tidemark import TIDEMARK_KEYS
 from broker.config.keys_topic import TOPIC_KEYS as _TOPIC
 
@@ -28,22 +25,32 @@ def _by_name(*tables: tuple[Key, ...]) -> Mapping[str, Key]:
     return MappingProxyType(found)
 
 
+_TABLE = keys_without_effect()
+
+
+def _section(title: str, with_effect: tuple[Key, ...] = ()) -> tuple[Key, ...]:
+    """Keys with and without effect, by name; a section that is all Tidemark's keeps its order."""
+    others = _TABLE.get(title, ())
+    return tuple(sorted(with_effect + others, key=lambda key: key.name)) if others else with_effect
+
+
+_WITH_EFFECT: Final[Mapping[str, tuple[Key, ...]]] = {
+    "Node and metadata quorum": QUORUM_KEYS,
+    "Listeners, connections, requests": SERVER_KEYS,
+    "Local log": LOG_KEYS,
+    "Replication": REPLICATION_KEYS,
+    "Tiered storage": REMOTE_KEYS,
+    "Tidemark's own": TIDEMARK_KEYS,
+    "Groups and transactions": (),
+    "Share groups": (),
+    "TLS, tokens, authorization": (),
+    "SASL and OAuth": (),
+}
 SECTIONS: Final[Mapping[str, tuple[Key, ...]]] = MappingProxyType(
-    {
-        "Node and metadata quorum": QUORUM_KEYS,
-        "Listeners, connections, requests": SERVER_KEYS,
-        "Local log": LOG_KEYS,
-        "Replication": REPLICATION_KEYS,
-        "Tiered storage": REMOTE_KEYS,
-        "Tidemark's own": TIDEMARK_KEYS,
-        "Groups and transactions": GROUPS_KEYS,
-        "Share groups": SHARE_KEYS,
-        "TLS, tokens, authorization": SECURITY_KEYS,
-        "SASL and OAuth": SASL_KEYS,
-    }
+    {title: _section(title, keys) for title, keys in _WITH_EFFECT.items()}
 )
 BROKER_KEYS: Final = _by_name(*SECTIONS.values())
-TOPIC_KEYS: Final = _by_name(_TOPIC)
+TOPIC_KEYS: Final = _by_name(_section("Topics", _TOPIC))
 METADATA_MANAGER_KEYS: Final = _by_name(_METADATA_MANAGER)
 
 # A key of a topic that is not set takes the first of these that is set, scaled to its own unit.

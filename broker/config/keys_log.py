@@ -1,21 +1,12 @@
 """The local log and the defaults of its topics.
 
-Names, types, defaults and ranges are those of Apache Kafka 4.3. `effect=False`: known, checked,
-described, but it changes nothing here.
+Names, types, defaults and ranges are those of Apache Kafka 4.3.
 """
 
 from typing import Final
 
-from broker.config.key import ConfigType, Dynamic, Key
+from broker.config.key import BOOLEAN, DOUBLE, INT, LIST, LONG, STRING, Dynamic, Key
 
-BOOLEAN, DOUBLE, INT, LIST, LONG, STRING = (
-    ConfigType.BOOLEAN,
-    ConfigType.DOUBLE,
-    ConfigType.INT,
-    ConfigType.LIST,
-    ConfigType.LONG,
-    ConfigType.STRING,
-)
 CLUSTER_WIDE = Dynamic.CLUSTER_WIDE
 
 LOG_KEYS: Final[tuple[Key, ...]] = (
@@ -23,22 +14,20 @@ LOG_KEYS: Final[tuple[Key, ...]] = (
         "compression.gzip.level",
         INT,
         "-1",
-        "Level for gzip when the broker compresses itself.",
+        "Level for gzip where the broker compresses itself: `compression.type` is gzip.",
         low=1,
         high=9,
         also=(-1,),
         dynamic=CLUSTER_WIDE,
-        effect=False,
     ),
     Key(
         "compression.lz4.level",
         INT,
         "9",
-        "Level for lz4 when the broker compresses itself.",
+        "Level for lz4 where the broker compresses itself: `compression.type` is lz4.",
         low=1,
         high=17,
         dynamic=CLUSTER_WIDE,
-        effect=False,
     ),
     Key(
         "compression.type",
@@ -52,28 +41,10 @@ LOG_KEYS: Final[tuple[Key, ...]] = (
         "compression.zstd.level",
         INT,
         "3",
-        "Level for zstd when the broker compresses itself.",
+        "Level for zstd where the broker compresses itself: `compression.type` is zstd.",
         low=-131072,
         high=22,
         dynamic=CLUSTER_WIDE,
-        effect=False,
-    ),
-    Key(
-        "log.cleaner.backoff.ms",
-        LONG,
-        "15000",
-        "Pause of the cleaner when nothing is dirty.",
-        low=0,
-        dynamic=CLUSTER_WIDE,
-        effect=False,
-    ),
-    Key(
-        "log.cleaner.dedupe.buffer.size",
-        LONG,
-        "134217728",
-        "Memory of the cleaner for the keys it compares.",
-        dynamic=CLUSTER_WIDE,
-        effect=False,
     ),
     Key(
         "log.cleaner.delete.retention.ms",
@@ -82,34 +53,6 @@ LOG_KEYS: Final[tuple[Key, ...]] = (
         "How long delete markers stay in compacted topics.",
         low=0,
         dynamic=CLUSTER_WIDE,
-    ),
-    Key(
-        "log.cleaner.enable", BOOLEAN, "true", "Whether compacted topics are cleaned.", effect=False
-    ),
-    Key(
-        "log.cleaner.io.buffer.load.factor",
-        DOUBLE,
-        "0.9",
-        "How full the cleaner fills its key buffer.",
-        dynamic=CLUSTER_WIDE,
-        effect=False,
-    ),
-    Key(
-        "log.cleaner.io.buffer.size",
-        INT,
-        "524288",
-        "Read and write buffers of the cleaner.",
-        low=0,
-        dynamic=CLUSTER_WIDE,
-        effect=False,
-    ),
-    Key(
-        "log.cleaner.io.max.bytes.per.second",
-        DOUBLE,
-        "1.7976931348623157E308",
-        "Limit for what the cleaner reads and writes.",
-        dynamic=CLUSTER_WIDE,
-        effect=False,
     ),
     Key(
         "log.cleaner.max.compaction.lag.ms",
@@ -137,15 +80,6 @@ LOG_KEYS: Final[tuple[Key, ...]] = (
         dynamic=CLUSTER_WIDE,
     ),
     Key(
-        "log.cleaner.threads",
-        INT,
-        "1",
-        "Threads of the cleaner.",
-        low=0,
-        dynamic=CLUSTER_WIDE,
-        effect=False,
-    ),
-    Key(
         "log.cleanup.policy",
         LIST,
         "delete",
@@ -159,14 +93,6 @@ LOG_KEYS: Final[tuple[Key, ...]] = (
         "/tmp/kafka-logs",
         "Directory of the data when `log.dirs` is not set.",
         resource=True,
-    ),
-    Key(
-        "log.dir.failure.timeout.ms",
-        LONG,
-        "30000",
-        "How long the failure of a log directory may stay unreported before the broker stops.",
-        low=1,
-        effect=False,
     ),
     Key(
         "log.dirs",

@@ -1,21 +1,12 @@
 """The remote tier: switch, plugins, threads, limits.
 
-Names, types, defaults and ranges are those of Apache Kafka 4.3. `effect=False`: known, checked,
-described, but it changes nothing here.
+Names, types, defaults and ranges are those of Apache Kafka 4.3.
 """
 
 from typing import Final
 
-from broker.config.key import ConfigType, Dynamic, Key
+from broker.config.key import BOOLEAN, DOUBLE, INT, LONG, SHORT, STRING, Dynamic, Key
 
-BOOLEAN, DOUBLE, INT, LONG, SHORT, STRING = (
-    ConfigType.BOOLEAN,
-    ConfigType.DOUBLE,
-    ConfigType.INT,
-    ConfigType.LONG,
-    ConfigType.SHORT,
-    ConfigType.STRING,
-)
 CLUSTER_WIDE = Dynamic.CLUSTER_WIDE
 
 REMOTE_KEYS: Final[tuple[Key, ...]] = (
@@ -181,14 +172,6 @@ REMOTE_KEYS: Final[tuple[Key, ...]] = (
         resource=True,
     ),
     Key(
-        "remote.log.metadata.manager.class.path",
-        STRING,
-        None,
-        "Java class path of the metadata manager.",
-        effect=False,
-        resource=True,
-    ),
-    Key(
         "remote.log.metadata.manager.impl.prefix",
         STRING,
         "rlmm.config.",
@@ -223,14 +206,6 @@ REMOTE_KEYS: Final[tuple[Key, ...]] = (
         None,
         "Class of the storage plugin, `package.module:Class`.",
         non_empty=True,
-        resource=True,
-    ),
-    Key(
-        "remote.log.storage.manager.class.path",
-        STRING,
-        None,
-        "Java class path of the storage plugin.",
-        effect=False,
         resource=True,
     ),
     Key(

@@ -1,21 +1,12 @@
 """Listeners, connections, requests, quotas and defaults of new topics.
 
-Names, types, defaults and ranges are those of Apache Kafka 4.3. `effect=False`: known, checked,
-described, but it changes nothing here.
+Names, types, defaults and ranges are those of Apache Kafka 4.3.
 """
 
 from typing import Final
 
-from broker.config.key import ConfigType, Dynamic, Key
+from broker.config.key import BOOLEAN, INT, LIST, LONG, STRING, Dynamic, Key
 
-BOOLEAN, CLASS, INT, LIST, LONG, STRING = (
-    ConfigType.BOOLEAN,
-    ConfigType.CLASS,
-    ConfigType.INT,
-    ConfigType.LIST,
-    ConfigType.LONG,
-    ConfigType.STRING,
-)
 PER_BROKER = Dynamic.PER_BROKER
 CLUSTER_WIDE = Dynamic.CLUSTER_WIDE
 
@@ -27,41 +18,16 @@ SERVER_KEYS: Final[tuple[Key, ...]] = (
         "Addresses told to clients, NAME://host:port each; not set: as `listeners`.",
     ),
     Key(
-        "alter.config.policy.class.name",
-        CLASS,
-        None,
-        "Java class that may veto config changes.",
-        effect=False,
-        resource=True,
-    ),
-    Key(
         "auto.create.topics.enable",
         BOOLEAN,
         "true",
         "Whether asking for an unknown topic may create it.",
     ),
     Key(
-        "background.threads",
-        INT,
-        "10",
-        "Threads for background work; Tidemark sizes its own pools.",
-        low=1,
-        dynamic=CLUSTER_WIDE,
-        effect=False,
-    ),
-    Key(
         "connections.max.idle.ms",
         LONG,
         "600000",
         "A connection without traffic for this long is closed.",
-    ),
-    Key(
-        "create.topic.policy.class.name",
-        CLASS,
-        None,
-        "Java class that may veto new topics.",
-        effect=False,
-        resource=True,
     ),
     Key("default.replication.factor", INT, "1", "Replicas of a topic created without a count."),
     Key("delete.topic.enable", BOOLEAN, "true", "Whether topics may be deleted."),
@@ -73,22 +39,6 @@ SERVER_KEYS: Final[tuple[Key, ...]] = (
         low=1024,
     ),
     Key("inter.broker.listener.name", STRING, None, "Listener that brokers use among themselves."),
-    Key(
-        "kafka.metrics.polling.interval.secs",
-        INT,
-        "10",
-        "How often Kafka's own metrics reporters poll.",
-        low=1,
-        effect=False,
-    ),
-    Key(
-        "kafka.metrics.reporters",
-        LIST,
-        "",
-        "Java classes that report Kafka's Yammer metrics.",
-        effect=False,
-        resource=True,
-    ),
     Key(
         "listener.security.protocol.map",
         STRING,
@@ -105,15 +55,6 @@ SERVER_KEYS: Final[tuple[Key, ...]] = (
         dynamic=PER_BROKER,
         non_empty=True,
         resource=True,
-    ),
-    Key(
-        "max.connection.creation.rate",
-        INT,
-        "2147483647",
-        "New connections a second on this broker.",
-        low=0,
-        dynamic=CLUSTER_WIDE,
-        effect=False,
     ),
     Key(
         "max.connections",
@@ -152,102 +93,7 @@ SERVER_KEYS: Final[tuple[Key, ...]] = (
         "Most partitions in one answer of DescribeTopicPartitions.",
         low=1,
     ),
-    Key(
-        "metric.reporters",
-        LIST,
-        "org.apache.kafka.common.metrics.JmxReporter",
-        "Java classes that report metrics; Tidemark serves Prometheus text instead.",
-        dynamic=CLUSTER_WIDE,
-        effect=False,
-        resource=True,
-    ),
-    Key(
-        "metrics.num.samples",
-        INT,
-        "2",
-        "Samples kept for each of Kafka's own metrics.",
-        low=1,
-        effect=False,
-    ),
-    Key(
-        "metrics.recording.level",
-        STRING,
-        "INFO",
-        "Highest detail of Kafka's own metrics.",
-        effect=False,
-    ),
-    Key(
-        "metrics.sample.window.ms",
-        LONG,
-        "30000",
-        "Length of one sample of Kafka's own metrics.",
-        low=1,
-        effect=False,
-    ),
-    Key(
-        "num.io.threads",
-        INT,
-        "8",
-        "Request threads of Kafka; Tidemark runs one event loop.",
-        low=1,
-        dynamic=CLUSTER_WIDE,
-        effect=False,
-    ),
-    Key(
-        "num.network.threads",
-        INT,
-        "3",
-        "Network threads of Kafka; Tidemark runs one event loop.",
-        low=1,
-        dynamic=CLUSTER_WIDE,
-        effect=False,
-    ),
     Key("num.partitions", INT, "1", "Partitions of a topic created without a count.", low=1),
-    Key(
-        "queued.max.request.bytes",
-        LONG,
-        "-1",
-        "Bytes of requests that may wait; -1: no limit.",
-        effect=False,
-    ),
-    Key(
-        "queued.max.requests",
-        INT,
-        "500",
-        "Requests that may wait before reading from the network stops.",
-        low=1,
-        effect=False,
-    ),
-    Key("quota.window.num", INT, "11", "Samples kept for client quotas.", low=1, effect=False),
-    Key(
-        "quota.window.size.seconds",
-        INT,
-        "1",
-        "Length of one sample for client quotas.",
-        low=1,
-        effect=False,
-    ),
-    Key(
-        "request.timeout.ms",
-        INT,
-        "30000",
-        "How long this node waits for answers to its own requests.",
-        effect=False,
-    ),
-    Key(
-        "socket.connection.setup.timeout.max.ms",
-        LONG,
-        "30000",
-        "Longest time to open a connection to another node.",
-        effect=False,
-    ),
-    Key(
-        "socket.connection.setup.timeout.ms",
-        LONG,
-        "10000",
-        "First time limit to open a connection to another node.",
-        effect=False,
-    ),
     Key(
         "socket.listen.backlog.size", INT, "50", "Connections that may wait to be accepted.", low=1
     ),
@@ -265,11 +111,10 @@ SERVER_KEYS: Final[tuple[Key, ...]] = (
         "Send buffer of client sockets; -1: the system's default.",
     ),
     Key(
-        "telemetry.max.bytes",
-        INT,
-        "1048576",
-        "Largest telemetry push of a client.",
-        low=1,
-        effect=False,
+        "security.inter.broker.protocol",
+        STRING,
+        "PLAINTEXT",
+        "Security protocol among brokers, when no listener is named for it.",
+        choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     ),
 )

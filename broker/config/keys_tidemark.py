@@ -2,9 +2,7 @@
 
 from typing import Final
 
-from broker.config.key import ConfigType, Key
-
-INT, LONG, STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
+from broker.config.key import INT, LONG, STRING, Key
 
 TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
     Key(

@@ -1,21 +1,11 @@
 """The configuration keys of a topic, with the broker key each takes its default from.
 
-Names, types, defaults and ranges are those of Apache Kafka 4.3. `effect=False`: known, checked,
-described, but it changes nothing here.
+Names, types, defaults and ranges are those of Apache Kafka 4.3.
 """
 
 from typing import Final
 
-from broker.config.key import ConfigType, Key
-
-BOOLEAN, DOUBLE, INT, LIST, LONG, STRING = (
-    ConfigType.BOOLEAN,
-    ConfigType.DOUBLE,
-    ConfigType.INT,
-    ConfigType.LIST,
-    ConfigType.LONG,
-    ConfigType.STRING,
-)
+from broker.config.key import BOOLEAN, DOUBLE, INT, LIST, LONG, STRING, Key
 
 TOPIC_KEYS: Final[tuple[Key, ...]] = (
     Key(
@@ -30,21 +20,19 @@ TOPIC_KEYS: Final[tuple[Key, ...]] = (
         "compression.gzip.level",
         INT,
         "-1",
-        "Level for gzip when the broker compresses itself.",
+        "Level for gzip where the broker compresses itself: `compression.type` is gzip.",
         low=1,
         high=9,
         also=(-1,),
-        effect=False,
         server_key="compression.gzip.level",
     ),
     Key(
         "compression.lz4.level",
         INT,
         "9",
-        "Level for lz4 when the broker compresses itself.",
+        "Level for lz4 where the broker compresses itself: `compression.type` is lz4.",
         low=1,
         high=17,
-        effect=False,
         server_key="compression.lz4.level",
     ),
     Key(
@@ -59,10 +47,9 @@ TOPIC_KEYS: Final[tuple[Key, ...]] = (
         "compression.zstd.level",
         INT,
         "3",
-        "Level for zstd when the broker compresses itself.",
+        "Level for zstd where the broker compresses itself: `compression.type` is zstd.",
         low=-131072,
         high=22,
-        effect=False,
         server_key="compression.zstd.level",
     ),
     Key(
@@ -98,13 +85,6 @@ TOPIC_KEYS: Final[tuple[Key, ...]] = (
         server_key="log.flush.interval.ms",
     ),
     Key(
-        "follower.replication.throttled.replicas",
-        LIST,
-        "",
-        "Replicas whose fetching is throttled, `partition:broker` each or `*`.",
-        effect=False,
-    ),
-    Key(
         "index.interval.bytes",
         INT,
         "4096",
@@ -119,13 +99,6 @@ TOPIC_KEYS: Final[tuple[Key, ...]] = (
         "Segment size without a lower bound; for tests.",
         low=1,
         internal=True,
-    ),
-    Key(
-        "leader.replication.throttled.replicas",
-        LIST,
-        "",
-        "Replicas whose serving is throttled, `partition:broker` each or `*`.",
-        effect=False,
     ),
     Key(
         "local.retention.bytes",
@@ -279,14 +252,6 @@ TOPIC_KEYS: Final[tuple[Key, ...]] = (
         "Age at which a new segment is begun.",
         low=1,
         server_key="log.roll.ms",
-    ),
-    Key(
-        "unclean.leader.election.enable",
-        BOOLEAN,
-        "false",
-        "Whether a replica that lacks records may lead when no other is left.",
-        effect=False,
-        server_key="unclean.leader.election.enable",
     ),
     Key(
         "remote.copy.lag.bytes",

@@ -7,11 +7,13 @@ it, and `\t \n \r \f \uXXXX` are escapes. The last value of a repeated key wins.
 
 from typing import Final
 
+from kafka_protocol.errors import TidemarkError
+
 _BLANK: Final = " \t\f"
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-class PropertiesError(ValueError):
+class PropertiesError(TidemarkError, ValueError):
     """The text is not a properties file; the message names the line (from 1)."""
 
 

@@ -15,15 +15,12 @@ from broker.config.key import ConfigError, Value
 from broker.config.keys import SERVER_FALLBACKS, TOPIC_KEYS
 from broker.config.resolve import effective_name, nearest
 from kafka_protocol.errors import ErrorCode, KafkaError
+from kafka_protocol.topics import CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC
 from local_log.config import LogConfig
-from metadata_topic.controller.topic_names import (
-    INTERNAL_TOPICS,
-    METADATA_TOPIC,
-    REMOTE_METADATA_TOPIC,
-)
+from metadata_topic.controller.topic_names import INTERNAL_TOPICS
 from runtime.log_context import escape
 
-NEVER_TIERED_TOPICS: Final = INTERNAL_TOPICS | {METADATA_TOPIC, REMOTE_METADATA_TOPIC}
+NEVER_TIERED_TOPICS: Final = INTERNAL_TOPICS | {CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC}
 _SHOWN_MAX: Final = 300
 _AS_TOTAL: Final = -2
 _UNLIMITED: Final = -1
@@ -124,7 +121,7 @@ def log_config(broker: BrokerConfig, overrides: Mapping[str, str | None]) -> Log
     assert isinstance(policy, tuple)
     # Any: the table of keys guarantees the type of each value
     given: dict[str, Any] = {
-        item.name: values[item.name.replace("_", ".")] for item in fields(LogConfig)
+        item.name: values[item.name.replace("_", ".")] for item in fields(LogConfig) if item.init
     }
     given["cleanup_policy"] = frozenset(policy)
     given["retention_bytes"] = max(given["retention_bytes"], _UNLIMITED)  # Kafka takes any below 0

@@ -2,6 +2,15 @@
 
 Derived from the handler table, so it cannot promise what is not there. The answer of an unknown
 version is made by the network layer (KIP-511), because such a request's body cannot be read.
+
+Versions; the header of every answer is that of version 0 (KIP-511):
+
+* 0: API keys with their ranges (KIP-35).
+* 1: throttle time (KIP-124).
+* 2: no new field; the client waits out a throttle, not the broker (KIP-219).
+* 3: flexible (KIP-482); the client's software (KIP-511), features (KIP-584) and the state of a
+  migration from ZooKeeper, which is never sent here (KIP-866).
+* 4: no new field; the lowest level of a feature may be 0 (KAFKA-17011).
 """
 
 import re
@@ -9,10 +18,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from broker.handlers.registry import Handler, HandlerTable, RequestContext
+from broker.handlers.parts import HandlerParts
+from broker.network.registry import DecodedHandler, Handler, HandlerTable, RequestContext
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
+from kafka_protocol.wire.schema import Versions
+from metadata_topic.controller.features import SUPPORTED_FEATURES, finalized_features
 
 _Response: Final = response(ApiKey.API_VERSIONS).cls
 _ApiKey: Final = _Response.ApiKeys
@@ -20,8 +32,8 @@ _Supported: Final = _Response.SupportedFeatures
 _Finalized: Final = _Response.FinalizedFeatures
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-_FIRST_WITH_SOFTWARE: Final = 3
-_FIRST_WITH_MIN_ZERO: Final = 4
+_SINCE_SOFTWARE: Final = 3
+_SINCE_MIN_ZERO: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +51,11 @@ class Features:
     epoch: int
 
 
-class ApiVersionsHandler:
+class ApiVersionsHandler(DecodedHandler):
     """Serves ApiVersions 0-4."""
+
+    api_key = ApiKey.API_VERSIONS
+    versions = Versions(0, 4)
 
     def __init__(self, table: HandlerTable, features: Callable[[], Features]) -> None:
         """Describe `table` as it is when a request comes."""
@@ -49,7 +64,7 @@ class ApiVersionsHandler:
     def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request."""
         version = context.api_version
-        if version >= _FIRST_WITH_SOFTWARE and not (
+        if version >= _SINCE_SOFTWARE and not (
             _SOFTWARE.fullmatch(request.client_software_name)
             and _SOFTWARE.fullmatch(request.client_software_version)
         ):
@@ -61,7 +76,7 @@ class ApiVersionsHandler:
                 _Supported(name=name, min_version=low, max_version=high)
                 for name, (low, high) in features.supported.items()
                 # Clients before version 4 cannot read a minimum of 0.
-                if low > 0 or version >= _FIRST_WITH_MIN_ZERO
+                if low > 0 or version >= _SINCE_MIN_ZERO
             ],
             finalized_features_epoch=features.epoch,
             finalized_features=[
@@ -76,11 +91,20 @@ def _entry(handler: Handler) -> Any:
     low = handler.advertised_min_version
     return _ApiKey(
         api_key=int(handler.api_key),
-        min_version=handler.min_version if low is None else low,
-        max_version=handler.max_version,
+        min_version=handler.versions.first if low is None else low,
+        max_version=handler.versions.last,
     )
 
 
-def make(table: HandlerTable, features: Callable[[], Features]) -> Handler:
-    """Make the handler of ApiVersions 0-4; add it to `table`, which it describes."""
-    return Handler(ApiKey.API_VERSIONS, 0, 4, ApiVersionsHandler(table, features).handle)
+def make(parts: HandlerParts) -> ApiVersionsHandler:
+    """Make the handler that describes the table which it is put into."""
+
+    def features() -> Features:
+        image = parts.cluster.image()
+        return Features(
+            supported=SUPPORTED_FEATURES,
+            finalized=finalized_features(image, parts.node.kraft_version),
+            epoch=image.provenance.offset,
+        )
+
+    return ApiVersionsHandler(parts.table, features)

@@ -1,26 +1,52 @@
-"""CreateTopics (19): each topic of the request is created or refused on its own."""
+"""CreateTopics (19): each topic of the request is created or refused on its own.
 
+Versions:
+
+* 2: the lowest that Kafka 4 serves; validate only (KIP-4), throttle time (KIP-124).
+* 3: no new field; the client waits out a throttle, not the broker (KIP-219).
+* 4: no new field; -1 partitions or replicas stand for the broker's defaults (KIP-464).
+* 5: flexible (KIP-482); the answer describes the topic (KIP-525).
+* 6: no new field; THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599).
+* 7: topic ids (KIP-516).
+"""
+
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from broker.cluster import GUARDED_TOPICS
 from broker.config.describe import describe_topic
+from broker.config.live_config import LiveConfig
 from broker.config.topic_config import InvalidConfig, normalise
-from broker.handlers.registry import Handler, RequestContext
-from broker.live_config import LiveConfig
-from broker.topic_creation import TopicCreation
-from kafka_protocol.errors import ErrorCode, KafkaError
+from broker.handlers.parts import HandlerParts
+from broker.network.registry import DecodedHandler, RequestContext
+from broker.topics.cluster import GUARDED_TOPICS
+from broker.topics.creation import TopicCreation
+from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
+from kafka_protocol.steps import Pace, Steps
 from kafka_protocol.wire.api_keys import ApiKey
-from kafka_protocol.wire.codec import message
+from kafka_protocol.wire.codec import message, response
+from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.topics import CreatedTopic
+from runtime.turns import run_in_steps
 
 _Response: Final = message("CreateTopicsResponse").cls
 _Topic: Final = _Response.Topics
 _Config: Final = _Topic.Configs
 _AskedConfig: Final = message("CreateTopicsRequest").cls.Topics.Configs
 
+_SINCE_CONFIGS: Final = 5
+_SINCE_THROTTLED: Final = 6
+_TOPICS_AT_ONCE_MAX: Final = 50
+_THROTTLE_MS: Final = 1_000
+"""So long a client waits before it asks again where disks are far behind (KIP-599)."""
+_TOPIC_WORK: Final = 10
+_DESCRIBED_WORK: Final = 500
 
-class CreateTopicsHandler:
+
+class CreateTopicsHandler(DecodedHandler):
     """Answers CreateTopics."""
+
+    api_key = ApiKey.CREATE_TOPICS
+    versions = Versions(2, 7)
 
     def __init__(self, creation: TopicCreation, config: LiveConfig) -> None:
         self._creation = creation
@@ -28,13 +54,8 @@ class CreateTopicsHandler:
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Create, wait until the metadata log holds the topics, and answer for each."""
-        refused, wanted = [], []
-        for topic in request.topics:
-            error = _refusal(topic)
-            if error is None:
-                wanted.append(topic)
-            else:
-                refused.append(_failed(topic.name, error))
+        version = context.api_version
+        wanted, refused = await run_in_steps(_checked(request.topics))
         if not wanted:
             return _Response(topics=refused)
         try:
@@ -42,38 +63,46 @@ class CreateTopicsHandler:
                 wanted, validate_only=request.validate_only, timeout_ms=request.timeout_ms
             )
         except KafkaError as error:  # the metadata log takes no records
-            return _Response(topics=refused + [_failed(topic.name, error) for topic in wanted])
-        answers = [self._answer(topic, context.api_version) for topic in created]
-        return _Response(topics=refused + answers)
+            return _all_failed(refused, wanted, error, version)
+        answer = await run_in_steps(self._answer(refused, created, version))
+        if len(answer.topics) <= _TOPICS_AT_ONCE_MAX:
+            return answer
+        return await run_in_steps(response(ApiKey.CREATE_TOPICS).encode_steps(answer, version))
 
-    def _answer(self, topic: CreatedTopic, version: int) -> Any:
-        if topic.error is not None:
-            return _failed(topic.name, topic.error)
-        answer = _Topic(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            error_message=None,
-            num_partitions=topic.num_partitions,
-            replication_factor=topic.replication_factor,
-        )
-        if version >= 5:
-            entries = describe_topic(self._config.current, topic.configs)
-            answer.configs = [
-                _Config(
-                    name=entry.name,
-                    value=entry.value,
-                    read_only=entry.read_only,
-                    config_source=entry.source,
-                    is_sensitive=entry.is_sensitive,
-                )
-                for entry in sorted(entries, key=lambda entry: entry.name)
-            ]
-        return answer
+    def _answer(
+        self, refused: Sequence[Any], created: Iterable[CreatedTopic], version: int
+    ) -> Steps[Any]:
+        described: dict[frozenset[tuple[str, str]], list[Any]] = {}
+        answers, pace = [*refused], Pace()
+        for topic in created:
+            if topic.error is not None:
+                answers.append(_failed(topic.name, topic.error))
+                continue
+            answer, work = _created(topic), _TOPIC_WORK
+            if version >= _SINCE_CONFIGS:
+                # Topics of one request mostly have the same settings.
+                overrides = frozenset(topic.configs.items())
+                if overrides not in described:
+                    described[overrides] = self._configs(topic)
+                    work += _DESCRIBED_WORK
+                answer.configs = described[overrides]
+            answers.append(answer)
+            if pace.is_step_over(work):
+                yield
+        return _Response(topics=answers)
 
-
-def make(creation: TopicCreation, config: LiveConfig) -> Handler:
-    """Make the handler of CreateTopics 2-7."""
-    return Handler(ApiKey.CREATE_TOPICS, 2, 7, CreateTopicsHandler(creation, config).handle)
+    def _configs(self, topic: CreatedTopic) -> list[Any]:
+        entries = describe_topic(self._config.current, topic.configs)
+        return [
+            _Config(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.is_sensitive,
+            )
+            for entry in sorted(entries, key=lambda entry: entry.name)
+        ]
 
 
 class GuardedTopic(KafkaError):
@@ -84,6 +113,30 @@ class GuardedTopic(KafkaError):
     """
 
     code = ErrorCode.POLICY_VIOLATION
+
+
+def _checked(topics: Iterable[Any]) -> Steps[tuple[list[Any], list[Any]]]:
+    """Topics that the controller is asked for, and answers for the others."""
+    wanted, refused, pace = [], [], Pace()
+    for topic in topics:
+        error = _refusal(topic)
+        if error is None:
+            wanted.append(topic)
+        else:
+            refused.append(_failed(topic.name, error))
+        if pace.is_step_over(_TOPIC_WORK):
+            yield
+    return wanted, refused
+
+
+def _created(topic: CreatedTopic) -> Any:
+    return _Topic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_message=None,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+    )
 
 
 def _refusal(topic: Any) -> KafkaError | None:
@@ -100,3 +153,22 @@ def _refusal(topic: Any) -> KafkaError | None:
 
 def _failed(name: str, error: KafkaError) -> Any:
     return _Topic(name=name, error_code=error.code, error_message=str(error))
+
+
+def _all_failed(
+    refused: Sequence[Any], wanted: Sequence[Any], error: KafkaError, version: int
+) -> Any:
+    throttle_ms = 0
+    if error.code == ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+        throttle_ms = _THROTTLE_MS
+        if version < _SINCE_THROTTLED:
+            # DIFFERS: Kafka makes the topics for clients that do not know the error. Another that
+            # they know, and try again after.
+            error = ApiError(ErrorCode.REQUEST_TIMED_OUT, str(error))
+    answers = [*refused, *(_failed(topic.name, error) for topic in wanted)]
+    return _Response(topics=answers, throttle_time_ms=throttle_ms)
+
+
+def make(parts: HandlerParts) -> CreateTopicsHandler:
+    """Make the handler of CreateTopics."""
+    return CreateTopicsHandler(parts.creation, parts.live)

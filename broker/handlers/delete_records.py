@@ -2,19 +2,30 @@
 
 Answered when the new log start is checkpointed and fsynced: a log start that fell back after a
 crash would show again what was promised to be gone, part of which the remote tier may have deleted
-by then (tiering.md §3).
+by then (docs/tiering.md §3).
+
+Versions:
+
+* 0: offsets to delete up to (KIP-107).
+* 1: no new field; the client waits out a throttle, not the broker (KIP-219).
+* 2: flexible (KIP-482).
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.cluster import GUARDED_TOPICS
 from broker.handlers.errors_out import code_of
-from broker.handlers.registry import Handler, RequestContext
+from broker.handlers.holding import Holding
+from broker.handlers.parts import HandlerParts
+from broker.network.registry import DecodedHandler, RequestContext
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import BROKER_OWNED_TOPICS, Partition
+from broker.topics.cluster import GUARDED_TOPICS
 from kafka_protocol.errors import ApiError, ErrorCode
+from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
+from kafka_protocol.wire.schema import Versions
 from local_log.errors import OffsetOutOfRange
 from runtime.executors import Pool
 
@@ -25,12 +36,18 @@ _Partition: Final = _Topic.Partitions
 UP_TO_HIGH_WATERMARK: Final = -1
 
 
-class DeleteRecordsHandler:
+class DeleteRecordsHandler(DecodedHandler):
     """Serves DeleteRecords 0-2."""
 
-    def __init__(self, replicas: ReplicaManager, pool: Pool) -> None:
-        """Cut the partitions of `replicas`; checkpoints are written on `pool` (log-io)."""
-        self._replicas, self._pool = replicas, pool
+    api_key = ApiKey.DELETE_RECORDS
+    versions = Versions(0, 2)
+
+    def __init__(self, replicas: ReplicaManager, pool: Pool, holding: Holding) -> None:
+        """Cut the partitions of `replicas`; checkpoints are written on `pool`.
+
+        `holding` waits for judgements.
+        """
+        self._replicas, self._pool, self._holding = replicas, pool, holding
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request."""
@@ -41,6 +58,7 @@ class DeleteRecordsHandler:
             by_topic.setdefault(topic.name, {}).update(
                 (asked.partition_index, asked) for asked in topic.partitions
             )
+        await self._holding.until_judged(self._asked_above(by_topic), request.timeout_ms)
         for name, partitions in by_topic.items():
             answers = []
             for asked in partitions.values():
@@ -56,6 +74,15 @@ class DeleteRecordsHandler:
         if raised:
             await self._make_durable(raised)
         return _Response(topics=topics)
+
+    def _asked_above(self, by_topic: Mapping[str, Mapping[int, Any]]) -> list[Partition]:
+        """Partitions asked for offsets that may lie above a log end which is too low."""
+        found = (
+            (self._replicas.get(TopicPartition(name, index)), asked.offset)
+            for name, partitions in by_topic.items()
+            for index, asked in partitions.items()
+        )
+        return [each for each, offset in found if each is not None and offset > each.high_watermark]
 
     def _raise(self, topic: str, index: int, offset: int) -> Partition:
         # DIFFERS: refused as KIP-630 promises; Kafka 4.x does not know these names here.
@@ -96,6 +123,6 @@ class DeleteRecordsHandler:
             partition.log_start_raised()
 
 
-def make(replicas: ReplicaManager, pool: Pool) -> Handler:
-    """Make the handler of DeleteRecords 0-2."""
-    return Handler(ApiKey.DELETE_RECORDS, 0, 2, DeleteRecordsHandler(replicas, pool).handle)
+def make(parts: HandlerParts) -> DeleteRecordsHandler:
+    """Make the handler of DeleteRecords."""
+    return DeleteRecordsHandler(parts.replicas, parts.ports.executors.commit, parts.holding)

@@ -1,19 +1,33 @@
-"""DeleteTopics (20): by name, from version 6 also by id; the name is free again at once."""
+"""DeleteTopics (20): by name, from version 6 also by id; the name is free again at once.
 
+Versions:
+
+* 1: the lowest that Kafka 4 serves; throttle time (KIP-124).
+* 2: no new field; the client waits out a throttle, not the broker (KIP-219).
+* 3: no new field; TOPIC_DELETION_DISABLED may be answered (KIP-322).
+* 4: flexible (KIP-482).
+* 5: error texts; THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599).
+* 6: topics by name or id (KIP-516). A tagged field of our own says what becomes of the remote data
+  of an id that no longer exists.
+"""
+
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from broker.cluster import GUARDED_TOPICS, ClusterView
-from broker.handlers.registry import Handler, RequestContext
-from broker.topic_creation import Submit
+from broker.handlers.parts import HandlerParts
+from broker.network.registry import DecodedHandler, RequestContext
+from broker.topics.cluster import GUARDED_TOPICS, ClusterView
+from broker.topics.creation import Settled, Submit
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message
 from kafka_protocol.wire.primitives import uuid_to_text
+from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.removed_topics import RemoteDataWish, wish_for_remote_data
-from metadata_topic.controller.result import ControllerResult
+from metadata_topic.controller.result import ControllerResult, Decided
 from metadata_topic.controller.topic_deletion import DeletedTopic, delete_topics
 from metadata_topic.image.image import MetadataImage
 
@@ -22,26 +36,43 @@ log = logging.getLogger(__name__)
 _Response: Final = message("DeleteTopicsResponse").cls
 _Result: Final = _Response.Responses
 
+_SINCE_DELETION_DISABLED: Final = 3
+_SINCE_TOPIC_IDS: Final = 6
+
 Asked = tuple[str | None, bytes]
 """A topic's name with the zero id, or None with an id."""
 
 
-class DeleteTopicsHandler:
+class DeleteTopicsHandler(DecodedHandler):
     """Answers DeleteTopics."""
 
-    def __init__(self, cluster: ClusterView, submit: Submit, *, enabled: bool) -> None:
-        """Delete through `submit`; `enabled` is `delete.topic.enable`."""
+    api_key = ApiKey.DELETE_TOPICS
+    versions = Versions(1, 6)
+
+    def __init__(
+        self,
+        cluster: ClusterView,
+        submit: Submit,
+        *,
+        enabled: bool,
+        settled: Settled = lambda _ids: None,
+    ) -> None:
+        """Delete through `submit`; `enabled` is `delete.topic.enable`.
+
+        `settled` waits until this broker has taken away the files of topics.
+        """
         self._cluster = cluster
         self._submit = submit
         self._enabled = enabled
+        self._settled = settled
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Delete, wait until the metadata log says so, and answer for each topic."""
+        """Delete, wait until the metadata log says so and files are away, answer for each topic."""
         asked = _asked(context.api_version, request)
         if not self._enabled:
             code = (
                 ErrorCode.INVALID_REQUEST
-                if context.api_version < 3
+                if context.api_version < _SINCE_DELETION_DISABLED
                 else ErrorCode.TOPIC_DELETION_DISABLED
             )
             return _Response(
@@ -93,13 +124,18 @@ class DeleteTopicsHandler:
         if not wanted:
             return []
 
-        def decide(image: MetadataImage) -> ControllerResult[list[DeletedTopic]]:
-            return delete_topics(image, wanted)
+        def decide(image: MetadataImage) -> Decided[list[DeletedTopic]]:
+            return delete_topics.steps(image, wanted)
 
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + timeout_ms / 1_000
         try:
             deleted = await self._submit(decide, timeout_ms=timeout_ms)
         except KafkaError as error:  # the metadata log takes no records
             return [_failed(one, error.code, str(error)) for one in wanted]
+        away = self._settled([topic.topic_id for topic in deleted if topic.error is None])
+        if away is not None:  # a slow disk makes no deletion undone
+            await asyncio.wait({away}, timeout=max(0.0, end_s - loop.time()))
         return [_answer(topic) for topic in deleted]
 
     async def _take_wish(self, topic_id: bytes, wish: int, *, timeout_ms: int) -> Any:
@@ -130,21 +166,15 @@ class DeleteTopicsHandler:
         return name in GUARDED_TOPICS
 
 
-def make(cluster: ClusterView, submit: Submit, *, enabled: bool) -> Handler:
-    """Make the handler of DeleteTopics 1-6."""
-    handler = DeleteTopicsHandler(cluster, submit, enabled=enabled)
-    return Handler(ApiKey.DELETE_TOPICS, 1, 6, handler.handle)
-
-
 def _asked(version: int, request: Any) -> list[Asked]:
-    if version >= 6:
+    if version >= _SINCE_TOPIC_IDS:
         return [(topic.name, topic.topic_id) for topic in request.topics]
     return [(name, ZERO_UUID) for name in request.topic_names]
 
 
 def _wishes(version: int, request: Any) -> dict[bytes, int]:
     """By topic id, what is asked for the remote data of ids that do not exist."""
-    if version < 6:
+    if version < _SINCE_TOPIC_IDS:
         return {}
     return {
         topic.topic_id: topic.remote_data
@@ -161,3 +191,13 @@ def _answer(topic: DeletedTopic) -> Any:
     if topic.error is None:
         return _Result(name=topic.name, topic_id=topic.topic_id)
     return _failed((topic.name, topic.topic_id), topic.error.code, str(topic.error))
+
+
+def make(parts: HandlerParts) -> DeleteTopicsHandler:
+    """Make the handler of DeleteTopics."""
+    return DeleteTopicsHandler(
+        parts.cluster,
+        parts.node.submit,
+        enabled=parts.config.delete_topic_enable,
+        settled=parts.replicas.settled,
+    )

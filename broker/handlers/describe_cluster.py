@@ -1,12 +1,21 @@
-"""DescribeCluster (60): cluster id, controller and brokers, for admin clients."""
+"""DescribeCluster (60): cluster id, controller and brokers, for admin clients.
+
+Versions:
+
+* 0: brokers, controller, cluster id (KIP-700); flexible (KIP-482).
+* 1: whether brokers or controllers are meant (KIP-919).
+* 2: fenced brokers, if they are asked for (KIP-1073).
+"""
 
 from typing import Any, Final
 
-from broker.cluster import ALL_CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED, ClusterView
-from broker.handlers.registry import Handler, RequestContext
+from broker.handlers.parts import HandlerParts
+from broker.network.registry import DecodedHandler, RequestContext
+from broker.topics.cluster import ALL_CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED, ClusterView
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message
+from kafka_protocol.wire.schema import Versions
 
 _Response: Final = message("DescribeClusterResponse").cls
 _Broker: Final = _Response.Brokers
@@ -15,8 +24,11 @@ ENDPOINT_BROKERS: Final = 1
 ENDPOINT_CONTROLLERS: Final = 2
 
 
-class DescribeClusterHandler:
+class DescribeClusterHandler(DecodedHandler):
     """Answers DescribeCluster on broker listeners."""
+
+    api_key = ApiKey.DESCRIBE_CLUSTER
+    versions = Versions(0, 2)
 
     def __init__(self, cluster: ClusterView) -> None:
         self._cluster = cluster
@@ -52,6 +64,6 @@ class DescribeClusterHandler:
         )
 
 
-def make(cluster: ClusterView) -> Handler:
-    """Make the handler of DescribeCluster 0-2."""
-    return Handler(ApiKey.DESCRIBE_CLUSTER, 0, 2, DescribeClusterHandler(cluster).handle)
+def make(parts: HandlerParts) -> DescribeClusterHandler:
+    """Make the handler of DescribeCluster."""
+    return DescribeClusterHandler(parts.cluster)

@@ -1,22 +1,33 @@
-"""DescribeConfigs (32): settings of topics and of this broker, with where each value comes from."""
+"""DescribeConfigs (32): settings of topics and of this broker, with where each value comes from.
+
+Versions:
+
+* 1: the lowest that Kafka 4 serves; where a value comes from, and its synonyms (KIP-226).
+* 2: no new field; the client waits out a throttle, not the broker (KIP-219).
+* 3: types and documentation (KIP-569).
+* 4: flexible (KIP-482).
+"""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from broker.cluster import ClusterView, why_missing
 from broker.config.describe import (
     ConfigEntry,
     describe_broker,
     describe_broker_default,
     describe_topic,
 )
+from broker.config.live_config import LiveConfig
 from broker.handlers.errors_out import code_of, message_of
-from broker.handlers.registry import Handler, RequestContext
-from broker.live_config import LiveConfig
+from broker.handlers.parts import HandlerParts
+from broker.network.registry import DecodedHandler, RequestContext
+from broker.topics.cluster import ClusterView, why_missing
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
-from kafka_protocol.wire.codec import message
+from kafka_protocol.wire.codec import LongArray, message, response
+from kafka_protocol.wire.schema import Versions
 from metadata_topic.image.image import ResourceType
+from runtime.turns import run_in_steps
 
 _Response: Final = message("DescribeConfigsResponse").cls
 _Result: Final = _Response.Results
@@ -24,18 +35,30 @@ _Config: Final = _Result.Configs
 _Synonym: Final = _Config.Synonyms
 
 
-class DescribeConfigsHandler:
+_RESOURCES_AT_ONCE_MAX: Final = 8
+
+
+class DescribeConfigsHandler(DecodedHandler):
     """Answers DescribeConfigs."""
+
+    api_key = ApiKey.DESCRIBE_CONFIGS
+    versions = Versions(1, 4)
 
     def __init__(self, cluster: ClusterView, config: LiveConfig) -> None:
         self._cluster = cluster
         self._config = config
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Describe each resource; one that cannot be described gets its own error."""
-        return _Response(
-            results=[self._result(resource, request) for resource in request.resources]
-        )
+        """Describe each resource; one that cannot be described gets its own error.
+
+        Many are described and encoded in steps, with other work of the event loop in between.
+        """
+        if len(request.resources) <= _RESOURCES_AT_ONCE_MAX:
+            return _Response(results=[self._result(one, request) for one in request.resources])
+        results = (self._result(resource, request) for resource in request.resources)
+        answer = _Response(results=LongArray(len(request.resources), results))
+        codec = response(ApiKey.DESCRIBE_CONFIGS)
+        return run_in_steps(codec.encode_steps(answer, context.api_version))
 
     def _result(self, resource: Any, request: Any) -> Any:
         keys = resource.configuration_keys
@@ -80,11 +103,6 @@ class DescribeConfigsHandler:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
 
 
-def make(cluster: ClusterView, config: LiveConfig) -> Handler:
-    """Make the handler of DescribeConfigs 1-4."""
-    return Handler(ApiKey.DESCRIBE_CONFIGS, 1, 4, DescribeConfigsHandler(cluster, config).handle)
-
-
 def _encodable(entry: ConfigEntry, with_synonyms: bool, with_documentation: bool) -> Any:
     synonyms = entry.synonyms if with_synonyms else ()
     return _Config(
@@ -97,3 +115,8 @@ def _encodable(entry: ConfigEntry, with_synonyms: bool, with_documentation: bool
         config_type=entry.type,
         documentation=entry.documentation if with_documentation else None,
     )
+
+
+def make(parts: HandlerParts) -> DescribeConfigsHandler:
+    """Make the handler of DescribeConfigs."""
+    return DescribeConfigsHandler(parts.cluster, parts.live)

@@ -2,18 +2,26 @@
 
 Topics come in the order of their names. A page ends after a number of partitions; its cursor names
 the first partition that did not fit, and the next request starts there.
+
+Versions:
+
+* 0: pages with a cursor (KIP-966); flexible (KIP-482).
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from broker.cluster import ALL_TOPIC_OPERATIONS, ClusterView, is_internal, why_missing
-from broker.handlers.registry import Handler, RequestContext
+from broker.handlers.parts import HandlerParts
+from broker.network.registry import DecodedHandler, RequestContext
+from broker.topics.cluster import ALL_TOPIC_OPERATIONS, ClusterView, is_internal, why_missing
 from kafka_protocol.errors import ErrorCode
+from kafka_protocol.steps import Pace, Steps
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message
+from kafka_protocol.wire.schema import Versions
 from metadata_topic.image.model import TopicImage
+from runtime.turns import result_or_rest
 
 _Response: Final = message("DescribeTopicPartitionsResponse").cls
 _Topic: Final = _Response.Topics
@@ -21,8 +29,15 @@ _Partition: Final = _Topic.Partitions
 _Cursor: Final = _Response.NextCursor
 
 
-class DescribeTopicPartitionsHandler:
+_TOPIC_WORK: Final = 5
+_PARTITION_WORK: Final = 10
+
+
+class DescribeTopicPartitionsHandler(DecodedHandler):
     """Answers DescribeTopicPartitions."""
+
+    api_key = ApiKey.DESCRIBE_TOPIC_PARTITIONS
+    versions = Versions(0, 0)
 
     def __init__(
         self,
@@ -54,16 +69,19 @@ class DescribeTopicPartitionsHandler:
                     for topic in request.topics
                 ]
             )
-        names = self._cluster.image().topics_by_name if wants_all else asked
+        known = self._cluster.image().topics_by_name
+        # Not all names are sorted for each page.
+        names = known.keys_from(first) if wants_all else sorted(n for n in asked if n >= first)
         limit = max(1, min(self._page_partitions_max, request.response_partition_limit))
-        return self._page(
-            sorted(name for name in names if name >= first),
+        steps = self._page(
+            names,
             first_partition=0 if cursor is None else cursor.partition_index,
             first_topic=first,
             limit=limit,
             listener=context.listener_name,
             silent=wants_all,
         )
+        return result_or_rest(steps)
 
     def _page(
         self,
@@ -74,10 +92,10 @@ class DescribeTopicPartitionsHandler:
         limit: int,
         listener: str,
         silent: bool,
-    ) -> Any:
+    ) -> Steps[Any]:
         known = self._cluster.image().topics_by_name
         answer = _Response()
-        room = limit
+        room, pace = limit, Pace()
         for name in names:
             if room == 0:
                 answer.next_cursor = _Cursor(topic_name=name, partition_index=0)
@@ -89,7 +107,10 @@ class DescribeTopicPartitionsHandler:
                 continue
             start = first_partition if name == first_topic else 0
             indexes = [index for index in sorted(topic.partitions) if index >= start]
-            answer.topics.append(self._described(topic, indexes[:room], listener))
+            described = self._described(topic, indexes[:room], listener)
+            answer.topics.append(described)
+            if pace.is_step_over(_TOPIC_WORK + _PARTITION_WORK * len(described.partitions)):
+                yield
             if len(indexes) > room:
                 answer.next_cursor = _Cursor(topic_name=name, partition_index=indexes[room])
                 return answer
@@ -126,18 +147,17 @@ class DescribeTopicPartitionsHandler:
         )
 
 
-def make(
-    cluster: ClusterView, page_partitions_max: int, is_offline: Callable[[TopicPartition], bool]
-) -> Handler:
-    """Make the handler of DescribeTopicPartitions 0."""
-    handler = DescribeTopicPartitionsHandler(cluster, page_partitions_max, is_offline)
-    return Handler(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, handler.handle)
-
-
 def _failed(name: str, error: ErrorCode) -> Any:
     return _Topic(
         error_code=error,
         name=name,
         is_internal=is_internal(name),
         topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+    )
+
+
+def make(parts: HandlerParts) -> DescribeTopicPartitionsHandler:
+    """Make the handler of DescribeTopicPartitions."""
+    return DescribeTopicPartitionsHandler(
+        parts.cluster, parts.config.max_request_partition_size_limit, parts.replicas.is_offline
     )

@@ -4,54 +4,76 @@ Answered at once if there are enough bytes, an error, or no will to wait; else p
 append brings what is missing. Partitions whose offset is only in the remote tier are read side by
 side, and the answer waits for them, but what else is in it is not held back longer than the client
 itself would wait, or a moment.
+
+Versions:
+
+* 4: the lowest with batches of format 2; isolation level, last stable offset and aborted
+  transactions (KIP-98).
+* 5: log start offset, a follower's in the request and the leader's in the answer (KIP-107).
+* 6: no new field; KAFKA_STORAGE_ERROR may be answered (KIP-112).
+* 7: sessions (KIP-227).
+* 8: no new field; the client waits out a throttle, not the broker (KIP-219).
+* 9: the leader epoch that the client knows (KIP-320).
+* 10: no new field; zstd (KIP-110).
+* 11: the client's rack, and a replica nearer to it, which is never named here (KIP-392).
+* 12: flexible (KIP-482); last fetched epoch, diverging epoch, current leader (KIP-595) and the id
+  of a snapshot (KIP-630).
+* 13: topics by id instead of name (KIP-516).
+* 14: no new field; a follower may be sent OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405).
+* 15: a follower's id moves into a tagged field, with its broker epoch (KIP-903).
+* 16: where a new leader listens (KIP-951).
+* 17: a follower's directory id (KIP-853).
+* 18: a follower's high watermark (KIP-1166).
 """
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from broker.cluster import BrokerAddress
-from broker.handlers.errors_out import code_of
+from broker.handlers import fetch_versions as since
+from broker.handlers.fetch_asked import ask_in_slices
 from broker.handlers.fetch_codec import (
     encode_answer,
     encode_endpoints,
     encode_in_slices,
     has_leader_hint,
 )
-from broker.handlers.fetch_read import (
-    FIRST_VERSION_WITH_ZSTD,
-    SLICE_PARTITIONS,
-    read_in_slices,
-    refuse_zstd,
-)
-from broker.handlers.registry import Handler, RequestContext
+from broker.handlers.fetch_read import SLICE_PARTITIONS, read_in_slices
+from broker.handlers.fetch_remote import RemoteReader, start_remote, take_remote, wait_for_all
+from broker.handlers.fetch_wide import look_in_slices, missing_bytes, wait_in_slices
+from broker.handlers.parts import HandlerParts
+from broker.network.dispatch import DECODED_AT_ONCE_BYTES, decoders
+from broker.network.registry import CloseConnection, RawHandler, RequestContext
 from broker.purgatory.delayed_fetch import DelayedFetch
-from broker.remote.reads import RemoteFetched, RemoteRead
+from broker.remote.reads import RemoteFetched
+from broker.replica.fetch_looks import FetchLooks
 from broker.replica.fetch_session import FetchContext, FetchSessionCache, forgotten_keys
 from broker.replica.fetch_types import (
+    ColdRead,
     FetchParams,
     FetchPartition,
     FetchPass,
     PartitionRead,
-    RemoteWanted,
 )
 from broker.replica.manager import ReplicaManager
-from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
+from broker.topics.cluster import BrokerAddress
+from kafka_protocol.errors import ApiError, ErrorCode
+from kafka_protocol.types import is_read_committed
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
-from runtime.clock import Clock
-from runtime.dice import Dice
-from runtime.scheduler import Scheduler
+from kafka_protocol.wire.schema import Versions
+from runtime.ports import Ports
 
-READ_COMMITTED: Final = 1
-_FIRST_VERSION_WITH_IDS: Final = 13
-_FIRST_VERSION_WITH_REPLICA_STATE: Final = 15
 _REMOTE_SLACK_MS: Final = 250
 """The tier answers by its deadline; this much later we go on without it."""
 _REMOTE_WAIT_MIN_MS: Final = 50
 """Also a client that does not wait gives the tier so long to hand over what it has at hand: local
 data or errors in each answer would keep remote partitions from it for good."""
+
+PARTITIONS_MAX: Final = 100_000
+"""DIFFERS: Kafka takes as many as fit into a request."""
 
 _decode = request(ApiKey.FETCH).decode
 
@@ -60,12 +82,8 @@ Addresses = Callable[[str], Iterable[BrokerAddress]]
 """The brokers as clients of a listener reach them."""
 
 
-class RemoteReader(Protocol):
-    """What a fetch needs of the remote tier."""
-
-    def read(self, read: RemoteRead) -> "asyncio.Future[RemoteFetched]":
-        """Read from the remote tier; fails with a KafkaError for the client."""
-        ...
+def _nowhere(_listener: str) -> Iterable[BrokerAddress]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,35 +101,62 @@ class FetchLimits:
     remote_wait_ms: Callable[[], int] = lambda: 500
 
 
-class FetchHandler:
+class FetchHandler(RawHandler):
     """Serves Fetch 4-18."""
+
+    api_key = ApiKey.FETCH
+    versions = Versions(4, 18)
+    wide_from = SLICE_PARTITIONS
+    """More partitions than that are looked at in slices."""
 
     def __init__(
         self,
         replicas: ReplicaManager,
+        ports: Ports,
         *,
         limits: FetchLimits,
-        clock: Clock,
-        scheduler: Scheduler,
-        dice: Dice,
-        remote: RemoteReader | None,
-        addresses: Addresses,
+        remote: RemoteReader | None = None,
+        addresses: Addresses = _nowhere,
     ) -> None:
         """Read the partitions of `replicas`; `remote` is None where there is no remote tier."""
         self._replicas, self._limits, self._addresses = replicas, limits, addresses
-        self._clock, self._scheduler, self._remote = clock, scheduler, remote
-        self.sessions = FetchSessionCache(slots_max=limits.session_slots, dice=dice)
+        self._clock, self._scheduler, self._remote = ports.clock, ports.scheduler, remote
+        self._decoders = decoders(ports.executors)
+        self._reads = ports.executors.reads
+        self.sessions = FetchSessionCache(slots_max=limits.session_slots, dice=ports.dice)
 
     def raw(self, context: RequestContext, frame: memoryview, offset: int) -> Any:
-        """Serve one request; see `RawFn`."""
+        """See `RawHandler`."""
+        if len(frame) - offset > DECODED_AT_ONCE_BYTES:
+            return self._serve_long(context, bytes(frame[offset:]))
+        asked, _ = _decode(frame, context.api_version, offset)
+        partitions: list[FetchPartition] = []
+        for _ in ask_in_slices(self._replicas, context.api_version, asked, partitions):
+            pass
+        return self._serve(context, asked, partitions)
+
+    async def _serve_long(self, context: RequestContext, body: bytes) -> Any:
+        """Serve a request that takes long to decode, which a thread does."""
+        asked, _ = await self._decoders.run(_decode, body, context.api_version, 0)
+        partitions: list[FetchPartition] = []
+        for _ in ask_in_slices(self._replicas, context.api_version, asked, partitions):
+            await asyncio.sleep(0)
+        answer = self._serve(context, asked, partitions)
+        del asked, body, partitions  # it may be parked for long
+        return await answer if inspect.isawaitable(answer) else answer
+
+    def _serve(self, context: RequestContext, asked: Any, partitions: list[FetchPartition]) -> Any:
         version = context.api_version
-        asked, _ = _decode(frame, version, offset)
-        with_ids = version >= _FIRST_VERSION_WITH_IDS
+        with_ids = version >= since.TOPIC_IDS
+        if len(partitions) > PARTITIONS_MAX:
+            if version < since.SESSIONS:
+                raise CloseConnection(f"a Fetch of {len(partitions)} partitions")
+            return encode_answer(version, int(ErrorCode.INVALID_REQUEST), 0, ())
         try:
             session = self.sessions.begin(
                 session_id=asked.session_id,
                 session_epoch=asked.session_epoch,
-                asked=self._asked_partitions(asked, with_ids=with_ids),
+                asked=partitions,
                 forgotten=forgotten_keys(asked, with_ids=with_ids),
                 with_ids=with_ids,
                 now_ms=self._clock.monotonic_ms(),
@@ -119,23 +164,79 @@ class FetchHandler:
         except ApiError as error:
             return encode_answer(version, int(error.code), 0, ())
         params = self._params(context, asked)
-        if len(session.partitions) > SLICE_PARTITIONS:
-            return self._fetch_in_slices(params, session)
-        result = FetchPass()
-        for _ in read_in_slices(self._replicas, params, session.partitions, result):
-            pass
+        looks = self._looks(params, session)
+        due = looks.due()
+        if len(due) > self.wide_from:
+            return self._fetch_in_slices(params, looks, due)
+        result = self._look(params, looks, due, may_wait=False)
+        if result.cold:
+            return self._fetch_cold(params, looks, due, result.cold)
+        return self._go_on(params, looks, result)
+
+    def _go_on(self, params: FetchParams, looks: FetchLooks, result: FetchPass) -> Any:
+        """Answer, or wait for what is not there yet."""
         if result.remote:
-            return self._with_remote(params, session, result)
-        if self._missing_bytes(params, session, result) <= 0:
-            return self._answer(params, session, result)
-        return self._park(params, session, result)
+            return self._with_remote(params, looks, result)
+        if missing_bytes(params, looks, result) <= 0:
+            return self._answer(params, looks, result)
+        return self._park(params, looks, result)
+
+    def _looks(self, params: FetchParams, session: FetchContext) -> FetchLooks:
+        return FetchLooks(session, looks_at_all=params.replica_id >= 0)
+
+    def _look(
+        self,
+        params: FetchParams,
+        looks: FetchLooks,
+        due: Sequence[FetchPartition],
+        *,
+        may_wait: bool = True,
+    ) -> FetchPass:
+        """Look at partitions in one go; nothing is taken where reads are cold."""
+        result = FetchPass(may_wait=may_wait)
+        for _ in read_in_slices(self._replicas, params, due, result):
+            pass
+        if not result.cold:
+            looks.take(result.reads)
+        return result
+
+    async def _fetch_cold(
+        self,
+        params: FetchParams,
+        looks: FetchLooks,
+        due: Sequence[FetchPartition],
+        cold: Sequence[ColdRead],
+    ) -> Any:
+        """Have threads read what the loop would wait for, then look again."""
+        try:
+            await self._make_ready(params, cold)
+            answer = self._go_on(params, looks, self._look(params, looks, due))
+            return await answer if inspect.isawaitable(answer) else answer
+        finally:
+            looks.leave()
+
+    async def _make_ready(self, params: FetchParams, cold: Sequence[ColdRead]) -> None:
+        """What goes wrong here goes wrong again at the look, and is told of that partition."""
+        await asyncio.gather(
+            *(
+                self._reads.run(
+                    one.partition.log.lookups.make_ready,
+                    one.offset,
+                    one.max_bytes,
+                    one.end,
+                    whole=one.partition.durable or params.version < since.ZSTD,
+                )
+                for one in cold
+            ),
+            return_exceptions=True,
+        )
 
     # -- the request
 
     def _params(self, context: RequestContext, asked: Any) -> FetchParams:
         version = context.api_version
         max_bytes = min(asked.max_bytes, self._limits.max_bytes)
-        if version >= _FIRST_VERSION_WITH_REPLICA_STATE:
+        if version >= since.REPLICA_STATE:
             replica_id = asked.replica_state.replica_id
         else:
             replica_id = asked.replica_id
@@ -145,54 +246,23 @@ class FetchHandler:
             asked.max_wait_ms,
             min(asked.min_bytes, max_bytes),
             max_bytes,
-            asked.isolation_level == READ_COMMITTED,
+            is_read_committed(asked.isolation_level),
             context.listener_name,
         )
 
-    def _asked_partitions(self, asked: Any, *, with_ids: bool) -> list[FetchPartition]:
-        partitions = []
-        for topic in asked.topics:
-            topic_id: bytes | None = None
-            if with_ids:
-                key: str | bytes = topic.topic_id
-                topic_id, name = topic.topic_id, self._replicas.topic_names.get(topic.topic_id, "")
-            else:
-                key = name = topic.topic
-            for p in topic.partitions:
-                partitions.append(
-                    FetchPartition(
-                        (key, p.partition),
-                        name,
-                        topic_id,
-                        p.partition,
-                        p.fetch_offset,
-                        p.partition_max_bytes,
-                        p.current_leader_epoch,
-                        p.last_fetched_epoch,
-                    )
-                )
-        return partitions
-
     # -- the answer
 
-    def _missing_bytes(self, params: FetchParams, session: FetchContext, result: FetchPass) -> int:
-        """How many bytes must still come before the answer is due; 0 or less: answer now."""
-        if params.max_wait_ms <= 0 or result.must_answer or not session.partitions:
-            return 0
-        return params.min_bytes - result.size_bytes
-
-    def _chosen(self, session: FetchContext, result: FetchPass) -> Sequence[PartitionRead]:
+    @staticmethod
+    def _count_bytes(result: FetchPass) -> None:
         for read in result.reads:
             if read.size_bytes and read.partition is not None:
                 read.partition.counters.bytes_out.value += read.size_bytes
-        return session.to_answer(result.reads)
 
-    def _answer(
-        self, params: FetchParams, session: FetchContext, result: FetchPass
-    ) -> list[object]:
-        chosen = self._chosen(session, result)
+    def _answer(self, params: FetchParams, looks: FetchLooks, result: FetchPass) -> list[object]:
+        self._count_bytes(result)
+        chosen = looks.answer()
         endpoints = self._endpoints(params, chosen)
-        return encode_answer(params.version, 0, session.session_id, chosen, endpoints)
+        return encode_answer(params.version, 0, looks.context.session_id, chosen, endpoints)
 
     def _endpoints(self, params: FetchParams, chosen: Sequence[PartitionRead]) -> bytes:
         """Where the leaders are of which the answer tells; a replica knows it by itself."""
@@ -209,22 +279,56 @@ class FetchHandler:
             one for one in self._addresses(params.listener) if one.id in leaders
         )
 
-    async def _fetch_in_slices(self, params: FetchParams, session: FetchContext) -> Any:
+    async def _fetch_in_slices(
+        self, params: FetchParams, looks: FetchLooks, due: Sequence[FetchPartition]
+    ) -> Any:
         """Serve very many partitions without holding the loop."""
-        result = FetchPass()
-        for _ in read_in_slices(self._replicas, params, session.partitions, result):
+        replicas = self._replicas
+        try:
+            result = await look_in_slices(replicas, params, looks, due, may_wait=False)
+            if result.cold:
+                await self._make_ready(params, result.cold)
+                looks.begin_again()
+                result = await look_in_slices(replicas, params, looks, due, may_wait=True)
+            del due
+            if result.remote:
+                answer = self._with_remote(params, looks, result)
+                return answer if isinstance(answer, list) else await answer
+            missing = missing_bytes(params, looks, result)
+            if missing > 0:
+                result = await wait_in_slices(
+                    replicas,
+                    params,
+                    looks,
+                    wait_ms=params.max_wait_ms,
+                    scheduler=self._scheduler,
+                    missing=missing,
+                )
+            return await self._answer_in_slices(params, looks, result)
+        finally:
+            looks.leave()
+
+    async def _look_again_in_slices(
+        self, params: FetchParams, looks: FetchLooks, due: Sequence[FetchPartition], wait_ms: int
+    ) -> list[object]:
+        """Where very much has changed while a fetch of few looks was parked."""
+        result = await wait_in_slices(
+            self._replicas, params, looks, wait_ms=wait_ms, scheduler=self._scheduler, due=due
+        )
+        return await self._answer_in_slices(params, looks, result)
+
+    async def _answer_in_slices(
+        self, params: FetchParams, looks: FetchLooks, result: FetchPass
+    ) -> list[object]:
+        self._count_bytes(result)
+        chosen: list[PartitionRead] = []
+        for _ in looks.answer_in_slices(chosen):
             await asyncio.sleep(0)
-        if result.remote:
-            answer = self._with_remote(params, session, result)
-            return answer if isinstance(answer, list) else await answer
-        if self._missing_bytes(params, session, result) > 0:
-            return await self._park(params, session, result)
-        chosen = self._chosen(session, result)
         parts: list[object] = []
         for _ in encode_in_slices(
             params.version,
             0,
-            session.session_id,
+            looks.context.session_id,
             chosen,
             parts,
             self._endpoints(params, chosen),
@@ -233,37 +337,52 @@ class FetchHandler:
         return parts
 
     def _park(
-        self, params: FetchParams, session: FetchContext, first: FetchPass
+        self, params: FetchParams, looks: FetchLooks, first: FetchPass
     ) -> "asyncio.Future[list[object]]":
         """Wait for bytes on every partition of the fetch."""
         future: asyncio.Future[list[object]] = asyncio.get_running_loop().create_future()
+        end_ms = self._clock.monotonic_ms() + params.max_wait_ms
+        running: list[asyncio.Task[list[object]]] = []
 
         def attempt(last: bool) -> int | None:
-            result = FetchPass()
-            for _ in read_in_slices(self._replicas, params, session.partitions, result):
-                pass
-            missing = self._missing_bytes(params, session, result)
+            due = looks.due()
+            if len(due) > self.wide_from:
+                left_ms = 0 if last else max(0, end_ms - self._clock.monotonic_ms())
+                again = self._look_again_in_slices(params, looks, due, left_ms)
+                running.append(asyncio.ensure_future(again))
+                running[0].add_done_callback(lambda done: _hand_on(done, future))
+                return None
+            result = self._look(params, looks, due)
+            missing = missing_bytes(params, looks, result)
             # An offset that went remote while it was parked is served by the client's next fetch.
             if missing > 0 and not last and not result.remote:
                 return missing
             if not future.done():
-                future.set_result(self._answer(params, session, result))
+                future.set_result(self._answer(params, looks, result))
             return None
 
+        looks.park()
         delayed = DelayedFetch(
-            partitions=[read.partition for read in first.reads if read.partition is not None],
+            watch=looks.context.watch,
             missing_bytes=params.min_bytes - first.size_bytes,
             wait_ms=params.max_wait_ms,
             attempt=attempt,
             scheduler=self._scheduler,
         )
-        future.add_done_callback(lambda _: delayed.finish())
+
+        def over(_: object) -> None:
+            delayed.finish()
+            for task in running:
+                task.cancel()
+            looks.leave()
+
+        future.add_done_callback(over)
         return future
 
     # -- remote partitions
 
     def _with_remote(
-        self, params: FetchParams, session: FetchContext, result: FetchPass
+        self, params: FetchParams, looks: FetchLooks, result: FetchPass
     ) -> "list[object] | Coroutine[Any, Any, list[object]]":
         """Read the remote partitions side by side, then answer for all: at once if all are here."""
         longest_ms = self._limits.remote_wait_ms()
@@ -271,19 +390,19 @@ class FetchHandler:
         reading: dict[asyncio.Future[RemoteFetched], PartitionRead] = {}
         for wanted in result.remote:
             read = result.reads[wanted.index]
-            future = self._start_remote(params, read, wanted, deadline_ms)
+            future = start_remote(self._remote, params, read, wanted, deadline_ms)
             if future is not None:
                 reading[future] = read
         if not all(future.done() for future in reading):
-            return self._await_remote(params, session, result, reading, longest_ms)
+            return self._await_remote(params, looks, result, reading, longest_ms)
         for future, read in reading.items():
-            self._take_remote(params, read, future)
-        return self._answer(params, session, result)
+            take_remote(params, read, future)
+        return self._answer(params, looks, result)
 
     async def _await_remote(
         self,
         params: FetchParams,
-        session: FetchContext,
+        looks: FetchLooks,
         result: FetchPass,
         reading: "dict[asyncio.Future[RemoteFetched], PartitionRead]",
         longest_ms: int,
@@ -292,98 +411,43 @@ class FetchHandler:
         try:
             if result.size_bytes or result.must_answer:
                 wait_ms = max(params.max_wait_ms, _REMOTE_WAIT_MIN_MS)
-                pending = await _wait(pending, min(wait_ms, longest_ms + _REMOTE_SLACK_MS))
+                pending = await wait_for_all(pending, min(wait_ms, longest_ms + _REMOTE_SLACK_MS))
             else:
-                pending = await _wait(pending, longest_ms + _REMOTE_SLACK_MS)
+                pending = await wait_for_all(pending, longest_ms + _REMOTE_SLACK_MS)
+        except BaseException:
+            looks.leave()
+            raise
         finally:
             for future in pending:
                 future.cancel()
         for future, read in reading.items():
             if future not in pending:
-                self._take_remote(params, read, future)
-        return self._answer(params, session, result)
-
-    def _start_remote(
-        self, params: FetchParams, read: PartitionRead, wanted: RemoteWanted, deadline_ms: int
-    ) -> "asyncio.Future[RemoteFetched] | None":
-        partition = read.partition
-        assert partition is not None
-        if self._remote is None:
-            read.error = int(ErrorCode.KAFKA_STORAGE_ERROR)
-            return None
-        if wanted.max_bytes <= 0 and not wanted.min_one_batch:
-            return None  # the budget went to others; the next fetch begins with this partition
-        return self._remote.read(
-            RemoteRead(
-                topic_id=partition.topic_id,
-                topic=partition.topic,
-                partition=partition.partition,
-                offset=read.fetch.offset,
-                max_bytes=wanted.max_bytes,
-                min_one_batch=wanted.min_one_batch,
-                isolation_level=READ_COMMITTED if params.read_committed else 0,
-                deadline_ms=deadline_ms,
-            )
-        )
-
-    def _take_remote(
-        self, params: FetchParams, read: PartitionRead, future: "asyncio.Future[RemoteFetched]"
-    ) -> None:
-        partition = read.partition
-        assert partition is not None
-        try:
-            fetched = future.result()
-            if params.version < FIRST_VERSION_WITH_ZSTD:
-                refuse_zstd(partition, fetched.regions)
-        except KafkaError as error:
-            read.error = int(error.code)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - this partition's answer
-            read.error = int(code_of(error, "remote fetch"))
-        else:
-            read.regions, read.size_bytes = fetched.regions, fetched.size_bytes
-            if params.read_committed:
-                read.aborted = fetched.aborted_transactions
-        if read.error:
-            partition.counters.failed_fetch.value += 1
-            read.high_watermark = read.last_stable_offset = read.log_start_offset = -1
+                take_remote(params, read, future)
+        return self._answer(params, looks, result)
 
 
-async def _wait(
-    pending: "set[asyncio.Future[RemoteFetched]]", wait_ms: int
-) -> "set[asyncio.Future[RemoteFetched]]":
-    """Wait for all; returns those that are not done in time."""
-    if not pending:
-        return pending
-    _, left = await asyncio.wait(pending, timeout=wait_ms / 1000)
-    return left
+def _hand_on(done: "asyncio.Task[list[object]]", future: "asyncio.Future[list[object]]") -> None:
+    if future.done() or done.cancelled():
+        return
+    error = done.exception()
+    if error is None:
+        future.set_result(done.result())
+    else:
+        future.set_exception(error)
 
 
-def _nowhere(_listener: str) -> Iterable[BrokerAddress]:
-    return ()
-
-
-def _never(context: RequestContext, request: Any) -> Any:
-    raise AssertionError("Fetch is served by its raw form")
-
-
-def make(
-    replicas: ReplicaManager,
-    *,
-    limits: FetchLimits,
-    clock: Clock,
-    scheduler: Scheduler,
-    dice: Dice,
-    remote: RemoteReader | None = None,
-    addresses: Addresses = _nowhere,
-) -> Handler:
-    """Make the handler of Fetch 4-18."""
-    handler = FetchHandler(
-        replicas,
-        limits=limits,
-        clock=clock,
-        scheduler=scheduler,
-        dice=dice,
-        remote=remote,
-        addresses=addresses,
+def make(parts: HandlerParts) -> FetchHandler:
+    """Make the handler of Fetch."""
+    config, live = parts.config, parts.live
+    limits = FetchLimits(
+        max_bytes=config.fetch_max_bytes,
+        session_slots=config.max_incremental_fetch_session_cache_slots,
+        remote_wait_ms=lambda: live.current.remote_fetch_max_wait_ms,
     )
-    return Handler(ApiKey.FETCH, 4, 18, _never, raw=handler.raw)
+    return FetchHandler(
+        parts.replicas,
+        parts.ports,
+        limits=limits,
+        remote=parts.tier,
+        addresses=parts.cluster.addresses,
+    )

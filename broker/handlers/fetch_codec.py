@@ -8,21 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final
 
-from broker.cluster import BrokerAddress
+from broker.handlers import fetch_versions as since
 from broker.replica.fetch_types import PartitionRead
+from broker.topics.cluster import BrokerAddress
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.primitives import encode_uvarint
 
 SLICE_PARTITIONS: Final = 500
 NO_REPLICA: Final = -1
 """There is no preferred read replica."""
-
-_FIRST_WITH_LOG_START: Final = 5
-_FIRST_WITH_SESSIONS: Final = 7
-_FIRST_WITH_READ_REPLICA: Final = 11
-_FIRST_FLEXIBLE: Final = 12
-_FIRST_WITH_IDS: Final = 13
-FIRST_WITH_LEADERS: Final = 16
 
 _ASKED_THE_WRONG_LEADER: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -56,7 +50,7 @@ def encode_answer(
 def has_leader_hint(version: int, read: PartitionRead) -> bool:
     """Whether the answer tells who leads the partition: the client asked in vain (KIP-951)."""
     return (
-        version >= FIRST_WITH_LEADERS
+        version >= since.NODE_ENDPOINTS
         and read.error in _ASKED_THE_WRONG_LEADER
         and read.partition is not None
     )
@@ -98,9 +92,9 @@ def encode_in_slices(
         parts: bytes and file regions, in the order of the wire.
         endpoints: what `encode_endpoints` made, sent where a partition names its leader.
     """
-    flexible = version >= _FIRST_FLEXIBLE
+    flexible = version >= since.FLEXIBLE
     out = bytearray(
-        _pack_session(0, error, session_id) if version >= _FIRST_WITH_SESSIONS else b"\0\0\0\0"
+        _pack_session(0, error, session_id) if version >= since.SESSIONS else b"\0\0\0\0"
     )
     groups = _by_topic(reads)
     out += encode_uvarint(len(groups) + 1) if flexible else _pack_count(len(groups))
@@ -139,12 +133,12 @@ def _by_topic(reads: Sequence[PartitionRead]) -> list[list[PartitionRead]]:
 
 def _topic_head(version: int, group: Sequence[PartitionRead]) -> bytes:
     topic = group[0].fetch.key[0]
-    if version >= _FIRST_WITH_IDS:
+    if version >= since.TOPIC_IDS:
         assert isinstance(topic, bytes)
         return topic + encode_uvarint(len(group) + 1)
     assert isinstance(topic, str)
     name = topic.encode()
-    if version >= _FIRST_FLEXIBLE:
+    if version >= since.FLEXIBLE:
         return encode_uvarint(len(name) + 1) + name + encode_uvarint(len(group) + 1)
     return _pack_length(len(name)) + name + _pack_count(len(group))
 
@@ -152,20 +146,20 @@ def _topic_head(version: int, group: Sequence[PartitionRead]) -> bytes:
 def _partition(version: int, read: PartitionRead, out: bytearray, parts: list[object]) -> bytearray:
     """Write one partition; returns what following bytes are to be added to."""
     fixed = (read.fetch.index, read.error, read.high_watermark, read.last_stable_offset)
-    if version >= _FIRST_WITH_LOG_START:
+    if version >= since.LOG_START:
         out += _pack_5(*fixed, read.log_start_offset)
     else:
         out += _pack_4(*fixed)
     aborted = read.aborted
     size = read.size_bytes
-    if version < _FIRST_FLEXIBLE:
+    if version < since.FLEXIBLE:
         if aborted is None:
             out += b"\xff\xff\xff\xff"
         else:
             out += _pack_count(len(aborted))
             for producer_id, first_offset in aborted:
                 out += _pack_aborted(producer_id, first_offset)
-        if version >= _FIRST_WITH_READ_REPLICA:
+        if version >= since.READ_REPLICA:
             out += b"\xff\xff\xff\xff"
         out += _pack_count(size)
     else:
@@ -181,7 +175,7 @@ def _partition(version: int, read: PartitionRead, out: bytearray, parts: list[ob
         parts.append(bytes(out))
         parts.extend(read.regions)
         out = bytearray()
-    if version >= _FIRST_FLEXIBLE:
+    if version >= since.FLEXIBLE:
         if read.diverging is not None:
             # One tagged field, number 0, 13 bytes: epoch, end offset, no tags of its own.
             out += b"\x01\x00\x0d" + _pack_diverging(*read.diverging) + b"\0"

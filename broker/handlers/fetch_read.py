@@ -12,9 +12,11 @@ little, and a reader that wants more asks again.
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from broker.handlers import fetch_versions as since
 from broker.handlers.errors_out import code_of
 from broker.replica.errors import NotJudgedSound, NotLeaderOrFollower, UnknownLeaderEpoch
 from broker.replica.fetch_types import (
+    ColdRead,
     FetchParams,
     FetchPartition,
     FetchPass,
@@ -25,8 +27,9 @@ from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.records.batch import HEADER_SIZE, read_header
+from kafka_protocol.records.compression import Codec
 from kafka_protocol.types import TopicPartition
-from local_log.errors import OffsetIsRemote, OffsetOutOfRange, UnsupportedCompression
+from local_log.errors import OffsetIsRemote, OffsetOutOfRange, UnsupportedCompression, WouldWait
 from local_log.log_results import LogRead
 from runtime.disk import FileRegion
 
@@ -42,9 +45,6 @@ CHECKED_PARTITION_BYTES = 256 * 1024
 CHECKED_ANSWER_BYTES = 1024 * 1024
 """So much is checked for one answer; the last batch may exceed it."""
 
-FIRST_VERSION_WITH_ZSTD = 10
-_ZSTD = 4
-
 
 def read_in_slices(
     replicas: ReplicaManager,
@@ -58,8 +58,8 @@ def read_in_slices(
     for count, fetch in enumerate(partitions, 1):
         read = PartitionRead(fetch)
         result.reads.append(read)
+        max_bytes = min(fetch.max_bytes, left)
         try:
-            max_bytes = min(fetch.max_bytes, left)
             _read(replicas, params, read, max_bytes, result, min_one_batch=min_one_batch)
         except OffsetIsRemote as remote:
             if params.replica_id >= 0:
@@ -72,6 +72,10 @@ def read_in_slices(
             result.remote.append(RemoteWanted(count - 1, max_bytes, min_one_batch))
             left = max(0, left - max_bytes)
             min_one_batch = False
+        except WouldWait:
+            assert read.partition is not None
+            end = read.last_stable_offset if params.read_committed else read.high_watermark
+            result.cold.append(ColdRead(read.partition, fetch.offset, max_bytes, end))
         except Exception as error:  # noqa: BLE001 - becomes this partition's answer
             read.error = int(code_of(error, "fetch"))
             if not isinstance(error, NotJudgedSound):  # the judgement wakes a parked fetch
@@ -112,30 +116,38 @@ def _read(
     if params.replica_id >= 0:
         _check_replica(partition, params.replica_id, fetch)
     log = partition.log
-    stable = log.last_stable_offset
+    stable, ends = log.last_stable_offset, log.ends
     _check_range(partition, read, max_bytes)
-    read.high_watermark, read.last_stable_offset = log.high_watermark, stable
-    read.log_start_offset = log.log_start_offset
+    read.high_watermark, read.last_stable_offset = ends.high_watermark, stable
+    read.log_start_offset = ends.log_start_offset
     if params.read_committed:
         read.aborted = []
     if read.diverging is not None:
         return
     end = stable if params.read_committed else read.high_watermark
     if params.replica_id >= 0:
-        end = log.log_end_offset
-    if fetch.offset >= log.log_end_offset:
+        end = ends.log_end_offset
+    if fetch.offset >= ends.log_end_offset:
         partition.check_log_end()
-    if fetch.offset >= end or (max_bytes == 0 and not min_one_batch):
+    read.at_end = fetch.offset >= end
+    if read.at_end or (max_bytes == 0 and not min_one_batch):
         return
     read_batches = partial(_read_checked, result) if partition.durable else Partition.read
     found = read_batches(
-        partition, fetch.offset, max_bytes, end_offset=end, min_one_batch=min_one_batch
+        partition,
+        fetch.offset,
+        max_bytes,
+        end_offset=end,
+        min_one_batch=min_one_batch,
+        may_wait=result.may_wait,
     )
-    if params.version < FIRST_VERSION_WITH_ZSTD:
+    if params.version < since.ZSTD:
         refuse_zstd(partition, found.regions)
     read.regions, read.size_bytes = found.regions, found.size_bytes
     if params.read_committed and found.size_bytes:
-        read.aborted = log.aborted_transactions(fetch.offset, found.upper_bound_offset)
+        read.aborted = log.reader.aborted_transactions(
+            fetch.offset, found.upper_bound_offset, may_wait=result.may_wait
+        )
 
 
 def _read_checked(
@@ -146,6 +158,7 @@ def _read_checked(
     *,
     end_offset: int,
     min_one_batch: bool,
+    may_wait: bool,
 ) -> LogRead:
     """As `Partition.read`, but no more than may be checked at once.
 
@@ -162,6 +175,7 @@ def _read_checked(
         min(max_bytes, bound),
         end_offset=end_offset,
         min_one_batch=min_one_batch or is_bound,
+        may_wait=may_wait,
     )
     result.checked_bytes += found.size_bytes
     if found.size_bytes > max_bytes and not min_one_batch:
@@ -173,18 +187,18 @@ def _read_checked(
 
 def _check_range(partition: Partition, read: PartitionRead, max_bytes: int) -> None:
     """Refuse offsets that this log does not have; a replica learns instead where it diverged."""
-    log, fetch = partition.log, read.fetch
+    ends, fetch = partition.log.ends, read.fetch
     if fetch.last_fetched_epoch >= 0:
         read.diverging = _diverging(partition, fetch)
         if read.diverging is not None:
             return
-    if not log.log_start_offset <= fetch.offset <= log.log_end_offset:
-        if fetch.offset < log.log_start_offset:
+    if not ends.log_start_offset <= fetch.offset <= ends.log_end_offset:
+        if fetch.offset < ends.log_start_offset:
             partition.check_log_start_known()
         else:
             partition.check_sound()
         raise OffsetOutOfRange(
-            asked=fetch.offset, start=log.log_start_offset, end=log.log_end_offset
+            asked=fetch.offset, start=ends.log_start_offset, end=ends.log_end_offset
         )
     if max_bytes < 0:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "a negative size cannot be fetched")
@@ -220,8 +234,8 @@ def refuse_zstd(partition: Partition, regions: Sequence[FileRegion | memoryview]
                 header = read_header(region, position)
             else:
                 header = read_header(disk.read_at(region.file, position, HEADER_SIZE))
-            if header.codec == _ZSTD:
-                raise UnsupportedCompression(_ZSTD)
+            if header.codec == Codec.ZSTD:
+                raise UnsupportedCompression(Codec.ZSTD)
             position += header.size_bytes
 
 

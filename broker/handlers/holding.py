@@ -6,7 +6,8 @@ Others ask once, and hand the error to their user. Both are served best by an an
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 
 from broker.replica.partition import Partition
 from runtime.clock import Clock
@@ -15,7 +16,11 @@ from runtime.scheduler import Scheduler
 HOLD_MS = 500
 """So long the first question of a connection waits; those behind it are answered at once."""
 
-_PEERS_MAX = 1_000
+JUDGEMENT_WAIT_MAX_MS = 5_000
+"""So long a request waits whose client asks once and hands an error to its user."""
+
+PEERS_MAX = 10_000
+"""Connections whose last wait is remembered; one that is forgotten waits at its next question."""
 
 
 class Holding:
@@ -23,7 +28,14 @@ class Holding:
 
     def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
         self._clock, self._scheduler = clock, scheduler
-        self._held: dict[tuple[str, int], int] = {}
+        # In the order of their times, so that what is too old is at its beginning. No dict: looking
+        # for the first entry of one costs as much as was deleted before it.
+        self._held: OrderedDict[tuple[str, int], int] = OrderedDict()
+
+    @property
+    def remembered(self) -> int:
+        """Connections whose last wait is remembered."""
+        return len(self._held)
 
     def is_due(self, peer: tuple[str, int]) -> bool:
         """Whether this connection has not waited just now: others wait behind it."""
@@ -35,15 +47,30 @@ class Holding:
         try:
             await self.until_sound(partitions, HOLD_MS)
         finally:
-            now_ms = self._clock.monotonic_ms()
-            self._held[peer] = now_ms
-            if len(self._held) > _PEERS_MAX:
-                recent = {p: t for p, t in self._held.items() if now_ms - t < HOLD_MS}
-                self._held = recent
+            self._note(peer)
+
+    def _note(self, peer: tuple[str, int]) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self._held[peer] = now_ms
+        self._held.move_to_end(peer)
+        while now_ms - self._held[next(iter(self._held))] >= HOLD_MS or len(self._held) > PEERS_MAX:
+            self._held.popitem(last=False)
 
     async def until_sound(self, partitions: Sequence[Partition], wait_ms: int) -> None:
         """Return when all are judged sound, or another broker's, or after `wait_ms`."""
-        waiting = _Waiting(partitions)
+        await self._until(lambda each: each.is_sound, partitions, wait_ms)
+
+    async def until_judged(self, partitions: Sequence[Partition], timeout_ms: int) -> None:
+        """Return when no judgement is to come, sound or not, or when the client's time is up."""
+        unjudged = [each for each in partitions if each.is_unjudged]
+        wait_ms = min(timeout_ms, JUDGEMENT_WAIT_MAX_MS)
+        if unjudged and wait_ms > 0:
+            await self._until(lambda each: not each.is_unjudged, unjudged, wait_ms)
+
+    async def _until(
+        self, is_over: Callable[[Partition], bool], partitions: Sequence[Partition], wait_ms: int
+    ) -> None:
+        waiting = _Waiting(is_over, partitions)
         timer = self._scheduler.call_later(wait_ms, waiting.end)
         try:
             await waiting.over
@@ -55,9 +82,11 @@ class Holding:
 class _Waiting:
     """Parked on several partitions."""
 
-    def __init__(self, partitions: Sequence[Partition]) -> None:
+    def __init__(
+        self, is_over: Callable[[Partition], bool], partitions: Sequence[Partition]
+    ) -> None:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._partitions = partitions
+        self._is_over, self._partitions = is_over, partitions
         for partition in partitions:
             partition.waiters.add(self)
         self.on_change()
@@ -67,7 +96,9 @@ class _Waiting:
 
     def on_change(self) -> None:
         """A judgement came, or the role changed."""
-        if all(each.is_sound or not each.is_leader or each.deleted for each in self._partitions):
+        if all(
+            self._is_over(each) or not each.is_leader or each.deleted for each in self._partitions
+        ):
             self.end()
 
     def end(self) -> None:

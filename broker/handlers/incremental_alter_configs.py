@@ -1,26 +1,33 @@
 """IncrementalAlterConfigs (44): settings of topics and brokers, one key at a time (KIP-339).
 
 What was written is in force when the answer leaves: logs and the tier follow the metadata image.
+
+Versions:
+
+* 0: set, delete, append and subtract, key by key (KIP-339).
+* 1: flexible (KIP-482).
 """
 
 from collections.abc import Sequence
 from typing import Any, Final
 
-from broker.cluster import GUARDED_TOPICS
 from broker.config.aliases import topic_name_of
-from broker.handlers.registry import Handler, RequestContext
-from broker.topic_creation import Submit
+from broker.handlers.parts import HandlerParts
+from broker.network.registry import DecodedHandler, RequestContext
+from broker.topics.cluster import GUARDED_TOPICS
+from broker.topics.creation import Submit
 from kafka_protocol.errors import ErrorCode, KafkaError
+from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message
+from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.configs import (
     AlteredResource,
     ConfigRules,
     Operation,
     incremental_alter_configs,
 )
-from metadata_topic.controller.result import ControllerResult
-from metadata_topic.controller.topic_names import REMOTE_METADATA_TOPIC
+from metadata_topic.controller.result import Decided
 from metadata_topic.image.image import MetadataImage, ResourceType
 
 _Response: Final = message("IncrementalAlterConfigsResponse").cls
@@ -28,8 +35,11 @@ _Result: Final = _Response.Responses
 _KEEPS_ALL: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
 
-class IncrementalAlterConfigsHandler:
+class IncrementalAlterConfigsHandler(DecodedHandler):
     """Answers IncrementalAlterConfigs."""
+
+    api_key = ApiKey.INCREMENTAL_ALTER_CONFIGS
+    versions = Versions(0, 1)
 
     def __init__(self, submit: Submit, rules: ConfigRules) -> None:
         self._submit = submit
@@ -46,8 +56,8 @@ class IncrementalAlterConfigsHandler:
         if not wanted:
             return []
 
-        def decide(image: MetadataImage) -> ControllerResult[list[AlteredResource]]:
-            return incremental_alter_configs(
+        def decide(image: MetadataImage) -> Decided[list[AlteredResource]]:
+            return incremental_alter_configs.steps(
                 image, wanted, rules=self._rules, validate_only=validate_only
             )
 
@@ -55,12 +65,6 @@ class IncrementalAlterConfigsHandler:
             return await self._submit(decide)
         except KafkaError as error:  # the metadata log takes no records
             return [AlteredResource(r.resource_type, r.resource_name, error) for r in wanted]
-
-
-def make(submit: Submit, rules: ConfigRules) -> Handler:
-    """Make the handler of IncrementalAlterConfigs 0-1."""
-    handler = IncrementalAlterConfigsHandler(submit, rules)
-    return Handler(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, handler.handle)
 
 
 def _today(resource: Any) -> Any:
@@ -74,7 +78,7 @@ def _today(resource: Any) -> Any:
 def _is_guarded(resource: Any) -> bool:
     if resource.resource_type != ResourceType.TOPIC or resource.resource_name not in GUARDED_TOPICS:
         return False
-    return resource.resource_name != REMOTE_METADATA_TOPIC or not _only_keeps(resource)
+    return resource.resource_name != REMOTE_LOG_METADATA_TOPIC or not _only_keeps(resource)
 
 
 def _only_keeps(resource: Any) -> bool:
@@ -106,3 +110,8 @@ def _answer(altered: AlteredResource) -> Any:
         resource_type=altered.resource_type,
         resource_name=altered.resource_name,
     )
+
+
+def make(parts: HandlerParts) -> IncrementalAlterConfigsHandler:
+    """Make the handler of IncrementalAlterConfigs."""
+    return IncrementalAlterConfigsHandler(parts.node.submit, parts.live)

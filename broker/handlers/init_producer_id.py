@@ -5,6 +5,15 @@ requests that find it empty share one question to the controller. An id is never
 not after a restart: what is left of a block is lost then.
 
 Transactions are not served yet: a request that names a transactional id is refused.
+
+Versions:
+
+* 0: an id for a producer (KIP-98).
+* 1: no new field; the client waits out a throttle, not the broker (KIP-219).
+* 2: flexible (KIP-482).
+* 3: the producer's id and epoch so far (KIP-360).
+* 4: no new field; PRODUCER_FENCED may be answered (KIP-588).
+* 5: no new field; TRANSACTION_ABORTABLE may be answered (KIP-890).
 """
 
 import asyncio
@@ -12,10 +21,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from broker.handlers.errors_out import code_of
-from broker.handlers.registry import Handler, RequestContext
+from broker.handlers.parts import HandlerParts
+from broker.network.registry import DecodedHandler, RequestContext
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
+from kafka_protocol.wire.schema import Versions
+from metadata_topic.controller.producer_ids import ProducerIdBlock, allocate_producer_ids
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.image.image import MetadataImage
 
 _Response: Final = response(ApiKey.INIT_PRODUCER_ID).cls
 
@@ -49,11 +63,14 @@ class ProducerIds:
         return given
 
 
-class InitProducerIdHandler:
+class InitProducerIdHandler(DecodedHandler):
     """Serves InitProducerId 0-5 of idempotent producers."""
 
-    def __init__(self, ids: ProducerIds) -> None:
-        self._ids = ids
+    api_key = ApiKey.INIT_PRODUCER_ID
+    versions = Versions(0, 5)
+
+    def __init__(self, allocate: AllocateBlock) -> None:
+        self._ids = ProducerIds(allocate)
 
     def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request; an awaitable only when a block is used up."""
@@ -89,8 +106,29 @@ def _failed(code: ErrorCode) -> Any:
     return _Response(error_code=int(code), producer_id=-1, producer_epoch=-1)
 
 
-def make(allocate: AllocateBlock) -> Handler:
-    """Make the handler of InitProducerId 0-5."""
-    return Handler(
-        ApiKey.INIT_PRODUCER_ID, 0, 5, InitProducerIdHandler(ProducerIds(allocate)).handle
-    )
+def _block_allocator(parts: HandlerParts) -> AllocateBlock:
+    """Ask the controller for producer ids in the name of this life of the broker."""
+    used: int | None = None  # by earlier lives; what this one gives is in the metadata
+
+    def decide(image: MetadataImage) -> ControllerResult[ProducerIdBlock]:
+        assert used is not None, "looked up before it is asked"
+        return allocate_producer_ids(
+            image,
+            broker_id=parts.config.node_id,
+            broker_epoch=parts.registration.epoch,
+            used=used,
+        )
+
+    async def allocate() -> tuple[int, int]:
+        nonlocal used
+        if used is None:
+            used = max((log.producers.highest_id for log in parts.logs.all()), default=-1)
+        block = await parts.node.submit(decide)
+        return block.first_id, block.end_id
+
+    return allocate
+
+
+def make(parts: HandlerParts) -> InitProducerIdHandler:
+    """Make the handler of InitProducerId."""
+    return InitProducerIdHandler(_block_allocator(parts))

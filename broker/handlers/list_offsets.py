@@ -1,32 +1,49 @@
 """ListOffsets (2): offsets by time, and the special ones of a partition that lies in two tiers.
 
-| timestamp | asks for | from version |
-|---|---|---|
-| -1 | latest: high watermark, or last stable offset for read committed | 1 |
-| -2 | earliest: the log start, wherever it lies | 1 |
-| -3 | the record with the largest timestamp, among the local ones | 7 |
-| -4 | earliest local | 8 |
-| -5 | latest in the remote tier, -1 without | 9 |
-| -6 | earliest that is not in the remote tier yet | 11 |
+| timestamp | asks for |
+|---|---|
+| -1 | latest: high watermark, or last stable offset for read committed |
+| -2 | earliest: the log start, wherever it lies |
+| -3 | the record with the largest timestamp, among the local ones |
+| -4 | earliest local |
+| -5 | latest in the remote tier, -1 if there is none |
+| -6 | earliest that is not in the remote tier yet, -1 if nothing is copied there |
 
 A time is looked up in the remote tier first, because its records are older, then locally.
+
+Versions:
+
+* 1: one offset with its timestamp, instead of many (KIP-79).
+* 2: isolation level (KIP-98), throttle time (KIP-124).
+* 3: no new field; the client waits out a throttle, not the broker (KIP-219).
+* 4: leader epochs, known to the client and of the offset found (KIP-320).
+* 5: no new field; OFFSET_NOT_AVAILABLE may be answered after an election (KIP-207).
+* 6: flexible (KIP-482).
+* 7: no new field; timestamp -3 (KIP-734).
+* 8: no new field; timestamp -4 (KIP-405).
+* 9: no new field; timestamp -5 (KIP-1005).
+* 10: how long the client waits for the remote tier (KIP-1075).
+* 11: no new field; timestamp -6 (KIP-1023).
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 from broker.handlers.errors_out import code_of
 from broker.handlers.holding import Holding
-from broker.handlers.registry import Handler, RequestContext
+from broker.handlers.parts import HandlerParts
+from broker.network.registry import DecodedHandler, RequestContext
+from broker.replica.errors import OffsetNotAvailable
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode
-from kafka_protocol.types import TopicPartition
+from kafka_protocol.types import TopicPartition, is_read_committed
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
-from rlm.judgement import Judgement
+from kafka_protocol.wire.schema import Versions
 from runtime.clock import Clock
 from runtime.executors import Pool
 
@@ -41,7 +58,7 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 
-_FIRST_VERSION: Final = {
+_SINCE: Final = {
     LATEST: 1,
     EARLIEST: 1,
     MAX_TIMESTAMP: 7,
@@ -49,9 +66,15 @@ _FIRST_VERSION: Final = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-_FIRST_WITH_TIMEOUT: Final = 10
-_READ_COMMITTED: Final = 1
-_JUDGEMENT_WAIT_MAX_MS: Final = 5_000
+_SINCE_TIMEOUT: Final = 10
+
+SLICE_PARTITIONS: Final = 500
+"""After so many the loop may serve somebody else."""
+
+AT_ONCE: Final = 64
+"""Look-ups of one request side by side: others' find room between them."""
+
+SLICE_ANSWERS: Final = 100
 
 Found = tuple[int, int, int]
 """Timestamp, offset, leader epoch; -1 where there is none."""
@@ -76,8 +99,11 @@ class RemoteOffsets(Protocol):
         ...
 
 
-class ListOffsetsHandler:
+class ListOffsetsHandler(DecodedHandler):
     """Serves ListOffsets 1-11."""
+
+    api_key = ApiKey.LIST_OFFSETS
+    versions = Versions(1, 11)
 
     def __init__(
         self,
@@ -86,15 +112,15 @@ class ListOffsetsHandler:
         clock: Clock,
         pool: Pool,
         holding: Holding,
-        remote: RemoteOffsets | None,
-        remote_timeout_ms: Callable[[], int],
+        remote: RemoteOffsets | None = None,
+        remote_timeout_ms: Callable[[], int] = lambda: 30_000,
     ) -> None:
         """Look into the partitions of `replicas`.
 
         Args:
             replicas: what is hosted here.
             clock: for deadlines.
-            pool: reads segments for look-ups by time (log-io).
+            pool: reads segments for look-ups by time.
             holding: waits for judgements.
             remote: None where there is no remote tier.
             remote_timeout_ms: `remote.list.offsets.request.timeout.ms` now.
@@ -106,54 +132,69 @@ class ListOffsetsHandler:
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request; its partitions are looked up side by side."""
         timeout_ms = self._remote_timeout_ms()
-        if context.api_version >= _FIRST_WITH_TIMEOUT and request.timeout_ms > 0:
+        if context.api_version >= _SINCE_TIMEOUT and request.timeout_ms > 0:
             timeout_ms = min(timeout_ms, request.timeout_ms)
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        committed = request.isolation_level == _READ_COMMITTED
+        committed = is_read_committed(request.isolation_level)
         by_topic: dict[str, list[Any]] = {}
         for topic in request.topics:
             if topic.partitions:
                 by_topic.setdefault(topic.name, []).extend(topic.partitions)
-        topics = []
+        topics, count = [], 0
+        later: list[Callable[[], Awaitable[None]]] = []
         for name, partitions in by_topic.items():
             counts = Counter(asked.partition_index for asked in partitions)
-            answers = await asyncio.gather(
-                *(
-                    self._answer(context, name, asked, committed, deadline_ms, counts)
-                    for asked in _first_of_each(partitions)
-                )
-            )
+            answers: list[Any] = []
+            for asked in _first_of_each(partitions):
+                answer = _Partition(partition_index=asked.partition_index)
+                answers.append(answer)
+                found = self._answer(context, name, asked, committed, counts, answer)
+                if found is not None:
+                    later.append(
+                        partial(self._answer_later, found, asked, committed, deadline_ms, answer)
+                    )
+                count += 1
+                if count % SLICE_PARTITIONS == 0:
+                    await asyncio.sleep(0)
             topics.append(_Topic(name=name, partitions=answers))
+        await _side_by_side(later)
         return _Response(topics=topics)
 
-    async def _answer(
+    def _answer(
         self,
         context: RequestContext,
         topic: str,
         asked: Any,
         committed: bool,
-        deadline_ms: int,
         counts: "Counter[int]",
-    ) -> Any:
-        index = asked.partition_index
+        answer: Any,
+    ) -> Partition | None:
+        """Answer at once what is known, or return the partition that must be read for it."""
         try:
-            _check_timestamp(asked.timestamp, context.api_version, counts[index])
-            partition = self._replicas.require(topic, index)
+            _check_timestamp(asked.timestamp, context.api_version, counts[asked.partition_index])
+            partition = self._replicas.require(topic, asked.partition_index)
             partition.check_leader(asked.current_leader_epoch)
-            found = await self._find(partition, asked.timestamp, committed, deadline_ms)
+            if asked.timestamp == MAX_TIMESTAMP or asked.timestamp >= 0:
+                return partition
+            _fill(answer, self._known(partition, asked.timestamp, committed))
         except Exception as error:  # noqa: BLE001 - becomes this partition's answer
-            return _Partition(partition_index=index, error_code=int(code_of(error, "list offsets")))
-        timestamp, offset, epoch = found
-        return _Partition(
-            partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=epoch
-        )
+            answer.error_code = int(code_of(error, "list offsets"))
+        return None
 
-    async def _find(
-        self, partition: Partition, timestamp: int, committed: bool, deadline_ms: int
-    ) -> Found:
+    async def _answer_later(
+        self, partition: Partition, asked: Any, committed: bool, deadline_ms: int, answer: Any
+    ) -> None:
+        try:
+            found = await self._find(partition, asked.timestamp, committed, deadline_ms)
+            _fill(answer, found)
+        except Exception as error:  # noqa: BLE001 - becomes this partition's answer
+            answer.error_code = int(code_of(error, "list offsets"))
+
+    def _known(self, partition: Partition, timestamp: int, committed: bool) -> Found:
+        """What is asked for without a look at records."""
         log = partition.log
-        visible_end = partition.last_stable_offset if committed else partition.high_watermark
         if timestamp == LATEST:
+            visible_end = partition.last_stable_offset if committed else partition.high_watermark
             partition.check_log_end()
             return (-1, visible_end, partition.leader_epoch)
         if timestamp == EARLIEST:
@@ -162,11 +203,17 @@ class ListOffsetsHandler:
         if timestamp == EARLIEST_LOCAL:
             start = max(log.local_log_start_offset, log.log_start_offset)
             return (-1, start, self._epoch_of(partition, start))
-        if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-            return self._tiered(partition, timestamp)
+        return self._tiered(partition, timestamp)
+
+    async def _find(
+        self, partition: Partition, timestamp: int, committed: bool, deadline_ms: int
+    ) -> Found:
+        """The record that a time, or the largest one, leads to."""
+        log = partition.log
+        visible_end = partition.last_stable_offset if committed else partition.high_watermark
         found: Found | None
         if timestamp == MAX_TIMESTAMP:
-            found = await self._pool.run(log.max_timestamp)
+            found = await self._pool.run(log.lookups.max_timestamp)
         else:
             found = await self._by_time(partition, timestamp, deadline_ms)
         if found is None or found[1] >= visible_end:
@@ -178,13 +225,16 @@ class ListOffsetsHandler:
 
     async def _judged(self, partition: Partition, deadline_ms: int) -> None:
         """Wait where a judgement is still to come: who asks by time asks once."""
-        if not partition.is_sound and partition.verdict is Judgement.OPEN:
-            left_ms = deadline_ms - self._clock.monotonic_ms()
-            await self._holding.until_sound([partition], min(left_ms, _JUDGEMENT_WAIT_MAX_MS))
+        left_ms = deadline_ms - self._clock.monotonic_ms()
+        await self._holding.until_judged([partition], left_ms)
 
     def _tiered(self, partition: Partition, timestamp: int) -> Found:
         if self._remote is None or not partition.log.config.remote_storage_enable:
             return NOT_FOUND
+        # DIFFERS: Kafka's -1 says of -5 that nothing is there, and that it does not know.
+        if partition.is_unjudged:
+            raise OffsetNotAvailable(f"the tier has not judged {partition.topic_partition} yet")
+        partition.check_sound()
         topic_partition = partition.topic_partition
         if timestamp == LATEST_TIERED:
             offset = self._remote.highest_tiered_offset(topic_partition)
@@ -206,7 +256,7 @@ class ListOffsetsHandler:
                 )
                 if found is not None:
                     return found
-            found = await self._pool.run(log.offset_for_timestamp, timestamp)
+            found = await self._pool.run(log.lookups.offset_for_timestamp, timestamp)
             if log.local_log_start_offset == local_start:
                 return found
             # What left the local log meanwhile was not looked through, perhaps in neither tier.
@@ -220,6 +270,23 @@ class ListOffsetsHandler:
         return -1 if epoch is None else epoch
 
 
+async def _side_by_side(calls: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    """Make all calls, at most `AT_ONCE` at a time: whatever topics they are of."""
+    left = iter(calls)
+
+    async def take() -> None:
+        for count, call in enumerate(left, 1):
+            await call()
+            if count % SLICE_ANSWERS == 0:  # what is known at once takes no turn of its own
+                await asyncio.sleep(0)
+
+    await asyncio.gather(*(take() for _ in range(min(AT_ONCE, len(calls)))))
+
+
+def _fill(answer: Any, found: Found) -> None:
+    answer.timestamp, answer.offset, answer.leader_epoch = found
+
+
 def _first_of_each(partitions: Sequence[Any]) -> list[Any]:
     """A partition that is named twice is answered once, and refused (`_check_timestamp`)."""
     return list({asked.partition_index: asked for asked in reversed(partitions)}.values())[::-1]
@@ -230,27 +297,19 @@ def _check_timestamp(timestamp: int, version: int, times_asked: int) -> None:
         raise ApiError(ErrorCode.INVALID_REQUEST, "the same partition twice")
     if timestamp >= 0:
         return
-    first = _FIRST_VERSION.get(timestamp)
+    first = _SINCE.get(timestamp)
     if first is None or version < first:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in version {version}")
 
 
-def make(
-    replicas: ReplicaManager,
-    *,
-    clock: Clock,
-    pool: Pool,
-    holding: Holding,
-    remote: RemoteOffsets | None = None,
-    remote_timeout_ms: Callable[[], int] = lambda: 30_000,
-) -> Handler:
-    """Make the handler of ListOffsets 1-11."""
-    handler = ListOffsetsHandler(
-        replicas,
-        clock=clock,
-        pool=pool,
-        holding=holding,
-        remote=remote,
-        remote_timeout_ms=remote_timeout_ms,
+def make(parts: HandlerParts) -> ListOffsetsHandler:
+    """Make the handler of ListOffsets."""
+    live = parts.live
+    return ListOffsetsHandler(
+        parts.replicas,
+        clock=parts.ports.clock,
+        pool=parts.ports.executors.reads,
+        holding=parts.holding,
+        remote=parts.tier,
+        remote_timeout_ms=lambda: live.current.remote_list_offsets_request_timeout_ms,
     )
-    return Handler(ApiKey.LIST_OFFSETS, 1, 11, handler.handle)

@@ -3,14 +3,38 @@
 The first request of every client, and its answer to every error about leaders. Topics may be asked
 for by name or, from version 12, by id; a missing topic may be created on the way.
 
-The topics' part of an answer depends on the image, the listener and little else, so it is made once
-per image: clients with thousands of partitions refresh all the time.
+The topics' part of an answer depends on the topic, the brokers, the listener and little else, so it
+is made once as long as these are the same: clients with thousands of partitions refresh all the
+time. An answer about many topics is made and encoded in steps, with other work of the event loop in
+between.
+
+Versions:
+
+* 0: topics by name; an empty list asks for all.
+* 1: racks (KIP-36), the controller and which topics are internal; null asks for all (KIP-4).
+* 2: cluster id (KIP-78).
+* 3: throttle time (KIP-124).
+* 4: whether missing topics may be created (KAFKA-5291).
+* 5: offline replicas (KIP-112).
+* 6: no new field; LISTENER_NOT_FOUND may be answered (KAFKA-6546), and the client waits out a
+  throttle, not the broker (KIP-219).
+* 7: leader epochs (KIP-320).
+* 8: authorized operations (KIP-430).
+* 9: flexible (KIP-482).
+* 10: topic ids; those in the request are not used yet (KIP-516).
+* 11: without the authorized operations of the cluster (KIP-700).
+* 12: topics may be asked for by id (KIP-516).
+* 13: an error of the whole answer (KIP-1102).
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from typing import Any, Final
 
-from broker.cluster import (
+from broker.handlers.parts import HandlerParts
+from broker.network.registry import DecodedHandler, RequestContext
+from broker.topics.cluster import (
     ALL_CLUSTER_OPERATIONS,
     ALL_TOPIC_OPERATIONS,
     OPERATIONS_NOT_ASKED,
@@ -19,13 +43,13 @@ from broker.cluster import (
     is_legal_topic_name,
     why_missing,
 )
-from broker.handlers.registry import Handler, RequestContext
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.api_keys import ApiKey
-from kafka_protocol.wire.codec import message
-from metadata_topic.image.image import MetadataImage
-from metadata_topic.image.model import TopicImage
+from kafka_protocol.wire.codec import LongArray, message, response
+from kafka_protocol.wire.schema import Versions
+from metadata_topic.image.model import BrokerImage, TopicImage
+from runtime.turns import run_in_steps
 
 _Response: Final = message("MetadataResponse").cls
 _Topic: Final = _Response.Topics
@@ -33,26 +57,36 @@ _Partition: Final = _Topic.Partitions
 _Broker: Final = _Response.Brokers
 
 _CACHED_TOPICS_MAX: Final = 10_000
+_TOPICS_AT_ONCE_MAX: Final = 100
+
+_SINCE_NULL_FOR_ALL: Final = 1
+_SINCE_AUTO_CREATION: Final = 4
+_SINCE_LISTENER_NOT_FOUND: Final = 6
+_SINCE_OPERATIONS: Final = 8
+_SINCE_ASKED_BY_ID: Final = 12
 
 AutoCreate = Callable[[Sequence[str]], Awaitable[None]]
 """Creates those of the named topics that can be created; the image tells what came of it."""
 
 
-class MetadataHandler:
+class MetadataHandler(DecodedHandler):
     """Answers Metadata of all versions."""
+
+    api_key = ApiKey.METADATA
+    versions = Versions(0, 13)
 
     def __init__(self, cluster: ClusterView, auto_create: AutoCreate | None) -> None:
         """Serve `cluster`; `auto_create` is None where `auto.create.topics.enable=false`."""
         self._cluster = cluster
         self._auto_create = auto_create
-        self._cached_image: MetadataImage | None = None
-        self._cached_topics: dict[tuple[str, str, bool, int], Any] = {}
+        self._cached_brokers: Mapping[int, BrokerImage] | None = None
+        self._cached_topics: dict[tuple[str, str, bool, int], tuple[TopicImage, Any]] = {}
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request; an awaitable only where topics have to be created first."""
+        """Answer one request; an awaitable where topics are created first, or are many."""
         version = context.api_version
-        wants_all = request.topics is None or (version == 0 and not request.topics)
-        if not wants_all and version < 12 and _has_ids_too_early(request.topics):
+        wants_all = request.topics is None or (version < _SINCE_NULL_FOR_ALL and not request.topics)
+        if not wants_all and version < _SINCE_ASKED_BY_ID and _has_ids_too_early(request.topics):
             return _Response(  # as Kafka: without brokers
                 cluster_id=self._cluster.cluster_id, topics=[_refused(t) for t in request.topics]
             )
@@ -66,11 +100,13 @@ class MetadataHandler:
     ) -> Any:
         assert self._auto_create is not None
         await self._auto_create(missing)
-        return self._answer(context, request, self._topics(context, request, wants_all=False))
+        topics = self._topics(context, request, wants_all=False)
+        answer = self._answer(context, request, topics)
+        return await answer if isinstance(answer, Coroutine) else answer
 
     def _missing(self, request: Any, version: int) -> list[str]:
         """Names that may be created on the way: legal, unknown, and the client does not mind."""
-        if version >= 4 and not request.allow_auto_topic_creation:
+        if version >= _SINCE_AUTO_CREATION and not request.allow_auto_topic_creation:
             return []
         known = self._cluster.image().topics_by_name
         names = dict.fromkeys(
@@ -80,66 +116,53 @@ class MetadataHandler:
         )
         return [name for name in names if is_legal_topic_name(name)]
 
-    def _topics(self, context: RequestContext, request: Any, wants_all: bool) -> list[Any]:
+    def _topics(self, context: RequestContext, request: Any, wants_all: bool) -> LongArray[Any]:
         image = self._cluster.image()
         operations = _topic_operations(context, request)
+        described = partial(self._described, context=context, operations=operations)
         if wants_all:
-            return [
-                self._described(topic, context, operations)
-                for topic in image.topics_by_name.values()
-            ]
+            return LongArray(
+                len(image.topics_by_name), map(described, image.topics_by_name.values())
+            )
         ids = dict.fromkeys(t.topic_id for t in request.topics if t.topic_id != ZERO_UUID)
         if ids:  # Kafka ignores the names once there is an id, and tells unknown ids first
             known = [image.topics_by_id[i] for i in ids if i in image.topics_by_id]
-            unknown = [
+            unknown = (
                 _Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=i)
                 for i in ids
                 if i not in image.topics_by_id
-            ]
-            return unknown + [self._described(topic, context, operations) for topic in known]
-        return self._by_name(
-            dict.fromkeys(t.name for t in request.topics), image, context, operations
-        )
-
-    def _by_name(
-        self, names: Iterable[str], image: MetadataImage, context: RequestContext, operations: int
-    ) -> list[Any]:
-        answers = []
-        for name in names:
-            topic = image.topics_by_name.get(name)
-            if topic is not None:
-                answers.append(self._described(topic, context, operations))
-                continue
-            answers.append(
-                _Topic(
-                    error_code=why_missing(name),
-                    name=name,
-                    is_internal=is_internal(name),
-                    topic_authorized_operations=operations,
-                )
             )
-        return answers
+            return LongArray(len(ids), chain(unknown, map(described, known)))
+        names = dict.fromkeys(t.name for t in request.topics)
+        by_name = (
+            _missing_topic(name, operations) if topic is None else described(topic)
+            for name, topic in ((name, image.topics_by_name.get(name)) for name in names)
+        )
+        return LongArray(len(names), by_name)
 
     def _described(self, topic: TopicImage, context: RequestContext, operations: int) -> Any:
-        """The topic's part of an answer, made once per image, listener and kind of client."""
-        image = self._cluster.image()
-        if image is not self._cached_image or len(self._cached_topics) > _CACHED_TOPICS_MAX:
-            self._cached_image, self._cached_topics = image, {}
-        old = context.api_version < 6
+        """The topic's part of an answer, made once for a listener and a kind of client."""
+        # Unchanged parts of an image are shared between images, so identity is enough.
+        brokers = self._cluster.image().brokers
+        if brokers is not self._cached_brokers or len(self._cached_topics) > _CACHED_TOPICS_MAX:
+            self._cached_brokers, self._cached_topics = brokers, {}
+        old = context.api_version < _SINCE_LISTENER_NOT_FOUND
         key = (topic.name, context.listener_name, old, operations)
         found = self._cached_topics.get(key)
-        if found is None:
-            found = self._cached_topics[key] = _Topic(
-                name=topic.name,
-                topic_id=topic.id,
-                is_internal=is_internal(topic.name),
-                partitions=[
-                    self._partition(topic, index, context.listener_name, old=old)
-                    for index in sorted(topic.partitions)
-                ],
-                topic_authorized_operations=operations,
-            )
-        return found
+        if found is not None and found[0] is topic:
+            return found[1]
+        made = _Topic(
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=is_internal(topic.name),
+            partitions=[
+                self._partition(topic, index, context.listener_name, old=old)
+                for index in sorted(topic.partitions)
+            ],
+            topic_authorized_operations=operations,
+        )
+        self._cached_topics[key] = topic, made
+        return made
 
     def _partition(self, topic: TopicImage, index: int, listener: str, *, old: bool) -> Any:
         view = self._cluster.partition(topic.partitions[index], listener, old=old)
@@ -153,29 +176,39 @@ class MetadataHandler:
             offline_replicas=view.offline,
         )
 
-    def _answer(self, context: RequestContext, request: Any, topics: list[Any]) -> Any:
+    def _answer(self, context: RequestContext, request: Any, topics: LongArray[Any]) -> Any:
+        """The answer; one about many topics encoded, in steps."""
+        is_long = len(topics) > _TOPICS_AT_ONCE_MAX
         wants_operations = request.include_cluster_authorized_operations
-        return _Response(
+        answer = _Response(
             brokers=[
                 _Broker(node_id=b.id, host=b.host, port=b.port, rack=b.rack)
                 for b in self._cluster.addresses(context.listener_name)
             ],
             cluster_id=self._cluster.cluster_id,
             controller_id=self._cluster.controller_id(),
-            topics=topics,
+            topics=topics if is_long else list(topics),
             cluster_authorized_operations=(
                 ALL_CLUSTER_OPERATIONS if wants_operations else OPERATIONS_NOT_ASKED
             ),
         )
+        if not is_long:
+            return answer
+        codec = response(ApiKey.METADATA)
+        return run_in_steps(codec.encode_steps(answer, context.api_version))
 
 
-def make(cluster: ClusterView, auto_create: AutoCreate | None) -> Handler:
-    """Make the handler of Metadata 0-13."""
-    return Handler(ApiKey.METADATA, 0, 13, MetadataHandler(cluster, auto_create).handle)
+def _missing_topic(name: str, operations: int) -> Any:
+    return _Topic(
+        error_code=why_missing(name),
+        name=name,
+        is_internal=is_internal(name),
+        topic_authorized_operations=operations,
+    )
 
 
 def _topic_operations(context: RequestContext, request: Any) -> int:
-    asked = context.api_version >= 8 and request.include_topic_authorized_operations
+    asked = context.api_version >= _SINCE_OPERATIONS and request.include_topic_authorized_operations
     return ALL_TOPIC_OPERATIONS if asked else OPERATIONS_NOT_ASKED
 
 
@@ -188,3 +221,9 @@ def _refused(topic: Any) -> Any:
     return _Topic(
         error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id
     )
+
+
+def make(parts: HandlerParts) -> MetadataHandler:
+    """Make the handler of Metadata."""
+    auto_create = parts.creation.auto_create if parts.config.auto_create_topics_enable else None
+    return MetadataHandler(parts.cluster, auto_create)

@@ -1,6 +1,12 @@
 """OffsetForLeaderEpoch (23): where a leader epoch ended.
 
 With it a client finds its last common offset with this leader after an unclean election (KIP-320).
+
+Versions:
+
+* 2: the lowest that Kafka 4 serves; the leader epoch that the client knows (KIP-320).
+* 3: the id of the asking replica (KIP-392).
+* 4: flexible (KIP-482).
 """
 
 from collections.abc import Sequence
@@ -8,20 +14,25 @@ from typing import Any, Final
 
 from broker.handlers.errors_out import code_of
 from broker.handlers.holding import Holding
-from broker.handlers.registry import Handler, RequestContext
+from broker.handlers.parts import HandlerParts
+from broker.network.registry import DecodedHandler, RequestContext
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
+from kafka_protocol.wire.schema import Versions
 
 _Response: Final = response(ApiKey.OFFSET_FOR_LEADER_EPOCH).cls
 _Topic: Final = _Response.Topics
 _Partition: Final = _Topic.Partitions
 
 
-class OffsetForLeaderEpochHandler:
+class OffsetForLeaderEpochHandler(DecodedHandler):
     """Serves OffsetForLeaderEpoch 2-4."""
+
+    api_key = ApiKey.OFFSET_FOR_LEADER_EPOCH
+    versions = Versions(2, 4)
 
     def __init__(self, replicas: ReplicaManager, holding: Holding) -> None:
         self._replicas, self._holding = replicas, holding
@@ -75,7 +86,6 @@ class OffsetForLeaderEpochHandler:
         )
 
 
-def make(replicas: ReplicaManager, holding: Holding) -> Handler:
-    """Make the handler of OffsetForLeaderEpoch 2-4."""
-    handler = OffsetForLeaderEpochHandler(replicas, holding)
-    return Handler(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, handler.handle)
+def make(parts: HandlerParts) -> OffsetForLeaderEpochHandler:
+    """Make the handler of OffsetForLeaderEpoch."""
+    return OffsetForLeaderEpochHandler(parts.replicas, parts.holding)

@@ -2,36 +2,59 @@
 
 The records of a request are views into the frame; each partition's batch is checked by its header,
 patched and appended at once, so nothing is kept of the frame. Only the answer may have to wait,
-where acks=-1 asks for a commit that needs an fsync.
+where acks=-1 asks for a commit that needs an fsync. Where they are very many, they are appended in
+turns of the loop, and nothing that comes behind them on the connection overtakes them.
+
+Versions:
+
+* 3: the lowest with batches of format 2, which alone are taken; transactional id (KIP-98). 0 to 2
+  are advertised, but not served.
+* 4: no new field; KAFKA_STORAGE_ERROR may be answered (KIP-112).
+* 5: log start offset, by which a producer tells deleted records from lost ones (KAFKA-5793).
+* 6: no new field; the client waits out a throttle, not the broker (KIP-219).
+* 7: no new field; zstd (KIP-110).
+* 8: which records are wrong, and a text (KIP-467).
+* 9: flexible (KIP-482).
+* 10: the new leader and where it listens, which are not sent here (KIP-951).
+* 11: no new field; TRANSACTION_ABORTABLE may be answered (KIP-890).
+* 12: no new field; a transactional batch adds its partition to the transaction (KIP-890).
+* 13: topics by id instead of name (KIP-516).
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from broker.handlers import produce_versions as since
 from broker.handlers.errors_out import code_of, message_of
+from broker.handlers.parts import HandlerParts
 from broker.handlers.produce_codec import PartitionAnswer, encode_answer
-from broker.handlers.registry import CloseConnection, Handler, RequestContext
-from broker.replica.errors import UnknownTopicId
-from broker.replica.manager import REMOTE_LOG_METADATA_TOPIC, ReplicaManager
+from broker.handlers.produce_wide import is_wide, slices
+from broker.network.dispatch import decoders
+from broker.network.registry import CloseConnection, InTurn, RawHandler, RequestContext, own_body
+from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
-from kafka_protocol.errors import ApiError, ErrorCode
+from kafka_protocol.errors import ApiError, ErrorCode, UnknownTopicId
+from kafka_protocol.records.batch import CODEC_MASK, TRANSACTIONAL_FLAG, read_header
+from kafka_protocol.records.compression import Codec
+from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
-from local_log.errors import InvalidRecord, UnsupportedCompression
+from kafka_protocol.wire.schema import Versions
+from local_log.errors import InvalidRecord, MustBeOpened, UnsupportedCompression
+from local_log.log_results import AppendInfo
+from local_log.opening import Opening, opened
+from runtime.executors import Executors, InlinePool
 
 CLIENT_FORBIDDEN_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 """Only the coordinators of the broker write here."""
 
-_ZSTD: Final = 4
 _ATTRIBUTES_LOW: Final = 22
 """Position of the attribute byte that holds the codec and the transactional bit."""
-_CODEC_MASK: Final = 0x07
-_TRANSACTIONAL: Final = 0x10
-_FIRST_VERSION_WITH_ZSTD: Final = 7
-_FIRST_VERSION_WITH_IDS: Final = 13
+
+_IF_SHORT: Final = Opening.IF_SHORT
 
 _decode = request(ApiKey.PRODUCE).decode
 
@@ -49,30 +72,57 @@ class _Pending:
     index: int
 
 
-class ProduceHandler:
+@dataclass(slots=True)
+class _Unopened:
+    """A batch that a thread is to open before it is appended."""
+
+    partition: Partition
+    records: bytearray | memoryview
+    answers: list[PartitionAnswer]
+    index: int
+
+
+_Waiting = list[_Pending | _Unopened]
+
+
+class ProduceHandler(RawHandler):
     """Serves Produce 3-13."""
 
-    def __init__(self, replicas: ReplicaManager, tier_client_id: str | None) -> None:
+    api_key = ApiKey.PRODUCE
+    versions = Versions(3, 13)
+    advertised_min_version = 0
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        tier_client_id: str | None = None,
+        executors: Executors | None = None,
+    ) -> None:
         """Append to the partitions of `replicas`.
 
         Args:
             replicas: what is hosted here.
             tier_client_id: the secret client id that alone may write `__remote_log_metadata`; None
                 while there is no tier.
+            executors: decode requests of very many partitions and open batches; None: at once.
         """
         self._replicas = replicas
         self._tier_client_id = tier_client_id
+        inline = InlinePool("inline")
+        self._decoding = inline if executors is None else decoders(executors)
+        self._opening = inline if executors is None else executors.pool("batch-opening", 2)
+        self._to_be_ended: set[asyncio.Task[list[object] | None]] = set()
 
     def raw(self, context: RequestContext, frame: memoryview, offset: int) -> Any:
-        """Serve one request; see `RawFn`."""
+        """See `RawHandler`."""
+        if is_wide(context.api_version, frame, offset):
+            return InTurn(self._to_its_end(self._serve_wide(context, own_body(frame, offset))))
         asked, _ = _decode(frame, context.api_version, offset)
         refused = self._refused_as_a_whole(asked)
         if refused is not None:
-            if asked.acks == 0:
-                raise CloseConnection(f"produce with acks=0 refused: {refused.name}")
-            return encode_answer(context.api_version, _all_refused(asked, context, refused))
-        with_ids = context.api_version >= _FIRST_VERSION_WITH_IDS
-        waiting: list[_Pending] = []
+            return _refuse(asked, context, refused)
+        with_ids = context.api_version >= since.TOPIC_IDS
+        waiting: _Waiting = []
         topics: list[TopicAnswer] = []
         for topic in asked.topic_data:
             answers: list[PartitionAnswer] = []
@@ -85,12 +135,46 @@ class ProduceHandler:
                 topics.append((name, answers))
             for data in topic.partition_data:
                 answers.append(self._append(context, name, data, asked.acks, answers, waiting))
+        if waiting:
+            return self._answer_later(context, asked, topics, waiting)
         if asked.acks == 0:
             self._close_on_error(topics)
             return None
-        if waiting:
-            return self._answer_later(context, topics, waiting, asked.timeout_ms)
         return encode_answer(context.api_version, topics)
+
+    # -- in turns
+
+    async def _to_its_end(self, serving: Coroutine[Any, Any, list[object] | None]) -> Any:
+        """Serve it to its end, also if the client hangs up: with acks=0 it does so rightly."""
+        task = asyncio.ensure_future(serving)
+        self._to_be_ended.add(task)
+        task.add_done_callback(self._to_be_ended.discard)
+        return await asyncio.shield(task)
+
+    async def _serve_wide(self, context: RequestContext, body: memoryview) -> list[object] | None:
+        version = context.api_version
+        asked, _ = await self._decoding.run(_decode, body, version, 0)
+        refused = await self._decoding.run(self._refused_as_a_whole, asked)
+        if refused is not None:
+            return _refuse(asked, context, refused)
+        with_ids = version >= since.TOPIC_IDS
+        waiting: _Waiting = []
+        topics: list[TopicAnswer] = []
+        last: Any = None
+        for some in slices(asked.topic_data):
+            for topic, members in some:
+                if topic is not last:
+                    topics.append((topic.topic_id if with_ids else topic.name, []))
+                    last = topic
+                name = self._replicas.topic_names.get(topic.topic_id) if with_ids else topic.name
+                answers = topics[-1][1]
+                for data in members:
+                    answers.append(self._append(context, name, data, asked.acks, answers, waiting))
+            await asyncio.sleep(0)
+        await self._finish(context, asked, topics, waiting)
+        if asked.acks == 0:
+            return None
+        return await self._decoding.run(encode_answer, version, topics)
 
     # -- one partition
 
@@ -101,7 +185,7 @@ class ProduceHandler:
         data: Any,
         acks: int,
         answers: list[PartitionAnswer],
-        waiting: list[_Pending],
+        waiting: _Waiting,
     ) -> PartitionAnswer:
         index, records = data.index, data.records
         partition: Partition | None = None
@@ -110,25 +194,16 @@ class ProduceHandler:
             counters = partition.counters
             counters.produce_requests.value += 1
             _check_records(records, context.api_version)
-            info = partition.append(records, now_ms=context.received_ms, required_acks=acks)
+            info = partition.append(
+                records, now_ms=context.received_ms, required_acks=acks, opening=_IF_SHORT
+            )
+        except MustBeOpened:
+            assert partition is not None
+            waiting.append(_Unopened(partition, records, answers, len(answers)))
+            return (index, 0, -1, -1, -1, (), None)
         except Exception as error:  # noqa: BLE001 - becomes this partition's answer
             return _failed(index, error, partition, records)
-        if not info.is_duplicate:
-            counters.bytes_in.value += len(records)
-            counters.messages_in.value += info.last_offset - info.first_offset + 1
-        if acks == -1 and partition.durable:
-            end_offset = info.last_offset + 1
-            if partition.high_watermark < end_offset:
-                waiting.append(_Pending(partition, end_offset, answers, len(answers)))
-        return (
-            index,
-            0,
-            info.first_offset,
-            info.log_append_time_ms,
-            info.log_start_offset,
-            (),
-            None,
-        )
+        return _appended(partition, info, len(records), acks, answers, len(answers), waiting)
 
     def _partition(self, context: RequestContext, topic: str | None, index: int) -> Partition:
         if topic is None:
@@ -162,7 +237,7 @@ class ProduceHandler:
                 if (
                     records is not None
                     and len(records) > _ATTRIBUTES_LOW
-                    and records[_ATTRIBUTES_LOW] & _TRANSACTIONAL
+                    and records[_ATTRIBUTES_LOW] & TRANSACTIONAL_FLAG
                 ):
                     # No transactional id is ever authorised while there are no transactions.
                     return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -177,15 +252,62 @@ class ProduceHandler:
                         f"produce with acks=0 failed: {ErrorCode(answer[1]).name}"
                     )
 
-    async def _answer_later(
-        self,
-        context: RequestContext,
-        topics: Sequence[TopicAnswer],
-        waiting: Sequence[_Pending],
-        timeout_ms: int,
-    ) -> list[object]:
+    def _answer_later(
+        self, context: RequestContext, asked: Any, topics: Sequence[TopicAnswer], waiting: _Waiting
+    ) -> Any:
+        unopened = False
+        for each in waiting:
+            if type(each) is _Unopened:
+                each.records, unopened = bytearray(each.records), True  # the frame is recycled
+        answer = self._finished_answer(context, asked, topics, waiting)
+        return InTurn(self._to_its_end(answer)) if unopened else answer
+
+    async def _finished_answer(
+        self, context: RequestContext, asked: Any, topics: Sequence[TopicAnswer], waiting: _Waiting
+    ) -> list[object] | None:
+        await self._finish(context, asked, topics, waiting)
+        return None if asked.acks == 0 else encode_answer(context.api_version, topics)
+
+    async def _finish(
+        self, context: RequestContext, asked: Any, topics: Sequence[TopicAnswer], waiting: _Waiting
+    ) -> None:
+        """Append what a thread had to open first, and wait for what is not committed.
+
+        Raises:
+            CloseConnection: an append failed, and acks=0 has no other answer.
+        """
+        pending: _Waiting = []
+        for each in waiting:
+            if type(each) is _Unopened:
+                each.answers[each.index] = await self._open(context, each, asked.acks, pending)
+            else:
+                pending.append(each)
+        if asked.acks == 0:
+            self._close_on_error(topics)
+        else:
+            await self._committed(pending, asked.timeout_ms)
+
+    async def _open(
+        self, context: RequestContext, unopened: _Unopened, acks: int, waiting: _Waiting
+    ) -> PartitionAnswer:
+        """Have a thread open a batch, and append what it gives back."""
+        partition, records = unopened.partition, unopened.records
+        answers, place = unopened.answers, unopened.index
+        index = answers[place][0]
+        try:
+            header, now_ms = read_header(records), context.received_ms
+            config = partition.log.config
+            ready = await self._opening.run(opened, records, header, config, now_ms)
+            info = partition.append(ready, now_ms=now_ms, required_acks=acks, opening=Opening.DONE)
+        except Exception as error:  # noqa: BLE001 - becomes this partition's answer
+            return _failed(index, error, partition, records)
+        return _appended(partition, info, len(records), acks, answers, place, waiting)
+
+    async def _committed(self, waiting: _Waiting, timeout_ms: int) -> None:
+        """Wait for appends; those that are not committed are answered with an error."""
         futures = {}
         for pending in waiting:
+            assert type(pending) is _Pending
             future = pending.partition.committed(pending.end_offset)
             if future is not None:
                 futures[future] = pending
@@ -201,7 +323,6 @@ class ProduceHandler:
             if error is not None:
                 index = pending.answers[pending.index][0]
                 pending.answers[pending.index] = _failed(index, error, pending.partition, None)
-        return encode_answer(context.api_version, topics)
 
 
 def _check_records(records: memoryview | None, version: int) -> None:
@@ -209,11 +330,40 @@ def _check_records(records: memoryview | None, version: int) -> None:
     if records is None:
         raise InvalidRecord("a partition without a record batch")
     if (
-        version < _FIRST_VERSION_WITH_ZSTD
+        version < since.ZSTD
         and len(records) > _ATTRIBUTES_LOW
-        and records[_ATTRIBUTES_LOW] & _CODEC_MASK == _ZSTD
+        and records[_ATTRIBUTES_LOW] & CODEC_MASK == Codec.ZSTD
     ):
-        raise UnsupportedCompression(_ZSTD)
+        raise UnsupportedCompression(Codec.ZSTD)
+
+
+def _appended(
+    partition: Partition,
+    info: AppendInfo,
+    size_bytes: int,
+    acks: int,
+    answers: list[PartitionAnswer],
+    place: int,
+    waiting: _Waiting,
+) -> PartitionAnswer:
+    """The answer of an append, which stands at `place`; noted where it waits for its commit."""
+    if not info.is_duplicate:
+        counters = partition.counters
+        counters.bytes_in.value += size_bytes
+        counters.messages_in.value += info.last_offset - info.first_offset + 1
+    if (partition.is_flushing or partition.durable) and partition.waits_for_disk(acks):
+        end_offset = info.last_offset + 1
+        if partition.high_watermark < end_offset:
+            waiting.append(_Pending(partition, end_offset, answers, place))
+    return (
+        partition.partition,
+        0,
+        info.first_offset,
+        info.log_append_time_ms,
+        info.log_start_offset,
+        (),
+        None,
+    )
 
 
 def _failed(
@@ -231,22 +381,22 @@ def _failed(
     return (index, code, -1, -1, log_start_offset, record_errors, message_of(error))
 
 
-def _all_refused(asked: Any, context: RequestContext, code: ErrorCode) -> list[TopicAnswer]:
-    with_ids = context.api_version >= _FIRST_VERSION_WITH_IDS
-    return [
+def _refuse(asked: Any, context: RequestContext, code: ErrorCode) -> list[object]:
+    if asked.acks == 0:
+        raise CloseConnection(f"produce with acks=0 refused: {code.name}")
+    with_ids = context.api_version >= since.TOPIC_IDS
+    topics = [
         (
             topic.topic_id if with_ids else topic.name,
             [(data.index, int(code), -1, -1, -1, (), None) for data in topic.partition_data],
         )
         for topic in asked.topic_data
     ]
+    return encode_answer(context.api_version, topics)
 
 
-def _never(context: RequestContext, request: Any) -> Any:
-    raise AssertionError("Produce is served by its raw form")
-
-
-def make(replicas: ReplicaManager, *, tier_client_id: str | None = None) -> Handler:
-    """Make the handler of Produce: 0-13 are advertised, 3-13 served."""
-    handler = ProduceHandler(replicas, tier_client_id)
-    return Handler(ApiKey.PRODUCE, 3, 13, _never, advertised_min_version=0, raw=handler.raw)
+def make(parts: HandlerParts) -> ProduceHandler:
+    """Make the handler of Produce."""
+    tier = parts.tier
+    tier_client_id = None if tier is None else tier.tier_client_id
+    return ProduceHandler(parts.replicas, tier_client_id, parts.ports.executors)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Any, Final
 
+from broker.handlers import produce_versions as since
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.primitives import encode_uvarint
@@ -15,9 +16,6 @@ from kafka_protocol.wire.primitives import encode_uvarint
 PartitionAnswer = tuple[int, int, int, int, int, Sequence[tuple[int, str]], str | None]
 """index, error code, base offset, log append time ms, log start offset, record errors (index in the
 batch, text), error message."""
-
-_FIRST_FLEXIBLE: Final = 9
-_FIRST_WITH_IDS: Final = 13
 
 _pack_3 = Struct(">ihqq").pack  # versions 3, 4
 _pack_5 = Struct(">ihqqq").pack  # 5 to 7
@@ -44,27 +42,25 @@ def encode_answer(
         version: 3 to 13.
         topics: topic name, or from version 13 the 16 bytes of its id, with its partitions' answers.
     """
-    for _, answers in topics:
-        for answer in answers:
-            if answer[6] is not None or answer[5]:
-                return _encode_compiled(version, topics)
-    flexible = version >= _FIRST_FLEXIBLE
+    flexible = version >= since.FLEXIBLE
     parts = [encode_uvarint(len(topics) + 1) if flexible else _pack_count(len(topics))]
     for topic, answers in topics:
         if not flexible:
             name = topic.encode()
             parts += (_pack_length(len(name)), name, _pack_count(len(answers)))
-        elif version >= _FIRST_WITH_IDS:
+        elif version >= since.TOPIC_IDS:
             parts += (topic, encode_uvarint(len(answers) + 1))
         else:
             name = topic.encode()
             parts += (encode_uvarint(len(name) + 1), name, encode_uvarint(len(answers) + 1))
-        for index, code, base_offset, append_time, log_start, _, _ in answers:
+        for index, code, base_offset, append_time, log_start, record_errors, text in answers:
+            if text is not None or record_errors:
+                return _encode_compiled(version, topics)
             if flexible:
                 parts.append(_pack_9(index, code, base_offset, append_time, log_start, 1, 0, 0))
-            elif version == 8:
+            elif version >= since.RECORD_ERRORS:
                 parts.append(_pack_8(index, code, base_offset, append_time, log_start, 0, -1))
-            elif version >= 5:
+            elif version >= since.LOG_START:
                 parts.append(_pack_5(index, code, base_offset, append_time, log_start))
             else:
                 parts.append(_pack_3(index, code, base_offset, append_time))
@@ -77,7 +73,7 @@ def encode_answer(
 def _encode_compiled(
     version: int, topics: Sequence[tuple[Any, Sequence[PartitionAnswer]]]
 ) -> list[object]:
-    with_ids = version >= _FIRST_WITH_IDS
+    with_ids = version >= since.TOPIC_IDS
     value = _Response(
         responses=[
             _Topic(

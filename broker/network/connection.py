@@ -8,7 +8,9 @@ connections share. What is left of a cut frame is copied to the connection; a fr
 `SMALL_FRAME_BYTES` gets a buffer of its own and is received in place.
 
 Reading pauses while too many requests are unanswered or too many bytes wait for the peer; so a
-client that never reads costs a bounded amount, and TCP tells it to stop.
+client that never reads costs a bounded amount, and TCP tells it to stop. It pauses also behind a
+request that is served in turns and must not be overtaken. Whole frames that are left when the
+connection's turn is over wait for its next one.
 """
 
 import socket
@@ -17,8 +19,8 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from broker.handlers.registry import CloseConnection
-from broker.network.dispatch import Answer, Peer
+from broker.network.dispatch import Answer, InTurnFuture, Peer
+from broker.network.registry import CloseConnection
 from broker.network.sender import FileFailed, Sender, SendFailed
 from runtime.disk import FileRegion
 
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
     from broker.network.server import Server
 
 SMALL_FRAME_BYTES = 32 * 1024
+TURN_MS = 5
+"""After so long other connections are served, whatever lies ready here: a request may cost a
+hundred times another, where its batch begins a segment."""
+LOOKS_AFTER = 3
+"""The clock is read after so many requests: a look costs a twentieth of a cheap one."""
 LARGE_READS_MAX = 4
 """Reads of one wake-up into a large frame; then the others get their turn."""
 
@@ -54,6 +61,7 @@ class Connection:
         "_frame_since_ms",
         "_frame_size",
         "_head",
+        "_is_behind",
         "_paused",
         "_peer",
         "_reading",
@@ -62,6 +70,8 @@ class Connection:
         "_server",
         "_slots",
         "_sock",
+        "_turn_is_over",
+        "_turn_since_ms",
         "_warming",
         "_write_since_ms",
         "_writing",
@@ -89,6 +99,9 @@ class Connection:
         self._frame_since_ms = 0  # 0: no frame is begun
         self._write_since_ms = 0  # 0: nothing waits for the peer
         self._paused = self._writing = self._warming = False
+        self._is_behind = False  # a request is served in turns
+        self._turn_is_over = False  # whole frames wait for the next turn
+        self._turn_since_ms = 0
         self._closing: str | None = None
         self._closing_quiet = False
         self._received_ms = 0
@@ -114,7 +127,8 @@ class Connection:
 
     def _on_readable(self) -> None:
         clock = self._server.clock
-        self.last_active_ms, self._received_ms = clock.monotonic_ms(), clock.wall_ms()
+        self.last_active_ms = self._turn_since_ms = clock.monotonic_ms()
+        self._received_ms = clock.wall_ms()
         try:
             if self._frame is None:
                 self._receive()
@@ -126,7 +140,7 @@ class Connection:
             self._close_after_answers(cause.reason)
         except OSError as error:
             self.close(f"read failed: {error.strerror or error}", quiet=True)
-        self._pump()
+        self._go_on()
 
     def _receive(self) -> None:
         scratch = self._server.scratch
@@ -156,7 +170,8 @@ class Connection:
                 try:
                     self._serve(view[:size])
                 finally:
-                    self._server.buffers.give_back(frame)
+                    if not self._is_behind:  # else it is in use
+                        self._server.buffers.give_back(frame)
                 return
 
     def _parse(self, buffer: bytearray, end: int) -> None:
@@ -164,6 +179,8 @@ class Connection:
         view = memoryview(buffer)
         position = 0
         limit = self._server.limits.request_bytes_max
+        now_ms, turn_end_ms = self._server.clock.monotonic_ms, self._turn_since_ms + TURN_MS
+        unwatched = LOOKS_AFTER
         while end - position >= 4:
             (size,) = _unpack_size(buffer, position)
             if not 0 < size <= limit:
@@ -180,6 +197,12 @@ class Connection:
             self._serve(view[start:position])
             if self._closing is not None:
                 return
+            unwatched -= 1
+            if unwatched == 0:
+                unwatched = LOOKS_AFTER
+                if position < end and now_ms() >= turn_end_ms:
+                    self._end_turn()
+                    break
         if position == end:
             self._frame_since_ms = 0
             return
@@ -220,6 +243,9 @@ class Connection:
             slot = _Slot(answer, None)
             self._slots.append(slot)
             answer.add_done_callback(lambda future: self._answered(slot, future))
+            if type(answer) is InTurnFuture:
+                self._is_behind = True
+                self._pause()
 
     def _confirm(self, frame: memoryview) -> None:
         """Judge a connection over the limit by the client id of its first request."""
@@ -233,6 +259,8 @@ class Connection:
         if self.closed or future.cancelled():
             return
         slot.done = True
+        if type(future) is InTurnFuture:
+            self._is_behind = False
         cause = future.exception()
         if cause is not None:
             # Nothing behind a failed request can be answered in order any more.
@@ -255,25 +283,48 @@ class Connection:
         self._send()  # a client that does read is not held up
         if not self._is_full() and not self.closed:
             return False
+        self._pause()
+        return True
+
+    def _pause(self) -> None:
         self._paused = True
         if self._reading:
             self._reading = False
             self._server.loop.remove_reader(self._sock)
-        return True
+
+    def _end_turn(self) -> None:
+        """Serve the rest when everybody else who has something to do has done it."""
+        self._turn_is_over = True
+        self._pause()
+        self._server.loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._turn_is_over = False
+        self._pump()
 
     def _is_full(self) -> bool:
         limits = self._server.limits
-        return (
+        return self._is_behind or (
             len(self._slots) + len(self._sender) >= limits.in_flight_max
             or self._sender.unsent_bytes > limits.unsent_bytes_max
         )
 
     def _pump(self) -> None:
         """Send what is ready; where that makes room, serve what had to wait and read on."""
+        if self._paused:
+            self._turn_since_ms = self._server.clock.monotonic_ms()
+        self._go_on()
+
+    def _go_on(self) -> None:
         self._send()
-        while self._paused and not self.closed and self._closing is None and not self._is_full():
+        while self._may_resume():
             self._resume()
             self._send()
+
+    def _may_resume(self) -> bool:
+        if not self._paused or self._turn_is_over:
+            return False
+        return not self.closed and self._closing is None and not self._is_full()
 
     def _resume(self) -> None:
         self._paused = False

@@ -9,14 +9,23 @@ import asyncio
 import logging
 from asyncio import Future
 from collections.abc import Callable, Coroutine
+from inspect import isawaitable
 from struct import Struct, error
 from typing import Any
 
-from broker.handlers.registry import CloseConnection, Handler, HandlerTable, RequestContext
+from broker.network.registry import (
+    CloseConnection,
+    Handler,
+    HandlerTable,
+    InTurn,
+    RawHandler,
+    RequestContext,
+)
 from kafka_protocol.errors import ErrorCode, MalformedMessageError
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey, header_versions
 from kafka_protocol.wire.framing import RequestHeader, read_request_header, response_parts
+from runtime.executors import Executors, Pool
 from runtime.metrics import CounterChild, Registry
 
 log = logging.getLogger(__name__)
@@ -27,6 +36,10 @@ bytes of them all."""
 
 _FIXED = Struct(">hhih")
 _unpack_fixed = _FIXED.unpack_from
+
+
+class InTurnFuture(Future[Answer | None]):
+    """An answer that the requests behind it on the connection wait for."""
 
 
 class Peer:
@@ -41,24 +54,54 @@ class Peer:
         self.client_id = ""
 
 
+Serve = Callable[[RequestContext, memoryview, int], Any]
+"""Serves the request whose body begins at a position of a frame."""
+
+DECODED_AT_ONCE_BYTES = 64 * 1024
+"""A longer request is decoded by a thread, and its answer encoded: 20,000 partitions take tens of
+milliseconds."""
+
+
+def decoders(executors: Executors) -> Pool:
+    """The thread that decodes long requests."""
+    return executors.pool("decoding", 1)
+
+
+def _serving(handler: Handler, decoding: Pool) -> Serve:
+    if isinstance(handler, RawHandler):
+        return handler.raw
+    decode, handle = codec.request(handler.api_key).decode, handler.handle
+    encode = codec.response(handler.api_key).encode_parts
+
+    async def serve_long(context: RequestContext, body: bytes) -> Any:
+        request, _ = await decoding.run(decode, body, context.api_version, 0)
+        answer = handle(context, request)
+        if isawaitable(answer):
+            answer = await answer
+        if answer is None or type(answer) is list:
+            return answer
+        return await decoding.run(encode, answer, context.api_version)
+
+    def serve(context: RequestContext, frame: memoryview, position: int) -> Any:
+        if len(frame) - position > DECODED_AT_ONCE_BYTES:
+            return serve_long(context, bytes(frame[position:]))
+        request, _ = decode(frame, context.api_version, position)
+        return handle(context, request)
+
+    return serve
+
+
 class _Route:
     """Everything about one (api key, version), looked up once."""
 
-    __slots__ = (
-        "decode",
-        "encode_parts",
-        "flexible",
-        "handle",
-        "raw",
-        "requests",
-        "response_header",
-    )
+    __slots__ = ("encode_parts", "flexible", "requests", "response_header", "serve")
 
-    def __init__(self, handler: Handler, version: int, requests: CounterChild) -> None:
+    def __init__(
+        self, handler: Handler, version: int, requests: CounterChild, decoding: Pool
+    ) -> None:
         request_header, self.response_header = header_versions(handler.api_key, version)
         self.flexible = request_header == 2
-        self.handle, self.raw = handler.handle, handler.raw
-        self.decode: Callable[..., Any] = codec.request(handler.api_key).decode
+        self.serve = _serving(handler, decoding)
         self.encode_parts: Callable[..., Any] = codec.response(handler.api_key).encode_parts
         self.requests = requests
 
@@ -66,8 +109,8 @@ class _Route:
 class Dispatcher:
     """Serves the frames of one kind of listener."""
 
-    def __init__(self, handlers: HandlerTable, metrics: Registry) -> None:
-        self._handlers = handlers
+    def __init__(self, handlers: HandlerTable, metrics: Registry, decoding: Pool) -> None:
+        self._handlers, self._decoding = handlers, decoding
         self._routes: dict[tuple[int, int], _Route] = {}
         self._requests = metrics.counter(
             "kafka_network_RequestMetrics_RequestsPerSec_total",
@@ -131,18 +174,11 @@ class Dispatcher:
         self, route: _Route, context: RequestContext, frame: memoryview, position: int
     ) -> Answer | Future[Answer | None] | None:
         try:
-            if route.raw is not None:
-                answer = route.raw(context, frame, position)
-                if type(answer) is list:
-                    return response_parts(context.correlation_id, route.response_header, answer)
-            else:
-                request, _ = route.decode(frame, context.api_version, position)
-                answer = route.handle(context, request)
+            answer = route.serve(context, frame, position)
+            if type(answer) is list:
+                return response_parts(context.correlation_id, route.response_header, answer)
         except MalformedMessageError as cause:
-            name = ApiKey(context.api_key).name
-            raise CloseConnection(
-                f"malformed {name} request version {context.api_version}: {cause}"
-            ) from None
+            raise _malformed(context, cause) from None
         except CloseConnection:
             raise
         except Exception as cause:
@@ -150,11 +186,17 @@ class Dispatcher:
         if isinstance(answer, Future):
             return self._later(context, route, answer)
         if isinstance(answer, Coroutine):
-            task = asyncio.ensure_future(answer)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            return self._later(context, route, task)
+            return self._later(context, route, self._run(answer))
+        if type(answer) is InTurn:
+            running = self._run(answer.answer)
+            return self._later(context, route, running, InTurnFuture(loop=running.get_loop()))
         return self._finish(context, route, answer)
+
+    def _run(self, answer: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.ensure_future(answer)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     # -- answers
 
@@ -165,9 +207,14 @@ class Dispatcher:
         return response_parts(context.correlation_id, route.response_header, body)
 
     def _later(
-        self, context: RequestContext, route: _Route, answer: Future[Any]
+        self,
+        context: RequestContext,
+        route: _Route,
+        answer: Future[Any],
+        outcome: Future[Answer | None] | None = None,
     ) -> Future[Answer | None]:
-        outcome: Future[Answer | None] = answer.get_loop().create_future()
+        if outcome is None:
+            outcome = answer.get_loop().create_future()
 
         def done(future: Future[Any]) -> None:
             if outcome.done():
@@ -183,6 +230,8 @@ class Dispatcher:
                     outcome.set_exception(self._failed(context, failure))
             elif isinstance(cause, CloseConnection):
                 outcome.set_exception(cause)
+            elif isinstance(cause, MalformedMessageError):
+                outcome.set_exception(_malformed(context, cause))
             else:
                 outcome.set_exception(self._failed(context, cause))
 
@@ -205,12 +254,12 @@ class Dispatcher:
         handler = self._handlers.get(api_key)
         if handler is None:
             raise CloseConnection(f"api key {api_key} is not served here")
-        if not handler.serves(version):
-            if api_key == ApiKey.API_VERSIONS and version > handler.max_version:
+        if version not in handler.versions:
+            if api_key == ApiKey.API_VERSIONS and version > handler.versions.last:
                 return None
             raise CloseConnection(f"version {version} of api key {api_key} is not served here")
         requests = self._requests.labels(_metric_name(api_key), str(version))
-        route = self._routes[api_key, version] = _Route(handler, version, requests)
+        route = self._routes[api_key, version] = _Route(handler, version, requests, self._decoding)
         return route
 
     def _unsupported_api_versions(self, frame: memoryview) -> Answer:
@@ -224,8 +273,8 @@ class Dispatcher:
             api_keys=[
                 message.cls.ApiKeys(
                     api_key=int(ApiKey.API_VERSIONS),
-                    min_version=handler.min_version,
-                    max_version=handler.max_version,
+                    min_version=handler.versions.first,
+                    max_version=handler.versions.last,
                 )
             ],
         )
@@ -242,6 +291,11 @@ def _read_header(frame: memoryview) -> RequestHeader:
         return read_request_header(frame)
     except MalformedMessageError as cause:
         raise CloseConnection(f"malformed request header: {cause}") from None
+
+
+def _malformed(context: RequestContext, cause: MalformedMessageError) -> CloseConnection:
+    name = ApiKey(context.api_key).name
+    return CloseConnection(f"malformed {name} request version {context.api_version}: {cause}")
 
 
 def _metric_name(api_key: int) -> str:

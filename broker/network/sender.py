@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from broker.network.dispatch import Answer
+from kafka_protocol.errors import TidemarkError
 from runtime.disk import Disk, FileRegion
 from runtime.disk_errors import PEER
 
@@ -22,7 +23,7 @@ PIECE_BYTES = 1024 * 1024
 """How much of a region is probed, sent or warmed at a time."""
 
 
-class SendFailed(Exception):
+class SendFailed(TidemarkError):
     """The answer cannot be completed; the stream is useless from here on."""
 
 

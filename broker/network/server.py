@@ -12,21 +12,20 @@ import socket
 from collections import Counter as Tally
 from collections.abc import Callable, Sequence
 
-from broker.handlers.registry import HandlerTable
 from broker.network.buffers import FrameBuffers
 from broker.network.connection import Connection
-from broker.network.dispatch import Dispatcher, Peer
+from broker.network.dispatch import Dispatcher, Peer, decoders
 from broker.network.file_errors import ReadFailures
 from broker.network.limits import ListenerAddress, NetworkLimits
+from broker.network.registry import HandlerTable
 from kafka_protocol.errors import MalformedMessageError
 from kafka_protocol.wire.framing import read_request_header
-from runtime.clock import Clock
-from runtime.disk import Disk, FileRegion
+from runtime.disk import FileRegion
 from runtime.disk_errors import Seldom, descriptors_for_connections, way_out
-from runtime.executors import Pool
 from runtime.log_context import escape
 from runtime.metrics import Registry
-from runtime.scheduler import Scheduler, Timer
+from runtime.ports import Ports
+from runtime.scheduler import Timer
 
 log = logging.getLogger(__name__)
 
@@ -43,28 +42,19 @@ class Server:
         bound: listener name -> (host, port) really bound, after `start`.
     """
 
-    def __init__(
-        self,
-        *,
-        handlers: HandlerTable,
-        limits: NetworkLimits,
-        clock: Clock,
-        scheduler: Scheduler,
-        pool: Pool,
-        disk: Disk,
-        metrics: Registry,
-    ) -> None:
-        """Take the ports; nothing is opened before `start`. `pool` reads cold file regions."""
-        self.limits, self.clock, self.disk = limits, clock, disk
-        self.dispatcher = Dispatcher(handlers, metrics)
+    def __init__(self, handlers: HandlerTable, limits: NetworkLimits, ports: Ports) -> None:
+        """Nothing is opened before `start`; the pool `log-reads` reads cold file regions."""
+        metrics = ports.metrics
+        self.limits, self.clock, self.disk = limits, ports.clock, ports.disk
+        self.dispatcher = Dispatcher(handlers, metrics, decoders(ports.executors))
         self.scratch = bytearray(SCRATCH_BYTES)
         self.buffers = FrameBuffers()
         self.bound: dict[str, tuple[str, int]] = {}
         self._descriptors_max = limits.descriptors_max or descriptors_for_connections()
-        self._short = Seldom(clock)
+        self._short = Seldom(ports.clock)
         self.read_failures = ReadFailures(metrics)
         self.loop: asyncio.AbstractEventLoop
-        self._scheduler, self._pool = scheduler, pool
+        self._scheduler, self._pool = ports.scheduler, ports.executors.reads
         self._listening: list[socket.socket] = []
         self._connections: set[Connection] = set()
         self._per_ip: Tally[str] = Tally()
@@ -268,7 +258,7 @@ class Server:
             self._all_closed.set()
 
     def read_cold(self, piece: FileRegion, done: Callable[[bytes | BaseException], None]) -> None:
-        """Read a region on a log-io thread and call `done` on the loop."""
+        """Read a region on a pool thread and call `done` on the loop."""
         read = asyncio.ensure_future(
             self._pool.run(self.disk.read_at, piece.file, piece.position, piece.size_bytes)
         )

@@ -1,34 +1,26 @@
 """A fetch that waits for bytes.
 
-It is parked on each of its partitions and looks again when enough bytes became visible there, when
-something about a partition changed, and for the last time when its wait is over. Looking again is
-put off to the end of the loop's current work, so that several appends cost one look.
+It is parked on the watch of its partitions and looks again when enough bytes became visible there,
+when something about a partition changed, and for the last time when its wait is over. Looking again
+is put off to the end of the loop's current work, so that several appends cost one look.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from broker.replica.partition import Partition
+from broker.replica.fetch_watch import FetchWatch
 from runtime.scheduler import Scheduler, Timer
 
 
 class DelayedFetch:
     """One parked fetch; remove it by `finish`."""
 
-    __slots__ = (
-        "_attempt",
-        "_finished",
-        "_loop",
-        "_missing_bytes",
-        "_partitions",
-        "_queued",
-        "_timer",
-    )
+    __slots__ = ("_attempt", "_finished", "_loop", "_missing_bytes", "_queued", "_timer", "_watch")
 
     def __init__(
         self,
         *,
-        partitions: Iterable[Partition],
+        watch: FetchWatch,
         missing_bytes: int,
         wait_ms: int,
         attempt: Callable[[bool], int | None],
@@ -37,7 +29,7 @@ class DelayedFetch:
         """Park.
 
         Args:
-            partitions: where bytes may come.
+            watch: of the partitions where bytes may come.
             missing_bytes: how many must come before it is worth to look again.
             wait_ms: after so long it looks for the last time.
             attempt: looks again (the argument: for the last time); None when it has answered, else
@@ -48,10 +40,11 @@ class DelayedFetch:
         self._attempt = attempt
         self._missing_bytes = missing_bytes
         self._queued = self._finished = False
-        self._partitions = list(partitions)
-        for partition in self._partitions:
-            partition.waiters.add(self)
+        self._watch = watch
+        watch.parked = self
         self._timer: Timer = scheduler.call_later(wait_ms, self._expire)
+        if watch.changed:
+            self.on_change()  # while the first look was taken in slices
 
     def on_bytes(self, size_bytes: int) -> None:
         """So many bytes became visible in one of the partitions."""
@@ -66,12 +59,11 @@ class DelayedFetch:
             self._loop.call_soon(self._look)
 
     def finish(self) -> None:
-        """Leave all partitions; fine to call twice."""
+        """Wait no longer; fine to call twice."""
         if not self._finished:
             self._finished = True
             self._timer.cancel()
-            for partition in self._partitions:
-                partition.waiters.discard(self)
+            self._watch.parked = None
 
     def _look(self) -> None:
         self._queued = False

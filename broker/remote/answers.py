@@ -1,7 +1,7 @@
 """What the broker answers to its tier: facts of the local log, and the few things it may change.
 
 Everything runs on the broker's loop, except opening a segment (it may have to mend and fsync files)
-and checkpointing, which run on `log-io`. A question about another topic id or an older leader epoch
+and checkpointing, which run on pools. A question about another topic id or an older leader epoch
 than the broker's is refused with NOT_LEADER_OR_FOLLOWER.
 """
 
@@ -11,19 +11,20 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Protocol
 
-from broker.replica.manager import RaiseEpoch, ReplicaManager
+from broker.replica.controller_requests import RaiseEpoch
+from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
-from broker.topic_creation import Submit
+from broker.topics.creation import Submit
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.types import EpochEntry
-from local_log.log_dirs import LogManager
 from local_log.partition_log import PartitionLog, SegmentFiles
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.removed_topics import keep_removals, note_emptied
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
-from rlm.link import Received, Reply
-from rlm.messages import (
+from rlm.link.endpoint import Received, Reply
+from rlm.link.messages import (
+    CLOSED_SEGMENTS_MAX,
     Ack,
     AnyMessage,
     ClosedLocalSegment,
@@ -37,7 +38,6 @@ from rlm.messages import (
     KeepRemovals,
     LogDescription,
     LossFound,
-    Metrics,
     OpenedSegment,
     OpenSegment,
     PartitionMessage,
@@ -48,9 +48,7 @@ from rlm.messages import (
     TopicsEmptied,
 )
 from runtime.disk import OpenFile
-from runtime.executors import Pool
-from runtime.metrics import Registry, Sample
-from runtime.scheduler import Scheduler
+from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
 
@@ -60,12 +58,32 @@ IMAGE_POLL_MS = 20
 class RemoteFacts(Protocol):
     """Takes what the tier reports beside its questions."""
 
-    def on_copied(self, report: CopiedThrough) -> None:
-        """A run of copied offsets was reported and taken."""
-        ...
-
     def on_health(self, health: Health) -> None:
         """How the tier is."""
+        ...
+
+
+class ClusterMetadata(Protocol):
+    """The metadata as this node has them, and the way to change them; see `MetadataNode`."""
+
+    @property
+    def cluster_id(self) -> str:
+        """Whose they are."""
+        ...
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest committed ones."""
+        ...
+
+    @property
+    def high_watermark(self) -> int:
+        """Of the metadata log (exclusive), as the quorum confirms it."""
+        ...
+
+    @property
+    def submit(self) -> Submit:
+        """Takes decisions of the controller."""
         ...
 
 
@@ -74,28 +92,22 @@ class BrokerAnswers:
 
     def __init__(
         self,
-        *,
         replicas: ReplicaManager,
-        logs: LogManager,
-        image: Callable[[], MetadataImage],
-        high_watermark: Callable[[], int],
-        submit: Submit,
-        cluster_id: str,
-        pool: Pool,
-        scheduler: Scheduler,
-        loop: asyncio.AbstractEventLoop,
-        metrics: Registry,
-        facts: RemoteFacts,
+        metadata: ClusterMetadata,
         raise_epoch: RaiseEpoch,
+        *,
+        ports: Ports,
+        loop: asyncio.AbstractEventLoop,
+        facts: RemoteFacts,
     ) -> None:
-        self._replicas, self._logs, self._image = replicas, logs, image
-        self._high_watermark, self._submit = high_watermark, submit
-        self._cluster_id = cluster_id
-        self._pool, self._scheduler, self._loop = pool, scheduler, loop
-        self._metrics, self._facts, self._raise_epoch = metrics, facts, raise_epoch
+        self._replicas, self._logs = replicas, replicas.logs
+        self._metadata, self._raise_epoch = metadata, raise_epoch
+        self._reads, self._commit = ports.executors.reads, ports.executors.commit
+        self._scheduler, self._loop = ports.scheduler, loop
+        self._facts = facts
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def __call__(self, received: Received, reply: Reply) -> None:  # noqa: C901 - one case each
+    def __call__(self, received: Received, reply: Reply) -> None:
         """Answer one message of the tier."""
         match received.message:
             case DescribeLog() as asked:
@@ -114,16 +126,12 @@ class BrokerAnswers:
             case RaiseLeaderEpoch() as request:
                 self._guarded(reply, lambda: self._need_leader_epoch(request))
             case ImageAtLeast():
-                self._answer_image(self._high_watermark(), reply)
+                self._answer_image(self._metadata.high_watermark, reply)
             case TopicsEmptied(topic_ids):
                 decide = partial(note_emptied, topic_ids=topic_ids)
                 self._spawn(reply, self._decided(decide, reply))
             case KeepRemovals(marked):
                 self._spawn(reply, self._decided(partial(keep_removals, marked=marked), reply))
-            case Metrics(samples):
-                self._metrics.merge_remote(
-                    Sample(s.name, s.kind, s.help, s.labels, s.value) for s in samples
-                )
             case Health() as health:
                 self._facts.on_health(health)
             case other:
@@ -166,7 +174,7 @@ class BrokerAnswers:
         """The tier deletes what lies below the log start: it hears of none that may fall back."""
         while not self._log_start_is_kept(question):
             tp = self._partition(question).topic_partition
-            failed = await self._pool.run(self._logs.keep_log_starts, [tp])
+            failed = await self._commit.run(self._logs.keep_log_starts, [tp])
             if failed:
                 raise failed[tp]
         reply(self._describe(question))
@@ -174,9 +182,10 @@ class BrokerAnswers:
     def _describe(self, question: DescribeLog) -> LogDescription:
         partition = self._partition(question)
         local = partition.log
+        tail = local.closed_tail(question.closed_from, CLOSED_SEGMENTS_MAX)
         closed = [
             ClosedLocalSegment(s.base_offset, s.last_offset, s.size_bytes, s.max_timestamp_ms)
-            for s in local.closed_segments()
+            for s in tail.segments
         ]
         return LogDescription(
             question.topic_id,
@@ -191,15 +200,22 @@ class BrokerAnswers:
             closed_segments=closed,
             log_end_offset=local.log_end_offset,
             log_start_has_no_entry=local.log_start_has_no_entry and not local.log_start_known,
-            chain_problem=local.chain_lost,
+            chain_problem=local.epoch_file.lost,
             unjudged_end=partition.unjudged_end,
+            adopted_epoch=local.adopted_epoch,
             local_bytes=local.size_bytes,
-            metadata_offset=self._image().provenance.offset,
+            metadata_offset=self._metadata.image.provenance.offset,
+            closed_from=question.closed_from,
+            closed_bytes_below=tail.bytes_below,
+            more_closed_count=tail.more_count,
+            more_closed_bytes=tail.more_bytes,
         )
 
     async def _open_segment(self, question: OpenSegment, reply: Reply) -> None:
         partition = self._partition(question)
-        files: SegmentFiles = await self._pool.run(partition.log.open_segment, question.base_offset)
+        files: SegmentFiles = await self._reads.run(
+            partition.log.lookups.open_segment, question.base_offset
+        )
         descriptors: list[OpenFile] = [
             files.log,
             files.offset_index,
@@ -223,7 +239,7 @@ class BrokerAnswers:
 
     def _answer_image(self, wanted: int, reply: Reply) -> None:
         """Answer once the image has reached `wanted` (a high watermark, exclusive)."""
-        image = self._image()
+        image = self._metadata.image
         if image.provenance.end_offset < wanted:
             self._scheduler.call_later(IMAGE_POLL_MS, lambda: self._answer_image(wanted, reply))
             return
@@ -231,7 +247,7 @@ class BrokerAnswers:
             Image(
                 list(image.topics_by_id),
                 image.provenance.offset,
-                self._cluster_id,
+                self._metadata.cluster_id,
                 list(image.removed_tiered_topics),
                 image.removals_are_kept,
             )
@@ -242,7 +258,7 @@ class BrokerAnswers:
     async def _decided(
         self, decide: Callable[[MetadataImage], ControllerResult[None]], reply: Reply
     ) -> None:
-        await self._submit(decide)
+        await self._metadata.submit(decide)
         reply(Ack())
 
     def _take(self, report: Report) -> Ack:
@@ -251,10 +267,8 @@ class BrokerAnswers:
             if not partition.log.set_copied_through(report.last_offset, report.last_offset_epoch):
                 return Ack(taken=False, reason="the local chain has another epoch at that offset")
         else:
-            partition.log.copied_through = -1  # what was said before is true no more
+            partition.log.ends.forget_copies()
         partition.take_report(report)
-        if isinstance(report, CopiedThrough):
-            self._facts.on_copied(report)
         return Ack()
 
     def _need_leader_epoch(self, request: RaiseLeaderEpoch) -> Ack:
@@ -266,9 +280,12 @@ class BrokerAnswers:
     async def _restore_chain(self, request: RestoreChain, reply: Reply) -> None:
         partition = self._partition(request)
         chain = [EpochEntry(epoch, start) for epoch, start in request.entries]
-        if not await self._pool.run(partition.log.fits_batches, chain):
+        if not await self._reads.run(partition.log.lookups.fits_batches, chain):
             reply(Ack(taken=False, reason="a local batch is of another epoch"))
             return
+        self._partition(request)  # the epoch may have changed in the meantime
+        version, restored = partition.log.epoch_file.version, partition.log.restored_chain(chain)
+        await self._commit.run(partition.log.epoch_file.write_ahead, restored, version)
         self._partition(request)  # the epoch may have changed in the meantime
         partition.log.restore_chain(chain)
         log.warning(
@@ -286,7 +303,7 @@ class BrokerAnswers:
             return
         local.raise_log_start(request.offset)
         kept = local.log_start_offset
-        failed = await self._pool.run(self._logs.keep_log_starts, [partition.topic_partition])
+        failed = await self._commit.run(self._logs.keep_log_starts, [partition.topic_partition])
         if failed:
             raise failed[partition.topic_partition]
         local.clip_chain(kept)
@@ -296,6 +313,5 @@ class BrokerAnswers:
             request.offset,
             request.reason,
         )
-        for waiter in list(partition.waiters):
-            waiter.on_change()
+        partition.log_start_raised()
         reply(Ack())

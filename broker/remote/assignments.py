@@ -1,16 +1,23 @@
 """Which partitions the tier is to work on, told as differences; all of it again to a new tier."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Final
 
 import msgspec
 
 from broker.remote.supervisor import Supervisor
+from broker.replica.events import ReplicaEvents
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from local_log.config import LogConfig
-from rlm.messages import Assign, PartitionSettings, Unassign
+from rlm.link.messages import Assign, PartitionSettings, Unassign
+from runtime.scheduler import Scheduler
 
 PartitionKey = tuple[bytes, int]
+
+SLICE_PARTITIONS: Final = 100
+"""Some milliseconds of the loop: each is a message on the link."""
 
 
 def settings_of(config: LogConfig) -> PartitionSettings | None:
@@ -38,53 +45,91 @@ class Assignments:
         self,
         replicas: ReplicaManager,
         supervisor: Supervisor,
+        scheduler: Scheduler,
         is_tierable: Callable[[Partition], bool],
         metadata_offset: Callable[[], int],
     ) -> None:
         """Tell nothing yet; `metadata_offset` is that of the image that the replicas are at."""
         self._replicas, self._supervisor, self._is_tierable = replicas, supervisor, is_tierable
-        self._metadata_offset = metadata_offset
+        self._scheduler, self._metadata_offset = scheduler, metadata_offset
         self._told: dict[PartitionKey, Assign] = {}
+        self._due: dict[PartitionKey, Partition | None] = {}  # in their order; None: it is gone
+        self._is_telling = False
+        self._when_told: Callable[[], None] | None = None
 
     def on_tier_up(self) -> None:
         """A new tier knows nothing."""
         self._told.clear()
-        self.reconcile()
+        self._due.clear()
+        self._tell_of(self._replicas.partitions.values())
 
-    def reconcile(self) -> bool:
-        """Tell the tier what changed.
-
-        Returns:
-            True if a partition went away: the remover may have work.
-        """
+    def on_replicas(self, events: ReplicaEvents) -> None:
+        """Tell the tier what changed."""
         if self._supervisor.endpoint is None:
-            return False
-        wanted = self._wanted()
-        gone = [told for key, told in self._told.items() if key not in wanted]
-        for old in gone:
-            self._supervisor.ask(Unassign(old.topic_id, old.partition, old.leader_epoch))
-            del self._told[old.topic_id, old.partition]
-        for key, assign in wanted.items():
-            if self._told.get(key) != assign:
-                self._supervisor.ask(
-                    msgspec.structs.replace(assign, metadata_offset=self._metadata_offset())
-                )
-                self._told[key] = assign  # without the offset: it alone is no news
-        return bool(gone)
+            return
+        for partition in events.gone:
+            key = (partition.topic_id, partition.partition)
+            if key in self._told:
+                self._due[key] = None
+            else:
+                self._due.pop(key, None)
+        self._tell_of([*events.led, *events.followed, *events.configured])
 
-    def _wanted(self) -> dict[PartitionKey, Assign]:
-        wanted: dict[PartitionKey, Assign] = {}
-        for partition in self._replicas.partitions.values():
-            settings = settings_of(partition.log.config)
-            if settings is None or not self._is_tierable(partition):
-                continue
-            wanted[partition.topic_id, partition.partition] = Assign(
-                partition.topic_id,
-                partition.partition,
-                partition.leader_epoch,
-                topic=partition.topic,
-                is_leader=partition.is_leader,
-                settings=settings,
-                unclean_epoch=partition.unclean_epoch,
+    def when_told(self, call: Callable[[], None]) -> None:
+        """Call once the tier was told of all that has changed; a later call replaces this one."""
+        if self._is_telling:
+            self._when_told = call
+        else:
+            call()
+
+    def _tell_of(self, partitions: Iterable[Partition]) -> None:
+        """Tell of them, some at a time where there are many, each as it is then."""
+        for each in partitions:
+            key = (each.topic_id, each.partition)
+            if self._due.get(key, each) is None:
+                self._take_away(key)  # its files are others
+            self._due[key] = each
+        if not self._is_telling:
+            self._tell_some()
+
+    def _tell_some(self) -> None:
+        self._is_telling = False
+        if self._supervisor.endpoint is None:
+            self._due.clear()  # the next tier is told all
+        for key in list(islice(self._due, SLICE_PARTITIONS)):
+            self._tell(key, self._due.pop(key))
+        if self._due:
+            self._is_telling = True
+            self._scheduler.call_later(0, self._tell_some)
+        elif self._when_told is not None:
+            call, self._when_told = self._when_told, None
+            call()
+
+    def _tell(self, key: PartitionKey, partition: Partition | None) -> None:
+        assign = None if partition is None else self._wanted(partition)
+        if assign is None:
+            self._take_away(key)
+        elif self._told.get(key) != assign:
+            self._supervisor.ask(
+                msgspec.structs.replace(assign, metadata_offset=self._metadata_offset())
             )
-        return wanted
+            self._told[key] = assign  # without the offset: it alone is no news
+
+    def _take_away(self, key: PartitionKey) -> None:
+        told = self._told.pop(key, None)
+        if told is not None:
+            self._supervisor.ask(Unassign(told.topic_id, told.partition, told.leader_epoch))
+
+    def _wanted(self, partition: Partition) -> Assign | None:
+        settings = settings_of(partition.log.config)
+        if settings is None or not self._is_tierable(partition):
+            return None
+        return Assign(
+            partition.topic_id,
+            partition.partition,
+            partition.leader_epoch,
+            topic=partition.topic,
+            is_leader=partition.is_leader,
+            settings=settings,
+            unclean_epoch=partition.unclean_epoch,
+        )

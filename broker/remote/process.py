@@ -104,7 +104,8 @@ def start_tier_process(link_fd: int, lock: OpenFile, arguments: Sequence[str] = 
     environment["PYTHONPATH"] = os.pathsep.join(path)
     # Fewer malloc arenas: the tier's pools are many threads that allocate little.
     environment.setdefault("MALLOC_ARENA_MAX", "2")
-    command = [sys.executable, "-m", "rlm.tier_process", str(link_fd), str(os.getpid())]
+    # -P: a `runtime` or `broker` in the working directory is somebody else's.
+    command = [sys.executable, "-P", "-m", "rlm.tier_process", str(link_fd), str(os.getpid())]
     child = subprocess.Popen(
         [*command, *arguments],
         stdin=subprocess.DEVNULL,

@@ -23,8 +23,8 @@ from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.types import TopicPartition
 from local_log.errors import OffsetOutOfRange
-from rlm.link import Received
-from rlm.messages import OffsetForTimestamp, Read, ReadAnswer, Released, TimestampAnswer
+from rlm.link.endpoint import Received
+from rlm.link.messages import OffsetForTimestamp, Read, ReadAnswer, Released, TimestampAnswer
 from runtime.clock import Clock
 from runtime.disk import FileRegion, OpenFile
 from runtime.mapping import Mapping
@@ -32,7 +32,6 @@ from runtime.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 
-READ_COMMITTED = 1
 WINDOW_BYTES = 4 << 20
 """How far the tier may answer beyond what was asked for."""
 
@@ -51,7 +50,7 @@ class RemoteRead:
 
     Attributes:
         max_bytes: bound of the answer; `min_one_batch` lets one larger batch through.
-        isolation_level: 0 read uncommitted, 1 read committed.
+        read_committed: aborted transactions are wanted with the batches.
         deadline_ms: on the broker's monotonic clock.
     """
 
@@ -61,7 +60,7 @@ class RemoteRead:
     offset: int
     max_bytes: int
     min_one_batch: bool
-    isolation_level: int
+    read_committed: bool
     deadline_ms: int
 
 
@@ -221,7 +220,7 @@ class RemoteReads:
 
     def _locally_aborted(self, read: RemoteRead, end: int) -> list[tuple[int, int]]:
         log = self._leader(read.topic_id, read.partition, read.topic).log
-        found = log.aborted_transactions(read.offset, end)
+        found = log.reader.aborted_transactions(read.offset, end)
         return [(each[0], each[1]) for each in found]
 
     def _local_start(self, read: RemoteRead) -> int:
@@ -277,8 +276,7 @@ class RemoteReads:
         self._check_log_start(read, partition)
         partition.check_chain_known()
         epoch, epoch_end = epoch_span(partition.log, read.offset)
-        read_committed = read.isolation_level == READ_COMMITTED
-        chain = partition.log.epochs.entries() if read_committed else []
+        chain = partition.log.epochs.entries() if read.read_committed else []
         return Read(
             read.topic_id,
             read.partition,
@@ -288,7 +286,7 @@ class RemoteReads:
             epoch_end=epoch_end,
             max_bytes=read.max_bytes,
             min_one_batch=read.min_one_batch,
-            read_committed=read_committed,
+            read_committed=read.read_committed,
             chain=[(entry.epoch, entry.start_offset) for entry in chain if entry.epoch >= epoch],
             wait_ms=max(0, read.deadline_ms - self._clock.monotonic_ms()),
             window_bytes=WINDOW_BYTES,

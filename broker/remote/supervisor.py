@@ -11,31 +11,32 @@ waits for any of them.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
 from concurrent.futures import Future as ThreadFuture
 from pathlib import Path
 from typing import Protocol
 
 from broker.remote.process import Process, start_tier_process, take_tier_lock
+from kafka_protocol.errors import TidemarkError
 from rlm.config import TierConfig
-from rlm.link import Endpoint, LinkEndedError, LinkFailureError, Received, RequestHandler
-from rlm.messages import AnyMessage, Configure, Connect, Heartbeat, Reconfigure, Stop
-from rlm.socket_transport import SocketTransport, make_socket_pair
-from runtime.clock import Clock
-from runtime.disk import Disk, OpenFile
-from runtime.scheduler import Scheduler, Timer
+from rlm.link.endpoint import Endpoint, LinkEndedError, LinkFailureError, Received, Reply
+from rlm.link.messages import AnyMessage, Configure, Connect, Heartbeat, Reconfigure, Stop
+from rlm.link.socket_transport import SocketTransport, make_socket_pair
+from runtime.disk import OpenFile
+from runtime.ports import Ports
+from runtime.scheduler import Timer
 
 log = logging.getLogger(__name__)
 
 HEARTBEAT_INTERVAL_MS = 1_000
 HEARTBEAT_LIMIT_MS = 15_000
+"""Counted in beats: a time in which the broker itself stood still is not the tier's silence."""
 CONFIGURE_LIMIT_MS = 60_000
 STOP_LIMIT_MS = 5_000
 LOCK_RETRY_MS = 50
 BACKOFF_MS, BACKOFF_MAX_MS = 500, 30_000
 
 
-class TierStartError(Exception):
+class TierStartError(TidemarkError):
     """The tier refuses its settings; the message names key and cause."""
 
 
@@ -44,6 +45,22 @@ class Spawn(Protocol):
 
     def __call__(self, link_fd: int, lock: OpenFile) -> Process:
         """Return the running child."""
+        ...
+
+
+class TierEvents(Protocol):
+    """Takes what comes from a tier process; on the broker's loop."""
+
+    def on_request(self, received: Received, reply: Reply) -> None:
+        """It asks or tells something."""
+        ...
+
+    def on_up(self) -> None:
+        """It works: it knows nothing yet."""
+        ...
+
+    def on_down(self) -> None:
+        """It has ended, and with it all that it knew."""
         ...
 
 
@@ -57,20 +74,15 @@ class Supervisor:
 
     def __init__(
         self,
-        *,
         config: TierConfig,
-        disk: Disk,
-        clock: Clock,
-        scheduler: Scheduler,
+        ports: Ports,
         loop: asyncio.AbstractEventLoop,
-        on_request: RequestHandler,
-        on_up: Callable[[], None],
-        on_down: Callable[[], None],
+        events: TierEvents,
         spawn: Spawn = start_tier_process,
     ) -> None:
-        self._config, self._disk, self._clock = config, disk, clock
-        self._scheduler, self._loop, self._spawn = scheduler, loop, spawn
-        self._on_request, self._on_up, self._on_down = on_request, on_up, on_down
+        self._config, self._disk, self._clock = config, ports.disk, ports.clock
+        self._scheduler, self._loop, self._spawn = ports.scheduler, loop, spawn
+        self._events = events
         self.state = "down"
         self.reason = "not started"
         self.restarts = 0
@@ -78,7 +90,8 @@ class Supervisor:
         self._process: Process | None = None
         self._dying: list[Process] = []
         self._timers: list[Timer] = []
-        self._last_sign_ms = 0
+        self._last_beat_ms = 0
+        self._silent_ms = 0
         self._backoff_ms = BACKOFF_MS
         self._first: asyncio.Future[None] | None = None
         self._may_connect = False
@@ -132,11 +145,11 @@ class Supervisor:
             self.reason = "the tier process before still holds tier.lock"
             self._scheduler.call_later(LOCK_RETRY_MS, self._attempt)
             return
-        endpoint = Endpoint(self._on_request, lambda: self._ended(endpoint))
+        endpoint = Endpoint(self._events.on_request, lambda: self._ended(endpoint))
         SocketTransport(ours, self._loop, endpoint)
         self._endpoint = endpoint
         self.state, self.reason = "starting", "the tier process is starting"
-        self._last_sign_ms = self._clock.monotonic_ms()
+        self._last_beat_ms, self._silent_ms = self._clock.monotonic_ms(), 0
         answer = endpoint.ask(Configure(self._config))
         answer.add_done_callback(lambda done: self._configured(endpoint, done))
         self._timers.append(self._scheduler.every(HEARTBEAT_INTERVAL_MS, self._beat, "tier-beat"))
@@ -203,7 +216,7 @@ class Supervisor:
 
     def _connect(self, endpoint: Endpoint) -> None:
         self.state = "starting"
-        self._last_sign_ms = self._clock.monotonic_ms()
+        self._silent_ms = 0
         endpoint.ask(Connect()).add_done_callback(lambda done: self._connected(endpoint, done))
 
     def _connected(self, endpoint: Endpoint, done: "ThreadFuture[Received]") -> None:
@@ -214,10 +227,10 @@ class Supervisor:
             self._refused(str(error))
         elif error is None:
             self.state, self.reason = "up", ""
-            self._last_sign_ms = self._clock.monotonic_ms()
+            self._silent_ms = 0
             log.info("tier process is up: pid=%s", self.pid)
             self._step_done()
-            self._on_up()
+            self._events.on_up()
 
     def _step_done(self) -> None:
         if self._first is not None and not self._first.done():
@@ -236,15 +249,17 @@ class Supervisor:
         endpoint = self._endpoint
         if endpoint is None:
             return
-        if self.state == "configured":
-            # The loop recovers logs now and may not turn for long; a dead tier's link ends.
-            self._last_sign_ms = self._clock.monotonic_ms()
+        beat_ms = self._clock.monotonic_ms()
+        # A late beat says that this loop stood still; what the tier sent then is not read yet.
+        self._silent_ms += min(beat_ms - self._last_beat_ms, 2 * HEARTBEAT_INTERVAL_MS)
+        self._last_beat_ms = beat_ms
+        if self.state == "configured":  # it is asked nothing; a dead tier's link ends
+            self._silent_ms = 0
             return
-        silent_ms = self._clock.monotonic_ms() - self._last_sign_ms
         limit_ms = HEARTBEAT_LIMIT_MS if self.state == "up" else CONFIGURE_LIMIT_MS
-        if silent_ms > limit_ms:
-            log.error("tier process is silent and is killed: silent_ms=%d", silent_ms)
-            self.reason = f"silent for {silent_ms} ms"
+        if self._silent_ms > limit_ms:
+            log.error("tier process is silent and is killed: silent_ms=%d", self._silent_ms)
+            self.reason = f"silent for {self._silent_ms} ms"
             self._kill()
             endpoint.end()
         elif self.state == "up":
@@ -252,7 +267,7 @@ class Supervisor:
 
     def _sign_of_life(self, done: "ThreadFuture[Received]") -> None:
         if done.exception() is None:
-            self._last_sign_ms = self._clock.monotonic_ms()
+            self._silent_ms = 0
             self._backoff_ms = BACKOFF_MS
 
     def _kill(self) -> None:
@@ -275,13 +290,13 @@ class Supervisor:
             timer.cancel()
         self._timers.clear()
         if self.state == "stopped":
-            self._on_down()
+            self._events.on_down()
             return
         self.state = "down"
         if not self.reason:
             self.reason = "the tier process ended"
         if was_up:
-            self._on_down()
+            self._events.on_down()
         if self._fail_first("the tier process ended at its start"):
             return
         self.restarts += 1

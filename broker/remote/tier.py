@@ -7,32 +7,29 @@ so no process, no directory and no topic.
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from broker.remote.answers import BrokerAnswers
+from broker.remote.answers import BrokerAnswers, ClusterMetadata
 from broker.remote.assignments import Assignments
 from broker.remote.process import start_tier_process
 from broker.remote.reads import RemoteFetched, RemoteRead, RemoteReads
 from broker.remote.supervisor import Spawn, Supervisor, TierStartError
-from broker.replica.manager import REMOTE_LOG_METADATA_TOPIC, RaiseEpoch, ReplicaManager
-from broker.topic_creation import Submit
+from broker.remote.tier_metrics import TierMetrics
+from broker.replica.controller_requests import RaiseEpoch
+from broker.replica.events import ReplicaEvents
+from broker.replica.judgement_tally import JudgementTally
+from broker.replica.manager import ReplicaManager
 from kafka_protocol.errors import ErrorCode, KafkaError
+from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import TopicPartition
-from local_log.log_dirs import LogManager
-from metadata_topic.image.image import MetadataImage
 from rlm.config import TierConfig
-from rlm.link import Received, Reply
-from rlm.messages import CopiedThrough, Health, ImageChanged
+from rlm.link.endpoint import Received, Reply
+from rlm.link.messages import Health, ImageChanged
 from rlm.red_kinds import TierRed
-from runtime.clock import Clock
-from runtime.dice import Dice, SystemDice
-from runtime.disk import Disk
-from runtime.executors import Pool
-from runtime.metrics import Registry
-from runtime.scheduler import Scheduler
+from runtime.ports import Ports
 
 __all__ = ["RemoteFetched", "RemoteRead", "RemoteTier", "TierStartError", "TierState"]
 
@@ -64,46 +61,33 @@ class RemoteTier:
     Attributes:
         tier_client_id: client id of the tier's Kafka clients, a secret of this process: who has it
             may write the metadata topic.
+        judgements: how many partitions the tier has judged.
+        metrics: what the tier counts.
     """
 
     def __init__(
         self,
-        *,
         config: TierConfig,
-        clock: Clock,
-        scheduler: Scheduler,
-        pool: Pool,
-        metrics: Registry,
+        ports: Ports,
         loop: asyncio.AbstractEventLoop,
-        disk: Disk | None = None,
-        dice: Dice | None = None,
         spawn: Spawn = start_tier_process,
     ) -> None:
         """Wire up what needs no data; nothing is started.
 
         The client id of `config` is replaced by a secret made here.
         """
-        self.tier_client_id = f"tidemark-tier-{(dice or SystemDice()).uuid().hex()}"
+        self.tier_client_id = f"tidemark-tier-{ports.dice.uuid().hex()}"
 
         self.config = self._own(config)
-        self._clock, self._scheduler, self._loop = clock, scheduler, loop
-        self._pool, self._metrics = pool, metrics
+        self._ports, self._loop = ports, loop
+        self.judgements = JudgementTally(ports.clock)
         self._health: Health | None = None
         self._last_words: list[str] = []  # what was wrong with the whole tier when it ended
         self._answers: BrokerAnswers | None = None
-        self._supervisor = Supervisor(
-            config=self.config,
-            disk=disk or Disk(),
-            clock=clock,
-            scheduler=scheduler,
-            loop=loop,
-            on_request=self._answer,
-            on_up=self._on_up,
-            on_down=self._on_down,
-            spawn=spawn,
-        )
-        self._topics_seen: frozenset[bytes] = frozenset()
+        self._supervisor = Supervisor(self.config, ports, loop, self, spawn)
         self._led_told: list[int] = []
+        metrics = ports.metrics
+        self.metrics = TierMetrics(self._supervisor, ports.clock, loop, metrics)
         prefix, topic = "kafka_server_BrokerTopicMetrics_", ("topic",)
         # Counted here and not in the tier: many fetches are served from what it lent before.
         self._read_requests = metrics.counter(
@@ -124,6 +108,11 @@ class RemoteTier:
             "Remote look-ups of offsets that ran out of time",
             ("topic", "partition"),
         )
+        metrics.gauge(
+            "tidemark_remote_unjudged_partitions",
+            "Partitions led here that the tier has not judged yet",
+            fn=lambda: self.judgements.unjudged,
+        )
 
     def _own(self, config: TierConfig) -> TierConfig:
         """The settings with our secret in them."""
@@ -132,51 +121,32 @@ class RemoteTier:
 
     def attach(
         self,
-        *,
         replicas: ReplicaManager,
-        logs: LogManager,
-        image: Callable[[], MetadataImage],
-        high_watermark: Callable[[], int],
-        submit: Submit,
+        metadata: ClusterMetadata,
         raise_epoch: RaiseEpoch,
     ) -> None:
         """Say what there is to answer from, before clients are served.
 
-        `high_watermark` is that of the metadata log (exclusive), as the quorum confirms it;
-        `submit` takes decisions of the controller; `raise_epoch` asks it for leader epochs.
+        `raise_epoch` asks the controller for leader epochs.
         """
-        self._replicas, self._image = replicas, image
+        self._replicas, self._metadata = replicas, metadata
         self._answers = BrokerAnswers(
-            replicas=replicas,
-            logs=logs,
-            image=image,
-            high_watermark=high_watermark,
-            submit=submit,
-            cluster_id=self.config.cluster_id,
-            pool=self._pool,
-            scheduler=self._scheduler,
-            loop=self._loop,
-            metrics=self._metrics,
-            facts=self,
-            raise_epoch=raise_epoch,
+            replicas, metadata, raise_epoch, ports=self._ports, loop=self._loop, facts=self
         )
         self._assignments = Assignments(
             replicas,
             self._supervisor,
+            self._ports.scheduler,
             lambda partition: not partition.is_internal,
-            lambda: image().provenance.offset,
+            lambda: metadata.image.provenance.offset,
         )
         self._reads = RemoteReads(
             replicas=replicas,
             supervisor=self._supervisor,
-            clock=self._clock,
-            scheduler=self._scheduler,
+            clock=self._ports.clock,
+            scheduler=self._ports.scheduler,
             loop=self._loop,
         )
-
-    def _answer(self, received: Received, reply: Reply) -> None:
-        if self._answers is not None:
-            self._answers(received, reply)
 
     async def start(self) -> None:
         """Start the tier process; done when the storage plugin has taken its settings.
@@ -253,33 +223,40 @@ class RemoteTier:
 
     # -- changes
 
-    def on_partitions_changed(self) -> None:
+    def on_replicas(self, events: ReplicaEvents) -> None:
         """Roles, epochs, settings or the set of partitions changed."""
-        self._assignments.reconcile()
-        self._tell_image()
-
-    def _tell_image(self) -> None:
-        """Wake the remover when topics went away or metadata partitions moved."""
-        topics = frozenset(self._image().topics_by_id)
+        self._assignments.on_replicas(events)
         led = self._led_metadata_partitions()
-        if self._topics_seen - topics or led != self._led_told:
-            self._supervisor.tell(ImageChanged(led))
-            self._led_told = led
-        self._topics_seen = topics
+        if events.topics_gone or led != self._led_told:
+            # Behind what is given up: the remover finds no partition of a topic that is gone.
+            self._assignments.when_told(lambda: self._tell_image(self._led_metadata_partitions()))
+
+    def _tell_image(self, led: list[int]) -> None:
+        """Wake the remover: topics went away, or metadata partitions moved."""
+        self._supervisor.tell(ImageChanged(led))
+        self._led_told = led
 
     def _led_metadata_partitions(self) -> list[int]:
-        topic = self._image().topics_by_name.get(REMOTE_LOG_METADATA_TOPIC)
+        topic = self._metadata.image.topics_by_name.get(REMOTE_LOG_METADATA_TOPIC)
         if topic is None:
             return []
         node_id = self.config.node_id
         return [index for index, found in topic.partitions.items() if found.leader == node_id]
 
-    def _on_up(self) -> None:
-        self._assignments.on_tier_up()
-        self._led_told = self._led_metadata_partitions()
-        self._supervisor.tell(ImageChanged(self._led_told))
+    # -- what the supervisor tells of its process
 
-    def _on_down(self) -> None:
+    def on_request(self, received: Received, reply: Reply) -> None:
+        """The tier asks or tells something."""
+        if self._answers is not None:
+            self._answers(received, reply)
+
+    def on_up(self) -> None:
+        """The tier works: it is told everything."""
+        self._assignments.on_tier_up()
+        self._tell_image(self._led_metadata_partitions())
+
+    def on_down(self) -> None:
+        """The tier has ended: nothing that it was asked will be answered."""
         red = () if self._health is None else self._health.red
         self._last_words = [each.reason for each in red if each.partition < 0]
         self._health = None
@@ -287,9 +264,6 @@ class RemoteTier:
             self._reads.on_tier_down()
 
     # -- what the tier reports
-
-    def on_copied(self, report: CopiedThrough) -> None:
-        """A run of copied offsets was reported; the log has taken it already."""
 
     def on_health(self, health: Health) -> None:
         """How the tier is."""

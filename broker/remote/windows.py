@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from rlm.messages import Read, ReadAnswer
+from rlm.link.messages import Read, ReadAnswer
 from runtime.clock import Clock
 from runtime.scheduler import Scheduler
 

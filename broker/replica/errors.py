@@ -10,18 +10,6 @@ class UnknownTopicOrPartition(KafkaError):
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-class UnknownTopicId(KafkaError):
-    """No topic has this id."""
-
-    code = ErrorCode.UNKNOWN_TOPIC_ID
-
-
-class InconsistentTopicId(KafkaError):
-    """The session knew this topic under another id: it was deleted and created again."""
-
-    code = ErrorCode.INCONSISTENT_TOPIC_ID
-
-
 class NotLeaderOrFollower(KafkaError):
     """Another broker leads this partition now."""
 
@@ -33,6 +21,12 @@ class NotJudgedSound(KafkaStorageError):
 
     An answer that says so is kept back for a while: clients ask again at once.
     """
+
+
+class OffsetNotAvailable(KafkaError):
+    """The tier has not reported yet what it holds; clients ask again."""
+
+    code = ErrorCode.OFFSET_NOT_AVAILABLE
 
 
 class ReplicaNotAvailable(KafkaError):

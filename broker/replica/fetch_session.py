@@ -4,6 +4,9 @@ A session is a list of partitions with the fetch position of each and what the c
 An incremental answer leaves out partitions about which there is nothing new; those that brought
 data move to the end of the list, so that no partition starves behind a busy one.
 
+A session also knows which of its partitions may have news, see `fetch_looks`, so that a request of
+a client that is at the end of nearly all of them costs what changed.
+
 The cache is bounded. Who gets no slot is served without a session (session id 0), which every
 client understands. Pure but for the dice that draw session ids.
 """
@@ -11,9 +14,12 @@ client understands. Pure but for the dice that draw session ids.
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final
 
 from broker.replica.fetch_types import FetchPartition, PartitionKey, PartitionRead
+from broker.replica.fetch_watch import FetchWatch
+from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode
 from runtime.dice import Dice
 
@@ -21,6 +27,7 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 EPOCH_MAX: Final = 2**31 - 1
+turn_of = attrgetter("turn")
 EVICTION_MS: Final = 120_000
 """A session that was used within this time keeps its slot."""
 
@@ -39,6 +46,9 @@ class FetchSession:
     Attributes:
         epoch: what the next request must carry.
         with_ids: topics are named by id (version 13 on); fixed for the session's life.
+        pending: partitions that the next fetch must look at, whatever happens until then.
+        is_in_use: a fetch of it is not answered yet.
+        is_gone: it left the cache.
     """
 
     id: int
@@ -46,34 +56,117 @@ class FetchSession:
     epoch: int
     last_used_ms: int
     partitions: OrderedDict[PartitionKey, FetchPartition] = field(default_factory=OrderedDict)
+    watch: FetchWatch = field(default_factory=FetchWatch)
+    pending: set[FetchPartition] = field(default_factory=set)
+    next_turn: int = 0
+    is_in_use: bool = False
+    is_gone: bool = False
+
+    def to_the_end(self, fetch: FetchPartition) -> None:
+        """Read this partition after all others from now on."""
+        fetch.turn = self.next_turn
+        self.next_turn += 1
+        self.partitions.move_to_end(fetch.key)
+
+    def named(self, partition: Partition) -> FetchPartition | None:
+        """How a partition is asked for."""
+        name = partition.topic_id if self.with_ids else partition.topic
+        return self.partitions.get((name, partition.partition))
+
+    def drop(self) -> None:
+        """It leaves the cache."""
+        self.is_gone = True
+        if not self.is_in_use:
+            self.watch.close()
 
 
 class FetchContext:
-    """One request seen through its session: which partitions to read, and what to answer."""
+    """One request seen through its session: which partitions to read, and what to answer.
 
-    __slots__ = ("_cache", "_full", "_now_ms", "_session", "partitions")
+    Attributes:
+        partitions: those to look at first, in their order; the others have no news.
+    """
+
+    __slots__ = ("_by_key", "_full", "_owns_session", "_session", "_watch", "partitions")
 
     def __init__(
         self,
-        cache: "FetchSessionCache | None",
         session: FetchSession | None,
         partitions: Sequence[FetchPartition],
         *,
         full: bool,
-        with_ids: bool = False,
-        now_ms: int = 0,
     ) -> None:
-        self._cache, self._session = cache, session
+        self._session, self._full = session, full
         self.partitions = partitions
-        self._full = full
-        self._now_ms = now_ms
-        if cache is not None and session is None:
-            self._session = cache.create(partitions, with_ids=with_ids, now_ms=now_ms)
+        # Two fetches of one session at a time: the second looks for itself.
+        self._owns_session = session is not None and not session.is_in_use
+        self._by_key: dict[PartitionKey, list[FetchPartition]] | None = None
+        if session is not None and self._owns_session:
+            session.is_in_use = True
+            self._watch: FetchWatch | None = session.watch
+        else:
+            self._watch = None
+            if session is not None:
+                self.partitions = list(session.partitions.values())
 
     @property
     def session_id(self) -> int:
         """What the answer carries; 0 without a session."""
         return NO_SESSION if self._session is None else self._session.id
+
+    @property
+    def has_session(self) -> bool:
+        """Whether later fetches go on where this one ends."""
+        return self._session is not None
+
+    @property
+    def watch(self) -> FetchWatch:
+        """Notes what happens in the partitions that were looked at."""
+        if self._watch is None:
+            self._watch = FetchWatch()
+        return self._watch
+
+    @property
+    def count(self) -> int:
+        """How many partitions it asks for."""
+        return len(self.partitions if self._session is None else self._session.partitions)
+
+    def all_partitions(self) -> Sequence[FetchPartition]:
+        """All of them, in their order."""
+        if self._full or self._session is None:
+            return self.partitions
+        return list(self._session.partitions.values())
+
+    def named(self, partition: Partition) -> Iterable[FetchPartition]:
+        """How the client asked for a partition."""
+        if self._session is not None and not self._full:
+            found = self._session.named(partition)
+            return () if found is None else (found,)
+        if self._by_key is None:  # the client may have named one twice
+            self._by_key = {}
+            for turn, fetch in enumerate(self.partitions):
+                fetch.turn = turn
+                self._by_key.setdefault(fetch.key, []).append(fetch)
+        for name in (partition.topic_id, partition.topic):
+            if (name, partition.partition) in self._by_key:
+                return self._by_key[name, partition.partition]
+        return ()
+
+    def end(self, pending: Iterable[FetchPartition] = ()) -> None:
+        """The fetch is over; the next one of the session must look at these, and at what changes.
+
+        Without an answer that is all it has looked at.
+        """
+        session = self._session
+        if not self._owns_session:
+            if self._watch is not None:
+                self._watch.close()
+        elif session is not None:
+            session.is_in_use = False
+            if session.is_gone:
+                session.watch.close()
+        if session is not None:
+            session.pending.update(pending)
 
     def to_answer(self, reads: Sequence[PartitionRead]) -> Sequence[PartitionRead]:
         """Choose what goes into the answer, and remember what the client has then been told."""
@@ -81,8 +174,13 @@ class FetchContext:
         if session is None:
             return reads
         chosen: list[PartitionRead] = []
+        pending = session.pending
         for read in reads:
             fetch = read.fetch
+            if read.at_end:
+                pending.discard(fetch)
+            else:
+                pending.add(fetch)
             news = (
                 read.size_bytes > 0
                 or read.error != 0
@@ -97,7 +195,7 @@ class FetchContext:
             fetch.told_high_watermark = -1 if read.error else read.high_watermark
             fetch.told_log_start_offset = read.log_start_offset
             if read.size_bytes > 0 and fetch.key in session.partitions:
-                session.partitions.move_to_end(fetch.key)
+                session.to_the_end(session.partitions[fetch.key])
         return chosen
 
 
@@ -131,10 +229,11 @@ class FetchSessionCache:
         """
         if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION:
-                self._sessions.pop(session_id, None)
+                self._drop(session_id)
             if session_epoch == FINAL_EPOCH:
-                return FetchContext(None, None, asked, full=True)
-            return FetchContext(self, None, asked, full=True, with_ids=with_ids, now_ms=now_ms)
+                return FetchContext(None, asked, full=True)
+            session = self.create(asked, with_ids=with_ids, now_ms=now_ms)
+            return FetchContext(session, asked, full=True)
         session = self._sessions.get(session_id)
         if session is None:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "no such fetch session")
@@ -146,12 +245,31 @@ class FetchSessionCache:
             )
         self._update(session, asked, forgotten)
         if not session.partitions:
-            del self._sessions[session_id]
-            return FetchContext(None, None, asked, full=True)
+            self._drop(session_id)
+            return FetchContext(None, asked, full=True)
         session.last_used_ms = now_ms
         session.epoch = next_epoch(session.epoch)
         self._sessions.move_to_end(session_id)
-        return FetchContext(self, session, list(session.partitions.values()), full=False)
+        return FetchContext(session, self._with_news(session), full=False)
+
+    @staticmethod
+    def _with_news(session: FetchSession) -> list[FetchPartition]:
+        if not session.is_in_use:
+            for partition in session.watch.take_changed():
+                fetch = session.named(partition)
+                if fetch is not None:
+                    session.pending.add(fetch)
+        # A partition that was named anew or forgotten meanwhile is another one now.
+        known = session.partitions
+        found = [fetch for fetch in session.pending if known.get(fetch.key) is fetch]
+        if len(found) != len(session.pending):
+            session.pending = set(found)
+        return sorted(found, key=turn_of)
+
+    def _drop(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.drop()
 
     def create(
         self, partitions: Sequence[FetchPartition], *, with_ids: bool, now_ms: int
@@ -163,7 +281,7 @@ class FetchSessionCache:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.last_used_ms <= EVICTION_MS:
                 return None
-            del self._sessions[oldest.id]
+            self._drop(oldest.id)
         session_id = self._draw_id()
         session = FetchSession(
             session_id,
@@ -171,7 +289,10 @@ class FetchSessionCache:
             next_epoch(INITIAL_EPOCH),
             now_ms,
             OrderedDict((partition.key, partition) for partition in partitions),
+            next_turn=len(partitions),
         )
+        for turn, partition in enumerate(partitions):
+            partition.turn = turn
         self._sessions[session_id] = session
         return session
 
@@ -190,9 +311,17 @@ class FetchSessionCache:
             if known is not None:
                 partition.told_high_watermark = known.told_high_watermark
                 partition.told_log_start_offset = known.told_log_start_offset
+                partition.turn = known.turn
+                session.pending.discard(known)
+            else:
+                partition.turn = session.next_turn
+                session.next_turn += 1
             session.partitions[partition.key] = partition
+            session.pending.add(partition)
         for key in forgotten:
-            session.partitions.pop(key, None)
+            gone = session.partitions.pop(key, None)
+            if gone is not None:
+                session.pending.discard(gone)
 
 
 def forgotten_keys(request: Any, *, with_ids: bool) -> list[PartitionKey]:

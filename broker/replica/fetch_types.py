@@ -10,6 +10,7 @@ PartitionKey = tuple[str | bytes, int]
 """Topic name, or topic id from version 13 on, and partition: unique within a session."""
 
 
+@dataclass(slots=True, eq=False)
 class FetchPartition:
     """One partition as a consumer asked for it.
 
@@ -20,38 +21,20 @@ class FetchPartition:
         current_leader_epoch: what the client's metadata says; -1 if it does not say.
         last_fetched_epoch: of a replica's last record; -1 for consumers.
         told_high_watermark, told_log_start_offset: what the session's client heard last.
+        turn: a fetch reads its partitions in the order of these.
     """
 
-    __slots__ = (
-        "current_leader_epoch",
-        "index",
-        "key",
-        "last_fetched_epoch",
-        "max_bytes",
-        "offset",
-        "told_high_watermark",
-        "told_log_start_offset",
-        "topic",
-        "topic_id",
-    )
-
-    def __init__(
-        self,
-        key: PartitionKey,
-        topic: str,
-        topic_id: bytes | None,
-        index: int,
-        offset: int,
-        max_bytes: int,
-        current_leader_epoch: int = -1,
-        last_fetched_epoch: int = -1,
-    ) -> None:
-        self.key = key
-        self.topic, self.topic_id, self.index = topic, topic_id, index
-        self.offset, self.max_bytes = offset, max_bytes
-        self.current_leader_epoch = current_leader_epoch
-        self.last_fetched_epoch = last_fetched_epoch
-        self.told_high_watermark = self.told_log_start_offset = -1
+    key: PartitionKey
+    topic: str
+    topic_id: bytes | None
+    index: int
+    offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    told_high_watermark: int = field(default=-1, init=False)
+    told_log_start_offset: int = field(default=-1, init=False)
+    turn: int = field(default=0, init=False)
 
 
 class PartitionRead:
@@ -63,11 +46,13 @@ class PartitionRead:
             uncommitted.
         regions: whole batches to send, as they stand in files.
         partition: where it was read, None if there is no such partition here.
+        at_end: the asker has seen everything; only something new brings another answer.
         diverging: (epoch, end offset) up to which the asker's log agrees with ours.
     """
 
     __slots__ = (
         "aborted",
+        "at_end",
         "diverging",
         "error",
         "fetch",
@@ -84,8 +69,9 @@ class PartitionRead:
         self.error = error
         self.high_watermark = self.last_stable_offset = self.log_start_offset = -1
         self.aborted: list[tuple[int, int]] | None = None
-        self.regions: Sequence[FileRegion | memoryview] = []
+        self.regions: Sequence[FileRegion | memoryview] = ()
         self.size_bytes = 0
+        self.at_end = False
         self.diverging: tuple[int, int] | None = None
         self.partition: Partition | None = None
 
@@ -121,10 +107,22 @@ class RemoteWanted:
 
 
 @dataclass(slots=True)
+class ColdRead:
+    """A read for which the disk must be waited for, on a pool thread."""
+
+    partition: Partition
+    offset: int
+    max_bytes: int
+    end: int
+
+
+@dataclass(slots=True)
 class FetchPass:
-    """One pass over all partitions of a fetch.
+    """One pass over partitions of a fetch.
 
     Attributes:
+        may_wait: the disk may be waited for.
+        cold: reads that would have waited; the pass must be repeated when they are ready.
         checked_bytes: of durable topics, whose batches were checked on the loop.
         must_answer: the client does not wait for more bytes.
     """
@@ -134,3 +132,5 @@ class FetchPass:
     size_bytes: int = 0
     checked_bytes: int = 0
     must_answer: bool = False
+    may_wait: bool = True
+    cold: list[ColdRead] = field(default_factory=list)

@@ -5,8 +5,8 @@ tier, by what remote metadata records carry. The partition is red until the cont
 and the image says the new one.
 
 Invariants: one request to the controller at a time, with the partitions that wait, a bounded number
-of them, and a pause after it in which further ones collect; of a partition
-the second and each further question waits, longer each time; after `RAISES_MAX` epochs that were
+of them; where fewer than that wait, further ones collect in a pause before the next request; of a
+partition the second and each further question waits, longer each time; after `RAISES_MAX` that were
 given in vain nobody asks any more: then somebody else goes on using higher ones.
 """
 
@@ -19,23 +19,20 @@ from typing import Final
 
 from kafka_protocol.errors import ErrorCode, KafkaError
 from metadata_topic.controller.directories import ReplicaId
-from metadata_topic.controller.errors import ControllerError
 from metadata_topic.controller.leader_epochs import UsedEpoch
 from runtime.scheduler import Scheduler, Timer
 
 log = logging.getLogger(__name__)
 
-AskController = Callable[
-    [Mapping[ReplicaId, UsedEpoch]], Awaitable[Mapping[ReplicaId, ControllerError]]
-]
+AskController = Callable[[Mapping[ReplicaId, UsedEpoch]], Awaitable[Mapping[ReplicaId, KafkaError]]]
 """Has leader epochs raised; returns why of each partition that the controller refuses."""
 
 PAUSE_MS: Final = 1_000
 PAUSE_MAX_MS: Final = 60_000
 RAISES_MAX: Final = 8
 
-PARTITIONS_MAX: Final = 500
-"""Of one request: the controller answers it in one decision, on its loop."""
+PARTITIONS_MAX: Final = 100
+"""Of one request: the controller answers it in one decision, some milliseconds on its loop."""
 
 COLLECT_MS: Final = 200
 """From an answer to the next request, so that single findings do not become a request each."""
@@ -129,7 +126,8 @@ class LeaderEpochRequests:
                 for one in these:
                     del self._due[one]
                 await self._send_these({one: self._questions[one] for one in these})
-                await self._collect()
+                if len(self._due) < PARTITIONS_MAX:
+                    await self._collect()
         finally:
             self._sending = None
 
@@ -156,7 +154,6 @@ class LeaderEpochRequests:
             self._ask_again(questions)
             return
         for replica, question in questions.items():
-            question.is_open = False
             self._answered(replica, question, asked[replica], refused.get(replica))
 
     def _ask_again(self, questions: Mapping[ReplicaId, _Question]) -> None:
@@ -168,17 +165,24 @@ class LeaderEpochRequests:
         replica: ReplicaId,
         question: _Question,
         asked: UsedEpoch,
-        error: ControllerError | None,
+        error: KafkaError | None,
     ) -> None:
+        question.is_open = False
         name = f"{replica.topic_id.hex()}-{replica.partition}"
         if error is None:
             question.raises += 1
             log.warning("leader epoch raised: partition=%s above=%d", name, asked.used)
-        elif error.code == ErrorCode.FENCED_LEADER_EPOCH:
-            pass  # the image is about to say why
-        elif question.asked == asked:
+        if question.asked != asked:  # meanwhile, and still unsent: this is no answer to it
+            if question.raises < RAISES_MAX:
+                self._open(replica, question)
+        elif error is not None and error.code != ErrorCode.FENCED_LEADER_EPOCH:
+            # Of a fenced one the image is about to say why.
             question.refused = f"the controller refuses a higher one: {error}"
             log.error("%s: partition=%s", question.refused, name)
+            self._tell_refused(replica)
+
+    def _tell_refused(self, replica: ReplicaId) -> None:
+        try:
             self.on_refused(replica)
-        if question.asked != asked and question.raises < RAISES_MAX:  # meanwhile, and still unsent
-            self._open(replica, question)
+        except Exception:  # the other questions of this answer go on
+            log.exception("a refused leader epoch was not taken note of: replica=%s", replica)

@@ -4,9 +4,9 @@ Lives on the event loop; nothing here is called from another thread.
 
 Invariants:
     * the high watermark never goes back while this broker leads the partition;
-    * with one replica it follows the log end at once, or, for a *durable* topic, only after fsync:
-      `__remote_log_metadata` says what may be deleted, so a reader must not see a record of it that
-      a power cut could take back;
+    * with one replica it follows the log end at once; or only after fsync, where `flush.messages`
+      records wait for it, and for a *durable* topic: `__remote_log_metadata` says what may be
+      deleted, so a reader must not see a record of it that a power cut could take back;
     * whoever waits for bytes or for the high watermark is told after every move of it, and when the
       role changes or the partition goes away.
 """
@@ -15,8 +15,8 @@ import asyncio
 import logging
 from asyncio import Future
 from collections.abc import Sequence
-from typing import Protocol
 
+from broker.replica.commit_futures import CommitFutures
 from broker.replica.errors import (
     FencedLeaderEpoch,
     NotEnoughReplicas,
@@ -25,45 +25,41 @@ from broker.replica.errors import (
     ReplicaNotAvailable,
     UnknownLeaderEpoch,
 )
+from broker.replica.fetch_watch import FetchWatch, Waiter
+from broker.replica.judgement_tally import JudgementTally, Standing
 from broker.replica.topic_metrics import TopicCounters
 from kafka_protocol.errors import KafkaError
+from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import TopicPartition
-from local_log.errors import KafkaStorageError
+from local_log.config import LogConfig
+from local_log.errors import CorruptMessage, KafkaStorageError
 from local_log.log_results import LogRead
+from local_log.opening import Opening
 from local_log.partition_log import AppendInfo, PartitionLog
-from metadata_topic.controller.topic_names import INTERNAL_TOPICS, REMOTE_METADATA_TOPIC
-from rlm.judgement import Judgement, Verdict, after, reopened
-from rlm.messages import Loss, Report
+from metadata_topic.controller.topic_names import INTERNAL_TOPICS
+from rlm.link.judgement import Judgement, Verdict, after, reopened
+from rlm.link.messages import Loss, Report
 from runtime.executors import Pool
 
 log = logging.getLogger(__name__)
 
-BROKER_OWNED_TOPICS = INTERNAL_TOPICS | {REMOTE_METADATA_TOPIC}
+BROKER_OWNED_TOPICS = INTERNAL_TOPICS | {REMOTE_LOG_METADATA_TOPIC}
 """Topics of the broker's own: not everybody may write them, and they are never tiered."""
-
-
-class Waiter(Protocol):
-    """Something parked on a partition (a fetch)."""
-
-    def on_bytes(self, size_bytes: int) -> None:
-        """So many bytes became visible to consumers."""
-
-    def on_change(self) -> None:
-        """Role, epoch, log start or existence changed: look again now."""
 
 
 class Partition:
     """A replica of a partition on this broker and what it knows as leader."""
 
     __slots__ = (
+        "_commits",
         "_committed_bytes_pending",
-        "_flush_running",
-        "_has_tier",
-        "_high_watermark_futures",
+        "_judgements",
         "_pool",
+        "_standing",
         "counters",
         "deleted",
         "durable",
+        "is_flushing",
         "is_internal",
         "is_leader",
         "isr",
@@ -80,24 +76,24 @@ class Partition:
         "unjudged_end",
         "verdict",
         "waiters",
+        "watches",
     )
 
     def __init__(
         self,
         log: PartitionLog,
         *,
-        topic_id: bytes,
         node_id: int,
         pool: Pool,
         counters: TopicCounters,
         durable: bool = False,
-        has_tier: bool = False,
+        judgements: JudgementTally | None = None,
     ) -> None:
         self.log = log
         self.counters = counters
         self.topic = log.topic
         self.partition = log.partition
-        self.topic_id = topic_id
+        self.topic_id = log.topic_id
         self.node_id = node_id
         self.durable = durable
         self.is_internal = log.topic in BROKER_OWNED_TOPICS
@@ -112,10 +108,13 @@ class Partition:
         self.verdict: Verdict = Judgement.OPEN
         self.unjudged_end = -1
         self.waiters: set[Waiter] = set()
-        self._pool, self._has_tier = pool, has_tier
-        self._flush_running = False
+        self.watches: set[FetchWatch] = set()
+        self._pool, self._judgements = pool, judgements
+        self._standing = Standing.NOT_CONCERNED
+        log.ends.changed = self._wake
+        self.is_flushing = False
         self._committed_bytes_pending = 0
-        self._high_watermark_futures: list[tuple[int, Future[None]]] = []
+        self._commits = CommitFutures()
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -156,6 +155,7 @@ class Partition:
             if self.verdict is Judgement.SOUND or self.unjudged_end < 0:
                 self.unjudged_end = self.log.log_end_offset
             self.verdict = reopened(self.verdict)
+            self._count()
             self._note_epoch(leader_epoch)
             self._wake()
         self._advance(0)
@@ -186,6 +186,11 @@ class Partition:
             and latest > self.leader_epoch
         )
 
+    def pause(self) -> None:
+        """Lead no more until `become_leader`: another leads, or a chain is to be written first."""
+        self.is_leader, self.leader_id = False, -1
+        self._count()
+
     def become_follower(
         self,
         *,
@@ -200,13 +205,15 @@ class Partition:
         self.leader_epoch, self.partition_epoch = leader_epoch, partition_epoch
         self.replicas, self.isr, self.verdict = replicas, isr, Judgement.OPEN
         self.unclean_epoch = self.unjudged_end = -1
-        self._fail_futures(NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere now"))
+        self._count()
+        self._commits.fail(NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere now"))
         self._wake()
 
     def retire(self) -> None:
         """The partition leaves this broker: whoever waits is told."""
         self.deleted, self.is_leader = True, False
-        self._fail_futures(NotLeaderOrFollower(f"{self.topic_partition} is gone"))
+        self._count()
+        self._commits.fail(NotLeaderOrFollower(f"{self.topic_partition} is gone"))
         self._wake()
 
     def check_leader(self, current_leader_epoch: int) -> None:
@@ -248,7 +255,7 @@ class Partition:
     @property
     def is_chain_lost(self) -> bool:
         """Whether the epochs of remote offsets are unknown."""
-        return bool(self.log.chain_lost) or self.verdict is Loss.CHAIN
+        return bool(self.log.epoch_file.lost) or self.verdict is Loss.CHAIN
 
     def check_chain_known(self) -> None:
         """Refuse to judge by epochs of remote offsets that nobody knows, or may have wrong.
@@ -276,8 +283,18 @@ class Partition:
         """
         if isinstance(self.verdict, Loss):
             return False
-        is_judged = self._has_tier and self.log.config.is_tiered and not self.is_internal
-        return self.verdict is Judgement.SOUND or not is_judged
+        return self.verdict is Judgement.SOUND or not self._is_concerned
+
+    @property
+    def _is_concerned(self) -> bool:
+        """Whether a tier judges this log where it is led."""
+        has_tier = self._judgements is not None
+        return has_tier and self.log.config.is_tiered and not self.is_internal
+
+    @property
+    def is_unjudged(self) -> bool:
+        """Whether the tier's judgement is still to come: it may yet be found sound."""
+        return self.verdict is Judgement.OPEN and not self.is_sound
 
     def check_sound(self) -> None:
         """Refuse to say that something lies above the log end, or that nothing does.
@@ -302,7 +319,23 @@ class Partition:
             self.unjudged_end = self.log.log_end_offset
         if verdict is not self.verdict:
             self.verdict = verdict
+            self._count()
             self._wake()
+
+    def set_config(self, config: LogConfig) -> None:
+        """Replace the settings of the log; a topic may become tiered by them, or cease to be."""
+        self.log.set_config(config)
+        self._count()
+
+    def _count(self) -> None:
+        """Keep the tally: call it wherever role, verdict or settings have changed."""
+        if self._judgements is None:
+            return
+        standing = Standing.NOT_CONCERNED
+        if self.is_leader and self._is_concerned:
+            standing = Standing.UNJUDGED if self.is_unjudged else Standing.JUDGED
+        self._judgements.move(self._standing, standing)
+        self._standing = standing
 
     def log_start_raised(self) -> None:
         """The log start moved: whoever waits below it is told."""
@@ -311,7 +344,12 @@ class Partition:
     # -- append
 
     def append(
-        self, batch: bytearray | memoryview, *, now_ms: int, required_acks: int = -1
+        self,
+        batch: bytearray | memoryview,
+        *,
+        now_ms: int,
+        required_acks: int = -1,
+        opening: Opening = Opening.AT_ONCE,
     ) -> AppendInfo:
         """Append one batch of a client and let readers see it.
 
@@ -319,23 +357,31 @@ class Partition:
             batch: exactly one batch, writable; offset and epoch are patched in place.
             now_ms: wall clock.
             required_acks: -1 asks for `min.insync.replicas`.
+            opening: see `PartitionLog.append_as_leader`.
 
         Returns:
             Offsets given. With acks=-1 the caller awaits `committed(info.last_offset + 1)`.
 
         Raises:
             KafkaError: with the code for the client; nothing was appended.
+            MustBeOpened: likewise.
         """
         if not self.is_leader:
             raise NotLeaderOrFollower(f"{self.topic_partition} is led by {self.leader_id}")
-        if required_acks == -1 and len(self.isr) < min(
-            self.log.config.min_insync_replicas, len(self.replicas)
+        log, in_sync = self.log, len(self.isr)
+        if (
+            required_acks == -1
+            and in_sync < len(self.replicas)
+            and in_sync < log.config.min_insync_replicas
         ):
-            raise NotEnoughReplicas(f"{len(self.isr)} in-sync replicas of {self.topic_partition}")
-        self.check_log_end()
-        if self.leader_epoch != self.log.latest_epoch and self._is_epoch_too_low:
+            raise NotEnoughReplicas(f"{in_sync} in-sync replicas of {self.topic_partition}")
+        if self.verdict is Loss.LOG_END:
+            self.check_log_end()
+        if self.leader_epoch != log.epochs.latest_epoch and self._is_epoch_too_low:
             raise KafkaStorageError(f"the leader epoch of {self.topic_partition} is too low")
-        info = self.log.append_as_leader(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        info = log.writer.append_as_leader(
+            batch, leader_epoch=self.leader_epoch, now_ms=now_ms, opening=opening
+        )
         self._advance(len(batch))
         return info
 
@@ -347,13 +393,19 @@ class Partition:
         """
         if self.log.high_watermark >= end_offset:
             return None
-        future: Future[None] = asyncio.get_running_loop().create_future()
-        self._high_watermark_futures.append((end_offset, future))
-        return future
+        return self._commits.add(end_offset)
 
     # -- read
 
-    def read(self, offset: int, max_bytes: int, *, end_offset: int, min_one_batch: bool) -> LogRead:
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        end_offset: int,
+        min_one_batch: bool,
+        may_wait: bool = True,
+    ) -> LogRead:
         """Find the batches from `offset` on; of a durable topic only whole and sound ones.
 
         DIFFERS: Kafka leaves damage to its readers. The tier reads by librdkafka, whose process
@@ -361,41 +413,68 @@ class Partition:
 
         Raises:
             CorruptMessage: a durable topic's batch at `offset` is damaged.
-            KafkaError: as `LogReader.read`.
+            WouldWait, KafkaError: as `LogReader.read`.
         """
-        found = self.log.read(offset, max_bytes, end_offset=end_offset, min_one_batch=min_one_batch)
-        return self.log.sound(found) if self.durable else found
+        read = self.log.read
+        try:
+            found = read(
+                offset,
+                max_bytes,
+                end_offset=end_offset,
+                min_one_batch=min_one_batch,
+                may_wait=may_wait,
+            )
+        except CorruptMessage:
+            if self.durable:
+                self.log.reader.note_damage()
+            raise
+        if not self.durable:
+            return found
+        if not may_wait:
+            self.log.reader.check_resident(found)
+        return self.log.reader.sound(found)
 
     # -- high watermark
 
     def _advance(self, appended_bytes: int) -> None:
         """Move the high watermark as far as the one replica allows."""
-        if self.durable:
+        log = self.log
+        if self.durable or self.is_flushing or log.is_flush_due:
             self._committed_bytes_pending += appended_bytes
             self._start_flush()
             return
-        self._set_high_watermark(self.log.log_end_offset, appended_bytes)
+        self._set_high_watermark(log.ends.log_end_offset, appended_bytes)
+
+    def waits_for_disk(self, required_acks: int) -> bool:
+        """Whether an append with these acks is answered only after fsync.
+
+        Of a topic with `flush.messages` also one with acks=1, as in Kafka.
+        """
+        return required_acks == -1 if self.durable else required_acks != 0 and self.is_flushing
 
     def _set_high_watermark(self, offset: int, new_bytes: int) -> None:
-        if offset > self.log.high_watermark:
+        if offset > self.log.ends.high_watermark:
             self.log.high_watermark = offset
-        if self._high_watermark_futures:
-            self._complete_futures()
+        if self._commits.waiting:
+            self._commits.reached(self.log.high_watermark)
         if self.waiters:
             for waiter in list(self.waiters):
                 waiter.on_bytes(new_bytes)
+        if self.watches:
+            for watch in list(self.watches):
+                watch.on_bytes(self, new_bytes)
 
     def _start_flush(self) -> None:
-        if self._flush_running or self.log.high_watermark >= self.log.log_end_offset:
+        if self.is_flushing or self.log.high_watermark >= self.log.log_end_offset:
             return
-        self._flush_running = True
+        self.is_flushing = True
         end, size = self.log.log_end_offset, self._committed_bytes_pending
         self._committed_bytes_pending = 0
         done = asyncio.ensure_future(self._pool.run(self.log.flush))
         done.add_done_callback(lambda future: self._flushed(future, end, size))
 
     def _flushed(self, done: Future[None], end_offset: int, size_bytes: int) -> None:
-        self._flush_running = False
+        self.is_flushing = False
         if done.cancelled():
             return
         error = done.exception()
@@ -403,25 +482,14 @@ class Partition:
             log.error("fsync failed: partition=%s error=%r", self.topic_partition, error)
             if not isinstance(error, KafkaError):
                 error = KafkaStorageError(f"fsync of {self.topic_partition} failed: {error}")
-            self._fail_futures(error)  # what they wait for will not come before a restart
+            self._commits.fail(error)  # what they wait for will not come before a restart
             return
         self._set_high_watermark(end_offset, size_bytes)
-        self._start_flush()
-
-    def _complete_futures(self) -> None:
-        high_watermark = self.log.high_watermark
-        waiting = self._high_watermark_futures
-        self._high_watermark_futures = [w for w in waiting if w[0] > high_watermark]
-        for end_offset, future in waiting:
-            if end_offset <= high_watermark and not future.done():
-                future.set_result(None)
-
-    def _fail_futures(self, error: Exception) -> None:
-        waiting, self._high_watermark_futures = self._high_watermark_futures, []
-        for _, future in waiting:
-            if not future.done():
-                future.set_exception(error)
+        size_bytes, self._committed_bytes_pending = self._committed_bytes_pending, 0
+        self._advance(size_bytes)
 
     def _wake(self) -> None:
         for waiter in list(self.waiters):
             waiter.on_change()
+        for watch in list(self.watches):
+            watch.on_change(self)

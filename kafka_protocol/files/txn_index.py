@@ -51,6 +51,22 @@ def iter_entries(buf: Buffer) -> Iterator[AbortedTransaction]:
         yield AbortedTransaction(producer_id, first, last, stable)
 
 
+def entries_from(buf: Buffer, start: int) -> Iterator[AbortedTransaction]:
+    """The entries whose marker is at or above `start`: markers rise.
+
+    Raises:
+        CorruptFileError: as `iter_entries`.
+    """
+    low, high = 0, len(buf) // ENTRY_SIZE
+    while low < high:
+        middle = (low + high) // 2
+        if _ENTRY.unpack_from(buf, middle * ENTRY_SIZE)[3] < start:
+            low = middle + 1
+        else:
+            high = middle
+    return iter_entries(memoryview(buf)[low * ENTRY_SIZE :])
+
+
 def overlapping(
     entries: Iterator[AbortedTransaction], start: int, end: int
 ) -> tuple[list[AbortedTransaction], bool]:

@@ -38,7 +38,9 @@ TRANSACTIONAL_FLAG = 0x10
 CONTROL_FLAG = 0x20
 DELETE_HORIZON_FLAG = 0x40
 
-_HEADER = Struct(">qiibIhiqqqhii")
+HEADER = Struct(">qiibIhiqqqhii")
+"""The fields of `BatchHeader`: for loops in which making one for each batch would cost too much."""
+
 _LENGTH = Struct(">i")
 _BASE_OFFSET = Struct(">q")
 _LEADER_EPOCH = Struct(">i")
@@ -46,7 +48,7 @@ _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
 _MAX_TIMESTAMP = Struct(">q")
 
-_unpack_header = _HEADER.unpack_from
+_unpack_header = HEADER.unpack_from
 
 
 class BatchHeader(NamedTuple):
@@ -128,7 +130,7 @@ def read_header(buf: Buffer, position: int = 0) -> BatchHeader:
 
 def pack_header(header: BatchHeader) -> bytes:
     """The 61 bytes of a header, checksum as given (`write_crc` sets the right one)."""
-    return _HEADER.pack(*header)
+    return HEADER.pack(*header)
 
 
 def crc32c_of(buf: Buffer, position: int, size: int) -> int:

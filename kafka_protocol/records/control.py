@@ -129,24 +129,6 @@ def control_batch(
     )
 
 
-def leader_change_batch(
-    leader_id: int,
-    voters: Sequence[int],
-    granting_voters: Sequence[int],
-    *,
-    base_offset: int,
-    leader_epoch: int,
-    timestamp_ms: int,
-) -> bytearray:
-    """The batch that opens a leader's epoch in a KRaft log."""
-    return control_batch(
-        [leader_change(leader_id, voters, granting_voters)],
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        timestamp_ms=timestamp_ms,
-    )
-
-
 def end_transaction_batch(
     kind: ControlType,
     *,

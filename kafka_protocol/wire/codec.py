@@ -12,21 +12,23 @@ Null for a field that is not nullable in a version is a mistake of the caller an
 Fields that a version lacks are not written, and read as their default.
 """
 
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from struct import error as struct_error
 from typing import Any
 
 from kafka_protocol.errors import MalformedMessageError
+from kafka_protocol.steps import Steps
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.decoding import compile_decoder
-from kafka_protocol.wire.encoding import Gather, compile_encoder
+from kafka_protocol.wire.encoding import Gather, LongArray, compile_encoder, compile_step_encoder
 from kafka_protocol.wire.messages import FAMILIES
 from kafka_protocol.wire.primitives import Buffer
 from kafka_protocol.wire.schema import parse_schema
 from kafka_protocol.wire.structs import make_class
 
-__all__ = ["Gather", "Message", "message", "parse", "request", "response"]
+__all__ = ["Gather", "LongArray", "Message", "message", "parse", "request", "response"]
 
 
 class Message:
@@ -52,6 +54,7 @@ class Message:
         self.cls: Any = make_class(schema.struct)
         self._decoders: dict[int, Any] = {}
         self._encoders: dict[int, Any] = {}
+        self._step_encoders: dict[int, Any] = {}
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.min_version}-{self.max_version}>"
@@ -97,9 +100,24 @@ class Message:
         """
         encoder = self._encoders.get(version)
         if encoder is None:
-            encoder = self._encoder(version)
+            encoder = self._encoder_of(version, compile_encoder, self._encoders)
         parts: list[Any] = []
         tail = encoder(value, bytearray(), parts)
+        if tail or not parts:
+            parts.append(tail)
+        return parts
+
+    def encode_steps(self, value: Any, version: int) -> Steps[list[Any]]:
+        """`encode_parts` in steps, for what may be long.
+
+        Raises:
+            ValueError: no such version.
+        """
+        encoder = self._step_encoders.get(version)
+        if encoder is None:
+            encoder = self._encoder_of(version, compile_step_encoder, self._step_encoders)
+        parts: list[Any] = []
+        tail = yield from encoder(value, bytearray(), parts)
         if tail or not parts:
             parts.append(tail)
         return parts
@@ -110,11 +128,11 @@ class Message:
         made = compile_decoder(self.struct, self.cls, version, self.is_flexible(version))
         return self._decoders.setdefault(version, made)
 
-    def _encoder(self, version: int) -> Any:
+    def _encoder_of(self, version: int, compiler: Callable[..., Any], known: dict[int, Any]) -> Any:
         if not self.min_version <= version <= self.max_version:
             raise ValueError(f"{self.name} has no version {version}")
-        made = compile_encoder(self.struct, self.cls, version, self.is_flexible(version))
-        return self._encoders.setdefault(version, made)
+        made = compiler(self.struct, self.cls, version, self.is_flexible(version))
+        return known.setdefault(version, made)
 
 
 @cache

@@ -7,9 +7,9 @@ bytearray so far and the record parts go to the gather list, and a new bytearray
 The generated function takes (value, out, parts) and returns the bytearray that ends the message.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct, pack
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from kafka_protocol.wire.primitives import SMALL_UVARINTS, encode_uvarint
 from kafka_protocol.wire.schema import (
@@ -21,6 +21,11 @@ from kafka_protocol.wire.schema import (
     StructType,
 )
 from kafka_protocol.wire.structs import bind, is_shared, shared_name
+
+T = TypeVar("T")
+
+_STEP_BYTES = 32 << 10
+"""About as many bytes are encoded in a step: one to three milliseconds."""
 
 _COPY_BYTES = 1024
 """Record data up to this size is copied into the bytearray instead of becoming a part."""
@@ -45,6 +50,27 @@ class Gather:
 
     def __repr__(self) -> str:
         return f"Gather({len(self.parts)} parts, {self.size_bytes} bytes)"
+
+
+class LongArray(Generic[T]):
+    """An array of a message whose elements are made while it is encoded, and let go at once.
+
+    A hundred thousand of them at a time are memory, work for the garbage collector, and a while to
+    free. Where it is encoded in steps, making the elements is part of the steps.
+    """
+
+    __slots__ = ("_count", "_elements")
+
+    def __init__(self, count: int, elements: Iterable[T]) -> None:
+        """`elements` gives `count` of them."""
+        self._count = count
+        self._elements = elements
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._elements)
 
 
 def compile_encoder(struct: StructType, cls: Any, version: int, flexible: bool) -> Any:
@@ -75,12 +101,29 @@ def _put_records(records: Any, out: bytearray, parts: list[object]) -> bytearray
     return bytearray()
 
 
+def compile_step_encoder(struct: StructType, cls: Any, version: int, flexible: bool) -> Any:
+    """Compile the same function in steps: it yields within the outermost arrays.
+
+    Returns:
+        A function (value, out, parts) -> Steps[bytearray]. Any: it is made at run time.
+    """
+    writer = _EncodeWriter(version, flexible, in_steps=True)
+    source = writer.function(struct, cls)
+    exec(
+        compile(source, f"<encode {struct.class_name} {version} in steps>", "exec"),
+        writer.namespace,
+    )
+    return writer.namespace["encode"]
+
+
 class _EncodeWriter:
     """Writes the source line by line; `_run` holds fixed-size writes not written yet."""
 
-    def __init__(self, version: int, flexible: bool) -> None:
+    def __init__(self, version: int, flexible: bool, *, in_steps: bool = False) -> None:
         self._version = version
         self._flexible = flexible
+        self._in_steps = in_steps
+        self._loops = 0
         self._lines: list[str] = []
         self._depth = 1
         self._names = 0
@@ -94,6 +137,9 @@ class _EncodeWriter:
 
     def function(self, struct: StructType, cls: Any) -> str:
         """The whole function."""
+        if self._in_steps:
+            self._line(f"step_end = {_STEP_BYTES}")
+            self._line("if False: yield")  # a generator, whatever is in the struct
         self._struct(struct, cls, "value")
         self._flush()
         self._line("return out")
@@ -223,12 +269,16 @@ class _EncodeWriter:
             item = self._name("i")
             self._line(f"for {item} in {items}:")
             self._depth += 1
+            self._loops += 1
             if isinstance(kind, StructType):
                 self._struct(kind, getattr(cls, kind.class_name), item)
             else:
                 assert isinstance(kind, str)
                 self._sized(kind, item, False, self._flexible)
             self._flush()
+            self._loops -= 1
+            if self._in_steps and not self._loops:
+                self._line(f"if len(out) > step_end: step_end = len(out) + {_STEP_BYTES}; yield")
             self._depth -= 1
 
     def _tags(self, fields: list[Field], cls: Any, source: str) -> None:

@@ -87,7 +87,10 @@ def response_parts(
     Returns:
         The parts to send, size prefix first, and the bytes of them all.
     """
-    body_bytes = sum(map(part_size, body_parts))
+    if len(body_parts) == 1 and type(body_parts[0]) is bytes:
+        body_bytes = len(body_parts[0])
+    else:
+        body_bytes = sum(map(part_size, body_parts))
     if header_version == 0:
         prefix = _V0.pack(body_bytes + 4, correlation_id)
     else:

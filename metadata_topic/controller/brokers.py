@@ -7,6 +7,7 @@ so an older life of the same id is recognised by its lower epoch.
 
 from dataclasses import dataclass, field
 
+from kafka_protocol.steps import Pace, Steps, stepwise
 from metadata_topic.controller.errors import (
     BrokerIdNotRegisteredError,
     DuplicateBrokerRegistrationError,
@@ -60,10 +61,11 @@ def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) 
     return broker
 
 
+@stepwise
 def register_broker(
     image: MetadataImage, registration: Registration, *, has_live_session: bool = False
-) -> ControllerResult[int]:
-    """Register a broker, fenced; whatever its previous life led loses its leader first.
+) -> Steps[ControllerResult[int]]:
+    """Register a broker, fenced, in steps; whatever its previous life led loses its leader first.
 
     Args:
         image: the cluster now; the records must be the next ones written after it.
@@ -86,7 +88,7 @@ def register_broker(
             raise DuplicateBrokerRegistrationError(
                 f"Another broker is registered with that broker id: {registration.node_id}"
             )
-        records += records_for_leaving(image, registration.node_id)
+        records += yield from records_for_leaving(image, registration.node_id)
     broker = BrokerImage(
         id=registration.node_id,
         epoch=epoch,
@@ -103,7 +105,7 @@ def register_broker(
             epoch,
             with_directories=partition_record_version(image.metadata_version) >= 1,
         ),
-        absent_directories=_absent(image, previous, registration),
+        absent_directories=(yield from _absent(image, previous, registration)),
     )
     records.append(broker_record(broker, image.metadata_version))
     return ControllerResult(tuple(records), epoch)
@@ -120,7 +122,7 @@ def _assigned_from(
 
 def _absent(
     image: MetadataImage, previous: BrokerImage | None, registration: Registration
-) -> tuple[tuple[bytes, bytes], ...]:
+) -> Steps[tuple[tuple[bytes, bytes], ...]]:
     """Directories that replicas live in and that do not work now, each with its last life.
 
     One that comes back must name that life, or it is a copy of another time. A life of Apache Kafka
@@ -129,12 +131,14 @@ def _absent(
     keeps = registration.keeps_directories
     if previous is None or not keeps or previous.directories_assigned_from < 0:
         return ()
-    used = {
-        partition.directory_of(previous.id)
-        for topic in image.topics_by_id.values()
-        for partition in topic.partitions.values()
-        if previous.id in partition.replicas
-    }
+    used: set[bytes] = set()
+    pace = Pace()
+    for topic in image.topics_by_id.values():
+        for partition in topic.partitions.values():
+            if previous.id in partition.replicas:
+                used.add(partition.directory_of(previous.id))
+            if pace.is_step_over():
+                yield
     lives = [(one, previous.last_life_of(one)) for one in used - set(registration.log_dirs)]
     return tuple(sorted((one, life) for one, life in lives if life is not None))
 
@@ -153,10 +157,11 @@ def register_controller(image: MetadataImage, registration: Registration) -> Con
     return ControllerResult((controller_record(controller),), None)
 
 
+@stepwise
 def unfence_broker(
     image: MetadataImage, *, broker_id: int, broker_epoch: int
-) -> ControllerResult[None]:
-    """Let a broker lead: elect it wherever there is no leader and it is in sync.
+) -> Steps[ControllerResult[None]]:
+    """Let a broker lead, in steps: elect it wherever there is no leader and it is in sync.
 
     Raises:
         BrokerIdNotRegisteredError, StaleBrokerEpochError: not this life of this broker.
@@ -164,14 +169,15 @@ def unfence_broker(
     broker = check_broker_epoch(image, broker_id, broker_epoch)
     if not broker.fenced:
         return ControllerResult((), None)
-    records = [_fencing(broker, -1), *records_for_returning(image, broker_id)]
-    return ControllerResult(tuple(records), None)
+    returning = yield from records_for_returning(image, broker_id)
+    return ControllerResult((_fencing(broker, -1), *returning), None)
 
 
+@stepwise
 def fence_broker(
     image: MetadataImage, *, broker_id: int, broker_epoch: int
-) -> ControllerResult[None]:
-    """Take all leadership from a broker, because it is gone or stops.
+) -> Steps[ControllerResult[None]]:
+    """Take all leadership from a broker, in steps, because it is gone or stops.
 
     Raises:
         BrokerIdNotRegisteredError, StaleBrokerEpochError: not this life of this broker.
@@ -179,14 +185,15 @@ def fence_broker(
     broker = check_broker_epoch(image, broker_id, broker_epoch)
     if broker.fenced:
         return ControllerResult((), None)
-    records = [*records_for_leaving(image, broker_id), _fencing(broker, 1)]
-    return ControllerResult(tuple(records), None)
+    leaving = yield from records_for_leaving(image, broker_id)
+    return ControllerResult((*leaving, _fencing(broker, 1)), None)
 
 
+@stepwise
 def begin_controlled_shutdown(
     image: MetadataImage, *, broker_id: int, broker_epoch: int
-) -> ControllerResult[None]:
-    """Move leadership away from a broker that is about to stop, before it stops.
+) -> Steps[ControllerResult[None]]:
+    """Move leadership away from a broker that is about to stop, in steps, before it stops.
 
     Raises:
         BrokerIdNotRegisteredError, StaleBrokerEpochError: not this life of this broker.
@@ -201,7 +208,8 @@ def begin_controlled_shutdown(
         broker_epoch=broker.epoch,
         in_controlled_shutdown=1,
     )
-    return ControllerResult((record, *records_for_leaving(image, broker_id)), None)
+    leaving = yield from records_for_leaving(image, broker_id)
+    return ControllerResult((record, *leaving), None)
 
 
 def _fencing(broker: BrokerImage, fenced: int) -> MetadataRecord:

@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Final, Protocol
 
 from kafka_protocol.errors import KafkaError
+from kafka_protocol.steps import Pace, Steps, stepwise
 from metadata_topic.controller.errors import (
     BrokerIdNotRegisteredError,
     InvalidConfigError,
@@ -26,6 +27,7 @@ _MIN_ISR: Final = "min.insync.replicas"
 VALUE_BYTES_MAX: Final = 32_767
 """Longest value as UTF-8: a record's string of today can hold more, but no reader takes it."""
 
+_CHANGE_WORK: Final = 40
 _SHOWN_CHARS_MAX: Final = 249
 
 
@@ -94,14 +96,15 @@ class AlteredResource:
     error: KafkaError | None = None
 
 
+@stepwise
 def incremental_alter_configs(
     image: MetadataImage,
     resources: Sequence[ResourceChange],
     *,
     rules: ConfigRules,
     validate_only: bool = False,
-) -> ControllerResult[list[AlteredResource]]:
-    """Change configs.
+) -> Steps[ControllerResult[list[AlteredResource]]]:
+    """Change configs, in steps.
 
     Args:
         image: the cluster now.
@@ -115,8 +118,11 @@ def incremental_alter_configs(
     counts = Counter((r.resource_type, r.resource_name) for r in resources)
     records: list[MetadataRecord] = []
     response: list[AlteredResource] = []
+    pace = Pace()
     for resource in resources:
         key = (resource.resource_type, resource.resource_name)
+        if pace.is_step_over(_CHANGE_WORK * (1 + len(resource.configs))):
+            yield
         if counts[key] == 0:
             continue  # a repetition that was answered already
         try:

@@ -15,6 +15,7 @@ Source: KIP-858 (directory ids), with the order above.
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from kafka_protocol.steps import Pace, Steps, stepwise
 from metadata_topic.controller.brokers import check_broker_epoch
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
@@ -25,7 +26,12 @@ from metadata_topic.image.model import (
     PartitionImage,
     TopicImage,
 )
-from metadata_topic.image.records import MetadataRecord, make, partition_record_version
+from metadata_topic.image.records import (
+    RECORD_WORK,
+    MetadataRecord,
+    make,
+    partition_record_version,
+)
 
 NEVER_ASSIGNED: Final = frozenset({DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING})
 
@@ -71,6 +77,7 @@ def known_directories(image: MetadataImage, broker_id: int) -> set[bytes]:
     return known - NEVER_ASSIGNED
 
 
+@stepwise
 def records_at_registration(
     image: MetadataImage,
     broker_id: int,
@@ -78,8 +85,8 @@ def records_at_registration(
     found: Mapping[ReplicaId, bytes],
     refused: Mapping[ReplicaId, bytes],
     is_missing_some: bool,
-) -> list[MetadataRecord]:
-    """Assign what a broker found on its disks; settle replicas of before the rule.
+) -> Steps[list[MetadataRecord]]:
+    """Assign what a broker found on its disks, in steps; settle replicas of before the rule.
 
     Args:
         image: the cluster before this registration.
@@ -96,32 +103,41 @@ def records_at_registration(
         return []
     broker = image.brokers.get(broker_id)
     keeps_order = broker is not None and broker.directories_assigned_from >= 0
-    records = []
+    records: list[MetadataRecord] = []
+    pace = Pace()
     for replica in replicas_of_broker(image, broker_id):
+        if pace.is_step_over(2):
+            yield
         replica_id = ReplicaId(replica.topic.id, replica.partition)
         wanted = found.get(replica_id)
         if wanted is None and replica.directory_id in NEVER_ASSIGNED and not keeps_order:
             wanted = refused.get(replica_id, DIRECTORY_LOST if is_missing_some else None)
         if wanted is not None and wanted != replica.directory_id:
             records.append(_change(image, broker_id, replica, wanted))
+            if pace.is_step_over(RECORD_WORK):
+                yield
     return records
 
 
+@stepwise
 def assign_directories(
     image: MetadataImage,
     *,
     broker_id: int,
     broker_epoch: int,
     assignments: Mapping[ReplicaId, bytes],
-) -> ControllerResult[None]:
-    """Note in which directories a broker has made replicas; what is gone by now is passed over.
+) -> Steps[ControllerResult[None]]:
+    """Note in which directories a broker has made replicas, in steps; what is gone is passed over.
 
     Raises:
         BrokerIdNotRegisteredError, StaleBrokerEpochError: not this life of this broker.
     """
     check_broker_epoch(image, broker_id, broker_epoch)
-    records = []
+    records: list[MetadataRecord] = []
+    pace = Pace()
     for (topic_id, index), directory_id in assignments.items():
+        if pace.is_step_over(RECORD_WORK):
+            yield
         topic = image.topics_by_id.get(topic_id)
         partition = None if topic is None else topic.partitions.get(index)
         if topic is None or partition is None or broker_id not in partition.replicas:

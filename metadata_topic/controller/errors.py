@@ -28,12 +28,6 @@ class UnknownTopicError(ControllerError):
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-class UnknownTopicIdError(ControllerError):
-    """No topic has this id."""
-
-    code = ErrorCode.UNKNOWN_TOPIC_ID
-
-
 class InvalidPartitionsError(ControllerError):
     """The number of partitions is not one."""
 

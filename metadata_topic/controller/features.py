@@ -20,18 +20,6 @@ SUPPORTED_FEATURES: Final[dict[str, tuple[int, int]]] = {
 DEFAULT_FEATURES: Final[dict[str, int]] = {METADATA_VERSION: METADATA_VERSION_LEVEL}
 """What the format step finalises, next to kraft.version, which lives in control records."""
 
-_KRAFT_NAMES: Final[dict[int, str]] = {
-    7: "3.3-IV3", 8: "3.4-IV0", 9: "3.5-IV0", 10: "3.5-IV1", 11: "3.5-IV2", 12: "3.6-IV0",
-    13: "3.6-IV1", 14: "3.6-IV2", 15: "3.7-IV0", 16: "3.7-IV1", 17: "3.7-IV2", 18: "3.7-IV3",
-    19: "3.7-IV4", 20: "3.8-IV0", 21: "3.9-IV0", 22: "4.0-IV0", 23: "4.0-IV1", 24: "4.0-IV2",
-    25: "4.0-IV3", 26: "4.1-IV0", 27: "4.1-IV1", 28: "4.2-IV0", 29: "4.2-IV1", 30: "4.3-IV0",
-}  # fmt: skip
-
-
-def metadata_version_name(level: int) -> str:
-    """What Kafka's tools call a metadata.version level; the number itself if it has no name."""
-    return _KRAFT_NAMES.get(level, str(level))
-
 
 def unserved_features(image: MetadataImage) -> dict[str, int]:
     """Finalised features whose level is outside what this version serves, by name."""

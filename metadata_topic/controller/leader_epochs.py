@@ -12,20 +12,18 @@ answer is a PartitionRecord, which every reader takes as the partition's new sta
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
+from kafka_protocol.errors import KafkaError, UnknownTopicId
+from kafka_protocol.steps import Pace, Steps, stepwise
 from metadata_topic.controller.brokers import check_broker_epoch
 from metadata_topic.controller.directories import ReplicaId
-from metadata_topic.controller.errors import (
-    ControllerError,
-    FencedLeaderEpochError,
-    InvalidRequestError,
-    UnknownTopicIdError,
-)
+from metadata_topic.controller.errors import FencedLeaderEpochError, InvalidRequestError
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
-from metadata_topic.image.records import MetadataRecord, partition_record_version
+from metadata_topic.image.records import RECORD_WORK, MetadataRecord, partition_record_version
 from metadata_topic.image.snapshot_records import partition_record
 
 HIGHEST_USED: Final = 2**30
@@ -44,14 +42,15 @@ class UsedEpoch(NamedTuple):
     used: int
 
 
+@stepwise
 def raise_leader_epochs(
     image: MetadataImage,
     *,
     broker_id: int,
     broker_epoch: int,
     found: Mapping[ReplicaId, UsedEpoch],
-) -> ControllerResult[dict[ReplicaId, ControllerError]]:
-    """Let a broker lead partitions under leader epochs above those that were used before.
+) -> Steps[ControllerResult[dict[ReplicaId, KafkaError]]]:
+    """In steps, let a broker lead partitions under leader epochs above those that were used before.
 
     Nothing is written where the leader epoch is above it already, so the question may be repeated.
 
@@ -63,11 +62,14 @@ def raise_leader_epochs(
     """
     check_broker_epoch(image, broker_id, broker_epoch)
     records: list[MetadataRecord] = []
-    refused: dict[ReplicaId, ControllerError] = {}
+    refused: dict[ReplicaId, KafkaError] = {}
+    pace = Pace()
     for replica, asked in found.items():
+        if pace.is_step_over(RECORD_WORK):
+            yield
         try:
             records += _raised(image, broker_id, replica, asked)
-        except ControllerError as error:
+        except KafkaError as error:
             refused[replica] = error
     return ControllerResult(tuple(records), refused)
 
@@ -78,7 +80,7 @@ def _raised(
     topic = image.topics_by_id.get(replica.topic_id)
     partition = None if topic is None else topic.partitions.get(replica.partition)
     if topic is None or partition is None:
-        raise UnknownTopicIdError("no such partition")
+        raise UnknownTopicId("no such partition")
     if partition.leader_epoch > asked.used:
         return []
     if partition.leader != broker_id or partition.leader_epoch != asked.leader_epoch:

@@ -4,23 +4,32 @@ The leader epoch of a partition rises when its leader goes (to -1 or to another)
 comes back: a single broker's restart costs two epochs, as in Kafka, so epoch chains are real.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
+from kafka_protocol.steps import Pace, Steps
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import NO_LEADER, PartitionImage, TopicImage
-from metadata_topic.image.records import MetadataRecord, make, partition_record_version
+from metadata_topic.image.records import (
+    RECORD_WORK,
+    MetadataRecord,
+    make,
+    partition_record_version,
+)
 
 
-def records_for_leaving(image: MetadataImage, broker_id: int) -> list[MetadataRecord]:
-    """Take a broker out of the ISR and the leadership of all its partitions.
+def records_for_leaving(image: MetadataImage, broker_id: int) -> Steps[list[MetadataRecord]]:
+    """Take a broker out of the ISR and the leadership of all its partitions, in steps.
 
     The last member of an ISR stays in it: it alone has all committed records. Where eligible leader
     replicas are finalised (a log begun by Kafka) it moves to those instead, as Kafka has it: a
     later Kafka looks for it there.
     """
-    records = []
+    records: list[MetadataRecord] = []
+    pace = Pace()
     for topic in image.topics_by_id.values():
         for partition_id, old in topic.partitions.items():
+            if pace.is_step_over():
+                yield
             if broker_id not in old.isr and old.leader != broker_id:
                 continue
             isr = tuple(member for member in old.isr if member != broker_id)
@@ -34,19 +43,24 @@ def records_for_leaving(image: MetadataImage, broker_id: int) -> list[MetadataRe
                 leader = _choose(image, old, isr, without=broker_id)
             new = replace(old, isr=isr, leader=leader, elr=elr, last_known_elr=last_known)
             records += _change(image, topic, partition_id, old, new)
+            if pace.is_step_over(RECORD_WORK):
+                yield
     return records
 
 
-def records_for_returning(image: MetadataImage, broker_id: int) -> list[MetadataRecord]:
-    """Elect leaders where there was none and this broker, now active, may lead.
+def records_for_returning(image: MetadataImage, broker_id: int) -> Steps[list[MetadataRecord]]:
+    """Elect leaders where there was none and this broker, now active, may lead, in steps.
 
     Args:
         image: the cluster before its unfencing is written; `broker_id` counts as active.
         broker_id: the broker that comes back.
     """
-    records = []
+    records: list[MetadataRecord] = []
+    pace = Pace()
     for topic in image.topics_by_id.values():
         for partition_id, old in topic.partitions.items():
+            if pace.is_step_over():
+                yield
             if old.leader != NO_LEADER:
                 continue
             if broker_id in old.isr:
@@ -57,6 +71,8 @@ def records_for_returning(image: MetadataImage, broker_id: int) -> list[Metadata
                 continue
             new = replace(old, isr=isr, leader=broker_id, elr=(), last_known_elr=())
             records += _change(image, topic, partition_id, old, new)
+            if pace.is_step_over(RECORD_WORK):
+                yield
     return records
 
 

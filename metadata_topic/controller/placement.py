@@ -9,15 +9,24 @@ Source: the rules of Kafka's StripedReplicaPlacer; the order within is ours.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Final
 
+from kafka_protocol.steps import Pace, Steps, stepwise
 from metadata_topic.controller.errors import InvalidReplicationFactorError
 from metadata_topic.image.model import BrokerImage
 
+_PLACED_WORK: Final = 10
 
+
+@stepwise
 def place(
-    brokers: Sequence[BrokerImage], *, partitions: int, replication_factor: int, start: int
-) -> list[tuple[int, ...]]:
-    """Choose replicas for every partition.
+    brokers: Sequence[BrokerImage],
+    *,
+    partitions: int,
+    replication_factor: int,
+    start: int,
+) -> Steps[list[tuple[int, ...]]]:
+    """Choose replicas for every partition, in steps.
 
     Args:
         brokers: all registered, in any order.
@@ -45,7 +54,8 @@ def place(
             "Unable to place a partition: all brokers are currently fenced or in controlled "
             "shutdown."
         )
-    placed = []
+    placed: list[tuple[int, ...]] = []
+    pace = Pace()
     for shift in range(start, start + partitions):
         turn, at = divmod(shift, len(active))
         others = active[at + 1 :] + active[:at]
@@ -53,6 +63,8 @@ def place(
         by = turn % len(others) if others else 0
         candidates = others[by:] + others[:by]
         placed.append(_spread([active[at]], candidates, idle, racks, replication_factor))
+        if pace.is_step_over(_PLACED_WORK):
+            yield
     return placed
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from kafka_protocol.steps import Pace, Steps
 from metadata_topic.controller.errors import (
     InvalidPartitionsError,
     InvalidReplicaAssignmentError,
@@ -16,8 +17,8 @@ from metadata_topic.image.model import BrokerImage
 
 def replicas_of(
     image: MetadataImage, topic: NewTopic, defaults: TopicDefaults, start: int
-) -> list[tuple[int, ...]]:
-    """Decide the replicas of every partition of a new topic.
+) -> Steps[list[tuple[int, ...]]]:
+    """Decide the replicas of every partition of a new topic, in steps.
 
     Args:
         image: its brokers are the candidates.
@@ -35,7 +36,7 @@ def replicas_of(
         InvalidRequestError: a manual assignment and numbers at once.
     """
     if topic.assignments:
-        return _manual_replicas(image, topic)
+        return (yield from _manual_replicas(image, topic))
     factor = topic.replication_factor
     if factor < DEFAULT or factor == 0:
         raise InvalidReplicationFactorError(
@@ -56,10 +57,14 @@ def replicas_of(
                 f"default.replication.factor={factor} cannot be met: only {len(brokers)} "
                 "broker(s) are registered."
             )
-    return place(brokers, partitions=partitions, replication_factor=factor, start=start)
+    return (
+        yield from place.steps(
+            brokers, partitions=partitions, replication_factor=factor, start=start
+        )
+    )
 
 
-def _manual_replicas(image: MetadataImage, topic: NewTopic) -> list[tuple[int, ...]]:
+def _manual_replicas(image: MetadataImage, topic: NewTopic) -> Steps[list[tuple[int, ...]]]:
     if topic.replication_factor != DEFAULT:
         raise InvalidRequestError(
             "A manual partition assignment was specified, but replication factor was not set to -1."
@@ -80,8 +85,11 @@ def _manual_replicas(image: MetadataImage, topic: NewTopic) -> list[tuple[int, .
             "partitions should be a consecutive 0-based integer sequence"
         )
     ordered = [by_index[index] for index in range(len(by_index))]
+    pace = Pace()
     for index, replicas in enumerate(ordered):
         _check_manual(image.brokers, index, replicas, len(ordered[0]))
+        if pace.is_step_over():
+            yield
     return ordered
 
 

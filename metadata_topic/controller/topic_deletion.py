@@ -4,16 +4,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kafka_protocol.errors import KafkaError
+from kafka_protocol.errors import KafkaError, UnknownTopicId
+from kafka_protocol.steps import Pace, Steps, stepwise
 from kafka_protocol.types import ZERO_UUID
-from metadata_topic.controller.errors import (
-    InvalidRequestError,
-    UnknownTopicError,
-    UnknownTopicIdError,
-)
+from metadata_topic.controller.errors import InvalidRequestError, UnknownTopicError
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
-from metadata_topic.image.records import MetadataRecord, make
+from metadata_topic.image.records import RECORD_WORK, MetadataRecord, make
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +27,11 @@ class DeletedTopic:
     error: KafkaError | None = None
 
 
+@stepwise
 def delete_topics(
     image: MetadataImage, topics: Sequence[tuple[str | None, bytes]]
-) -> ControllerResult[list[DeletedTopic]]:
-    """Delete topics by name or by id.
+) -> Steps[ControllerResult[list[DeletedTopic]]]:
+    """Delete topics by name or by id, in steps.
 
     Args:
         image: the cluster now.
@@ -50,7 +48,10 @@ def delete_topics(
     )
     records: list[MetadataRecord] = []
     response: list[DeletedTopic] = []
+    pace = Pace()
     for (name, topic_id), count in counts.items():
+        if pace.is_step_over(RECORD_WORK):
+            yield
         try:
             deleted = _find(image, name, topic_id)
             if count > 1:
@@ -72,7 +73,7 @@ def _find(image: MetadataImage, name: str | None, topic_id: bytes) -> DeletedTop
             raise InvalidRequestError("Neither topic name nor id were specified.")
         topic = image.topics_by_id.get(topic_id)
         if topic is None:
-            raise UnknownTopicIdError("This server does not host this topic ID.")
+            raise UnknownTopicId("This server does not host this topic ID.")
     else:
         if topic_id != ZERO_UUID:
             raise InvalidRequestError("You may not specify both topic name and topic id.")

@@ -5,15 +5,12 @@ hence the characters, the length and the ban on names that differ in those two o
 """
 
 import re
-from collections.abc import Container, Iterable
 from typing import Final
 
 from metadata_topic.controller.errors import InvalidTopicError
 
 NAME_CHARS_MAX: Final = 249
 
-METADATA_TOPIC: Final = "__cluster_metadata"
-REMOTE_METADATA_TOPIC: Final = "__remote_log_metadata"
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 )
@@ -42,30 +39,3 @@ def validate_name(name: str) -> None:
             f"Topic name is invalid: {name!r} contains one or more characters other than ASCII "
             "alphanumerics, '.', '_' and '-'"
         )
-
-
-def metric_name(name: str) -> str:
-    """The name as a metric shows it: two topics must not share it."""
-    return name.replace(".", "_")
-
-
-def find_collision(name: str, existing: Iterable[str]) -> str | None:
-    """Find another topic that the metrics could not tell from `name`.
-
-    Returns:
-        The other topic's name; None if there is none, or only `name` itself.
-    """
-    if "." not in name and "_" not in name:
-        return None
-    wanted = metric_name(name)
-    return next(
-        (other for other in existing if other != name and metric_name(other) == wanted), None
-    )
-
-
-def is_protected(name: str, protected: Container[str] = frozenset({METADATA_TOPIC})) -> bool:
-    """Whether clients may not create, delete or empty this topic (POLICY_VIOLATION).
-
-    DIFFERS: Kafka answers INVALID_REQUEST or UNKNOWN_TOPIC_OR_PARTITION; KIP-630 promises 44.
-    """
-    return name in protected

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_protocol.errors import KafkaError
+from kafka_protocol.steps import Pace, Steps, stepwise
 from kafka_protocol.types import ZERO_UUID
 from metadata_topic.controller.errors import (
     InvalidConfigError,
@@ -21,13 +22,20 @@ from metadata_topic.controller.errors import (
 )
 from metadata_topic.controller.replica_assignment import replicas_of
 from metadata_topic.controller.result import ControllerResult
-from metadata_topic.controller.topic_names import find_collision, validate_name
+from metadata_topic.controller.topic_names import validate_name
 from metadata_topic.controller.topic_specs import DEFAULT, NewTopic, TopicDefaults
 from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.model import DIRECTORY_UNASSIGNED
-from metadata_topic.image.records import MetadataRecord, make, partition_record_version
+from metadata_topic.image.names import colliding_topic, metric_name
+from metadata_topic.image.records import (
+    RECORD_WORK,
+    MetadataRecord,
+    make,
+    partition_record_version,
+)
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+_TOPIC_WORK: Final = 40
 _MIN_ISR: Final = "min.insync.replicas"
 
 ConfigValidator = Callable[[str, dict[str, str]], None]
@@ -53,6 +61,7 @@ class CreatedTopic:
     configs: dict[str, str] = field(default_factory=dict)
 
 
+@stepwise
 def create_topics(
     image: MetadataImage,
     topics: Sequence[NewTopic],
@@ -62,8 +71,8 @@ def create_topics(
     validate_config: ConfigValidator,
     validate_only: bool = False,
     placement_start: int = 0,
-) -> ControllerResult[list[CreatedTopic]]:
-    """Create topics.
+) -> Steps[ControllerResult[list[CreatedTopic]]]:
+    """Create topics, in steps.
 
     Args:
         image: the cluster now; its brokers are the candidates for replicas.
@@ -85,25 +94,29 @@ def create_topics(
         return ControllerResult((), [CreatedTopic(name, error) for name in counts])
     records: list[MetadataRecord] = []
     response: list[CreatedTopic] = []
-    accepted: list[str] = []
+    accepted: dict[str, str] = {}  # by the name that a metric shows
     seen: set[str] = set()
+    pace = Pace()
     for topic, topic_id in zip(topics, topic_ids, strict=False):
         if topic.name in seen:
             continue
         seen.add(topic.name)
+        if pace.is_step_over(_TOPIC_WORK * (1 + len(topic.configs))):
+            yield
         try:
             if counts[topic.name] > 1:
                 raise InvalidRequestError("Duplicate topic name.")
             _check_name(image, topic.name, accepted)
             configs = _configs_of(topic)
-            replicas = replicas_of(image, topic, defaults, placement_start + len(accepted))
+            start = placement_start + len(accepted)
+            replicas = yield from replicas_of(image, topic, defaults, start)
             validate_config(topic.name, dict(configs))
         except KafkaError as error:
             response.append(CreatedTopic(topic.name, error))
             continue
-        accepted.append(topic.name)
+        accepted[metric_name(topic.name)] = topic.name
         if not validate_only:
-            records += _records_of(image, topic.name, topic_id, configs, replicas)
+            records += yield from _records_of(image, topic.name, topic_id, configs, replicas, pace)
         response.append(
             CreatedTopic(
                 topic.name,
@@ -132,11 +145,11 @@ def _check_partition_total(topics: Sequence[NewTopic], defaults: TopicDefaults) 
         )
 
 
-def _check_name(image: MetadataImage, name: str, accepted: Sequence[str]) -> None:
+def _check_name(image: MetadataImage, name: str, accepted: Mapping[str, str]) -> None:
     validate_name(name)
     if name in image.topics_by_name:
         raise TopicExistsError(f"Topic '{name}' already exists.")
-    other = find_collision(name, image.topics_by_name) or find_collision(name, accepted)
+    other = colliding_topic(image, name) or accepted.get(metric_name(name))
     if other is not None:
         raise InvalidTopicError(f"Topic '{name}' collides with existing topic: {other}")
 
@@ -158,7 +171,8 @@ def _records_of(
     topic_id: bytes,
     configs: Mapping[str, str],
     replicas: Sequence[tuple[int, ...]],
-) -> list[MetadataRecord]:
+    pace: Pace,
+) -> Steps[list[MetadataRecord]]:
     records = [make("TopicRecord", name=name, topic_id=topic_id)]
     for key, value in configs.items():
         records.append(
@@ -192,4 +206,6 @@ def _records_of(
                 directories=[DIRECTORY_UNASSIGNED] * len(brokers),
             )
         )
+        if pace.is_step_over(RECORD_WORK):
+            yield
     return records

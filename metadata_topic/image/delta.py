@@ -1,15 +1,17 @@
 """The step from one image to the next.
 
-A delta takes records in log order, copies a map of the image the first time it is touched, and
+A delta takes records in log order, edits a map of the image from the first time it is touched, and
 makes the next image at the end. What it saw change is kept for subscribers, so that a broker need
 not compare two images of ten thousand partitions to learn that one leader moved.
 
 The record handlers live in `replay`; this module knows maps, not records.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import structs
 
 from metadata_topic.image.image import ConfigKey, MetadataImage, QuotaEntity
 from metadata_topic.image.model import (
@@ -19,6 +21,8 @@ from metadata_topic.image.model import (
     Provenance,
     TopicImage,
 )
+from metadata_topic.image.names import metric_name
+from metadata_topic.image.sorted_map import SortedMap, SortedMapEditor
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +57,25 @@ class MetadataDelta:
         self.changed_brokers: set[int] = set()
         self.changed_controllers: set[int] = set()
         self.features_changed = False
-        # Maps copied from base so far, by the name of the image's field.
-        self._maps: dict[str, dict[Any, Any]] = {}
+        # Maps that differ from those of base, by the name of the image's field.
+        self._maps: dict[str, MutableMapping[Any, Any]] = {}
         self._own_topics: set[bytes] = set()
         self._own_configs: set[ConfigKey] = set()
         self._own_quotas: set[QuotaEntity] = set()
         self._next_producer_id = base.next_producer_id
         self._removals_are_kept = base.removals_are_kept
 
-    def _own(self, field: str) -> dict[Any, Any]:
+    def _own(self, field: str) -> MutableMapping[Any, Any]:
         owned = self._maps.get(field)
         if owned is None:
-            owned = self._maps[field] = dict(getattr(self.base, field))
+            base = getattr(self.base, field)
+            owned = base.edit() if isinstance(base, SortedMap) else dict(base)
+            self._maps[field] = owned
         return owned
 
-    def _see(self, field: str) -> dict[Any, Any]:
+    def _see(self, field: str) -> Mapping[Any, Any]:
         owned = self._maps.get(field)
-        view: dict[Any, Any] = getattr(self.base, field) if owned is None else owned
+        view: Mapping[Any, Any] = getattr(self.base, field) if owned is None else owned
         return view
 
     @property
@@ -83,9 +89,13 @@ class MetadataDelta:
 
     def image(self, provenance: Provenance) -> MetadataImage:
         """Make the next image. The delta must not be changed after this."""
+        maps: dict[str, Any] = {
+            field: owned.map() if isinstance(owned, SortedMapEditor) else owned
+            for field, owned in self._maps.items()
+        }
         return replace(
             self.base,
-            **self._maps,
+            **maps,
             next_producer_id=self._next_producer_id,
             removals_are_kept=self._removals_are_kept,
             provenance=provenance,
@@ -110,6 +120,7 @@ class MetadataDelta:
     def add_topic(self, name: str, topic_id: bytes, *, was_tiered: bool = False) -> None:
         """A topic without partitions yet."""
         self._put_topic(TopicImage(name, topic_id, {}, was_tiered))
+        self._note_dots(name, is_there=True)
         self._own_topics.add(topic_id)
         self.created_topics.add(topic_id)
         self.deleted_topics.pop(topic_id, None)
@@ -120,15 +131,29 @@ class MetadataDelta:
         by_name = self._own("topics_by_name")
         if by_name.get(topic.name) is not None and by_name[topic.name].id == topic.id:
             del by_name[topic.name]
+            self._note_dots(topic.name, is_there=False)
         self.changed_partitions.pop(topic.id, None)
         self.created_topics.discard(topic.id)
         if topic.id in self.base.topics_by_id:
             self.deleted_topics[topic.id] = TopicName(topic.name, topic.id)
 
+    def _note_dots(self, name: str, *, is_there: bool) -> None:
+        if "." not in name:
+            return
+        shown = metric_name(name)
+        dotted = self._own("dotted_names")
+        names = tuple(other for other in dotted.get(shown, ()) if other != name)
+        if is_there:
+            names = (*names, name)
+        if names:
+            dotted[shown] = names
+        else:
+            dotted.pop(shown, None)
+
     def put_partition(self, topic: TopicImage, partition_id: int, image: PartitionImage) -> None:
         """Add or replace one partition of an existing topic."""
         if topic.id not in self._own_topics:
-            topic = replace(topic, partitions=dict(topic.partitions))
+            topic = structs.replace(topic, partitions=dict(topic.partitions))
             self._put_topic(topic)
             self._own_topics.add(topic.id)
         # Ours since this delta began and not handed out yet, so changing it in place is safe.
@@ -143,7 +168,7 @@ class MetadataDelta:
         """The topic of that name is, or was, tiered; no such topic is fine."""
         topic = self.topic_named(name)
         if topic is not None and not topic.was_tiered:
-            self._put_topic(replace(topic, was_tiered=True))
+            self._put_topic(structs.replace(topic, was_tiered=True))
 
     # Removed topics whose remote data is still there
 

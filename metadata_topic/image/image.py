@@ -1,8 +1,10 @@
 """The cluster metadata up to one offset, immutable.
 
 An image is replaced, never changed: a reader that holds one sees a consistent cluster for as long
-as it likes, on any thread. `MetadataDelta` makes the next image and copies only the maps that a
-record touched. Nobody but the delta may write to the maps in here.
+as it likes, on any thread. `MetadataDelta` makes the next image. What can be many is in maps of
+which two images share all but the places that changed (`SortedMap`); of the others the delta copies
+those that a record touched. What no record touched is the same object in both images. Nobody but
+the delta may write to the maps in here.
 """
 
 from collections.abc import Mapping
@@ -17,6 +19,7 @@ from metadata_topic.image.model import (
     Provenance,
     TopicImage,
 )
+from metadata_topic.image.sorted_map import SortedMap
 
 METADATA_VERSION = "metadata.version"
 _TIERED_CONFIGS = {"remote.storage.enable", "remote.log.delete.on.disable"}
@@ -59,6 +62,8 @@ class MetadataImage:
     """Everything the metadata log says, up to `provenance`.
 
     Attributes:
+        dotted_names: names of topics that have a ".", by the name that a metric shows, where "."
+            and "_" look the same.
         features: finalised feature levels; a level of 0 is an absent entry.
         next_producer_id: first id that no block holds yet.
         acls, scram_credentials, delegation_tokens: record structs of capabilities that this
@@ -70,9 +75,10 @@ class MetadataImage:
             store still has to follow; False until the first remover has looked.
     """
 
-    topics_by_name: dict[str, TopicImage] = field(default_factory=dict)
-    topics_by_id: dict[bytes, TopicImage] = field(default_factory=dict)
-    configs: dict[ConfigKey, dict[str, str]] = field(default_factory=dict)
+    topics_by_name: SortedMap[str, TopicImage] = field(default_factory=SortedMap)
+    topics_by_id: SortedMap[bytes, TopicImage] = field(default_factory=SortedMap)
+    dotted_names: SortedMap[str, tuple[str, ...]] = field(default_factory=SortedMap)
+    configs: SortedMap[ConfigKey, dict[str, str]] = field(default_factory=SortedMap)
     brokers: dict[int, BrokerImage] = field(default_factory=dict)
     controllers: dict[int, ControllerImage] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)

@@ -12,10 +12,13 @@ The same loader serves the start (thousands of records, one image at the end) an
 (one image per commit).
 """
 
+from collections import deque
+
+from kafka_protocol.steps import Pace, Steps, at_once
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import Provenance
-from metadata_topic.image.records import MetadataRecord
+from metadata_topic.image.records import RECORD_WORK, MetadataRecord
 from metadata_topic.image.replay import BrokenMetadataLogError, replay
 
 
@@ -25,7 +28,7 @@ class ImageLoader:
     def __init__(self, image: MetadataImage) -> None:
         self._delta = MetadataDelta(image)
         self._provenance = image.provenance
-        self._counted: list[MetadataRecord] = []
+        self._counted: deque[MetadataRecord] = deque()
         self._transaction: list[MetadataRecord] | None = None
         self.record_count = 0
 
@@ -56,6 +59,7 @@ class ImageLoader:
             case "AbortTransactionRecord":
                 self._close(record.name)
             case _:
+                waiting: list[MetadataRecord] | deque[MetadataRecord]
                 waiting = self._counted if self._transaction is None else self._transaction
                 waiting.append(record)
 
@@ -72,11 +76,17 @@ class ImageLoader:
             UnknownMetadataRecordError: there is no rule for a record.
             BrokenMetadataLogError: a record contradicts what came before.
         """
+        at_once(self.end_of_batch_steps(provenance))
+
+    def end_of_batch_steps(self, provenance: Provenance) -> Steps[None]:
+        """`end_of_batch` in steps; nothing else may be asked of the loader before the last."""
         if self._transaction is not None:
             return
-        for record in self._counted:
-            replay(self._delta, record)
-        self._counted = []
+        pace = Pace()
+        while self._counted:
+            replay(self._delta, self._counted.popleft())
+            if pace.is_step_over(RECORD_WORK):
+                yield
         self._provenance = provenance
 
     def take(self) -> tuple[MetadataImage, MetadataDelta]:

@@ -2,9 +2,15 @@
 
 Ids of topics, directories and incarnations are 16 raw bytes. Sequences are tuples, so that a value
 can be shared between images and threads without a copy.
+
+Topics and partitions are many, and live long. They are structs that the garbage collector does not
+know (they are in no cycle): else each of its full passes would hold the event loop for 100 ms at
+100,000 partitions. Change one with `msgspec.structs.replace`.
 """
 
 from dataclasses import dataclass, field
+
+import msgspec
 
 from kafka_protocol.types import ZERO_UUID
 
@@ -13,7 +19,7 @@ NO_LEADER = -1
 RECOVERED = 0
 RECOVERING = 1
 
-# Directory ids with a meaning of their own (formats.md §10): a real directory never has them.
+# Directory ids with a meaning of their own (KIP-858): a real directory never has them.
 DIRECTORY_MIGRATING = ZERO_UUID
 DIRECTORY_UNASSIGNED = bytes(15) + b"\x01"
 DIRECTORY_LOST = bytes(15) + b"\x02"
@@ -39,8 +45,7 @@ class Provenance:
         return self.offset + 1
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionImage:
+class PartitionImage(msgspec.Struct, frozen=True, gc=False):
     """One partition as the controller decided it.
 
     Attributes:
@@ -81,8 +86,7 @@ class PartitionImage:
         return self.directories[index] if index < len(self.directories) else DIRECTORY_MIGRATING
 
 
-@dataclass(frozen=True, slots=True)
-class TopicImage:
+class TopicImage(msgspec.Struct, frozen=True, gc=False):
     """A topic and its partitions, keyed by partition index. Never change `partitions`.
 
     Attributes:

@@ -7,7 +7,7 @@ that can hold what is said.
 
 from typing import Any, Final, NamedTuple
 
-from kafka_protocol.errors import MalformedMessageError
+from kafka_protocol.errors import MalformedMessageError, TidemarkError
 from kafka_protocol.files import metadata_value
 from kafka_protocol.wire.codec import message
 
@@ -19,8 +19,11 @@ _DIRECTORIES_LEVEL: Final = 17  # 3.7-IV2
 _ELR_LEVEL: Final = 23  # 4.0-IV1
 _CORDONED_LEVEL: Final = 30  # 4.3-IV0
 
+RECORD_WORK: Final = 20
+"""Units of work (`kafka_protocol.steps`) to make, encode, read back or replay a record, at most."""
 
-class UnknownMetadataRecordError(Exception):
+
+class UnknownMetadataRecordError(TidemarkError):
     """The metadata log holds a record that this version cannot read.
 
     Going on without it would show clients a cluster that does not exist, so this is fatal: the

@@ -4,7 +4,8 @@ One function a record type, looked up by the record's name: a type without a fun
 never skipped (see UnknownMetadataRecordError). Records are committed facts, so nothing is refused
 here on grounds of policy; a record about a thing that does not exist means that the log is broken.
 
-Source: kafka-names.md and formats.md §10, §13.6; checked against Kafka's own logs and snapshots.
+Source: the schemas in `kafka_protocol/wire/messages/cluster_metadata.py`; checked against Kafka's
+own logs and snapshots.
 """
 
 from collections.abc import Callable

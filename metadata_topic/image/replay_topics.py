@@ -1,8 +1,9 @@
 """What records about topics, partitions and configs do."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from kafka_protocol.types import ZERO_UUID
 from metadata_topic.image.delta import MetadataDelta

@@ -1,8 +1,8 @@
 """Batches of the metadata log and its snapshots.
 
-Uncompressed, CreateTime, one timestamp for all records of a batch, the leader epoch in every header
-(formats.md §10). Control batches may hold several control records: the first batch of an epoch has
-LEADER_CHANGE and, once, the voters; the first of a snapshot its header and the voters.
+As Kafka writes them: uncompressed, CreateTime, one timestamp for all records of a batch, the leader
+epoch in every header. Control batches may hold several control records: the first batch of an epoch
+has LEADER_CHANGE and, once, the voters; the first of a snapshot its header and the voters.
 
 Each batch of our log says up to where the log was flushed when the batch was begun: its distance
 below the batch stands in the header's base sequence, which means nothing without a producer id and
@@ -15,11 +15,14 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final
 
+from kafka_protocol.errors import TidemarkError
 from kafka_protocol.records.batch import (
     HEADER_SIZE,
+    NO_TIMESTAMP,
     BatchHeader,
     Buffer,
     has_valid_crc,
+    pack_header,
     read_header,
     write_crc,
 )
@@ -30,7 +33,8 @@ from kafka_protocol.records.control import (
     kraft_version,
     kraft_voters,
 )
-from kafka_protocol.records.records import build_batch, iter_records
+from kafka_protocol.records.records import Record, encode_records, iter_records
+from kafka_protocol.steps import Steps, stepwise
 from kafka_protocol.wire.codec import message
 from metadata_topic.image.records import MetadataRecord, decode_record, encode_record
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
@@ -38,6 +42,7 @@ from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSe
 MAGIC: Final = 2
 _BASE_SEQUENCE: Final = Struct(">i")
 _BASE_SEQUENCE_POSITION: Final = 53
+_RECORDS_AT_ONCE: Final = 500
 _INT32_MAX: Final = 2**31 - 1
 
 Control = tuple[ControlType, Any]
@@ -53,7 +58,7 @@ class Batch:
     records: tuple[MetadataRecord, ...] = ()
 
 
-class CorruptBatchError(Exception):
+class CorruptBatchError(TidemarkError):
     """Bytes that are no whole batch with a valid checksum."""
 
 
@@ -65,15 +70,39 @@ def data_batch(
     return value_batch(values, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
 
 
+@stepwise
 def value_batch(
     values: Sequence[bytes], *, base_offset: int, epoch: int, timestamp_ms: int
-) -> bytearray:
-    """Make a batch of metadata records that are encoded already."""
-    return build_batch(
-        [(timestamp_ms, None, value, ()) for value in values],
+) -> Steps[bytearray]:
+    """Make a batch of metadata records that are encoded already, in steps."""
+    batch = bytearray(HEADER_SIZE)
+    for start in range(0, len(values), _RECORDS_AT_ONCE):
+        first = base_offset + start
+        records = [
+            Record(offset, timestamp_ms, None, value, [])
+            for offset, value in enumerate(values[start : start + _RECORDS_AT_ONCE], first)
+        ]
+        batch += encode_records(records, base_offset, timestamp_ms)
+        if start + _RECORDS_AT_ONCE < len(values):
+            yield
+    header = BatchHeader(
         base_offset=base_offset,
-        leader_epoch=epoch,
+        batch_length=len(batch) - 12,
+        partition_leader_epoch=epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=0,
+        last_offset_delta=max(len(values) - 1, 0),
+        base_timestamp=timestamp_ms if values else NO_TIMESTAMP,
+        max_timestamp=timestamp_ms if values else NO_TIMESTAMP,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=len(values),
     )
+    batch[:HEADER_SIZE] = pack_header(header)
+    write_crc(batch, 0, len(batch))
+    return batch
 
 
 def note_flushed_end(batch: bytearray, flushed_end: int) -> None:
@@ -101,6 +130,29 @@ def read_batches(data: Buffer) -> Iterator[Batch]:
         UnknownMetadataRecordError, InvalidRecordError, MalformedMessageError: a record that this
             version cannot read.
     """
+    for position, header in whole_batches(data):
+        records = iter_records(data, position)
+        if header.is_control:
+            yield Batch(header, controls=tuple(decode_control(r) for r in records))
+        else:
+            yield Batch(header, records=tuple(decode_record(r.value or b"") for r in records))
+
+
+def read_records(data: Buffer, position: int) -> Iterator[MetadataRecord]:
+    """Decode the metadata records of the batch at `position` one by one.
+
+    Raises:
+        UnknownMetadataRecordError, InvalidRecordError, MalformedMessageError: as `read_batches`.
+    """
+    return (decode_record(record.value or b"") for record in iter_records(data, position))
+
+
+def whole_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """Positions and headers of batches that lie back to back.
+
+    Raises:
+        CorruptBatchError: at the first that is cut or damaged.
+    """
     position = 0
     while position < len(data):
         if len(data) - position < HEADER_SIZE:
@@ -111,15 +163,8 @@ def read_batches(data: Buffer) -> Iterator[Batch]:
             raise CorruptBatchError(f"no whole batch at position {position}")
         if not has_valid_crc(data, position, header):
             raise CorruptBatchError(f"checksum mismatch in the batch at position {position}")
-        yield _decode(data, position, header)
+        yield position, header
         position = end
-
-
-def _decode(data: Buffer, position: int, header: BatchHeader) -> Batch:
-    records = iter_records(data, position)
-    if header.is_control:
-        return Batch(header, controls=tuple(decode_control(r) for r in records))
-    return Batch(header, records=tuple(decode_record(r.value or b"") for r in records))
 
 
 def quorum_entries(level: int, voters: VoterSet) -> tuple[ControlEntry, ...]:

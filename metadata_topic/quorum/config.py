@@ -1,9 +1,10 @@
-"""Settings of the metadata log, as the node needs them."""
+"""Settings of the metadata log and who its node is, as the node needs them."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from local_log.config import LogConfig
+from metadata_topic.image.model import Endpoint
 
 _NOT_BY_SIZE: Final = 2**31 - 1
 
@@ -13,6 +14,7 @@ class MetadataLogConfig:
     """Typed view; names and defaults are Kafka's.
 
     Attributes:
+        static_voters: ids in `controller.quorum.voters`; none with a dynamic quorum.
         segment_bytes: `metadata.log.segment.bytes`.
         segment_ms: `metadata.log.segment.ms`.
         max_record_bytes_between_snapshots: `metadata.log.max.record.bytes.between.snapshots`.
@@ -32,6 +34,7 @@ class MetadataLogConfig:
         close_timeout_ms: how long a stop waits for decisions and snapshots under way (ours).
     """
 
+    static_voters: tuple[int, ...] = ()
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * 24 * 3600 * 1000
     max_record_bytes_between_snapshots: int = 20 << 20
@@ -57,3 +60,20 @@ class MetadataLogConfig:
             max_message_bytes=self.max_batch_bytes,
             message_timestamp_after_max_ms=2**63 - 1,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeIdentity:
+    """Which node of which cluster this is, and where others reach it.
+
+    Attributes:
+        node_id: `node.id`.
+        cluster_id: of the cluster this node belongs to.
+        directory_id: of the metadata log directory, from its meta.properties (16 bytes).
+        endpoints: where this controller listens for others.
+    """
+
+    node_id: int
+    cluster_id: str
+    directory_id: bytes
+    endpoints: tuple[Endpoint, ...] = ()

@@ -18,22 +18,21 @@ class DecisionTimedOut(KafkaError):
 
 
 async def wait_for_all(
-    tasks: Iterable["asyncio.Task[Any]"], timeout_ms: int, scheduler: Scheduler | None
+    tasks: Iterable["asyncio.Task[Any]"], timeout_ms: int, scheduler: Scheduler
 ) -> None:
     """Wait until all tasks are done or the time is over; cancels none of them, raises nothing.
 
     Args:
         tasks: what to wait for.
         timeout_ms: how long, by the scheduler's clock.
-        scheduler: None waits as long as it takes.
+        scheduler: ends the waiting.
     """
     everything = asyncio.ensure_future(asyncio.wait(set(tasks)))
     late = asyncio.get_running_loop().create_future()
-    timer = None if scheduler is None else scheduler.call_later(timeout_ms, late.cancel)
+    timer = scheduler.call_later(timeout_ms, late.cancel)
     try:
         await asyncio.wait({everything, late}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         everything.cancel()
         late.cancel()
-        if timer is not None:
-            timer.cancel()
+        timer.cancel()

@@ -9,7 +9,8 @@ Pure: no disk, no clock.
 """
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
@@ -17,18 +18,25 @@ from typing import Final, TypeVar
 from kafka_protocol.errors import ErrorCode, KafkaError, MalformedMessageError
 from kafka_protocol.records.batch import HEADER_SIZE
 from kafka_protocol.records.errors import InvalidRecordError
-from metadata_topic.controller.result import ControllerResult
+from kafka_protocol.steps import Pace, Steps, stepwise
+from metadata_topic.controller.result import Decided, result_of
 from metadata_topic.image.errors import BrokenMetadataLogError
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import (
+    RECORD_WORK,
     MetadataRecord,
     UnknownMetadataRecordError,
     encode_record,
     make,
 )
-from metadata_topic.quorum.batches import note_flushed_end, read_batches, value_batch
+from metadata_topic.quorum.batches import (
+    note_flushed_end,
+    read_records,
+    value_batch,
+    whole_batches,
+)
 
 R = TypeVar("R")
 
@@ -87,14 +95,15 @@ class PreparedDecision:
     loader: ImageLoader
 
 
+@stepwise
 def decide_and_prepare(
-    decide: Callable[[MetadataImage], ControllerResult[R]],
+    decide: Callable[[MetadataImage], Decided[R]],
     image: MetadataImage,
     place: BatchPlace,
     *,
     batch_bytes_max: int,
-) -> tuple[R, PreparedDecision | None]:
-    """Take a decision on the newest image and prepare it.
+) -> Steps[tuple[R, PreparedDecision | None]]:
+    """Take a decision on the newest image and prepare it, in steps.
 
     A registration holds an offset of its own records, the broker's epoch. Where the decision
     becomes a transaction they begin one offset later, so it is taken once more on an image that
@@ -106,19 +115,40 @@ def decide_and_prepare(
     Raises:
         KafkaError: what `decide` raises, or as `prepare_decision`.
     """
-    result = decide(image)
+    result = yield from result_of(decide(image))
     if not result.records:
         return result.response, None
-    prepare = partial(prepare_decision, base=image, place=place, batch_bytes_max=batch_bytes_max)
-    prepared = prepare(result.records)
-    names_its_offset = any(record.name == "RegisterBrokerRecord" for record in result.records)
+    prepare = partial(
+        prepare_decision.steps, base=image, place=place, batch_bytes_max=batch_bytes_max
+    )
+    registered = _broker_epochs(result.records)
+    names_its_offset = bool(registered)
+    response, records = result.response, deque(result.records)
+    del result
+    prepared = yield from prepare(_drained(records))
     if prepared.first_offset != place.base_offset and names_its_offset:
         at = image.provenance
         shifted = replace(image, provenance=replace(at, offset=at.offset + 1))
-        result = decide(shifted)
-        prepared = prepare(result.records, as_transaction=True)
-    _check_broker_epochs(result.records, place.base_offset, prepared.first_offset)
-    return result.response, prepared
+        result = yield from result_of(decide(shifted))
+        response, registered = result.response, _broker_epochs(result.records)
+        prepared = yield from prepare(result.records, as_transaction=True)
+    _check_broker_epochs(registered, place.base_offset, prepared.first_offset)
+    return response, prepared
+
+
+def _drained(records: deque[MetadataRecord]) -> Iterator[MetadataRecord]:
+    """Let go of each record when it is taken: to free very many of them at once takes long, too."""
+    while records:
+        yield records.popleft()
+
+
+def _broker_epochs(records: Sequence[MetadataRecord]) -> list[tuple[int, int]]:
+    """Which records register a broker, and under which epochs."""
+    return [
+        (number, record.value.broker_epoch)
+        for number, record in enumerate(records)
+        if record.name == "RegisterBrokerRecord"
+    ]
 
 
 def abort_batch(place: BatchPlace) -> tuple[MetadataRecord, bytearray]:
@@ -134,15 +164,16 @@ def abort_batch(place: BatchPlace) -> tuple[MetadataRecord, bytearray]:
     return abort, batch
 
 
+@stepwise
 def prepare_decision(
-    records: Sequence[MetadataRecord],
+    records: Iterable[MetadataRecord],
     *,
     base: MetadataImage,
     place: BatchPlace,
     batch_bytes_max: int,
     as_transaction: bool = False,
-) -> PreparedDecision:
-    """Turn a decision into batches, and prove that they can be read and replayed.
+) -> Steps[PreparedDecision]:
+    """Turn a decision into batches, in steps, and prove that they can be read and replayed.
 
     One batch is written whole or cut on the next start; what does not fit in one becomes a metadata
     transaction over several, so the records count together or not at all.
@@ -159,7 +190,12 @@ def prepare_decision(
         ContradictoryDecision: the records cannot be replayed on `base`.
     """
     assert place.base_offset == base.provenance.end_offset, "the image ends where the log does"
-    values = [_encoded(record) for record in records]
+    values: list[bytes] = []
+    pace = Pace()
+    for record in records:
+        values.append(_encoded(record))
+        if pace.is_step_over(RECORD_WORK):
+            yield
     runs = list(pack(values, batch_bytes_max))
     first_offset = place.base_offset
     if as_transaction or len(runs) > 1:
@@ -168,13 +204,14 @@ def prepare_decision(
         first_offset += 1
     data, offset = bytearray(), place.base_offset
     for run in runs:
-        batch = value_batch(
+        batch = yield from value_batch.steps(
             run, base_offset=offset, epoch=place.epoch, timestamp_ms=place.timestamp_ms
         )
         note_flushed_end(batch, place.flushed_end)
         data += batch
         offset += len(run)
-    return PreparedDecision(data, first_offset, _replayed(data, base))
+    loader = yield from _replayed(data, base)
+    return PreparedDecision(data, first_offset, loader)
 
 
 def pack(values: Sequence[bytes], batch_bytes_max: int) -> Iterator[list[bytes]]:
@@ -207,14 +244,15 @@ def _encoded(record: MetadataRecord) -> bytes:
         raise UnwritableDecision(f"a {record.name} cannot be written: {error}") from error
 
 
-def _replayed(data: bytearray, base: MetadataImage) -> ImageLoader:
-    loader = ImageLoader(base)
+def _replayed(data: bytearray, base: MetadataImage) -> Steps[ImageLoader]:
+    loader, pace = ImageLoader(base), Pace()
     try:
-        for batch in read_batches(data):
-            for record in batch.records:
+        for position, header in whole_batches(data):
+            for record in read_records(data, position):
                 loader.add(record)
-            header = batch.header
-            loader.end_of_batch(
+                if pace.is_step_over(RECORD_WORK):
+                    yield
+            yield from loader.end_of_batch_steps(
                 Provenance(header.last_offset, header.partition_leader_epoch, header.max_timestamp)
             )
     except (UnknownMetadataRecordError, InvalidRecordError, MalformedMessageError) as error:
@@ -225,13 +263,11 @@ def _replayed(data: bytearray, base: MetadataImage) -> ImageLoader:
 
 
 def _check_broker_epochs(
-    records: Sequence[MetadataRecord], base_offset: int, first_offset: int
+    registered: Sequence[tuple[int, int]], base_offset: int, first_offset: int
 ) -> None:
     """A new broker epoch is an offset of its own decision: older lives have lower ones."""
-    for number, record in enumerate(records):
-        if record.name == "RegisterBrokerRecord":
-            epoch = record.value.broker_epoch
-            allowed = (first_offset, first_offset + number)
-            assert epoch < base_offset or epoch in allowed, (
-                f"broker epoch {epoch} of a registration that is written at {allowed}"
-            )
+    for number, epoch in registered:
+        allowed = (first_offset, first_offset + number)
+        assert epoch < base_offset or epoch in allowed, (
+            f"broker epoch {epoch} of a registration that is written at {allowed}"
+        )

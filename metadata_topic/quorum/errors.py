@@ -1,7 +1,9 @@
 """Why a metadata directory cannot be used, in words for whoever has to mend it."""
 
+from kafka_protocol.errors import TidemarkError
 
-class UnusableMetadataError(Exception):
+
+class UnusableMetadataError(TidemarkError):
     """The metadata directory holds what cannot be relied on.
 
     Raised before anything on the disk is changed. The message names the file, the position in it

@@ -27,7 +27,7 @@ FLUSHED_END: Final = "tidemark-flushed-end"
 _FORM: Final = re.compile(
     rb"(tidemark-flushed-end 1\nflushed (\d+)\nrestart (-1|\d+)\n)crc ([0-9a-f]{8})\n"
 )
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class FlushedEndFile:
             return None
         found = parse_flushed_end(data)
         if found is None:
-            _log.warning("file is damaged and proves nothing: %s", self._path)
+            log.warning("file is damaged and proves nothing: %s", self._path)
         return found
 
     def write(self, end: FlushedEnd) -> None:

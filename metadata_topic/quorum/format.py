@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from kafka_protocol.errors import TidemarkError
 from kafka_protocol.files.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
     dump_meta_properties,
 )
+from kafka_protocol.topics import CLUSTER_METADATA_TOPIC
 from metadata_topic.controller.features import DEFAULT_FEATURES
 from metadata_topic.image.image import METADATA_VERSION
 from metadata_topic.image.records import MetadataRecord, make
@@ -33,10 +35,10 @@ from runtime.dice import Dice
 from runtime.disk import Disk
 
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
-METADATA_DIRECTORY: Final = "__cluster_metadata-0"
+METADATA_DIRECTORY: Final = f"{CLUSTER_METADATA_TOPIC}-0"
 
 
-class AlreadyFormattedError(Exception):
+class AlreadyFormattedError(TidemarkError):
     """A directory has `meta.properties` already; nothing was written."""
 
     def __init__(self, directories: Sequence[Path]) -> None:
@@ -45,7 +47,7 @@ class AlreadyFormattedError(Exception):
         self.directories = tuple(directories)
 
 
-class NotFormattedError(Exception):
+class NotFormattedError(TidemarkError):
     """A directory lacks what the format step writes."""
 
 

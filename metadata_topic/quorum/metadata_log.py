@@ -12,6 +12,7 @@ from typing import Final
 
 from kafka_protocol.files.meta_properties import PARTITION_METADATA, dump_partition_metadata
 from kafka_protocol.records.control import ControlEntry, control_batch
+from kafka_protocol.topics import CLUSTER_METADATA_TOPIC
 from kafka_protocol.types import TopicPartition
 from local_log.partition_log import PartitionLog
 from metadata_topic.quorum.batches import note_flushed_end
@@ -21,7 +22,7 @@ from runtime.clock import Clock
 from runtime.disk import Buffer, Disk
 
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
-METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
+METADATA_PARTITION: Final = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
 
 
 class MetadataLog:

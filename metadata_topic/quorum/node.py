@@ -1,6 +1,6 @@
 """The metadata node: log, image and controller of one process, put together.
 
-    node = MetadataNode(log_dir, node_id=1, ...)
+    node = MetadataNode(log_dir, NodeIdentity(...), ports)
     node.start()                                  # reads the disk, opens a new epoch
     node.subscribe(lambda image, delta: ...)
     created = await node.submit(lambda image: create_topics(image, ...))
@@ -10,6 +10,9 @@ left, its records are on disk before anybody hears of them, and its answer comes
 encoded, decoded and replayed before they are written (`decision_batches`): what cannot be read back
 must never get into the log, because every later start would fail on it. A decision that fails there
 leaves nothing behind.
+
+A large decision is taken and prepared in steps, with other work of the loop in between. Until its
+last step nothing of it is in the log, so a kill leaves all of it or nothing.
 
 From the first byte written on there is no way back: any error then ends the node, because nobody
 knows what is in the log, and `on_failure` is told once.
@@ -26,14 +29,14 @@ from kafka_protocol.records.control import leader_change
 from metadata_topic.controller.bootstrap import activation_records
 from metadata_topic.controller.brokers import Registration, register_controller
 from metadata_topic.controller.features import SUPPORTED_FEATURES, unserved_features
-from metadata_topic.controller.result import ControllerResult
+from metadata_topic.controller.result import Decided
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.loader import ImageLoader
-from metadata_topic.image.model import Endpoint, Provenance
+from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import CONTROLLER_REGISTRATION_LEVEL, MetadataRecord
 from metadata_topic.quorum.batches import quorum_entries
-from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.config import MetadataLogConfig, NodeIdentity
 from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS, DecisionTimedOut, wait_for_all
 from metadata_topic.quorum.decision_batches import (
     BatchPlace,
@@ -63,19 +66,18 @@ from metadata_topic.raft.events import (
 )
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voters import ReplicaKey, VoterSet
-from runtime.clock import Clock
-from runtime.dice import Dice
-from runtime.disk import Disk
-from runtime.executors import Pool
-from runtime.scheduler import Scheduler, Timer
+from runtime.collector import resting_collector
+from runtime.ports import Ports
+from runtime.scheduler import Timer
+from runtime.turns import run_in_steps
 
-__all__ = ["MetadataNode", "MetadataUnavailable", "QuorumConfigError"]
+__all__ = ["MetadataNode", "MetadataUnavailable", "NodeIdentity", "QuorumConfigError"]
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 Subscriber = Callable[[MetadataImage, MetadataDelta], None]
-Decide = Callable[[MetadataImage], ControllerResult[R]]
+Decide = Callable[[MetadataImage], Decided[R]]
 
 _SNAPSHOT_CHECK_MS: Final = 60_000
 
@@ -96,18 +98,9 @@ class MetadataNode:
     def __init__(
         self,
         log_dir: Path,
-        *,
-        node_id: int,
-        cluster_id: str,
-        directory_id: bytes,
-        disk: Disk,
-        clock: Clock,
-        pool: Pool,
-        dice: Dice,
-        static_voters: Sequence[int] = (),
-        controller_endpoints: Sequence[Endpoint] = (),
+        identity: NodeIdentity,
+        ports: Ports,
         config: MetadataLogConfig | None = None,
-        scheduler: Scheduler | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
         """Take the ports; nothing is touched before `start`.
@@ -115,44 +108,37 @@ class MetadataNode:
         Args:
             log_dir: the metadata log directory (its lock is held by the caller); holds
                 `bootstrap.checkpoint` and `__cluster_metadata-0`.
-            node_id: `node.id`.
-            cluster_id: of the cluster this node belongs to.
-            directory_id: of `log_dir`, from its meta.properties (16 bytes).
-            disk: files.
-            clock: times of batches and snapshots.
-            pool: fsyncs and snapshot files (log-io).
-            dice: makes the id of this life as a controller.
-            static_voters: ids in `controller.quorum.voters`; none with a dynamic quorum.
-            controller_endpoints: where this controller listens for others.
+            identity: of this node.
+            ports: its pool `log-commit` flushes; its scheduler ends the waiting for
+                late decisions, and looks once a minute whether a snapshot is due by time.
             config: settings of the log.
-            scheduler: ends the waiting for late decisions, and looks once a minute whether a
-                snapshot is due by time; without it callers wait as long as it takes, and only
-                commits make snapshots.
             on_failure: told once when the node cannot go on.
         """
         self.image = EMPTY_IMAGE
-        self.node_id = node_id
-        self.cluster_id = cluster_id
-        self._key = ReplicaKey(node_id, directory_id)
+        self.node_id = identity.node_id
+        self.cluster_id = identity.cluster_id
+        self._key = ReplicaKey(identity.node_id, identity.directory_id)
         self._log_dir = log_dir
         self._directory = log_dir / METADATA_DIRECTORY
-        self._disk = disk
-        self._clock = clock
-        self._pool = pool
-        self._static_voters = tuple(static_voters)
+        self._ports = ports
+        self._disk = ports.disk
+        self._clock = ports.clock
+        self._pool = ports.executors.commit
+        self._scheduler = ports.scheduler
         self._registration = Registration(
-            node_id, dice.uuid(), tuple(controller_endpoints), SUPPORTED_FEATURES
+            identity.node_id, ports.dice.uuid(), identity.endpoints, SUPPORTED_FEATURES
         )
         self._config = config or MetadataLogConfig()
-        self._scheduler = scheduler
         self._on_failure = on_failure
         self._subscribers: list[Subscriber] = []
         self._tasks: set[asyncio.Task[object]] = set()
         self._lock = asyncio.Lock()
         self._timer: Timer | None = None
         self._failure: BaseException | None = None
-        self._state_file = QuorumStateFile(self._directory, disk)
-        self._files = SnapshotFiles(self._directory, disk, dice, cluster_id=cluster_id)
+        self._state_file = QuorumStateFile(self._directory, ports.disk)
+        self._files = SnapshotFiles(
+            self._directory, ports.disk, ports.dice, cluster_id=self.cluster_id
+        )
         self._history = QuorumHistory()
         self._is_started = False
         # Set by start.
@@ -216,25 +202,44 @@ class MetadataNode:
     # -- start ----------------------------------------------------------------------------------
 
     def start(self, check: Callable[[MetadataImage], None] | None = None) -> None:
+        """`open` for callers that may wait, and make snapshots when they are due.
+
+        Raises:
+            As `open`.
+        """
+        if not self._is_started:
+            self.open(check)
+        self._timer = self._scheduler.every(
+            _SNAPSHOT_CHECK_MS, self._snapshot_if_due, "metadata-snapshot"
+        )
+
+    def open(
+        self,
+        check: Callable[[MetadataImage], None] | None = None,
+        check_stop: Callable[[], None] = lambda: None,
+    ) -> None:
         """Read the disk, open a new epoch, and on the first start write the bootstrap records.
 
-        Synchronous: nothing of the process works before the metadata is there.
+        On a thread that may wait; `start` comes after it, and nobody else uses the node before.
 
         Args:
             check: sees the metadata as they were found, before anything is written; what it raises
                 ends the start.
+            check_stop: called between batches while nothing is changed yet; raises to end it here.
 
         Raises:
             QuorumConfigError: this node is not the quorum's voter.
             NotFormattedError: the first start finds no bootstrap records.
             UnusableMetadataError: the disk holds what cannot be relied on.
             OSError, KafkaStorageError: the disk failed.
-            With any of the first three, and what `check` raises, nothing on the disk was changed.
+            With any of the first three, and what the checks raise, nothing on the disk was changed.
         """
         election = self._state_file.read()
-        found = read_directory(self._directory, files=self._files, disk=self._disk)
+        found = read_directory(
+            self._directory, files=self._files, disk=self._disk, check_stop=check_stop
+        )
         facts = found.history.latest
-        voters = find_voters(facts, self._key, self._static_voters)
+        voters = find_voters(facts, self._key, self._config.static_voters)
         bootstrap = read_bootstrap(self._log_dir, self._disk) if found.loader.is_blank else []
         if check is not None:
             check(found.loader.take()[0])
@@ -253,8 +258,8 @@ class MetadataNode:
         self._is_started = True
         unserved = unserved_features(self.image)
         if unserved:
-            _log.warning("finalised features that are not served here: %s", unserved)
-        _log.info(
+            log.warning("finalised features that are not served here: %s", unserved)
+        log.info(
             "metadata is ready: epoch=%d offset=%d topics=%d partitions=%d replayed=%d",
             self.leader_epoch,
             self.image.provenance.offset,
@@ -262,23 +267,15 @@ class MetadataNode:
             self.image.partition_count,
             replayed,
         )
-        if self._scheduler is not None:
-            self._timer = self._scheduler.every(
-                _SNAPSHOT_CHECK_MS, self._snapshot_if_due, "metadata-snapshot"
-            )
 
     def _make_snapshotter(self, found: FoundMetadata) -> Snapshotter:
         return Snapshotter(
             files=self._files,
             log=self._metadata_log,
-            history=self._history,
+            found=found,
             note_flushed=self._note_flushed,
             config=self._config,
-            clock=self._clock,
-            pool=self._pool,
-            last_id=found.snapshot_id,
-            replayed_bytes=found.bytes_after_snapshot,
-            replayed_records=found.loader.record_count,
+            ports=self._ports,
         )
 
     def _activate(self, bootstrap: Sequence[MetadataRecord]) -> None:
@@ -360,8 +357,8 @@ class MetadataNode:
         """Take a decision and make it durable.
 
         Args:
-            decide: a controller function on the newest image; no records means nothing to write.
-                It may be called twice, and must not care.
+            decide: a controller function on the newest image, at once or in steps; no records
+                means nothing to write. It may be called twice, and must not care.
             timeout_ms: how long the caller waits; 0 or less for the usual time. A decision that
                 waits for its turn until then is not taken; one that was begun is carried through.
 
@@ -391,16 +388,23 @@ class MetadataNode:
 
     async def _decide(self, decide: Decide[R], deadline_ms: int) -> R:
         async with self._lock:
-            if self._failure is not None or not (self._is_started and self.is_leader):
-                raise MetadataUnavailable("the metadata log takes no records") from self._failure
+            self._check_open()
             if self._clock.monotonic_ms() >= deadline_ms:
                 raise DecisionTimedOut("the change waited for others until its time was over")
-            response, prepared = decide_and_prepare(
-                decide, self.image, self._place(), batch_bytes_max=self._config.max_batch_bytes
+            limit = self._config.max_batch_bytes
+            steps = decide_and_prepare.steps(
+                decide, self.image, self._place(), batch_bytes_max=limit
             )
+            with resting_collector():
+                response, prepared = await run_in_steps(steps)
             if prepared is not None:
+                self._check_open()
                 await self._commit(prepared)
             return response
+
+    def _check_open(self) -> None:
+        if self._failure is not None or not (self._is_started and self.is_leader):
+            raise MetadataUnavailable("the metadata log takes no records") from self._failure
 
     def _place(self) -> BatchPlace:
         return BatchPlace(
@@ -436,7 +440,7 @@ class MetadataNode:
             try:
                 subscriber(self.image, delta)
             except Exception as error:
-                _log.exception("a subscriber of the metadata failed")
+                log.exception("a subscriber of the metadata failed")
                 self._fail(error)
                 raise
 
@@ -444,7 +448,7 @@ class MetadataNode:
         if self._failure is not None:
             return
         self._failure = error
-        _log.error("the metadata node cannot go on: %s", error)
+        log.error("the metadata node cannot go on: %s", error)
         if self._on_failure is not None:
             self._on_failure(error)
 

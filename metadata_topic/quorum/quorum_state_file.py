@@ -8,7 +8,7 @@ Kafka's file has no checksum, so one flipped bit makes epoch 7 into 3, or votes 
 Ours ends with one more field, the CRC-32C of the file without that field. Kafka ignores it, and
 writes the file without it: then there is nothing to check.
 
-Source: formats.md §8; KIP-595, KIP-853 for version 1.
+Source: files of Apache Kafka 4.3.1; KIP-595, KIP-853 for version 1.
 """
 
 import json

@@ -4,7 +4,7 @@ The same form serves `bootstrap.checkpoint` and the checkpoint 0-0 of the format
 complete or it does not count: it ends with a footer, and it gets its name only when it is on disk.
 Until then its name has a random part: two that are written at once do not share a file.
 
-Source: KIP-630; formats.md §10.
+Source: KIP-630, KIP-853 for the voters; checked against Kafka's own snapshots.
 """
 
 import re
@@ -17,17 +17,20 @@ from typing import Final, NamedTuple
 from kafka_protocol.records.control import (
     ControlType,
     control_batch,
+    decode_control,
     snapshot_footer,
     snapshot_header,
 )
+from kafka_protocol.records.records import iter_records
 from metadata_topic.image.records import MetadataRecord, encode_record
 from metadata_topic.quorum.batches import (
     Control,
     CorruptBatchError,
     quorum_entries,
-    read_batches,
+    read_records,
     value_batch,
     voters_of,
+    whole_batches,
 )
 from metadata_topic.quorum.decision_batches import pack
 from metadata_topic.quorum.errors import UnusableMetadataError
@@ -40,6 +43,7 @@ PART_SUFFIX: Final = ".checkpoint.part"
 DELETED_SUFFIX: Final = ".checkpoint.deleted"
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint\Z")
 _RECORDS_PER_BATCH: Final = 500
+_RECORDS_AT_ONCE: Final = 100  # a few milliseconds
 _BATCH_BYTES_MAX: Final = 8 << 20  # Kafka's reader takes no larger ones
 
 
@@ -64,20 +68,37 @@ class CorruptSnapshotError(UnusableMetadataError):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot as read.
+    """A snapshot that is whole; its records are decoded when somebody takes them.
 
     Attributes:
         last_contained_timestamp_ms: of the newest log record in it.
         kraft_version: 0 if the snapshot says nothing.
         voters: None if the snapshot says nothing (kraft.version 0).
+        data: the file.
         cluster_id: None in snapshots of Kafka and of the format step.
     """
 
     last_contained_timestamp_ms: int
     kraft_version: int
     voters: VoterSet | None
-    records: list[MetadataRecord]
+    data: bytes
     cluster_id: str | None = None
+
+    @property
+    def records(self) -> list[MetadataRecord]:
+        """All records at once; errors as `batches`."""
+        return [record for batch in self.batches() for record in batch]
+
+    def batches(self) -> Iterator[Iterator[MetadataRecord]]:
+        """The records batch by batch: those of 100,000 partitions are 100 MB at once.
+
+        Raises:
+            UnknownMetadataRecordError, InvalidRecordError, MalformedMessageError: a record that
+                this version cannot read.
+        """
+        for position, header in whole_batches(self.data):
+            if not header.is_control:
+                yield read_records(self.data, position)
 
 
 def snapshot_chunks(
@@ -90,7 +111,7 @@ def snapshot_chunks(
     voters: VoterSet | None = None,
     cluster_id: str | None = None,
 ) -> Iterator[bytearray]:
-    """Build a snapshot batch by batch, so that the caller can do other things in between.
+    """Build a snapshot piece by piece, so that the caller can do other things in between.
 
     Args:
         records: what it contains.
@@ -102,7 +123,7 @@ def snapshot_chunks(
         cluster_id: whose metadata these are, if that is known.
 
     Yields:
-        The file's bytes, in pieces of one batch.
+        The file's bytes, in pieces of one batch, with empty pieces between.
     """
     epoch = snapshot_id.epoch
     controls = [snapshot_header(last_contained_timestamp_ms, cluster_id=cluster_id)]
@@ -112,7 +133,16 @@ def snapshot_chunks(
     yield control_batch(controls, base_offset=0, leader_epoch=epoch, timestamp_ms=now_ms())
     offset = len(controls)
     remaining = iter(records)
-    while some := [encode_record(record) for record in islice(remaining, _RECORDS_PER_BATCH)]:
+    while True:
+        some: list[bytes] = []
+        while len(some) < _RECORDS_PER_BATCH:
+            more = [encode_record(record) for record in islice(remaining, _RECORDS_AT_ONCE)]
+            if not more:
+                break
+            some += more
+            yield bytearray()
+        if not some:
+            break
         for run in pack(some, _BATCH_BYTES_MAX):
             yield value_batch(run, base_offset=offset, epoch=epoch, timestamp_ms=now_ms())
             offset += len(run)
@@ -122,19 +152,17 @@ def snapshot_chunks(
 
 
 def read_snapshot(data: bytes) -> Snapshot:
-    """Decode a snapshot file.
+    """Check a snapshot file and decode what is said of it.
 
     Raises:
         CorruptSnapshotError: cut, damaged, or without header or footer.
-        UnknownMetadataRecordError, InvalidRecordError, MalformedMessageError: a record that this
-            version cannot read.
+        InvalidRecordError, MalformedMessageError: a control record that this version cannot read.
     """
     controls: list[Control] = []
-    records: list[MetadataRecord] = []
     try:
-        for batch in read_batches(data):
-            controls += batch.controls
-            records += batch.records
+        for position, header in whole_batches(data):
+            if header.is_control:
+                controls += [decode_control(record) for record in iter_records(data, position)]
     except CorruptBatchError as error:
         raise CorruptSnapshotError(str(error)) from error
     kinds = [kind for kind, _ in controls]
@@ -147,13 +175,13 @@ def read_snapshot(data: bytes) -> Snapshot:
     values = dict(controls)
     version = values.get(ControlType.KRAFT_VERSION)
     voters = values.get(ControlType.KRAFT_VOTERS)
-    header = values[ControlType.SNAPSHOT_HEADER]
+    head = values[ControlType.SNAPSHOT_HEADER]
     return Snapshot(
-        last_contained_timestamp_ms=header.last_contained_log_timestamp,
+        last_contained_timestamp_ms=head.last_contained_log_timestamp,
         kraft_version=0 if version is None else version.kraft_version,
         voters=None if voters is None else voters_of(voters),
-        records=records,
-        cluster_id=header.cluster_id,
+        data=data,
+        cluster_id=head.cluster_id,
     )
 
 

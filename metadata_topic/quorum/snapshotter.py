@@ -13,18 +13,19 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from kafka_protocol.errors import KafkaError
+from kafka_protocol.steps import Pace, Steps
 from metadata_topic.image.image import MetadataImage
-from metadata_topic.image.records import UnknownMetadataRecordError
+from metadata_topic.image.records import RECORD_WORK, UnknownMetadataRecordError
 from metadata_topic.image.snapshot_records import snapshot_records
-from metadata_topic.quorum.batches import read_batches
+from metadata_topic.quorum.batches import read_records, whole_batches
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.metadata_log import MetadataLog
-from metadata_topic.quorum.quorum_history import QuorumHistory
+from metadata_topic.quorum.recovery import FoundMetadata
 from metadata_topic.quorum.snapshots import SnapshotFiles, SnapshotId, snapshot_chunks
-from runtime.clock import Clock
-from runtime.executors import Pool
+from runtime.ports import Ports
+from runtime.turns import run_in_steps
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,16 @@ def snapshots_to_delete(
     return count
 
 
+def _read_back(chunk: bytearray) -> Steps[None]:
+    pace = Pace()
+    for position, header in whole_batches(chunk):
+        if header.is_control:
+            continue
+        for _ in read_records(chunk, position):
+            if pace.is_step_over(RECORD_WORK):
+                yield
+
+
 class Snapshotter:
     """Makes snapshots of one metadata log; use it from the event loop's thread only."""
 
@@ -95,41 +106,34 @@ class Snapshotter:
         *,
         files: SnapshotFiles,
         log: MetadataLog,
-        history: QuorumHistory,
+        found: FoundMetadata,
         note_flushed: Callable[[], Awaitable[None]],
         config: MetadataLogConfig,
-        clock: Clock,
-        pool: Pool,
-        last_id: SnapshotId | None,
-        replayed_bytes: int,
-        replayed_records: int,
+        ports: Ports,
     ) -> None:
         """Take the parts.
 
         Args:
             files: where snapshots go.
             log: what they are made of.
-            history: voters and kraft.version by offset.
+            found: what the start began with: the last snapshot, what was replayed after it, voters
+                and kraft.version by offset.
             note_flushed: notes the log's flushed end on disk; asked before each snapshot, so that
                 no snapshot of ours ends above it.
             config: triggers and retention.
-            clock: times of batches.
-            pool: writes the files.
-            last_id: the snapshot that the start began with.
-            replayed_bytes: of log batches after it.
-            replayed_records: likewise.
+            ports: its clock dates batches, its pool `log-background` writes the files.
         """
         self._files = files
         self._metadata_log = log
-        self._history = history
+        self._history = found.history
         self._note_flushed = note_flushed
         self._config = config
-        self._clock = clock
-        self._pool = pool
-        self.last_id = last_id
-        self._bytes = replayed_bytes
-        self._records = replayed_records
-        self._since_ms = clock.monotonic_ms()
+        self._clock = ports.clock
+        self._pool = ports.executors.background
+        self.last_id = found.snapshot_id
+        self._bytes = found.bytes_after_snapshot
+        self._records = found.loader.record_count
+        self._since_ms = self._clock.monotonic_ms()
         self._running = asyncio.Lock()
 
     def note_appended(self, size_bytes: int) -> None:
@@ -171,17 +175,17 @@ class Snapshotter:
             size_bytes = await self._write(image, snapshot_id)
         except OSError:
             self._bytes += bytes_before
-            _log.exception("cannot write a snapshot: file=%s", snapshot_id.file_name)
+            log.exception("cannot write a snapshot: file=%s", snapshot_id.file_name)
             return None
         except (KafkaError, UnknownMetadataRecordError):
-            _log.exception("a snapshot would be unreadable: file=%s", snapshot_id.file_name)
+            log.exception("a snapshot would be unreadable: file=%s", snapshot_id.file_name)
             return None
         self.last_id = snapshot_id
-        _log.info("wrote snapshot: file=%s size_bytes=%d", snapshot_id.file_name, size_bytes)
+        log.info("wrote snapshot: file=%s size_bytes=%d", snapshot_id.file_name, size_bytes)
         try:
             self.clean()
         except (OSError, KafkaError):
-            _log.exception(
+            log.exception(
                 "cannot delete what the snapshot replaces: file=%s", snapshot_id.file_name
             )
         return snapshot_id
@@ -199,10 +203,11 @@ class Snapshotter:
             voters=facts.voters,
             cluster_id=self._files.cluster_id,
         ):
-            for _ in read_batches(chunk):
-                pass  # a snapshot that no start could read must not replace one that it can
-            chunks.append(chunk)
-            await asyncio.sleep(0)  # a batch is a few milliseconds; others come first now
+            # A snapshot that no start could read must not replace one that it can.
+            await run_in_steps(_read_back(chunk))
+            if chunk:
+                chunks.append(chunk)
+            await asyncio.sleep(0)  # a piece is a few milliseconds; others come first now
         return await self._pool.run(self._files.write, snapshot_id, chunks)
 
     def clean(self) -> None:
@@ -223,4 +228,4 @@ class Snapshotter:
         self._metadata_log.delete_before(kept[count].id.end_offset)
         for snapshot in kept[:count]:
             self._files.delete(snapshot.id)
-            _log.info("deleted snapshot: file=%s", snapshot.id.file_name)
+            log.info("deleted snapshot: file=%s", snapshot.id.file_name)

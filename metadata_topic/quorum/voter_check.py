@@ -5,12 +5,13 @@ Raises before anything is written: a node that took part under another identity 
 
 from collections.abc import Sequence
 
+from kafka_protocol.errors import TidemarkError
 from kafka_protocol.wire.primitives import uuid_to_text
 from metadata_topic.quorum.quorum_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
 
 
-class QuorumConfigError(Exception):
+class QuorumConfigError(TidemarkError):
     """The voters on disk or in the configuration do not let this node run. Names both sides."""
 
 

@@ -31,10 +31,10 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # no stub
 
+from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from rlmm.store import START, Position
 from rlmm.topic_based.settings import ManagerSettings
 from rlmm.topic_based.topic_port import (
-    METADATA_TOPIC,
     Appended,
     AppendFailed,
     AppendResult,
@@ -48,7 +48,7 @@ from rlmm.topic_based.topic_port import (
 from rlmm.topic_based.topic_red import damaged
 from runtime.log_context import Outage
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _LOOKUP_SECONDS = 5.0
 _FLUSH_SECONDS = 2.0
@@ -60,8 +60,9 @@ _DIVERGED = {
     KafkaError.OFFSET_OUT_OF_RANGE,
 }
 _COMPACTED = (
-    f"{METADATA_TOPIC} takes no records without keys, as a topic with cleanup.policy=compact: "
-    f"set it back by `kafka-configs.sh --alter --entity-type topics --entity-name {METADATA_TOPIC}"
+    f"{REMOTE_LOG_METADATA_TOPIC} takes no records without keys, as a topic with "
+    "cleanup.policy=compact: set it back by `kafka-configs.sh --alter --entity-type topics "
+    f"--entity-name {REMOTE_LOG_METADATA_TOPIC}"
     " --add-config cleanup.policy=delete`"
 )
 _DAMAGED = {KafkaError.INVALID_MSG, KafkaError._BAD_MSG}
@@ -88,7 +89,7 @@ class ConfluentPort:
         common: dict[str, Any] = {
             "bootstrap.servers": settings.bootstrap_servers,
             "client.id": settings.client_id,
-            "logger": _log,
+            "logger": log,
             "statistics.interval.ms": 0,
             "log.connection.close": False,
             "socket.keepalive.enable": True,
@@ -139,18 +140,18 @@ class ConfluentPort:
         self._positions: dict[int, Position] = {}
         self._unconfirmed: set[int] = set()  # partitions whose position the log must confirm yet
         self._confirmed_again: tuple[int, int] | None = None
-        self._outage = Outage(_log, "reading the metadata topic")
+        self._outage = Outage(log, "reading the metadata topic")
 
     def connect(self) -> int:
         """See TopicPort."""
         try:
-            found = self._producer.list_topics(METADATA_TOPIC, timeout=_LOOKUP_SECONDS)
+            found = self._producer.list_topics(REMOTE_LOG_METADATA_TOPIC, timeout=_LOOKUP_SECONDS)
         except KafkaException as e:
             raise TopicUnavailableError(str(e)) from e
-        topic = found.topics.get(METADATA_TOPIC)
+        topic = found.topics.get(REMOTE_LOG_METADATA_TOPIC)
         if topic is None or topic.error is not None or not topic.partitions:
             error = "not created yet" if topic is None else topic.error
-            raise TopicUnavailableError(f"{METADATA_TOPIC}: {error}")
+            raise TopicUnavailableError(f"{REMOTE_LOG_METADATA_TOPIC}: {error}")
         return len(topic.partitions)
 
     def assign(self, positions: Mapping[int, Position]) -> None:
@@ -159,7 +160,7 @@ class ConfluentPort:
         self._unconfirmed = {n for n, position in positions.items() if position.offset > 0}
         self._consumer.assign(
             [
-                TopicPartition(METADATA_TOPIC, number, max(0, position.offset - 1))
+                TopicPartition(REMOTE_LOG_METADATA_TOPIC, number, max(0, position.offset - 1))
                 for number, position in positions.items()
             ]
         )
@@ -178,7 +179,7 @@ class ConfluentPort:
 
         try:
             self._producer.produce(
-                METADATA_TOPIC, value=value, partition=partition, on_delivery=on_delivery
+                REMOTE_LOG_METADATA_TOPIC, value=value, partition=partition, on_delivery=on_delivery
             )
         except (BufferError, KafkaException) as e:
             if isinstance(e, KafkaException):
@@ -212,7 +213,7 @@ class ConfluentPort:
         if self._admin is None:
             self._admin = make_client(AdminClient, self._passed, self._common)
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call] # no stub
-        wanted = {TopicPartition(METADATA_TOPIC, number): latest for number, _ in ends}
+        wanted = {TopicPartition(REMOTE_LOG_METADATA_TOPIC, number): latest for number, _ in ends}
         asked = self._admin.list_offsets(wanted, request_timeout=_LOOKUP_SECONDS)
         answers = {at.partition: answer for at, answer in asked.items()}
         for number, on_done in ends:
@@ -268,7 +269,9 @@ class ConfluentPort:
             return None if partition in self._unconfirmed else ReachedEnd(partition, offset)
         if error.code() in _DIVERGED:
             if self._positions[partition] == START:  # someone moved the log start: read from there
-                self._consumer.seek(TopicPartition(METADATA_TOPIC, partition, OFFSET_BEGINNING))
+                self._consumer.seek(
+                    TopicPartition(REMOTE_LOG_METADATA_TOPIC, partition, OFFSET_BEGINNING)
+                )
                 return None
             return self._diverged(partition, str(error))
         if error.code() in _DAMAGED:
@@ -293,7 +296,9 @@ class ConfluentPort:
                 # a new leader: does its log still hold what was read? look at the record before
                 self._confirmed_again = here
                 self._unconfirmed.add(partition)
-                self._consumer.seek(TopicPartition(METADATA_TOPIC, partition, position.offset - 1))
+                self._consumer.seek(
+                    TopicPartition(REMOTE_LOG_METADATA_TOPIC, partition, position.offset - 1)
+                )
                 return None
         self._positions[partition] = Position(offset + 1, epoch)
         return TopicRecord(partition, offset, epoch, message.value())
@@ -314,5 +319,5 @@ def make_client(client: type[Client], passed: Mapping[str, str], ours: dict[str,
             unknown = _UNKNOWN_KEY.search(str(e))
             if unknown is None or unknown.group(1) not in passed:
                 raise ValueError(f"settings of the metadata topic's clients: {e}") from e
-            _log.warning("left out a client setting that librdkafka has not: %s", unknown.group(1))
+            log.warning("left out a client setting that librdkafka has not: %s", unknown.group(1))
             del passed[unknown.group(1)]

@@ -1,15 +1,63 @@
 """How far the deletion of each user partition is, by metadata partition, held in memory.
 
 The remover looks at all user partitions in each pass. So they are decoded from the store once, when
-it looks for the first time, and kept up to date change by change: about 400 bytes each. Deleted
-ones included, as in the store.
+it looks for the first time, and kept up to date change by change: about 400 bytes each. Of those
+whose deletion is complete only eight bytes of the topic's id are kept: nothing is left to be done
+for them, and there are more of them each day.
 """
 
-from rlmm.api import PartitionDeletion
+from array import array
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rlmm.api import PartitionDeleteState, PartitionDeletion
 from rlmm.lifecycle import deletion_of
-from rlmm.store import Changes, MetadataStore, PartitionKey
+from rlmm.store import Changes, MetadataStore, PartitionKey, partition_key
 
 Deletions = tuple[PartitionDeletion, ...]
+
+_FINISHED = PartitionDeleteState.DELETE_PARTITION_FINISHED
+
+
+class PackedIds:
+    """Topic ids by their first eight bytes, which are random: a hit has to be looked at."""
+
+    __slots__ = ("_sorted",)
+
+    def __init__(self, ids: Iterable[bytes] = ()) -> None:
+        self._sorted = array("Q", sorted({int.from_bytes(each[:8], "big") for each in ids}))
+
+    def __contains__(self, id: bytes) -> bool:
+        number = int.from_bytes(id[:8], "big")
+        place = bisect_left(self._sorted, number)
+        return place < len(self._sorted) and self._sorted[place] == number
+
+    def __len__(self) -> int:
+        return len(self._sorted)
+
+    def add(self, id: bytes) -> None:
+        """One more, unless it is there."""
+        if id not in self:
+            insort(self._sorted, int.from_bytes(id[:8], "big"))
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one metadata partition.
+
+    Attributes:
+        open: partitions whose deletion is not complete, or has not begun.
+        given: the same as it was last given; None: it changed since.
+        finished: topics with a partition whose deletion is complete.
+        looked_for, hits: topic ids that were looked for in `finished`, and found.
+    """
+
+    open: dict[PartitionKey, PartitionDeletion]
+    finished: PackedIds
+    given: Deletions | None = None
+    looked_for: frozenset[bytes] = frozenset()
+    hits: set[bytes] = field(default_factory=set)
 
 
 class DeletionCache:
@@ -17,20 +65,27 @@ class DeletionCache:
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
-        self._known: dict[int, dict[PartitionKey, PartitionDeletion]] = {}
-        self._given: dict[int, Deletions] = {}
+        self._known: dict[int, _Known] = {}
 
     def of(self, metadata_partition: int) -> Deletions:
-        """Of every user partition that its records named, as the store has it now."""
-        given = self._given.get(metadata_partition)
-        if given is None:
-            known = self._known.get(metadata_partition)
-            if known is None:
-                found = map(deletion_of, self._store.all_facts(metadata_partition))
-                known = {(one.partition.topic_id, one.partition.partition): one for one in found}
-                self._known[metadata_partition] = known
-            given = self._given[metadata_partition] = tuple(known.values())
-        return given
+        """Of user partitions that its records named, but those whose deletion is complete."""
+        known = self._of(metadata_partition)
+        if known.given is None:
+            known.given = tuple(known.open.values())
+        return known.given
+
+    def finished_of(self, metadata_partition: int, topic_ids: frozenset[bytes]) -> Deletions:
+        """User partitions of these topics whose deletion is complete; none, where all is well."""
+        known = self._of(metadata_partition)
+        fresh = topic_ids - known.looked_for
+        known.hits = (known.hits & topic_ids) | {each for each in fresh if each in known.finished}
+        known.looked_for = topic_ids
+        if not known.hits:
+            return ()
+        found = map(deletion_of, self._store.all_facts(metadata_partition))
+        return tuple(
+            one for one in found if one.state is _FINISHED and one.partition.topic_id in known.hits
+        )
 
     def apply(self, metadata_partition: int, changes: Changes) -> None:
         """Take over what was just written to the store."""
@@ -39,11 +94,24 @@ class DeletionCache:
             return
         for partition, facts in changes.facts.items():
             deletion = deletion_of(facts)
-            if known.get(partition) != deletion:
-                known[partition] = deletion
-                self._given.pop(metadata_partition, None)
+            if deletion.state is _FINISHED:
+                known.finished.add(partition[0])
+                known.looked_for -= {partition[0]}
+                known.given = None if known.open.pop(partition, None) else known.given
+            elif known.open.get(partition) != deletion:
+                known.open[partition] = deletion
+                known.given = None
 
     def drop(self, metadata_partition: int) -> None:
         """Forget a metadata partition: its cache was dropped, or it is led no more."""
         self._known.pop(metadata_partition, None)
-        self._given.pop(metadata_partition, None)
+
+    def _of(self, metadata_partition: int) -> _Known:
+        known = self._known.get(metadata_partition)
+        if known is None:
+            found = [deletion_of(each) for each in self._store.all_facts(metadata_partition)]
+            known = self._known[metadata_partition] = _Known(
+                {partition_key(one.partition): one for one in found if one.state is not _FINISHED},
+                PackedIds(one.partition.topic_id for one in found if one.state is _FINISHED),
+            )
+        return known

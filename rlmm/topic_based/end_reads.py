@@ -4,8 +4,9 @@
 gets an end that the log named after the question, and is done when all below it was read.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from rlmm.topic_based.topic_port import TopicPort
 
@@ -35,7 +36,7 @@ class EndReads:
     __slots__ = ("_ask_again_ms", "_reads")
 
     def __init__(self) -> None:
-        self._reads: list[EndRead] = []
+        self._reads: dict[int, list[EndRead]] = {}  # by identity of whose they are
         self._ask_again_ms = 0
 
     def __bool__(self) -> bool:
@@ -43,15 +44,16 @@ class EndReads:
 
     def want(self, of: object, reached: Callable[[], None]) -> None:
         """One more asker."""
-        self._reads.append(EndRead(of, reached))
+        self._reads.setdefault(id(of), []).append(EndRead(of, reached))
 
     def drop(self, of: object) -> None:
         """Its askers want nothing any more."""
-        self._reads = [read for read in self._reads if read.of is not of]
+        self._reads.pop(id(of), None)
 
     def start_over(self) -> None:
         """The log was cut: no end that it named before counts, nor one that is under way."""
-        self._reads = [EndRead(read.of, read.reached) for read in self._reads]
+        for of, reads in self._reads.items():
+            self._reads[of] = [EndRead(read.of, read.reached) for read in reads]
         self._ask_again_ms = 0
 
     def ask(self, port: TopicPort, number: int, position: int, now_ms: int) -> None:
@@ -60,7 +62,7 @@ class EndReads:
         An end below `position`, as a new leader may name for a moment, proves nothing: it is asked
         for again.
         """
-        asking = [read for read in self._reads if read.end is None and not read.asked]
+        asking = [read for read in self._all() if read.end is None and not read.asked]
         if not asking or now_ms < self._ask_again_ms:
             return
         for read in asking:
@@ -77,6 +79,15 @@ class EndReads:
 
     def take_reached(self, position: int) -> list[EndRead]:
         """Those for whom all is read: `position` is the next offset to read."""
-        done = [read for read in self._reads if read.end is not None and read.end <= position]
-        self._reads = [read for read in self._reads if read not in done]
+        done, left = list[EndRead](), dict[int, list[EndRead]]()
+        for read in self._all():
+            if read.end is not None and read.end <= position:
+                done.append(read)
+            else:
+                left.setdefault(id(read.of), []).append(read)
+        if done:
+            self._reads = left
         return done
+
+    def _all(self) -> Iterator[EndRead]:
+        return chain.from_iterable(self._reads.values())

@@ -22,13 +22,13 @@ from threading import RLock
 from kafka_protocol.types import TopicIdPartition
 from rlmm import records
 from rlmm.api import (
-    LOWEST_FENCE,
     REMOVER_FENCE,
     Fence,
     MetadataError,
     MetadataNotReadyError,
     MetadataRefusedError,
     MetadataWriteTimeoutError,
+    PartitionDeleteState,
 )
 from rlmm.barrier import barrier
 from rlmm.events import MetadataEvent
@@ -38,7 +38,8 @@ from rlmm.store import MetadataStore, PartitionKey, partition_key
 from rlmm.topic_based.futures import Completions, running_future
 from rlmm.topic_based.lookups import Lookups, home_of
 from rlmm.topic_based.reader import ReadCounts, Stretch, TopicReader, sort_events
-from rlmm.topic_based.roles import Role, Stage, Tracked, Write
+from rlmm.topic_based.roles import Role, Stage, Tracked
+from rlmm.topic_based.settings import ManagerSettings
 from rlmm.topic_based.topic_port import (
     Appended,
     AppendResult,
@@ -48,10 +49,15 @@ from rlmm.topic_based.topic_port import (
     Unreadable,
 )
 from rlmm.topic_based.view_cache import ViewCache
+from rlmm.topic_based.writes import Write
+from rlmm.topic_based.written_pairs import WrittenPairs
 from runtime.clock import Clock
 from runtime.dice import Dice
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
+
+BARRIERS_COST_MAX, BARRIER_COST = 8_000, 50
+"""Of the barriers of one turn, in segments looked at: some 20 ms under the lock."""
 
 _BUSY_WAIT_MS = 5
 _IDLE_WAIT_MS = 250
@@ -65,17 +71,14 @@ class MetadataEngine:
         port: TopicPort,
         store: MetadataStore,
         partition_count: int,
-        *,
-        node_id: int,
-        consume_wait_ms: int,
+        settings: ManagerSettings,
         clock: Clock,
         dice: Dice,
     ) -> None:
         self._port = port
         self._store = store
         self.partition_count = partition_count
-        self._node_id = node_id
-        self._consume_wait_ms = consume_wait_ms
+        self._settings = settings
         self._clock = clock
         self._dice = dice
         self._lock = RLock()
@@ -88,8 +91,7 @@ class MetadataEngine:
         self._assignment_changed = False
         self._ends = Completions()
         self._reader = TopicReader(store, clock)
-        self._written: dict[PartitionKey, Fence] = {}  # last pair that we wrote under
-        self._spent: dict[PartitionKey, Fence] = {}  # what was written under it the topic lost
+        self._pairs = WrittenPairs()
         self._on_lost_records: list[Callable[[TopicIdPartition], None]] = []
 
     @property
@@ -102,10 +104,12 @@ class MetadataEngine:
     def take_role(self, role: Role) -> None:
         """Begin to own or follow; a former role in the partition ends."""
         with self._locked():
-            tracked = self._track(self._home(role.key))
+            role.home = self._home(role.key)
+            tracked = self._track(role.home)
             self._drop_role(role.key, "superseded")
             self._roles[role.key] = role
             tracked.roles[role.key] = role
+            tracked.begin(role)
             if role.fence is None:
                 self._read_to_end(tracked, role)
 
@@ -118,7 +122,7 @@ class MetadataEngine:
                 self._ends.fail(done, MetadataNotReadyError(f"not owned nor followed: {partition}"))
             else:
                 role.catching_up.append(done)
-                reads = self._tracked[self._home(role.key)].end_reads
+                reads = self._tracked[role.home].end_reads
                 reads.want(role, lambda: self._caught_up(role, done))
         return done
 
@@ -197,9 +201,8 @@ class MetadataEngine:
             for key in list(self._roles):
                 self._drop_role(key, str(error))
             for tracked in self._tracked.values():
-                for write in tracked.writes:
+                for write in tracked.writes.take_of(None):
                     self._ends.fail(write.done, MetadataWriteTimeoutError(str(error)))
-                tracked.writes.clear()
 
     def _assign(self) -> None:
         with self._lock:
@@ -241,12 +244,14 @@ class MetadataEngine:
             if role is not None and role.fence is not None:
                 role.unclean_epoch = max(role.unclean_epoch, facts.unclean_epoch)
                 role.deposed = role.deposed or facts.fence > role.fence
+            if facts.delete_state is PartitionDeleteState.DELETE_PARTITION_FINISHED:
+                self._pairs.forget(number, key)
 
     def _start_over(self, event: Diverged) -> None:
         tracked = self._tracked.get(event.partition)
         if tracked is None:
             return
-        _log.error(
+        log.error(
             "the metadata topic does not confirm what was read, reading again: partition=%d %s",
             event.partition,
             event.reason,
@@ -257,13 +262,7 @@ class MetadataEngine:
         tracked.verdicts.clear()
         tracked.end_reads.start_over()
         self._assignment_changed = True
-        # What was written under these pairs, and the barrier before it, may be lost, while what
-        # is still under way lands: no barrier of the same pair keeps it out (model story H10).
-        self._spent.update(
-            (key, fence)
-            for key, fence in self._written.items()
-            if self._home(key) == event.partition
-        )
+        self._pairs.lost(event.partition)
         self._doubt(tracked, "the metadata topic lost records")
         for role in tracked.roles.values():
             if role.fence is not None:
@@ -275,7 +274,7 @@ class MetadataEngine:
         tracked = self._tracked.get(event.partition)
         if tracked is None or tracked.unreadable == event.reason:
             return
-        _log.error("%s", event.reason)
+        log.error("%s", event.reason)
         tracked.unreadable = event.reason
         self._doubt(tracked, event.reason)
 
@@ -288,20 +287,23 @@ class MetadataEngine:
             if role.stage is Stage.CATCHING_UP:
                 continue  # an owner that has written nothing yet
             if role.fence is None:
-                role.stage = Stage.CATCHING_UP
+                tracked.begin(role)
                 self._read_to_end(tracked, role)
             else:
                 self._end_ownership(role, reason)
-        for write in [write for write in tracked.writes if write.role is None]:
+        for write in tracked.writes.take_of(None):
             self._ends.fail(write.done, MetadataWriteTimeoutError(reason))
-            tracked.writes.remove(write)
 
     def _advance_roles(self) -> None:
         # Caught up once is enough to write a barrier: reading it back shows what came before.
+        budget = BARRIERS_COST_MAX
         for tracked in (each for each in self._tracked.values() if each.caught_up):
-            for role in tracked.roles.values():
-                if role.fence is not None and role.stage is Stage.CATCHING_UP:
-                    self._write_barrier(role, role.fence)
+            for role in tracked.roles_under_way():
+                if role.fence is None or role.stage is not Stage.CATCHING_UP:
+                    continue
+                if budget <= 0:
+                    return  # the next turn goes on; callers get the lock in between
+                budget -= self._write_barrier(role, role.fence)
 
     def _advance_end_reads(self) -> None:
         for tracked in self._tracked.values():
@@ -327,30 +329,33 @@ class MetadataEngine:
         role.catching_up.remove(done)
         self._ends.succeed(done)
 
-    def _write_barrier(self, role: Role, fence: Fence) -> None:
-        number = self._home(role.key)
+    def _write_barrier(self, role: Role, fence: Fence) -> int:
+        """Write a barrier, or refuse to; returns what it cost."""
+        number = role.home
         facts = self._store.facts(number, role.key) or PartitionFacts(role.partition)
-        spent = self._spent.get(role.key, LOWEST_FENCE)
+        spent = self._pairs.spent(number, role.key)
         if facts.fence > fence or spent >= fence:
             role.stage = Stage.ENDED
             there = max(facts.fence, spent)
             error = f"{there} is there already, not below {fence}: {role.partition}"
             self._ends.fail(role.done, MetadataRefusedError(error, there))
-            return
+            return BARRIER_COST
         role.stage = Stage.BARRIER
         role.unclean_epoch = max(role.unclean_epoch, facts.unclean_epoch)
+        newest = self._store.newest_entry(number, role.key)
         events = barrier(
             role.partition,
-            (entry.metadata for entry in self._store.entries(number, role.key)),
+            None if newest is None else newest.metadata,
             fence,
             new_id=self._dice.uuid(),
-            broker_id=self._node_id,
+            broker_id=self._settings.node_id,
             now_ms=self._clock.wall_ms(),
             metadata_offset=role.metadata_offset,
             unclean_epoch=role.unclean_epoch,
         )
         for event in events:
             self._append(event, role, None, ends_barrier=event is events[-1])
+        return BARRIER_COST + facts.live_count
 
     def _append(
         self,
@@ -360,13 +365,13 @@ class MetadataEngine:
         *,
         ends_barrier: bool = False,
     ) -> None:
-        number = self._home(partition_key(event.topic_id_partition))
+        number = self._home(partition_key(event.topic_id_partition)) if role is None else role.home
         if role is not None:
             event = role.stamped(event)
-            self._written[role.key] = event.stamp.fence
-        deadline_ms = self._clock.monotonic_ms() + self._consume_wait_ms
+            self._pairs.wrote(number, role.key, event.stamp.fence)
+        deadline_ms = self._clock.monotonic_ms() + self._settings.consume_wait_ms
         write = Write(event, role, done, deadline_ms, ends_barrier)
-        self._tracked[number].writes.append(write)
+        self._tracked[number].writes.add(write)
 
         def on_done(result: AppendResult) -> None:
             with self._lock:
@@ -386,7 +391,7 @@ class MetadataEngine:
             if not tracked.writes:
                 tracked.verdicts.clear()
 
-    def _settle(self, tracked: Tracked, write: Write, now_ms: int) -> None:
+    def _settle(self, tracked: Tracked, write: Write[Role], now_ms: int) -> None:
         verdict = None if write.offset is None else tracked.verdicts.pop(write.offset, None)
         if verdict is not None:
             tracked.writes.remove(write)
@@ -407,12 +412,12 @@ class MetadataEngine:
             if reason is not None:
                 self._give_up(tracked, write, reason)
 
-    def _settle_read_back(self, write: Write, verdict: Verdict) -> None:
+    def _settle_read_back(self, write: Write[Role], verdict: Verdict) -> None:
         role = write.role
         if role is not None and role.stage is Stage.BARRIER:
             if verdict is Verdict.FENCED:
                 role.stage = Stage.ENDED
-                facts = self._store.facts(self._home(role.key), role.key)
+                facts = self._store.facts(role.home, role.key)
                 higher = None if facts is None else facts.fence
                 error = f"fenced by {higher}: {role.partition}"
                 self._ends.fail(role.done, MetadataRefusedError(error, higher))
@@ -425,7 +430,7 @@ class MetadataEngine:
             refused = MetadataRefusedError(f"{verdict.value}: {write.event.topic_id_partition}")
             self._ends.fail(write.done, refused)
 
-    def _give_up(self, tracked: Tracked, write: Write, reason: str) -> None:
+    def _give_up(self, tracked: Tracked, write: Write[Role], reason: str) -> None:
         tracked.writes.remove(write)
         self._ends.fail(write.done, MetadataWriteTimeoutError(f"outcome unknown: {reason}"))
         if write.role is not None:
@@ -434,17 +439,16 @@ class MetadataEngine:
     def _end_ownership(self, role: Role, reason: str) -> None:
         """Nobody knows what of ours is in the topic: only a new barrier can tell."""
         if role.stage is not Stage.ENDED:
-            _log.warning(
+            log.warning(
                 "ownership ends: partition=%s reason=%s", role.partition.topic_partition, reason
             )
         role.stage = Stage.ENDED
         error = MetadataWriteTimeoutError(f"outcome unknown: {reason}")
-        tracked = self._tracked[self._home(role.key)]
+        tracked = self._tracked[role.home]
         tracked.end_reads.drop(role)
         for done in (role.done, *role.catching_up):
             self._ends.fail(done, error)
-        for write in [write for write in tracked.writes if write.role is role]:
-            tracked.writes.remove(write)
+        for write in tracked.writes.take_of(role):
             self._ends.fail(write.done, error)
 
     # ------------------------------------------------------------------ small things
@@ -474,9 +478,8 @@ class MetadataEngine:
         role = self._roles.pop(key, None)
         if role is None:
             return
-        tracked = self._tracked[self._home(key)]
-        for write in [write for write in tracked.writes if write.role is role]:
-            tracked.writes.remove(write)
+        tracked = self._tracked[role.home]
+        for write in tracked.writes.take_of(role):
             self._ends.fail(write.done, MetadataWriteTimeoutError(f"outcome unknown: {reason}"))
         role.stage = Stage.ENDED
         error = MetadataNotReadyError(f"{reason}: {role.partition}")
@@ -484,6 +487,7 @@ class MetadataEngine:
             self._ends.fail(done, error)
         tracked.end_reads.drop(role)
         tracked.roles.pop(key, None)
+        tracked.under_way.pop(key, None)
 
     def _maybe_untrack(self, number: int) -> None:
         tracked = self._tracked.get(number)

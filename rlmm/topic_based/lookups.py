@@ -21,7 +21,10 @@ def home_of(key: PartitionKey, partition_count: int) -> int:
 
 
 class Lookups:
-    """Reads what the engine writes; all of it is the engine's, and is read under its lock."""
+    """Reads what the engine writes; all of it is the engine's, and is read under its lock.
+
+    But for what is asked each second: that is a single look at what the engine replaces whole.
+    """
 
     def __init__(
         self,
@@ -29,7 +32,7 @@ class Lookups:
         store: MetadataStore,
         views: ViewCache,
         roles: Mapping[PartitionKey, Role],
-        tracked: Mapping[int, Tracked],
+        tracked: dict[int, Tracked],
         partition_count: int,
     ) -> None:
         self._lock = lock
@@ -40,10 +43,13 @@ class Lookups:
         self._partition_count = partition_count
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
-        """See RemoteLogMetadataManager."""
-        with self._lock:
-            role = self._roles.get(partition_key(partition))
-            return role is not None and role.is_ready
+        """See RemoteLogMetadataManager; waits for nobody, as it is asked of every partition.
+
+        Within a turn of the engine the answer may be that of before. What is looked up by it is
+        read under the lock, after that turn.
+        """
+        role = self._roles.get(partition_key(partition))
+        return role is not None and role.is_ready
 
     @contextmanager
     def view(self, partition: TopicIdPartition) -> Iterator[PartitionView]:
@@ -82,10 +88,22 @@ class Lookups:
                 for deletion in self._views.deletions.of(number)
             ]
 
+    def finished_partitions(self, topic_ids: frozenset[bytes]) -> list[PartitionDeletion]:
+        """See DeletedTopics."""
+        found = list[PartitionDeletion]()
+        with self._lock:
+            numbers = list(self._tracked)
+        for number in numbers:
+            with self._lock:
+                tracked = self._tracked.get(number)
+                if tracked is not None and tracked.may_judge:
+                    found += self._views.deletions.finished_of(number, topic_ids)
+        return found
+
     def unreadable(self) -> tuple[RedText, ...]:
         """Why metadata partitions cannot be read, a line for each."""
-        with self._lock:
-            reasons = [(number, tracked.unreadable) for number, tracked in self._tracked.items()]
+        tracked_now = self._tracked.copy().items()
+        reasons = [(number, tracked.unreadable) for number, tracked in tracked_now]
         return tuple(reason for _, reason in sorted(reasons) if reason)
 
     def leads_all(self) -> bool:

@@ -2,7 +2,7 @@
 
 It waits until the broker has created the topic, opens the cache for it, and then lets one thread
 turn the engine. Roles may be asked for before that; they are taken when it is there. Where the
-topic stays away, or the thread fails, everything pending ends with an error, `failure` says why,
+topic stays away, or the thread fails, everything pending ends with an error, `failure()` says why,
 and nothing is ready again.
 """
 
@@ -26,9 +26,10 @@ from rlmm.api import (
 )
 from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
 from rlmm.lifecycle import SegmentEntry
+from rlmm.partition_view import ABORTING_SEGMENTS_MAX
 from rlmm.red import RedText
 from rlmm.rocksdb_store import RocksdbStore
-from rlmm.store import MetadataStore, partition_key
+from rlmm.store import MetadataStore, PartitionKey, partition_key
 from rlmm.topic_based.confluent_port import ConfluentPort
 from rlmm.topic_based.engine import MetadataEngine
 from rlmm.topic_based.futures import running_future
@@ -41,7 +42,7 @@ from runtime.clock import Clock, SystemClock
 from runtime.dice import Dice, SystemDice
 from runtime.executors import spawn_thread
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _RETRY_MAX_MS = 5_000
 _JOIN_SECONDS = 10.0
@@ -57,11 +58,7 @@ def _rocksdb(settings: ManagerSettings, partition_count: int) -> MetadataStore:
 
 
 class TopicBasedRemoteLogMetadataManager:
-    """See RemoteLogMetadataManager and DeletedTopics for the promises.
-
-    Attributes:
-        failure: why it is of no more use, None while it is.
-    """
+    """See RemoteLogMetadataManager, Checkable and TopicBacked for the promises."""
 
     def __init__(
         self,
@@ -93,22 +90,18 @@ class TopicBasedRemoteLogMetadataManager:
         self._port: TopicPort | None = None
         self._store: MetadataStore | None = None
         self._engine: MetadataEngine | None = None
-        self._early_roles: list[Role] = []
+        self._early_roles: dict[PartitionKey, Role] = {}
         self._on_lost_records: list[Callable[[TopicIdPartition], None]] = []
         self._led: set[int] | None = set()
         self._give_up_at_ms = 0
         self._next_look_ms = 0
         self._retry_ms = 0
-        self.failure: str | None = None
+        self._failure: str | None = None
 
     # ------------------------------------------------------------------ life
 
     def check(self, configs: Mapping[str, str]) -> None:
-        """Look at the settings without using them: long before the topic can be reached.
-
-        Raises:
-            ValueError: key, value and what is allowed.
-        """
+        """See Checkable."""
         parse(configs)
 
     def configure(self, configs: Mapping[str, str]) -> None:
@@ -125,7 +118,7 @@ class TopicBasedRemoteLogMetadataManager:
 
     def turn(self) -> None:
         """Look for the topic, or turn the engine once."""
-        if self.failure is not None:
+        if self._failure is not None:
             return
         if self._engine is None:
             self._connect()
@@ -174,10 +167,10 @@ class TopicBasedRemoteLogMetadataManager:
     def catch_up(self, partition: TopicIdPartition) -> "Future[None]":
         """See RemoteLogMetadataManager."""
         engine = self._engine
-        if self.failure is None and engine is not None:
+        if self._failure is None and engine is not None:
             return engine.catch_up(partition)
         done = running_future()
-        done.set_exception(MetadataNotReadyError(self.failure or "not connected yet"))
+        done.set_exception(MetadataNotReadyError(self._failure or "not connected yet"))
         return done
 
     def on_lost_records(self, listener: Callable[[TopicIdPartition], None]) -> None:
@@ -190,19 +183,14 @@ class TopicBasedRemoteLogMetadataManager:
     def release(self, partition: TopicIdPartition) -> None:
         """See RemoteLogMetadataManager."""
         with self._lock:
-            early = [r for r in self._early_roles if r.key == partition_key(partition)]
-            for role in early:
-                self._early_roles.remove(role)
-        for role in early:
-            role.done.set_exception(MetadataNotReadyError(f"released: {partition}"))
+            early = self._early_roles.pop(partition_key(partition), None)
+        if early is not None:
+            early.done.set_exception(MetadataNotReadyError(f"released: {partition}"))
         if self._engine is not None:
             self._engine.release(partition)
 
     def lead(self, metadata_partitions: Iterable[int] | None) -> None:
-        """Say which partitions of the metadata topic this broker leads; None: all of them.
-
-        They are read, so that the remover finds deleted topics in them.
-        """
+        """See TopicBacked."""
         with self._lock:
             self._led = None if metadata_partitions is None else set(metadata_partitions)
             if self._engine is not None:
@@ -211,7 +199,7 @@ class TopicBasedRemoteLogMetadataManager:
     def is_ready(self, partition: TopicIdPartition) -> bool:
         """See RemoteLogMetadataManager."""
         engine = self._engine
-        return self.failure is None and engine is not None and engine.lookups.is_ready(partition)
+        return self._failure is None and engine is not None and engine.lookups.is_ready(partition)
 
     def add(
         self, metadata: RemoteLogSegmentMetadata, fence: Fence, metadata_offset: int
@@ -273,6 +261,19 @@ class TopicBasedRemoteLogMetadataManager:
         with self._lookups().view(partition) as view:
             return iter(view.segments(epoch))
 
+    def aborting_segments(
+        self, partition: TopicIdPartition, offset: int
+    ) -> Iterator[RemoteLogSegmentMetadata]:
+        """See KnowsAborts; the lock is held for a few at a time."""
+        after: tuple[int, bytes] | None = None
+        while True:
+            with self._lookups().view(partition) as view:
+                some = view.aborting_segments(offset, after, ABORTING_SEGMENTS_MAX)
+            yield from some
+            if len(some) < ABORTING_SEGMENTS_MAX:
+                return
+            after = some[-1].start_offset, some[-1].id.id
+
     def finished_order(self, id: RemoteLogSegmentId) -> int | None:
         """See RemoteLogMetadataManager."""
         entry = self._entry(id)
@@ -291,8 +292,13 @@ class TopicBasedRemoteLogMetadataManager:
         """See DeletedTopics."""
         return [] if self._engine is None else self._engine.lookups.led_partitions()
 
+    def finished_partitions(self, topic_ids: frozenset[bytes]) -> list[PartitionDeletion]:
+        """See DeletedTopics."""
+        engine = self._engine
+        return [] if engine is None else engine.lookups.finished_partitions(topic_ids)
+
     def unreadable(self) -> tuple[RedText, ...]:
-        """Why metadata partitions cannot be read, a line for each, with the way out."""
+        """See TopicBacked."""
         return () if self._engine is None else self._engine.lookups.unreadable()
 
     def leads_all(self) -> bool:
@@ -304,7 +310,7 @@ class TopicBasedRemoteLogMetadataManager:
         return self._lookups().deletion(partition)
 
     def counts(self) -> dict[str, int]:
-        """Records read, skipped and refused since the start, for metrics."""
+        """See TopicBacked."""
         engine = self._engine
         if engine is None:
             return {}
@@ -313,16 +319,20 @@ class TopicBasedRemoteLogMetadataManager:
         skipped = {f"skipped {reason}": n for reason, n in counts.skipped.items()}
         return {"read": counts.read, **refused, **skipped}
 
+    def failure(self) -> str | None:
+        """See TopicBacked."""
+        return self._failure
+
     # ------------------------------------------------------------------ inside
 
     def _run(self) -> None:
         try:
-            while not self._stop.is_set() and self.failure is None:
+            while not self._stop.is_set() and self._failure is None:
                 if self._engine is None:
                     self._stop.wait(self._retry_ms / 1_000)
                 self.turn()
-        except Exception as e:  # noqa: BLE001 - a loop's top: say it and end
-            _log.exception("metadata manager ends")
+        except Exception as e:  # a loop's top: say it and end
+            log.exception("metadata manager ends")
             self._fail(f"{type(e).__name__}: {e}")
         finally:
             self._stopped.set()
@@ -337,28 +347,22 @@ class TopicBasedRemoteLogMetadataManager:
             partition_count = self._port.connect()
         except TopicUnavailableError as e:
             if now_ms >= self._give_up_at_ms:
-                _log.error("metadata topic stays away, remote storage cannot work: %s", e)
+                log.error("metadata topic stays away, remote storage cannot work: %s", e)  # noqa: TRY400
                 self._fail(f"the metadata topic stays away: {e}")
             self._next_look_ms = now_ms + self._retry_ms
             self._retry_ms = min(max(1, self._retry_ms * 2), _RETRY_MAX_MS)
             return
         store = self._store_factory(self._settings, partition_count)
         engine = MetadataEngine(
-            self._port,
-            store,
-            partition_count,
-            node_id=self._settings.node_id,
-            consume_wait_ms=self._settings.consume_wait_ms,
-            clock=self._clock,
-            dice=self._dice,
+            self._port, store, partition_count, self._settings, self._clock, self._dice
         )
-        _log.info("metadata topic is there: partitions=%d", partition_count)
+        log.info("metadata topic is there: partitions=%d", partition_count)
         with self._lock:
             self._store, self._engine = store, engine
             engine.lead(self._led_numbers(engine))
             for listener in self._on_lost_records:
                 engine.on_lost_records(listener)
-            for role in self._early_roles:
+            for role in self._early_roles.values():
                 engine.take_role(role)
             self._early_roles.clear()
 
@@ -366,14 +370,13 @@ class TopicBasedRemoteLogMetadataManager:
         return range(engine.partition_count) if self._led is None else self._led
 
     def _take_role(self, role: Role) -> "Future[None]":
-        superseded: list[Role] = []
+        former: Role | None = None
         with self._lock:
-            failure, engine = self.failure, self._engine
+            failure, engine = self._failure, self._engine
             if failure is None and engine is None:
-                superseded = [r for r in self._early_roles if r.key == role.key]
-                self._early_roles = [r for r in self._early_roles if r.key != role.key]
-                self._early_roles.append(role)
-        for former in superseded:
+                former = self._early_roles.pop(role.key, None)
+                self._early_roles[role.key] = role
+        if former is not None:
             former.done.set_exception(MetadataNotReadyError(f"superseded: {role.partition}"))
         if failure is not None:
             role.done.set_exception(MetadataError(failure))
@@ -382,15 +385,15 @@ class TopicBasedRemoteLogMetadataManager:
         return role.done
 
     def _write(self, event: MetadataEvent) -> "Future[None]":
-        if self.failure is not None or self._engine is None:
+        if self._failure is not None or self._engine is None:
             done = running_future()
-            done.set_exception(MetadataNotReadyError(self.failure or "not connected yet"))
+            done.set_exception(MetadataNotReadyError(self._failure or "not connected yet"))
             return done
         return self._engine.write(event)
 
     def _lookups(self) -> Lookups:
-        if self.failure is not None or self._engine is None:
-            raise MetadataNotReadyError(self.failure or "not connected yet")
+        if self._failure is not None or self._engine is None:
+            raise MetadataNotReadyError(self._failure or "not connected yet")
         return self._engine.lookups
 
     def _entry(self, id: RemoteLogSegmentId) -> SegmentEntry | None:
@@ -398,10 +401,10 @@ class TopicBasedRemoteLogMetadataManager:
 
     def _fail(self, reason: str) -> None:
         with self._lock:
-            self.failure = self.failure or reason
-            early, self._early_roles = self._early_roles, []
+            self._failure = self._failure or reason
+            early, self._early_roles = self._early_roles, {}
         error = MetadataError(f"the metadata manager has ended: {reason}")
-        for role in early:
+        for role in early.values():
             role.done.set_exception(error)
         if self._engine is not None:
             self._engine.abandon(error)

@@ -89,6 +89,7 @@ class MemoryPort:
         held: while True appends wait in `waiting`.
         silent: while True appends that land are never reported.
         deaf: while True nothing is read.
+        tells_ends: while False questions for the end of a log fail.
         read_max: records that one poll may give.
         wait_ms: how long the last poll might have waited.
         failure: None, unless a test says otherwise.
@@ -103,6 +104,7 @@ class MemoryPort:
         self.held = False
         self.silent = False
         self.deaf = False
+        self.tells_ends = True
         self.read_max = 1_000
         self.wait_ms = 0
         self.closed = False
@@ -156,7 +158,8 @@ class MemoryPort:
 
     def ask_end(self, partition: int, on_done: Callable[[int | None], None]) -> None:
         """See TopicPort; a deaf port is answered."""
-        end = len(self._topic.logs[partition]) if self._topic.answers else None
+        is_told = self._topic.answers and self.tells_ends
+        end = len(self._topic.logs[partition]) if is_told else None
         self._results.append(lambda: on_done(end))
 
     def poll(self, timeout_ms: int) -> list[TopicEvent]:

@@ -23,7 +23,7 @@ from rlmm.topic_based.topic_port import (
 from runtime.clock import Clock
 from runtime.log_context import escape
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 Stretch = list[TopicRecord | ReachedEnd]
@@ -124,7 +124,7 @@ class TopicReader:
         verdict = fold.take(event, order=record.offset, seen_ms=self._clock.wall_ms())
         if verdict is not Verdict.ACCEPTED:
             self._refused(number, record.offset, event, verdict)
-        if tracked.awaits(event):
+        if tracked.writes.await_event(event):
             tracked.verdicts[record.offset] = verdict
 
     def _skipped(self, number: int, offset: int, error: records.UnreadableRecordError) -> None:
@@ -132,7 +132,7 @@ class TopicReader:
         if (number, error.reason) in self._told:
             return
         self._told.add((number, error.reason))
-        _log.warning(
+        log.warning(
             "skipped a record: partition=%d offset=%d reason=%s (said once, then counted)",
             number,
             offset,
@@ -141,7 +141,7 @@ class TopicReader:
 
     def _refused(self, number: int, offset: int, event: MetadataEvent, verdict: Verdict) -> None:
         self.counts.refused[verdict] += 1
-        _log.warning(
+        log.warning(
             "refused a record: partition=%d offset=%d reason=%s of=%s-%d",
             number,
             offset,

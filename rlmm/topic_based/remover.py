@@ -28,6 +28,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
+from kafka_protocol.errors import TidemarkError
 from kafka_protocol.types import TopicIdPartition
 from rlmm.api import (
     REMOVER_FENCE,
@@ -51,7 +52,7 @@ from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from runtime.clock import Clock
 from runtime.log_context import Outage
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _MARKED = PartitionDeleteState.DELETE_PARTITION_MARKED
 _STARTED = PartitionDeleteState.DELETE_PARTITION_STARTED
@@ -61,7 +62,7 @@ IMAGE_AGE_MAX_MS = 1_000
 """An image is asked for anew where the last one is older."""
 
 
-class NotTakenError(Exception):
+class NotTakenError(TidemarkError):
     """The cluster's metadata log did not take a record."""
 
 
@@ -134,6 +135,25 @@ class DeleteObjects:
 RemoverEffect = WritePartition | WriteSegment | DeleteObjects
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoverConfig:
+    """Settings of a remover.
+
+    Attributes:
+        cluster_id: of this cluster; images of another are not believed.
+        node_id: this broker, written into records.
+        grace_ms: from PARTITION_MARKED to PARTITION_STARTED.
+        copy_max_ms: the copy maximum of the cluster.
+        write_wait_ms: how long a pass waits for one write.
+    """
+
+    cluster_id: str
+    node_id: int
+    grace_ms: int = 60_000
+    copy_max_ms: int = 3_600_000
+    write_wait_ms: int = 120_000
+
+
 def _nobody() -> None:
     """Nobody waits for the pass."""
 
@@ -144,6 +164,22 @@ def _always() -> bool:
 
 def _unwatched(_: Callable[[], None]) -> AbstractContextManager[None]:
     return nullcontext()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreGate:
+    """What stands between a remover and the store.
+
+    Attributes:
+        watch_call: watches each call of the plugin.
+        may_write: whether the store may be written to.
+    """
+
+    watch_call: WatchCall = _unwatched
+    may_write: Callable[[], bool] = _always
+
+
+OPEN_GATE = StoreGate()
 
 
 @dataclass(slots=True)
@@ -176,48 +212,33 @@ class Remover:
         manager: RemovableMetadata,
         storage: DeletesSegments,
         cluster: RemovedTopics,
-        *,
-        cluster_id: str,
-        node_id: int,
+        config: RemoverConfig,
         clock: Clock,
-        grace_ms: int = 60_000,
-        copy_max_ms: int = 3_600_000,
-        write_wait_ms: int = 120_000,
-        watch_call: WatchCall = _unwatched,
-        may_write: Callable[[], bool] = _always,
+        gate: StoreGate = OPEN_GATE,
     ) -> None:
         """Make it.
 
         Args:
-            manager: the metadata manager; see also its `lead`.
+            manager: the metadata manager; see also `TopicBacked.lead`.
             storage: the plugin.
             cluster: images, and the list of removals.
-            cluster_id: of this cluster; images of another are not believed.
-            node_id: this broker, written into records.
+            config: settings.
             clock: time.
-            grace_ms: from PARTITION_MARKED to PARTITION_STARTED.
-            copy_max_ms: the copy maximum of the cluster.
-            write_wait_ms: how long a pass waits for one write.
-            watch_call: watches each call of the plugin.
-            may_write: whether the store may be written to; asked before each record and call.
+            gate: watches each call of the plugin, and is asked before each record and call.
         """
-        self._manager = manager
-        self._storage = storage
-        self._cluster = cluster
-        self._cluster_id = cluster_id
-        self._node_id = node_id
+        self._manager, self._storage, self._cluster = manager, storage, cluster
+        self._cluster_id, self._node_id = config.cluster_id, config.node_id
+        self._grace_ms, self._copy_max_ms = config.grace_ms, config.copy_max_ms
+        self._write_wait_ms = config.write_wait_ms
         self._clock = clock
-        self._grace_ms = grace_ms
-        self._copy_max_ms = copy_max_ms
-        self._write_wait_ms = write_wait_ms
-        self._watch_call, self._may_write = watch_call, may_write
+        self._watch_call, self._may_write = gate.watch_call, gate.may_write
         self._image: ClusterImage | None = None
         self._image_ms = 0
         self._emptied: set[bytes] = set()
         self._nothing_left_since_ms: dict[bytes, int] = {}
         self._hanging: set[TopicIdPartition] = set()
         self._not_taken: dict[str, RedText] = {}
-        self._outage = Outage(_log, "removing deleted topics from the remote store")
+        self._outage = Outage(log, "removing deleted topics from the remote store")
         self.failed_count = 0
         self.red: tuple[RedText, ...] = ()
 
@@ -270,7 +291,7 @@ class Remover:
                 if done is not None:
                     done.result(self._write_wait_ms / 1_000)
                 if isinstance(effect, WritePartition):
-                    _log.info("deleted topic: %s of %s", effect.state.name, partition.topic)
+                    log.info("deleted topic: %s of %s", effect.state.name, partition.topic)
         except (MetadataError, RemoteStorageError, TimeoutError) as e:
             if now.is_over():
                 return
@@ -320,7 +341,7 @@ class Remover:
 
         def hangs() -> None:
             self._hanging.add(partition)
-            _log.error("a delete call hangs: partition=%s", partition.topic_partition)
+            log.error("a delete call hangs: partition=%s", partition.topic_partition)
             now.give_up()
 
         try:
@@ -368,11 +389,11 @@ class Remover:
             if one.state in (_MARKED, _STARTED) and standing_of(one, image) is Standing.REMOVED
         }
         self._cluster.keep_removals(sorted(marked))
-        _log.info("removed topics are known by the metadata log now: marked_before=%d", len(marked))
+        log.info("removed topics are known by the metadata log now: marked_before=%d", len(marked))
 
     def _red_of(self, known: list[PartitionDeletion], image: ClusterImage) -> tuple[RedText, ...]:
         exist, unknown = [], []
-        for one in known:
+        for one in (*known, *self._manager.finished_partitions(image.topic_ids)):
             standing = standing_of(one, image)
             if standing is Standing.MARKED_BUT_EXISTS:
                 exist.append(one)
@@ -392,7 +413,7 @@ class Remover:
         reasons = tuple(dict.fromkeys((*found, *self._not_taken.values())))
         for reason in reasons:
             if reason not in self.red:
-                _log.error("%s", reason)
+                log.error("%s", reason)
         self.red = reasons
 
     def _has_something_left(self, known: PartitionDeletion) -> bool:
@@ -416,7 +437,7 @@ class Remover:
         done = [one for one, since_ms in since.items() if now_ms - since_ms >= self._grace_ms]
         if done:
             self._cluster.topics_emptied(done)
-            _log.info("removed topics have left the remote store: count=%d", len(done))
+            log.info("removed topics have left the remote store: count=%d", len(done))
 
     # ------------------------------------------------------------------ what the metadata says
 

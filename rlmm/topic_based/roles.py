@@ -11,6 +11,7 @@ from rlmm.lifecycle import Verdict
 from rlmm.red import NOT_RED, RedText
 from rlmm.store import PartitionKey, Position, partition_key
 from rlmm.topic_based.end_reads import EndReads
+from rlmm.topic_based.writes import Writes
 
 
 class Stage(Enum):
@@ -31,6 +32,7 @@ class Role:
 
     Attributes:
         fence: the pair it writes under; None: it only follows.
+        home: the metadata partition that holds its records.
         metadata_offset: of the image the owner saw the topic in, written into its barrier.
         deposed: a higher fence than ours was read.
         log_start: what its records carry since it has settled, -1 before.
@@ -42,6 +44,7 @@ class Role:
     fence: Fence | None
     done: "Future[None]"
     metadata_offset: int = -1
+    home: int = -1
     stage: Stage = Stage.CATCHING_UP
     deposed: bool = False
     log_start: int = -1
@@ -65,34 +68,13 @@ class Role:
 
 
 @dataclass(slots=True, eq=False)
-class Write:
-    """A record that was handed to the port and is not yet read back.
-
-    Attributes:
-        role: of its owner; None: the remover's.
-        done: of the caller; None: part of a barrier that a later record completes.
-        ends_barrier: the barrier of `role` is complete when this one is read back.
-        offset: where the log has it, as far as known.
-        failure: why it will not be, and whether that is certain.
-    """
-
-    event: MetadataEvent
-    role: Role | None
-    done: "Future[None] | None"
-    deadline_ms: int
-    ends_barrier: bool = False
-    offset: int | None = None
-    failure: str | None = None
-    maybe_written: bool = True
-
-
-@dataclass(slots=True, eq=False)
 class Tracked:
     """A metadata partition that is being read.
 
     Attributes:
         position: what is in the store.
         roles: in its user partitions that this broker owns or follows.
+        under_way: those of them that are not ready yet, perhaps with some that are or have ended.
         led: this broker leads it and removes deleted topics in it.
         caught_up: the end was reached since reading began here: the log confirms what is cached,
             look-ups may be answered and barriers written. It says nothing of what came later.
@@ -105,11 +87,12 @@ class Tracked:
 
     position: Position
     roles: dict[PartitionKey, Role] = field(default_factory=dict)
+    under_way: dict[PartitionKey, Role] = field(default_factory=dict)
     led: bool = False
     caught_up: bool = False
     end_reads: EndReads = field(default_factory=EndReads)
     fresh_for_remover: bool = False
-    writes: list[Write] = field(default_factory=list)
+    writes: Writes[Role] = field(default_factory=Writes)
     verdicts: dict[int, Verdict] = field(default_factory=dict)
     unreadable: RedText = NOT_RED
 
@@ -126,13 +109,17 @@ class Tracked:
         """
         return not self.unreadable and (
             bool(self.writes or self.end_reads)
-            or any(role.stage in _UNDER_WAY for role in self.roles.values())
+            or any(role.stage in _UNDER_WAY for role in self.under_way.values())
         )
 
-    def awaits(self, event: MetadataEvent) -> bool:
-        """Whether the record may be one of the writes under way."""
-        return any(
-            write.event.stamp.fence == event.stamp.fence
-            and write.event.topic_id_partition == event.topic_id_partition
-            for write in self.writes
-        )
+    def begin(self, role: Role) -> None:
+        """A role is to catch up, as one that was just taken or whose log is in doubt."""
+        role.stage = Stage.CATCHING_UP
+        self.under_way[role.key] = role
+
+    def roles_under_way(self) -> list[Role]:
+        """Roles that are not ready yet; never a walk over all roles."""
+        self.under_way = {
+            key: role for key, role in self.under_way.items() if role.stage in _UNDER_WAY
+        }
+        return list(self.under_way.values())

@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from kafka_protocol.errors import TidemarkError
 from kafka_protocol.types import TopicIdPartition
 from rlmm.red import RedText
 from rlmm.store import Position
 
-METADATA_TOPIC = "__remote_log_metadata"
 
-
-class TopicUnavailableError(Exception):
+class TopicUnavailableError(TidemarkError):
     """The topic does not exist yet, or nobody answers for it now."""
 
 

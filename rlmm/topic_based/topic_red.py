@@ -1,7 +1,7 @@
 """In which ways the metadata topic may be red. Wording only; see `rlmm.red`."""
 
+from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from rlmm.red import RedKind, RedText
-from rlmm.topic_based.topic_port import METADATA_TOPIC
 
 
 class TopicRed(RedKind):
@@ -19,8 +19,8 @@ class TopicRed(RedKind):
 def damaged(partition: int, offset: int) -> RedText:
     """That a metadata partition cannot be read on from `offset`."""
     return TopicRed.DAMAGED.text(
-        name=f"{METADATA_TOPIC}-{partition}",
+        name=f"{REMOTE_LOG_METADATA_TOPIC}-{partition}",
         offset=offset,
-        topic=METADATA_TOPIC,
+        topic=REMOTE_LOG_METADATA_TOPIC,
         partition=partition,
     )

@@ -17,9 +17,9 @@ from rsm_plugins.api import (
 from rsm_plugins.contract import expect
 from rsm_plugins.contract.base import Promises
 from rsm_plugins.contract.samples import INDEX_BYTES, LOG_BYTES, BreakingFile, segment_data
-from rsm_plugins.layout_manager import LayoutStorageManager
-from rsm_plugins.object_layout import ObjectFacts
-from rsm_plugins.object_store import ObjectStore
+from rsm_plugins.layout.manager import LayoutStorageManager
+from rsm_plugins.layout.objects import ObjectFacts
+from rsm_plugins.layout.store import ObjectStore
 from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 
 _PARTS = {

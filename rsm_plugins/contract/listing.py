@@ -7,8 +7,8 @@ from rsm_plugins.api import ObjectLister, RemoteStorageManager
 from rsm_plugins.contract import expect
 from rsm_plugins.contract.base import Promises
 from rsm_plugins.contract.samples import LOG_BYTES
-from rsm_plugins.layout_manager import LayoutStorageManager
-from rsm_plugins.object_layout import ObjectNames, object_names
+from rsm_plugins.layout.manager import LayoutStorageManager
+from rsm_plugins.layout.objects import ObjectNames, object_names
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 
 

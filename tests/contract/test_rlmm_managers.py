@@ -10,8 +10,8 @@ from rlmm.store import MemoryStore
 from rlmm.testing import Pump, RemoteLogMetadataManagerContract
 from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
 from rlmm.topic_based.memory_topic import MemoryTopic
-from runtime.clock import ManualClock
-from runtime.dice import SeededDice
+from runtime.sim.clock import ManualClock
+from runtime.sim.dice import SeededDice
 
 CONFIGS = {
     "node.id": "1",

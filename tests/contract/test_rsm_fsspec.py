@@ -6,32 +6,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rsm_plugins.api import RemoteStorageManager
-from rsm_plugins.fsspec_store import FsspecRemoteStorageManager
 from rsm_plugins.testing import RemoteStorageManagerContract
+from tests.support.stores.few_promises import AFewPromises
+from tests.support.stores.fsspec_plugin import configured, through_s3fs
 
 if TYPE_CHECKING:
-    from harness_s3 import S3Endpoint
+    from tests.support.stores.s3 import S3Endpoint
 
 SECRET = "do-not-show-this"
-
-
-def configured(url: str, **settings: str) -> FsspecRemoteStorageManager:
-    manager = FsspecRemoteStorageManager()
-    manager.configure({"url": url, "node.id": "1", "cluster.id": "c", **settings})
-    return manager
-
-
-def through_s3fs(endpoint: str, bucket: str, **settings: str) -> FsspecRemoteStorageManager:
-    return configured(
-        f"s3://{bucket}/some/prefix",
-        **{
-            "option.key": "test",
-            "option.secret": "test",
-            "option.endpoint_url": endpoint,
-            "option.client_kwargs": '{"region_name": "us-east-1"}',
-            **settings,
-        },
-    )
 
 
 class FsspecContract(RemoteStorageManagerContract):
@@ -63,13 +45,20 @@ class TestFile(FsspecContract):
         manager.close()
 
 
-class TestS3ThroughS3fs(FsspecContract):
+class ThroughS3fs:
     @pytest.fixture
     def manager(self, s3: "S3Endpoint") -> Iterator[RemoteStorageManager]:
         manager = through_s3fs(s3.url, s3.new_bucket())
         yield manager
         manager.close()
 
+
+class TestAFewThroughS3fs(ThroughS3fs, AFewPromises):
+    pass
+
+
+@pytest.mark.long(seconds=1)
+class TestS3ThroughS3fs(ThroughS3fs, FsspecContract):
     @pytest.fixture
     def unreachable_manager(self) -> Iterator[RemoteStorageManager]:
         with socket.create_server(("127.0.0.1", 0)) as nobody_accepts:

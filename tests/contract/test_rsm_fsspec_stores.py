@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from test_rsm_fsspec import configured, through_s3fs
 
 from rsm_plugins.api import (
     RemoteObjectDamagedError,
     RemoteStorageError,
     RetriableRemoteStorageError,
 )
-from rsm_plugins.fsspec_objects import FsspecStore
-from rsm_plugins.fsspec_store import FsspecRemoteStorageManager
+from rsm_plugins.fsspec.objects import FsspecStore
+from rsm_plugins.fsspec.plugin import FsspecRemoteStorageManager
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.testing import BreakingFile, copy, read, segment, segment_data
+from tests.support.stores.fsspec_plugin import configured, through_s3fs
 
 if TYPE_CHECKING:
-    from harness_s3 import S3Endpoint
+    from tests.support.stores.s3 import S3Endpoint
 
 BIG = os.urandom(9 << 20)
 SECRET = "never/show+this"
@@ -110,7 +110,7 @@ def test_secrets_are_in_no_message(
 
 
 def test_a_missing_library_says_what_to_install() -> None:
-    with pytest.raises(ValueError, match=r"pip install 'tidemark\[fsspec\]'"):
+    with pytest.raises(ValueError, match=r"pip install 'tidemark-broker\[fsspec\]'"):
         configured("gs://bucket/x")
 
 

@@ -5,13 +5,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rsm_plugins.api import RemoteStorageManager
-from rsm_plugins.hdfs import HdfsRemoteStorageManager
+from rsm_plugins.hdfs.plugin import HdfsRemoteStorageManager
 from rsm_plugins.testing import RemoteStorageManagerContract
+from tests.support.stores.few_promises import AFewPromises
 
 if TYPE_CHECKING:
-    from harness_hdfs import Hdfs
+    from tests.support.stores.hdfs import Hdfs
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]  # half a second a file, see rsm_plugins/hdfs.py
+pytestmark = [
+    pytest.mark.lasts(seconds=100),
+    pytest.mark.jvm,
+    pytest.mark.slow,
+]  # half a second a file, see rsm_plugins/hdfs/plugin.py
 
 
 def configured(url: str, **settings: str) -> HdfsRemoteStorageManager:
@@ -51,11 +56,18 @@ class TestHdfsNative(HdfsContract):
         manager.close()
 
 
-class TestWebHdfs(HdfsContract):
-    scheme = "webhdfs"
-
+class ThroughWebHdfs:
     @pytest.fixture
     def manager(self, hdfs: "Hdfs") -> Iterator[RemoteStorageManager]:
         manager = configured(hdfs.web + hdfs.new_root(), user="tester")
         yield manager
         manager.close()
+
+
+class TestAFewThroughWebHdfs(ThroughWebHdfs, AFewPromises):
+    pass
+
+
+@pytest.mark.long(seconds=1)
+class TestWebHdfs(ThroughWebHdfs, HdfsContract):
+    scheme = "webhdfs"

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from harness_broker import until
 
 from rsm_plugins.api import (
     RemoteResourceNotFoundError,
     RemoteStorageError,
     RetriableRemoteStorageError,
 )
-from rsm_plugins.hdfs import HdfsRemoteStorageManager
+from rsm_plugins.hdfs.plugin import HdfsRemoteStorageManager
 from rsm_plugins.testing import LOG_BYTES, BreakingFile, copy, read, segment, segment_data
+from tests.support.brokers.process import until
 
 if TYPE_CHECKING:
-    from harness_hdfs import Hdfs
+    from tests.support.stores.hdfs import Hdfs
 
 pytestmark = pytest.mark.jvm
 
@@ -33,7 +33,7 @@ HURRIED = {"request.timeout.ms": "1000"}
 HALF_A_COPY = """
 import io, sys
 from dataclasses import replace
-from rsm_plugins.hdfs import HdfsRemoteStorageManager
+from rsm_plugins.hdfs.plugin import HdfsRemoteStorageManager
 from rsm_plugins.testing import segment, segment_data
 
 class Stuck(io.BytesIO):

@@ -7,11 +7,24 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 from rsm_plugins.api import RemoteStorageManager
-from rsm_plugins.s3 import S3RemoteStorageManager
+from rsm_plugins.s3.plugin import S3RemoteStorageManager
 from rsm_plugins.testing import RemoteStorageManagerContract
+from tests.support.stores.few_promises import AFewPromises
 
 if TYPE_CHECKING:
-    from harness_s3 import S3Endpoint
+    from tests.support.stores.s3 import S3Endpoint
+
+EVERYTHING = {
+    "prefix": "some/where",
+    "prefix_entropy_chars": "4",
+    "sse": "AES256",
+    "storage_class": "STANDARD_IA",
+    "checksum": "none",
+    "path_style_access": "true",
+    "upload_part_size_bytes": str(5 << 20),
+    "upload_concurrency": "1",
+    "max_connections": "2",
+}
 
 
 def configured(url: str, bucket: str, **more: str) -> S3RemoteStorageManager:
@@ -64,15 +77,12 @@ class TestS3(OnLocalStack):
         yield from closed(configured(url, "nowhere", api_call_attempts="2"))
 
 
+class TestAFewWithEverythingSet(AFewPromises):
+    @pytest.fixture
+    def manager(self, s3: "S3Endpoint") -> Iterator[RemoteStorageManager]:
+        yield from closed(configured(s3.url, s3.new_bucket(), **EVERYTHING))
+
+
+@pytest.mark.long(seconds=1)
 class TestS3WithEverythingSet(OnLocalStack):
-    more: ClassVar[Mapping[str, str]] = {
-        "prefix": "some/where",
-        "prefix_entropy_chars": "4",
-        "sse": "AES256",
-        "storage_class": "STANDARD_IA",
-        "checksum": "none",
-        "path_style_access": "true",
-        "upload_part_size_bytes": str(5 << 20),
-        "upload_concurrency": "1",
-        "max_connections": "2",
-    }
+    more = EVERYTHING

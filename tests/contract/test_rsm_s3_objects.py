@@ -16,16 +16,16 @@ from rsm_plugins.api import (
     RemoteStorageError,
     RetriableRemoteStorageError,
 )
-from rsm_plugins.object_layout import ObjectFacts
-from rsm_plugins.s3 import S3RemoteStorageManager
-from rsm_plugins.s3_settings import SETTINGS, s3_options
-from rsm_plugins.s3_store import S3Store
+from rsm_plugins.layout.objects import ObjectFacts
+from rsm_plugins.s3.plugin import S3RemoteStorageManager
+from rsm_plugins.s3.settings import SETTINGS, s3_options
+from rsm_plugins.s3.store import S3Store
 from rsm_plugins.settings import read_settings
 from rsm_plugins.testing import LOG_BYTES, copy, read, segment
 
 if TYPE_CHECKING:
-    from harness_s3 import S3Endpoint
-    from harness_s3_proxy import S3Proxy
+    from tests.support.stores.s3 import S3Endpoint
+    from tests.support.stores.s3_proxy import S3Proxy
 
 PART = 5 << 20
 SECRET = "a-very-secret-key"
@@ -93,7 +93,7 @@ def bucket(s3: "S3Endpoint", monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket
 
 @pytest.fixture
 def proxy(s3: "S3Endpoint") -> Iterator["S3Proxy"]:
-    from harness_s3_proxy import S3Proxy
+    from tests.support.stores.s3_proxy import S3Proxy
 
     with S3Proxy(s3.url) as running:
         yield running
@@ -140,7 +140,7 @@ def test_many_uploads_share_few_slots(bucket: Bucket) -> None:
 def test_a_byte_that_changed_on_its_way_is_refused(
     bucket: Bucket, proxy: "S3Proxy", size: int
 ) -> None:
-    from harness_s3_faults import Fault, Rule
+    from tests.support.stores.s3_faults import Fault, Rule
 
     store = bucket.store(endpoint_url=proxy.url)
     proxy.inject(Rule(Fault.FLIP_REQUEST, times=1))
@@ -163,7 +163,7 @@ def test_an_upload_whose_source_breaks_leaves_nothing(bucket: Bucket) -> None:
 
 @pytest.mark.parametrize("size", [1_000, 2 * PART])
 def test_a_lost_answer_is_no_failure(bucket: Bucket, proxy: "S3Proxy", size: int) -> None:
-    from harness_s3_faults import Fault, Kind, Rule
+    from tests.support.stores.s3_faults import Fault, Kind, Rule
 
     lost = frozenset({Kind.PUT_OBJECT, Kind.COMPLETE_UPLOAD})
     store, body = bucket.store(endpoint_url=proxy.url), some_bytes(size)
@@ -219,7 +219,7 @@ def test_a_stream_that_was_closed_early_disturbs_no_other(bucket: Bucket) -> Non
 
 @pytest.mark.parametrize("name", ["CUT_BODY", "SHORT_BODY", "RESET_MID_BODY"])
 def test_a_body_that_is_cut_is_retriable(bucket: Bucket, proxy: "S3Proxy", name: str) -> None:
-    from harness_s3_faults import Fault, Kind, Rule
+    from tests.support.stores.s3_faults import Fault, Kind, Rule
 
     store = bucket.store(endpoint_url=proxy.url)
     store.put("k", io.BytesIO(some_bytes(100_000)))
@@ -234,7 +234,7 @@ def test_a_body_that_is_cut_is_retriable(bucket: Bucket, proxy: "S3Proxy", name:
 
 
 def test_a_flipped_byte_of_a_whole_object_is_found(bucket: Bucket, proxy: "S3Proxy") -> None:
-    from harness_s3_faults import Fault, Rule
+    from tests.support.stores.s3_faults import Fault, Rule
 
     store = bucket.store(endpoint_url=proxy.url)
     store.put("k", io.BytesIO(some_bytes(1_000)))
@@ -247,7 +247,7 @@ def test_a_flipped_byte_of_a_whole_object_is_found(bucket: Bucket, proxy: "S3Pro
 
 
 def test_a_store_that_hangs_is_given_up(bucket: Bucket, proxy: "S3Proxy") -> None:
-    from harness_s3_faults import Fault, Rule
+    from tests.support.stores.s3_faults import Fault, Rule
 
     store = bucket.store(endpoint_url=proxy.url, read_timeout_ms="200", api_call_timeout_ms="500")
     proxy.inject(Rule(Fault.HANG))
@@ -303,7 +303,7 @@ def test_a_wrong_bucket_is_refused_at_the_start(bucket: Bucket) -> None:
 def test_a_store_that_is_down_stops_no_start(
     bucket: Bucket, proxy: "S3Proxy", caplog: pytest.LogCaptureFixture
 ) -> None:
-    from harness_s3_faults import Fault, Rule
+    from tests.support.stores.s3_faults import Fault, Rule
 
     proxy.inject(Rule(Fault.ERROR_500))
     manager = bucket.manager(endpoint_url=proxy.url)
@@ -316,7 +316,7 @@ def test_a_store_that_is_down_stops_no_start(
 def test_nothing_secret_is_logged_or_raised(
     bucket: Bucket, proxy: "S3Proxy", caplog: pytest.LogCaptureFixture
 ) -> None:
-    from harness_s3_faults import Fault, Rule
+    from tests.support.stores.s3_faults import Fault, Rule
 
     caplog.set_level(logging.DEBUG)
     manager = bucket.manager(endpoint_url=proxy.url)

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from harness_broker import BrokerProcess, running
+
+from tests.support.brokers.process import BrokerProcess, running
 
 SMALL_SEGMENTS = {"log.segment.bytes": "1048576"}
 

@@ -1,19 +1,19 @@
-"""Bad input, decoding: N018 to N025 and N027, through a running broker."""
+"""Bad input, decoding, through a running broker."""
 
 import struct
 
 import pytest
-from harness_bad_input import (  # noqa: F401 - fixtures
+
+from kafka_protocol.wire.api_keys import ApiKey
+from tests.support.brokers.bad_input import (  # noqa: F401 - fixtures
     assert_closed,
     client,
     health_topic,
     topic,
     well_afterwards,
 )
-from harness_broker import BrokerProcess
-from harness_raw_client import RawClient, header
-
-from kafka_protocol.wire.api_keys import ApiKey
+from tests.support.brokers.process import BrokerProcess
+from tests.support.brokers.raw_client import RawClient, header
 
 METADATA_12_END = b"\x01\x00\x00"  # create, no operations, no tags
 
@@ -25,23 +25,23 @@ def produce_3(topics: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("api_key", "version", "body"),
     [
-        pytest.param(3, 1, struct.pack(">i", 2**31 - 1), id="N018"),
-        pytest.param(3, 12, b"\xff\xff\xff\xff\x0f", id="N018-compact"),
-        pytest.param(0, 3, produce_3(struct.pack(">i", 2**31 - 1)), id="N018-produce"),
-        pytest.param(1, 4, struct.pack(">iiiibi", -1, 0, 0, 0, 0, 2**30), id="N018-fetch"),
-        pytest.param(0, 3, produce_3(struct.pack(">i", -2)), id="N019-not-nullable"),
-        pytest.param(3, 12, b"\x80\x80\x80\x80\x80\x01", id="N020-array"),
-        pytest.param(3, 12, b"\x01\x01\x00" + b"\xff" * 6, id="N020-tags"),
-        pytest.param(0, 3, produce_3(struct.pack(">ih", 1, -1)), id="N022-null-name"),
-        pytest.param(3, 1, struct.pack(">ih", 1, 100) + b"short", id="N022-cut-name"),
-        pytest.param(3, 1, struct.pack(">ih", 1, 2) + b"\xff\xfe", id="N022-not-utf-8"),
+        pytest.param(3, 1, struct.pack(">i", 2**31 - 1), id="huge-array"),
+        pytest.param(3, 12, b"\xff\xff\xff\xff\x0f", id="huge-compact-array"),
+        pytest.param(0, 3, produce_3(struct.pack(">i", 2**31 - 1)), id="huge-array-in-produce"),
+        pytest.param(1, 4, struct.pack(">iiiibi", -1, 0, 0, 0, 0, 2**30), id="huge-array-in-fetch"),
+        pytest.param(0, 3, produce_3(struct.pack(">i", -2)), id="null-array"),
+        pytest.param(3, 12, b"\x80\x80\x80\x80\x80\x01", id="long-varint-count"),
+        pytest.param(3, 12, b"\x01\x01\x00" + b"\xff" * 6, id="long-varint-tags"),
+        pytest.param(0, 3, produce_3(struct.pack(">ih", 1, -1)), id="null-name"),
+        pytest.param(3, 1, struct.pack(">ih", 1, 100) + b"short", id="cut-name"),
+        pytest.param(3, 1, struct.pack(">ih", 1, 2) + b"\xff\xfe", id="not-utf-8"),
         pytest.param(
             3,
             12,
             b"\x02" + bytes(16) + b"\x81\x80\x04" + b"x" * 65_536 + b"\0" + METADATA_12_END,
-            id="N073-string-of-64-KiB",
+            id="string-of-64-KiB",
         ),
-        pytest.param(3, 1, b"", id="N013-no-body"),
+        pytest.param(3, 1, b"", id="no-body"),
     ],
 )
 def test_bad_input_closes(
@@ -55,23 +55,23 @@ def test_bad_input_closes(
     assert_closed(broker, client, "malformed")
 
 
-def test_bad_input_n019_a_nullable_array_of_minus_two_is_null(client: RawClient) -> None:  # noqa: F811
+def test_bad_input_a_nullable_array_of_minus_two_is_null(client: RawClient) -> None:  # noqa: F811
     everything = client.ask(ApiKey.METADATA, 1, struct.pack(">i", -1))
     assert client.ask(ApiKey.METADATA, 1, struct.pack(">i", -2)).topics == everything.topics
 
 
-def test_bad_input_n023_the_same_tag_twice(client: RawClient) -> None:  # noqa: F811
+def test_bad_input_the_same_tag_twice(client: RawClient) -> None:  # noqa: F811
     body = b"\x01\x01\x00\x02" + b"\x07\x01a" + b"\x07\x01b"
     assert client.ask(ApiKey.METADATA, 12, body).topics == []
 
 
-def test_bad_input_n024_very_many_unknown_tags(client: RawClient) -> None:  # noqa: F811
+def test_bad_input_very_many_unknown_tags(client: RawClient) -> None:  # noqa: F811
     tags = b"".join(b"\xff\xff\x7f\x00" for _ in range(100_000))
     body = b"\x01\x01\x00" + b"\xa0\x8d\x06" + tags
     assert client.ask(ApiKey.METADATA, 12, body).topics == []
 
 
-def test_bad_input_n025_unknown_topic_ids(client: RawClient) -> None:  # noqa: F811
+def test_bad_input_unknown_topic_ids(client: RawClient) -> None:  # noqa: F811
     fields = {"topics": [{"topic_id": b"?" * 16, "name": None}]}
     assert client.ask(ApiKey.METADATA, 12, fields).topics[0].error_code == 100
     fields = {
@@ -90,7 +90,7 @@ def test_bad_input_n025_unknown_topic_ids(client: RawClient) -> None:  # noqa: F
     assert answer.responses[0].partition_responses[0].error_code == 100
 
 
-def test_bad_input_n027_millions_of_elements(
+def test_bad_input_millions_of_elements(
     broker: BrokerProcess,
     client: RawClient,  # noqa: F811
 ) -> None:

@@ -1,21 +1,21 @@
-"""Bad input, fetch and offsets: N058 to N066."""
+"""Bad input, fetch and offsets."""
 
 import struct
 
 import pytest
-from harness_bad_input import (  # noqa: F401 - fixtures
+
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.wire import codec
+from kafka_protocol.wire.api_keys import ApiKey
+from tests.support.brokers.bad_input import (  # noqa: F401 - fixtures
     batch,
     client,
     health_topic,
     topic,
     well_afterwards,
 )
-from harness_broker import BrokerProcess
-from harness_raw_client import RawClient, build, fetch, fetch_fields, header, produce
-
-from kafka_protocol.errors import ErrorCode
-from kafka_protocol.wire import codec
-from kafka_protocol.wire.api_keys import ApiKey
+from tests.support.brokers.process import BrokerProcess
+from tests.support.brokers.raw_client import RawClient, build, fetch, fetch_fields, header, produce
 
 
 @pytest.mark.parametrize("offset", [-1, -2, -(2**63), 3, 2**63 - 1])
@@ -25,7 +25,7 @@ def test_bad_input_offsets_that_are_not_there(client: RawClient, topic: str, off
     assert (answer.error_code, len(answer.records)) == (ErrorCode.OFFSET_OUT_OF_RANGE, 0)
 
 
-def test_bad_input_n058_below_the_log_start(client: RawClient, topic: str) -> None:  # noqa: F811
+def test_bad_input_below_the_log_start(client: RawClient, topic: str) -> None:  # noqa: F811
     for value in (b"0", b"1", b"2"):
         produce(client, topic, batch(value))
     fields = {
@@ -39,9 +39,9 @@ def test_bad_input_n058_below_the_log_start(client: RawClient, topic: str) -> No
 
 
 class TestSizes:
-    """N059: a reader always moves on, and an answer is always bounded."""
+    """A reader always moves on, and an answer is always bounded."""
 
-    def test_bad_input_n059_zero(self, client: RawClient, topic: str) -> None:  # noqa: F811
+    def test_bad_input_fetch_sizes_of_zero(self, client: RawClient, topic: str) -> None:  # noqa: F811
         sizes = [len(batch(b"x" * size)) for size in (100, 200)]
         for size in (100, 200):
             produce(client, topic, batch(b"x" * size))
@@ -50,14 +50,14 @@ class TestSizes:
         answer = client.ask(ApiKey.FETCH, 11, fetch_fields(topic) | {"max_bytes": 0})
         assert len(answer.responses[0].partitions[0].records) == sizes[0]
 
-    def test_bad_input_n059_negative(self, client: RawClient, topic: str) -> None:  # noqa: F811
+    def test_bad_input_negative_fetch_sizes(self, client: RawClient, topic: str) -> None:  # noqa: F811
         produce(client, topic, batch(b"x"))
         for size in (-1, -(2**31)):
             answer = fetch(client, topic, partition_max_bytes=size)
             assert (answer.error_code, len(answer.records)) == (-1, 0)
         assert fetch(client, topic).error_code == 0
 
-    def test_bad_input_n059_the_largest(self, client: RawClient, topic: str) -> None:  # noqa: F811
+    def test_bad_input_the_largest_fetch_sizes(self, client: RawClient, topic: str) -> None:  # noqa: F811
         for _ in range(62):
             assert produce(client, topic, batch(b"x" * 1_000_000), acks=1).error_code == 0
         limit = 2**31 - 1
@@ -68,13 +68,13 @@ class TestSizes:
 
 
 @pytest.mark.parametrize("session_id", [1, 4711, 2**31 - 1, -5])
-def test_bad_input_n060_an_invented_session(client: RawClient, topic: str, session_id: int) -> None:  # noqa: F811
+def test_bad_input_an_invented_session(client: RawClient, topic: str, session_id: int) -> None:  # noqa: F811
     more = {"session_id": session_id, "session_epoch": 3}
     answer = client.ask(ApiKey.FETCH, 11, fetch_fields(topic) | more)
     assert (answer.error_code, answer.session_id, answer.responses) == (70, 0, [])
 
 
-def test_bad_input_n061_very_many_sessions(client: RawClient, topic: str) -> None:  # noqa: F811
+def test_bad_input_very_many_sessions(client: RawClient, topic: str) -> None:  # noqa: F811
     produce(client, topic, batch(b"x"))
     begin = {"session_id": 0, "session_epoch": 0}
     ids = []
@@ -90,7 +90,7 @@ def test_bad_input_n061_very_many_sessions(client: RawClient, topic: str) -> Non
         )
 
 
-def test_bad_input_n062_and_n063_epochs_and_strangers(client: RawClient, topic: str) -> None:  # noqa: F811
+def test_bad_input_epochs_and_strangers(client: RawClient, topic: str) -> None:  # noqa: F811
     produce(client, topic, batch(b"x"))
     epoch = client.ask(ApiKey.METADATA, 7, {"topics": [{"name": topic}]}).topics[0]
     current = epoch.partitions[0].leader_epoch
@@ -108,7 +108,7 @@ def test_bad_input_n062_and_n063_epochs_and_strangers(client: RawClient, topic: 
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_bad_input_n065_very_many_partitions(
+def test_bad_input_very_many_partitions(
     broker: BrokerProcess,
     client: RawClient,  # noqa: F811
     topic: str,  # noqa: F811
@@ -126,7 +126,7 @@ def test_bad_input_n065_very_many_partitions(
 
 
 @pytest.mark.parametrize("timestamp", [-7, -1000, -(2**63)])
-def test_bad_input_n066_timestamps_that_mean_nothing(
+def test_bad_input_timestamps_that_mean_nothing(
     client: RawClient,  # noqa: F811
     topic: str,  # noqa: F811
     timestamp: int,

@@ -1,10 +1,13 @@
-"""Bad input, framing and headers: N001 to N016, and N110. Deadlines: unit tests of the network."""
+"""Bad input, framing and headers. Deadlines: unit tests of the network."""
 
 import struct
 import uuid
 
 import pytest
-from harness_bad_input import (  # noqa: F401 - fixtures
+
+from kafka_protocol.wire import codec
+from kafka_protocol.wire.api_keys import ApiKey
+from tests.support.brokers.bad_input import (  # noqa: F401 - fixtures
     assert_closed,
     client,
     health_topic,
@@ -12,27 +15,24 @@ from harness_bad_input import (  # noqa: F401 - fixtures
     topic,
     well_afterwards,
 )
-from harness_broker import BrokerProcess
-from harness_raw_client import Closed, RawClient, fetch, header
-
-from kafka_protocol.wire import codec
-from kafka_protocol.wire.api_keys import ApiKey
+from tests.support.brokers.process import BrokerProcess
+from tests.support.brokers.raw_client import Closed, RawClient, fetch, header
 
 
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        pytest.param(struct.pack(">i", 0), "a request of 0 bytes", id="N001"),
-        pytest.param(struct.pack(">i", -1), "a request of -1 bytes", id="N001-negative"),
-        pytest.param(struct.pack(">i", 2**31 - 1), "a request of 2147483647 bytes", id="N002"),
-        pytest.param(struct.pack(">i", 104_857_601), "of 104857601 bytes", id="N002-one-above"),
-        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "looks like HTTP", id="N005"),
-        pytest.param(b"\xde\xad\xbe\xef" * 1024, "is announced", id="N007"),
-        pytest.param(b"\x00\x00\x00\x05abcde", "header is cut short", id="N013"),
+        pytest.param(struct.pack(">i", 0), "a request of 0 bytes", id="empty"),
+        pytest.param(struct.pack(">i", -1), "a request of -1 bytes", id="negative"),
+        pytest.param(struct.pack(">i", 2**31 - 1), "a request of 2147483647 bytes", id="largest"),
+        pytest.param(struct.pack(">i", 104_857_601), "of 104857601 bytes", id="one-above"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "looks like HTTP", id="http"),
+        pytest.param(b"\xde\xad\xbe\xef" * 1024, "is announced", id="noise"),
+        pytest.param(b"\x00\x00\x00\x05abcde", "header is cut short", id="cut-header"),
         pytest.param(
             struct.pack(">i", 10) + struct.pack(">hhih", 3, 1, 0, 32767),
             "malformed request header",
-            id="N013-client-id-cut",
+            id="cut-client-id",
         ),
     ],
 )
@@ -41,13 +41,13 @@ def test_bad_input(broker: BrokerProcess, client: RawClient, data: bytes, reason
     assert_closed(broker, client, reason)
 
 
-def test_bad_input_n003_a_half_closed_frame(broker: BrokerProcess, client: RawClient) -> None:  # noqa: F811
+def test_bad_input_a_half_closed_frame(broker: BrokerProcess, client: RawClient) -> None:  # noqa: F811
     client.send(struct.pack(">i", 1000) + b"ten bytes!")
     client.socket.shutdown(1)
     assert_closed(broker, client, "inside a request")
 
 
-def test_bad_input_n002_an_honest_length_costs_nothing_before_the_bytes_are_there(
+def test_bad_input_an_honest_length_costs_nothing_before_the_bytes_are_there(
     broker: BrokerProcess,
 ) -> None:
     before = memory_bytes(broker.pid)
@@ -61,7 +61,7 @@ def test_bad_input_n002_an_honest_length_costs_nothing_before_the_bytes_are_ther
         one.socket.close()
 
 
-def test_bad_input_n008_answers_are_never_read(
+def test_bad_input_answers_are_never_read(
     broker: BrokerProcess,
     client: RawClient,  # noqa: F811
     health_topic: str,  # noqa: F811
@@ -82,7 +82,7 @@ def test_bad_input_n008_answers_are_never_read(
 
 
 @pytest.mark.parametrize("surplus", [b"\0", b"\xff" * 3, b"x" * 1000])
-def test_bad_input_n009_surplus_bytes_are_ignored(client: RawClient, surplus: bytes) -> None:  # noqa: F811
+def test_bad_input_surplus_bytes_are_ignored(client: RawClient, surplus: bytes) -> None:  # noqa: F811
     message = codec.request(ApiKey.METADATA)
     body = message.encode(message.cls(topics=[]), 1) + surplus
     assert client.ask(ApiKey.METADATA, 1, body).topics == []
@@ -92,18 +92,18 @@ def test_bad_input_n009_surplus_bytes_are_ignored(client: RawClient, surplus: by
 @pytest.mark.parametrize(
     ("api_key", "version"),
     [
-        pytest.param(999, 0, id="N010"),
-        pytest.param(-1, 0, id="N010-negative"),
-        pytest.param(4, 0, id="N010-retired"),
-        pytest.param(ApiKey.METADATA, 14, id="N011"),
-        pytest.param(ApiKey.PRODUCE, 2, id="N011-advertised-only"),
-        pytest.param(ApiKey.FETCH, 3, id="N011-below"),
-        pytest.param(ApiKey.METADATA, -1, id="N011-negative"),
-        pytest.param(ApiKey.ALTER_PARTITION, 2, id="N016-AlterPartition"),
-        pytest.param(ApiKey.BROKER_REGISTRATION, 0, id="N016-BrokerRegistration"),
-        pytest.param(ApiKey.ALLOCATE_PRODUCER_IDS, 0, id="N016-AllocateProducerIds"),
-        pytest.param(ApiKey.ENVELOPE, 0, id="N016-Envelope"),
-        pytest.param(ApiKey.VOTE, 0, id="N016-Vote"),
+        pytest.param(999, 0, id="unknown"),
+        pytest.param(-1, 0, id="negative"),
+        pytest.param(4, 0, id="retired"),
+        pytest.param(ApiKey.METADATA, 14, id="version-above"),
+        pytest.param(ApiKey.PRODUCE, 2, id="version-only-advertised"),
+        pytest.param(ApiKey.FETCH, 3, id="version-below"),
+        pytest.param(ApiKey.METADATA, -1, id="version-negative"),
+        pytest.param(ApiKey.ALTER_PARTITION, 2, id="AlterPartition"),
+        pytest.param(ApiKey.BROKER_REGISTRATION, 0, id="BrokerRegistration"),
+        pytest.param(ApiKey.ALLOCATE_PRODUCER_IDS, 0, id="AllocateProducerIds"),
+        pytest.param(ApiKey.ENVELOPE, 0, id="Envelope"),
+        pytest.param(ApiKey.VOTE, 0, id="Vote"),
     ],
 )
 def test_bad_input_not_served(
@@ -117,7 +117,7 @@ def test_bad_input_not_served(
 
 
 @pytest.mark.parametrize("body", [b"", b"\xff" * 50, b"\0\x01\x02"])
-def test_bad_input_n012_api_versions_of_the_future(client: RawClient, body: bytes) -> None:  # noqa: F811
+def test_bad_input_api_versions_of_the_future(client: RawClient, body: bytes) -> None:  # noqa: F811
     client.send_frame(struct.pack(">hhih", ApiKey.API_VERSIONS, 99, 1, -1) + b"\0" + body)
     answer, _ = codec.response(ApiKey.API_VERSIONS).decode(client.receive_frame(), 0, 4)
     assert answer.error_code == 35
@@ -127,12 +127,12 @@ def test_bad_input_n012_api_versions_of_the_future(client: RawClient, body: byte
     assert len(again.api_keys) > 5
 
 
-def test_bad_input_n014_a_null_client_id_is_served(client: RawClient) -> None:  # noqa: F811
+def test_bad_input_a_null_client_id_is_served(client: RawClient) -> None:  # noqa: F811
     client.send_frame(header(ApiKey.METADATA, 1, client_id=None) + b"\0\0\0\0")
     assert client.answer(ApiKey.METADATA, 1).topics == []
 
 
-def test_bad_input_n015_a_client_id_cannot_forge_log_lines(
+def test_bad_input_a_client_id_cannot_forge_log_lines(
     broker: BrokerProcess,
     client: RawClient,  # noqa: F811
 ) -> None:
@@ -147,7 +147,7 @@ def test_bad_input_n015_a_client_id_cannot_forge_log_lines(
     assert f"\\r\\n{mark}" in broker.log_text()
 
 
-def test_bad_input_n110_connections_from_one_address(make_broker) -> None:  # type: ignore[no-untyped-def]
+def test_bad_input_connections_from_one_address(make_broker) -> None:  # type: ignore[no-untyped-def]
     broker = make_broker("limited", settings={"max.connections.per.ip": "20"}).start()
     held, refused = [], 0
     for _ in range(60):

@@ -1,4 +1,4 @@
-"""Bad input, produce: N028 to N051. What is refused leaves no trace."""
+"""Bad input, produce. What is refused leaves no trace."""
 
 import struct
 import time
@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 from crc32c import crc32c
-from harness_bad_input import (  # noqa: F401 - fixtures
+
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.records.records import build_batch
+from kafka_protocol.wire.api_keys import ApiKey
+from tests.support.brokers.bad_input import (  # noqa: F401 - fixtures
     assert_closed,
     batch,
     client,
@@ -14,8 +18,8 @@ from harness_bad_input import (  # noqa: F401 - fixtures
     topic,
     well_afterwards,
 )
-from harness_broker import BrokerProcess
-from harness_raw_client import (
+from tests.support.brokers.process import BrokerProcess
+from tests.support.brokers.raw_client import (
     Closed,
     RawClient,
     create_topic,
@@ -24,10 +28,6 @@ from harness_raw_client import (
     produce,
     produce_fields,
 )
-
-from kafka_protocol.errors import ErrorCode
-from kafka_protocol.records.records import build_batch
-from kafka_protocol.wire.api_keys import ApiKey
 
 CRC, ATTRIBUTES, COUNT = 17, 21, 57
 
@@ -53,32 +53,44 @@ def damaged() -> bytes:
 
 
 BATCHES: list[Any] = [
-    pytest.param(damaged(), ErrorCode.CORRUPT_MESSAGE, id="N028"),
-    pytest.param(patched(batch(b"x"), ">i", 8, 5000), ErrorCode.INVALID_RECORD, id="N029-larger"),
-    pytest.param(patched(batch(b"x"), ">i", 8, 49), ErrorCode.CORRUPT_MESSAGE, id="N029-smaller"),
-    pytest.param(patched(batch(b"x"), ">i", 8, 10), ErrorCode.CORRUPT_MESSAGE, id="N029-tiny"),
-    pytest.param(patched(batch(b"x"), ">i", 8, -1), ErrorCode.CORRUPT_MESSAGE, id="N029-negative"),
-    pytest.param(patched(batch(b"x"), ">b", 16, 0), ErrorCode.INVALID_RECORD, id="N030-0"),
-    pytest.param(patched(batch(b"x"), ">b", 16, 1), ErrorCode.INVALID_RECORD, id="N030-1"),
-    pytest.param(patched(batch(b"x"), ">b", 16, 3), ErrorCode.CORRUPT_MESSAGE, id="N030-3"),
-    pytest.param(patched(batch(b"x"), ">b", 16, -1), ErrorCode.CORRUPT_MESSAGE, id="N030-negative"),
-    pytest.param(bytes(batch(b"x") + batch(b"y")), ErrorCode.INVALID_RECORD, id="N031"),
-    pytest.param(patched(batch(b"x"), ">i", COUNT, 0), ErrorCode.INVALID_RECORD, id="N032"),
-    pytest.param(patched(batch(b"x"), ">i", COUNT, -1), ErrorCode.INVALID_RECORD, id="N032-below"),
-    pytest.param(patched(batch(b"x"), ">i", COUNT, 9), ErrorCode.INVALID_RECORD, id="N032-delta"),
-    pytest.param(patched(batch(b"x"), ">h", ATTRIBUTES, 0x20), ErrorCode.INVALID_RECORD, id="N037"),
-    pytest.param(bytes(batch(b"x" * 1_100_000)), ErrorCode.MESSAGE_TOO_LARGE, id="N039"),
-    pytest.param(patched(batch(b"x"), ">q", 0, 5, crc=False), ErrorCode.INVALID_RECORD, id="N042"),
-    pytest.param(patched(batch(b"x"), ">h", ATTRIBUTES, 5), 76, id="N056-5"),
-    pytest.param(patched(batch(b"x"), ">h", ATTRIBUTES, 6), 76, id="N056-6"),
-    pytest.param(patched(batch(b"x"), ">h", ATTRIBUTES, 7), 76, id="N056-7"),
-    pytest.param(b"", ErrorCode.INVALID_RECORD, id="N029-empty"),
-    pytest.param(None, ErrorCode.INVALID_RECORD, id="N029-null"),
-    pytest.param(b"\0" * 30, ErrorCode.INVALID_RECORD, id="N029-cut-header"),
+    pytest.param(damaged(), ErrorCode.CORRUPT_MESSAGE, id="crc"),
+    pytest.param(patched(batch(b"x"), ">i", 8, 5000), ErrorCode.INVALID_RECORD, id="length-larger"),
+    pytest.param(patched(batch(b"x"), ">i", 8, 49), ErrorCode.CORRUPT_MESSAGE, id="length-smaller"),
+    pytest.param(patched(batch(b"x"), ">i", 8, 10), ErrorCode.CORRUPT_MESSAGE, id="length-tiny"),
+    pytest.param(
+        patched(batch(b"x"), ">i", 8, -1), ErrorCode.CORRUPT_MESSAGE, id="length-negative"
+    ),
+    pytest.param(patched(batch(b"x"), ">b", 16, 0), ErrorCode.INVALID_RECORD, id="magic-0"),
+    pytest.param(patched(batch(b"x"), ">b", 16, 1), ErrorCode.INVALID_RECORD, id="magic-1"),
+    pytest.param(patched(batch(b"x"), ">b", 16, 3), ErrorCode.CORRUPT_MESSAGE, id="magic-3"),
+    pytest.param(
+        patched(batch(b"x"), ">b", 16, -1), ErrorCode.CORRUPT_MESSAGE, id="magic-negative"
+    ),
+    pytest.param(bytes(batch(b"x") + batch(b"y")), ErrorCode.INVALID_RECORD, id="two-batches"),
+    pytest.param(patched(batch(b"x"), ">i", COUNT, 0), ErrorCode.INVALID_RECORD, id="count-0"),
+    pytest.param(
+        patched(batch(b"x"), ">i", COUNT, -1), ErrorCode.INVALID_RECORD, id="count-negative"
+    ),
+    pytest.param(
+        patched(batch(b"x"), ">i", COUNT, 9), ErrorCode.INVALID_RECORD, id="count-of-others"
+    ),
+    pytest.param(
+        patched(batch(b"x"), ">h", ATTRIBUTES, 0x20), ErrorCode.INVALID_RECORD, id="control"
+    ),
+    pytest.param(bytes(batch(b"x" * 1_100_000)), ErrorCode.MESSAGE_TOO_LARGE, id="too-large"),
+    pytest.param(
+        patched(batch(b"x"), ">q", 0, 5, crc=False), ErrorCode.INVALID_RECORD, id="base-offset"
+    ),
+    pytest.param(patched(batch(b"x"), ">h", ATTRIBUTES, 5), 76, id="codec-5"),
+    pytest.param(patched(batch(b"x"), ">h", ATTRIBUTES, 6), 76, id="codec-6"),
+    pytest.param(patched(batch(b"x"), ">h", ATTRIBUTES, 7), 76, id="codec-7"),
+    pytest.param(b"", ErrorCode.INVALID_RECORD, id="empty"),
+    pytest.param(None, ErrorCode.INVALID_RECORD, id="null"),
+    pytest.param(b"\0" * 30, ErrorCode.INVALID_RECORD, id="cut-header"),
     pytest.param(
         patched(batch(b"x", producer_id=5, producer_epoch=0, base_sequence=0), ">i", 53, -1),
         ErrorCode.INVALID_RECORD,
-        id="N048-no-sequence",
+        id="no-sequence",
     ),
 ]
 
@@ -148,10 +160,10 @@ def test_bad_input_n041(client: RawClient, topic: str, distance_ms: int) -> None
 @pytest.mark.parametrize(
     ("name", "codes"),
     [
-        pytest.param("__consumer_offsets", {17}, id="N045"),
-        pytest.param("__cluster_metadata", {3}, id="N046"),
-        pytest.param("__remote_log_metadata", {44}, id="N047"),
-        pytest.param("../../etc/x", {3, 17}, id="N083"),
+        pytest.param("__consumer_offsets", {17}, id="consumer-offsets"),
+        pytest.param("__cluster_metadata", {3}, id="cluster-metadata"),
+        pytest.param("__remote_log_metadata", {44}, id="remote-log-metadata"),
+        pytest.param("../../etc/x", {3, 17}, id="path"),
     ],
 )
 def test_bad_input_topics_that_are_not_for_clients(
@@ -163,23 +175,23 @@ def test_bad_input_topics_that_are_not_for_clients(
 
 
 class TestSequences:
-    def test_bad_input_n048_a_gap(self, client: RawClient, topic: str) -> None:  # noqa: F811
+    def test_bad_input_a_gap_in_the_sequence_numbers(self, client: RawClient, topic: str) -> None:  # noqa: F811
         assert produce(client, topic, idempotent(b"a", sequence=0)).error_code == 0
         assert produce(client, topic, idempotent(b"c", sequence=2)).error_code == 45
         assert produce(client, topic, idempotent(b"b", sequence=1)).base_offset == 1
 
-    def test_bad_input_n049_repeats(self, client: RawClient, topic: str) -> None:  # noqa: F811
+    def test_bad_input_repeated_sequence_numbers(self, client: RawClient, topic: str) -> None:  # noqa: F811
         sent = [idempotent(b"%d" % i, b"more", sequence=2 * i) for i in range(6)]
         assert [produce(client, topic, s).base_offset for s in sent] == [0, 2, 4, 6, 8, 10]
         assert [produce(client, topic, s).base_offset for s in sent[1:]] == [2, 4, 6, 8, 10]
         assert log_end(client, topic) == 12
 
-    def test_bad_input_n050_an_old_epoch(self, client: RawClient, topic: str) -> None:  # noqa: F811
+    def test_bad_input_an_old_epoch(self, client: RawClient, topic: str) -> None:  # noqa: F811
         assert produce(client, topic, idempotent(b"a", sequence=0, epoch=2)).error_code == 0
         assert produce(client, topic, idempotent(b"b", sequence=0, epoch=1)).error_code == 47
         assert log_end(client, topic) == 1
 
-    def test_bad_input_n051_first_sequences(self, client: RawClient, topic: str) -> None:  # noqa: F811
+    def test_bad_input_first_sequences(self, client: RawClient, topic: str) -> None:  # noqa: F811
         assert produce(client, topic, idempotent(b"a", sequence=7)).error_code == 0
         assert produce(client, topic, idempotent(b"b", sequence=7, epoch=1)).error_code == 45
         assert log_end(client, topic) == 1

@@ -1,9 +1,9 @@
-"""Bad input at the start: N119, directories that belong to another cluster."""
+"""Bad input at the start: directories that belong to another cluster."""
 
 from collections.abc import Callable
 from pathlib import Path
 
-from harness_broker import BrokerProcess
+from tests.support.brokers.process import BrokerProcess
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -14,7 +14,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     }
 
 
-def test_bad_input_n119_a_directory_of_another_cluster(
+def test_bad_input_a_directory_of_another_cluster(
     make_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
     first, second = tmp_path / "one", tmp_path / "two"

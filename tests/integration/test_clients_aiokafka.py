@@ -4,7 +4,8 @@ import asyncio
 
 import aiokafka
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from harness_broker import BrokerProcess
+
+from tests.support.brokers.process import BrokerProcess
 
 
 def test_records_come_back_as_sent(broker: BrokerProcess) -> None:
@@ -36,17 +37,14 @@ def test_records_come_back_as_sent(broker: BrokerProcess) -> None:
     assert asyncio.run(send_and_read()) == sent
 
 
-def test_admin_creates_and_deletes(broker: BrokerProcess) -> None:
-    async def create_and_delete() -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
-        await admin.start()
-        try:
-            created = await admin.create_topics([NewTopic("aio-admin", 2, 1)])
-            assert created.topic_errors[0][1] == 0
-            assert "aio-admin" in await admin.list_topics()
-            await admin.delete_topics(["aio-admin"])
-            assert "aio-admin" not in await admin.list_topics()
-        finally:
-            await admin.close()
-
-    asyncio.run(create_and_delete())
+async def test_admin_creates_and_deletes(broker: BrokerProcess) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    await admin.start()
+    try:
+        created = await admin.create_topics([NewTopic("aio-admin", 2, 1)])
+        assert created.topic_errors[0][1] == 0
+        assert "aio-admin" in await admin.list_topics()
+        await admin.delete_topics(["aio-admin"])
+        assert "aio-admin" not in await admin.list_topics()
+    finally:
+        await admin.close()

@@ -18,8 +18,9 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
-from harness_broker import BrokerProcess
-from harness_clients import produce, read_all
+
+from tests.support.brokers.clients import produce, read_all
+from tests.support.brokers.process import BrokerProcess
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

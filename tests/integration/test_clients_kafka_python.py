@@ -1,8 +1,9 @@
 """kafka-python: a client in pure Python that speaks the newest versions."""
 
-from harness_broker import BrokerProcess
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
+
+from tests.support.brokers.process import BrokerProcess
 
 
 def test_records_come_back_as_sent(broker: BrokerProcess) -> None:

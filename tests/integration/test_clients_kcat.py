@@ -4,7 +4,8 @@ import shutil
 import subprocess
 
 import pytest
-from harness_broker import BrokerProcess
+
+from tests.support.brokers.process import BrokerProcess
 
 pytestmark = pytest.mark.skipif(
     shutil.which("kcat") is None, reason="kcat is not installed (Debian package kcat)"

@@ -1,4 +1,4 @@
-"""Every kind of file, damaged in every way, met by a real start: the table of `damage_table.py`.
+"""Every kind of file, damaged in every way, met by a real start: the table of `damage/table.py`.
 
 Many partitions, or many log directories, are damaged in one start. TIDEMARK_ALL_DAMAGES=1 runs what
 CI takes a sample of: the metadata directory, where each damage needs a start of its own.
@@ -12,8 +12,14 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from damage_impossible import INAPPLICABLE, Proof
-from damage_table import (
+
+from local_log.log_dir import CLEAN_SHUTDOWN
+from tests.support.brokers.process import ROOT
+from tests.support.damage.check import judge, look, unlisted
+from tests.support.damage.copies import Damaged
+from tests.support.damage.impossible import INAPPLICABLE, Proof
+from tests.support.damage.life import OTHERS, PER_TOPIC, Base, fill
+from tests.support.damage.table import (
     CLEAN,
     KILLED,
     OTHER,
@@ -26,16 +32,11 @@ from damage_table import (
     as_markdown,
     row_of,
 )
-from harness_broker import ROOT
-from harness_damage import Damaged
-from harness_damage_check import judge, look, unlisted
-from harness_damage_life import OTHERS, PER_TOPIC, Base, fill
-
-from local_log.log_dir import CLEAN_SHUTDOWN
+from tests.support.rounds import rounds
 
 ALL = bool(os.environ.get("TIDEMARK_ALL_DAMAGES"))
 SEED = int(os.environ.get("TIDEMARK_DAMAGE_SEED", "0")) or Random().randrange(1, 1_000_000)
-SAMPLE = 12  # starts with a damaged metadata directory in CI
+SAMPLE = rounds("TIDEMARK_DAMAGE_STARTS", quick=3, full=12)  # with a damaged metadata directory
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -88,7 +89,7 @@ def test_every_file_of_a_broker_is_in_the_table(bases: dict[str, Base]) -> None:
 def test_the_documented_table_is_this_one() -> None:
     text = (ROOT / "docs" / "local-log.md").read_text()
     [_, documented, _] = text.split("<!-- the damage table -->\n")
-    assert documented == as_markdown(), "run tests/support/damage_table.py and put it there"
+    assert documented == as_markdown(), "run tests/support/damage/table.py and put it there"
 
 
 def test_each_cell_is_shown_by_a_start_or_cannot_be() -> None:
@@ -165,7 +166,7 @@ def _partition_cases(left_by: str) -> list[list[tuple[Row, Damage, str, int]]]:
     return starts
 
 
-@pytest.mark.parametrize("how", [CLEAN, KILLED])
+@pytest.mark.parametrize("how", [pytest.param(CLEAN, marks=pytest.mark.long), KILLED])
 def test_damaged_files_of_partitions(how: str, bases: dict[str, Base], tmp_path: Path) -> None:
     complaints = []
     for number, cases in enumerate(_partition_cases(how)):
@@ -220,6 +221,7 @@ def test_a_clean_mark_of_an_hour_ago_after_a_kill(bases: dict[str, Base], tmp_pa
     report(check(damaged))
 
 
+@pytest.mark.rounds(seconds=4 * SAMPLE)
 def test_damaged_files_of_the_metadata_directory(bases: dict[str, Base], tmp_path: Path) -> None:
     wanted = [(row, damage) for row in rows(Scope.METADATA) for damage in cells(row)]
     print(f"replay: TIDEMARK_DAMAGE_SEED={SEED}")
@@ -234,7 +236,18 @@ def test_damaged_files_of_the_metadata_directory(bases: dict[str, Base], tmp_pat
     report(complaints)
 
 
-@pytest.mark.parametrize("damage", Damage, ids=lambda damage: damage.value)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        # All files meet all damages: in one start each, or several, which take long.
+        pytest.param(
+            damage,
+            id=damage.value,
+            marks=() if damage in (Damage.LOST, Damage.FLIPPED) else pytest.mark.long,
+        )
+        for damage in Damage
+    ],
+)
 def test_damaged_local_state_of_the_tier(
     damage: Damage, bases: dict[str, Base], tmp_path: Path
 ) -> None:

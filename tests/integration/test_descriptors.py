@@ -5,9 +5,10 @@ import socket
 from collections.abc import Callable
 
 from confluent_kafka import Producer
-from harness_broker import BrokerProcess, until
-from harness_clients import produce, read_all
-from harness_tier import create
+
+from tests.support.brokers.clients import produce, read_all
+from tests.support.brokers.process import BrokerProcess, until
+from tests.support.brokers.tiered_topics import create
 
 OPEN_FILES = 260
 

@@ -1,7 +1,7 @@
 """Every rule that excuses a difference from Kafka is in the document that says why."""
 
-from harness_broker import ROOT
-from harness_differential_known import KNOWN
+from tests.support.brokers.process import ROOT
+from tests.support.differential.known import KNOWN
 
 
 def test_every_excused_difference_is_written_down() -> None:

@@ -4,15 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness_broker import BrokerProcess
-from harness_differential import Side, differences
-from harness_differential_cases import READING, WRITING
-from harness_differential_known import sort_out
-from harness_differential_state import prepare
-from harness_kafka_peer import KafkaPeer
-from harness_kafka_tools import require_kafka_tools
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+from tests.support.brokers.process import BrokerProcess
+from tests.support.differential.cases import READING, WRITING
+from tests.support.differential.comparison import Side, differences
+from tests.support.differential.known import sort_out
+from tests.support.differential.state import prepare
+from tests.support.kafka.peer import KafkaPeer
+from tests.support.kafka.tools import require_kafka_tools
+
+pytestmark = [pytest.mark.lasts(seconds=65), pytest.mark.jvm, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
-from harness_broker import BrokerProcess, until
-from harness_differential import Side
-from harness_differential_common import records
-from harness_kafka_peer import KafkaPeer
-from harness_kafka_tools import require_kafka_tools
-from harness_raw_client import Asked, RawClient, asked_topics, create_topic, produce
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.wire.api_keys import ApiKey
+from tests.support.brokers.process import BrokerProcess, until
+from tests.support.brokers.raw_client import Asked, RawClient, asked_topics, create_topic, produce
+from tests.support.differential.common import records
+from tests.support.differential.comparison import Side
+from tests.support.kafka.peer import KafkaPeer
+from tests.support.kafka.tools import require_kafka_tools
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 

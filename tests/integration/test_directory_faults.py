@@ -7,13 +7,17 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from harness_directories import DirectoriesBroker
-from harness_directory_faults import FAULTS, Disk
-from harness_fault_rounds import Rounds, replay_line
-from harness_mounts import mount_namespace, why_no_mounts
-from harness_tier import QUICK
 
-ROUNDS = int(os.environ.get("TIDEMARK_FAULT_ROUNDS", "5"))
+from tests.support.brokers.directories import DirectoriesBroker
+from tests.support.brokers.mounts import mount_namespace, why_no_mounts
+from tests.support.brokers.tiered_topics import QUICK
+from tests.support.damage.directory_faults import FAULTS, Disk
+from tests.support.damage.fault_rounds import Rounds, replay_line
+from tests.support.rounds import rounds
+
+pytestmark = pytest.mark.lasts(seconds=30)
+
+ROUNDS = rounds("TIDEMARK_FAULT_ROUNDS", quick=2, full=5)
 SEED = int(os.environ.get("TIDEMARK_DIRECTORY_SEED", "0")) or Random().randrange(1, 1_000_000)
 ONLY = {kind.__name__: kind for kind in FAULTS}.get(os.environ.get("TIDEMARK_FAULT_KIND", ""))
 
@@ -57,6 +61,7 @@ def make_rounds(tmp_path: Path) -> Iterator[Callable[[bool], Rounds]]:
 
 
 @pytest.mark.slow
+@pytest.mark.rounds(seconds=10 * ROUNDS)
 @pytest.mark.timeout(60 + 90 * ROUNDS)
 @pytest.mark.parametrize("own_metadata_directory", [False, True], ids=["shared", "own-metadata"])
 def test_faults_of_one_directory_hide_and_lose_nothing(

@@ -1,20 +1,23 @@
-"""Disks that fill up or break under a running broker (N121)."""
+"""Disks that fill up or break under a running broker."""
 
 import asyncio
 import errno
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from harness_broker import BrokerProcess, until
-from harness_clients import produce, read_all
 
-from broker.broker import Broker, Ports
+from broker.broker import Broker
 from broker.config.broker_config import BrokerConfig
-from runtime.disk import Disk, FaultyDisk, OpenFile
+from runtime.disk import Disk, OpenFile
+from runtime.ports import Ports, system_ports
+from runtime.sim.faulty_disk import FaultyDisk
+from tests.support.brokers.clients import produce, read_all
+from tests.support.brokers.process import BrokerProcess, until
 
 MakeBroker = Callable[..., BrokerProcess]
 PARTITIONS = 4
@@ -122,6 +125,10 @@ def test_broker_whose_only_disk_is_full_ends_loudly_and_loses_nothing(
     assert len(read_all(broker, "filling")) >= sent
 
 
+def ports_on(disk: Disk) -> Ports:
+    return replace(system_ports(asyncio.get_running_loop()), disk=disk)
+
+
 @pytest.mark.parametrize("operation", ["append", "fsync"])
 def test_metadata_log_whose_disk_fails_ends_the_broker(
     make_broker: MakeBroker, operation: str
@@ -132,7 +139,7 @@ def test_metadata_log_whose_disk_fails_ends_the_broker(
     disk = FaultyDisk()
 
     async def scenario() -> BaseException | None:
-        broker = Broker(config, Ports(disk=disk))
+        broker = Broker(config, ports_on(disk))
         try:
             await broker.start()
             disk.fail([operation], path_part="__cluster_metadata-0", error=errno.EIO)
@@ -172,7 +179,7 @@ def test_a_file_that_cannot_be_sent_takes_its_directory_offline(
     config, _ = BrokerConfig.load(formatted.properties())
 
     async def scenario() -> BaseException | None:
-        broker = Broker(config, Ports(disk=UnreadableDisk()))
+        broker = Broker(config, ports_on(UnreadableDisk()))
         try:
             await broker.start()
             await asyncio.to_thread(produce, formatted, "filling", [(b"k", b"first")])

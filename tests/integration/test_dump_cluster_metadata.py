@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from harness_kafka_tools import kafka_tool, require_kafka_tools
 
 from metadata_topic.controller.brokers import fence_broker, register_broker, unfence_broker
 from metadata_topic.controller.directories import ReplicaId, assign_directories
@@ -19,13 +18,15 @@ from metadata_topic.controller.topics import create_topics
 from metadata_topic.image.records import make
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.format import METADATA_DIRECTORY, FormatPlan, format_directory
-from metadata_topic.quorum.node import MetadataNode
+from metadata_topic.quorum.node import MetadataNode, NodeIdentity
 from metadata_topic.raft.voters import VoterEndpoint
 from metadata_topic.testing import registration_of
 from runtime.clock import SystemClock
 from runtime.dice import SystemDice
 from runtime.disk import Disk
-from runtime.executors import InlinePool
+from runtime.ports import system_ports
+from runtime.sim.executors import SimExecutors
+from tests.support.kafka.tools import kafka_tool, require_kafka_tools
 
 pytestmark = pytest.mark.jvm
 COMPLAINTS = ("mismatches", "corrupt", "isvalid: false", "Exception", "Could not", "not ending")
@@ -46,15 +47,9 @@ def a_busy_life(home: Path, *, standalone: bool) -> Path:
     async def live(life: int) -> None:
         node = MetadataNode(
             home,
-            node_id=1,
-            cluster_id=plan.cluster_id,
-            directory_id=ids[home],
-            disk=disk,
-            clock=clock,
-            pool=InlinePool(),
-            dice=dice,
-            static_voters=() if standalone else (1,),
-            config=MetadataLogConfig(segment_bytes=20_000),
+            NodeIdentity(node_id=1, cluster_id=plan.cluster_id, directory_id=ids[home]),
+            replace(system_ports(asyncio.get_running_loop()), executors=SimExecutors()),
+            MetadataLogConfig(static_voters=() if standalone else (1,), segment_bytes=20_000),
         )
         node.start()
         # With our own tagged fields: the directories it keeps, and one of them that is away.

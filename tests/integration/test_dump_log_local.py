@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from harness_kafka_tools import kafka_tool, require_kafka_tools
 
 from kafka_protocol.records.control import ControlType, end_transaction_batch
 from kafka_protocol.records.records import build_batch
@@ -11,6 +10,7 @@ from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from local_log.partition_log import PartitionLog
 from runtime.disk import Disk
+from tests.support.kafka.tools import kafka_tool, require_kafka_tools
 
 pytestmark = pytest.mark.jvm
 NOW_MS = 1_700_000_000_000

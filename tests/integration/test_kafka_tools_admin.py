@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness_broker import BrokerProcess
-from harness_kafka_tools import kafka_tool, require_kafka_tools
+
+from tests.support.brokers.process import BrokerProcess
+from tests.support.kafka.tools import kafka_tool, require_kafka_tools
 
 pytestmark = pytest.mark.jvm
 
@@ -40,6 +41,7 @@ def test_topics_creates_describes_lists_and_deletes(tool: Callable[..., str]) ->
     assert "tool-topic" not in tool("topics", "--list").split()
 
 
+@pytest.mark.long(seconds=15)
 def test_configs_shows_and_changes_a_topic(tool: Callable[..., str]) -> None:
     entity = ("--entity-type", "topics", "--entity-name", "tool-config")
     tool("topics", "--create", "--topic", "tool-config")
@@ -79,6 +81,7 @@ def test_what_the_console_producer_sends_the_console_consumer_prints(
     assert [line for line in last.splitlines() if line.startswith("line")] == ["line 98", "line 99"]
 
 
+@pytest.mark.long(seconds=15)
 def test_perf_test_offsets_and_deleted_records_agree(
     tool: Callable[..., str], broker: BrokerProcess, tmp_path: Path
 ) -> None:

@@ -1,11 +1,12 @@
 """Files that we write, read by Kafka's own dump tool without complaint."""
 
 import pytest
-from harness_broker import BrokerProcess, until
-from harness_clients import produce
-from harness_kafka_tools import kafka_tool, require_kafka_tools
 
-pytestmark = pytest.mark.jvm
+from tests.support.brokers.clients import produce
+from tests.support.brokers.process import BrokerProcess, until
+from tests.support.kafka.tools import kafka_tool, require_kafka_tools
+
+pytestmark = [pytest.mark.lasts(seconds=20), pytest.mark.jvm]
 COMPLAINTS = (
     "mismatches",
     "not ending",

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError
-from harness_broker import alive, until
-from harness_s3 import START, S3Endpoint, running_s3
+
+from tests.support.brokers.process import alive, until
+from tests.support.stores.s3 import START, S3Endpoint, running_s3
 
 
 def start(*arguments: str, **options: object) -> "subprocess.Popen[str]":
@@ -30,6 +31,7 @@ def test_a_wrong_checksum_is_refused(s3: S3Endpoint) -> None:
         )
 
 
+@pytest.mark.long(seconds=5)
 def test_two_at_once_know_nothing_of_each_other(s3: S3Endpoint, tmp_path: Path) -> None:
     bucket = s3.new_bucket()
     s3.client().put_object(Bucket=bucket, Key="big", Body=b"x" * 2_000_000)  # lies on disk
@@ -73,11 +75,13 @@ def test_it_ends_when_its_parent_was_killed(tmp_path: Path) -> None:
     until(lambda: not alive(int(pid)), "LocalStack ends by itself")
 
 
+@pytest.mark.long(seconds=5)
 def test_it_ends_when_its_parent_was_gone_before_it_began(tmp_path: Path) -> None:
     with start("--data", str(tmp_path), "--parent", "4194304") as process:  # above any real pid
         assert process.wait(60) == 0
 
 
+@pytest.mark.long(seconds=5)
 def test_a_bucket_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     with start("--data", str(tmp_path), "--bucket", "A", stderr=subprocess.PIPE) as process:
         output, errors = process.communicate()
@@ -86,6 +90,7 @@ def test_a_bucket_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     assert "buckets could not be made" in errors
 
 
+@pytest.mark.long(seconds=12)
 def test_a_half_made_environment_is_made_anew(tmp_path: Path) -> None:
     """The installation fails here on purpose (no index), and must not count as made."""
     place = tmp_path / "environment"

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness_broker import BrokerProcess, until
-from harness_clients import produce, read_all
 
 from kafka_protocol.records.batch import iter_batches
+from tests.support.brokers.clients import produce, read_all
+from tests.support.brokers.process import BrokerProcess, until
 
 MakeBroker = Callable[..., BrokerProcess]
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from harness_broker import BrokerProcess
-from harness_clients import produce, read_all
+
+from tests.support.brokers.clients import produce, read_all
+from tests.support.brokers.process import BrokerProcess
 
 PARTITIONS = range(6)
 MakeBroker = Callable[..., BrokerProcess]
@@ -83,7 +84,14 @@ def node(make_broker: MakeBroker) -> Node:
     return Node(make_broker)
 
 
-@pytest.mark.parametrize("in_its_place", ["nothing", "an empty directory", "a file"])
+@pytest.mark.parametrize(
+    "in_its_place",
+    [
+        "nothing",
+        pytest.param("an empty directory", marks=pytest.mark.long(seconds=5)),
+        pytest.param("a file", marks=pytest.mark.long(seconds=5)),
+    ],
+)
 def test_a_missing_directory_hides_its_partitions_until_it_is_back(
     node: Node, tmp_path: Path, in_its_place: str
 ) -> None:

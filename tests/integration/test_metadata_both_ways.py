@@ -2,13 +2,12 @@
 
 import asyncio
 import contextlib
-import socket
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from harness_kafka_tools import PEERS, kafka_tool, require_kafka_tools
 
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
 from metadata_topic.controller.brokers import (
@@ -24,25 +23,19 @@ from metadata_topic.controller.topic_specs import Config, TopicDefaults, TopicSp
 from metadata_topic.controller.topics import create_topics
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
-from metadata_topic.quorum.node import MetadataNode
-from runtime.clock import SystemClock
-from runtime.dice import SystemDice
-from runtime.disk import Disk
-from runtime.executors import InlinePool
+from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.node import MetadataNode, NodeIdentity
+from runtime.ports import system_ports
+from runtime.sim.executors import SimExecutors
+from tests.support.brokers.process import free_ports
+from tests.support.kafka.tools import PEERS, kafka_tool, require_kafka_tools
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+pytestmark = [pytest.mark.lasts(seconds=20), pytest.mark.jvm, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _tools() -> None:
     require_kafka_tools()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextlib.contextmanager
@@ -63,22 +56,19 @@ async def one_life_of_ours(log_dir: Path) -> MetadataImage:
     """Take over, lead everything, create a topic, write a snapshot, leave."""
     meta = parse_meta_properties((log_dir / META_PROPERTIES).read_bytes())
     assert meta.directory_id is not None
-    dice = SystemDice()
+    ports = replace(system_ports(asyncio.get_running_loop()), executors=SimExecutors())
     node = MetadataNode(
         log_dir,
-        node_id=meta.node_id,
-        cluster_id=meta.cluster_id,
-        directory_id=meta.directory_id,
-        disk=Disk(),
-        clock=SystemClock(),
-        pool=InlinePool(),
-        dice=dice,
-        static_voters=(meta.node_id,),
+        NodeIdentity(
+            node_id=meta.node_id, cluster_id=meta.cluster_id, directory_id=meta.directory_id
+        ),
+        ports,
+        MetadataLogConfig(static_voters=(meta.node_id,)),
     )
     node.start()
     old = node.image.brokers[meta.node_id]
     registration = Registration(
-        old.id, dice.uuid(), old.endpoints, old.features, old.rack, old.log_dirs
+        old.id, ports.dice.uuid(), old.endpoints, old.features, old.rack, old.log_dirs
     )
     epoch = await node.submit(lambda image: register_broker(image, registration))
     await node.submit(lambda i: unfence_broker(i, broker_id=old.id, broker_epoch=epoch))
@@ -93,7 +83,7 @@ async def one_life_of_ours(log_dir: Path) -> MetadataImage:
             image,
             specs,
             defaults=TopicDefaults(),
-            topic_ids=[dice.uuid() for _ in specs],
+            topic_ids=[ports.dice.uuid() for _ in specs],
             validate_config=lambda _name, _configs: None,
         )
     )
@@ -116,7 +106,7 @@ async def leave_our_own_fields(node: MetadataNode) -> None:
 
 
 def test_kafka_then_tidemark_then_kafka_on_one_directory(tmp_path: Path) -> None:
-    port = free_port()
+    (port,) = free_ports(1)
     with kafka_in(tmp_path, port) as bootstrap:
         kafka_tool(
             "topics", "--bootstrap-server", bootstrap, "--create", "--topic", "from-kafka",

@@ -13,9 +13,9 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
-from harness_broker import BrokerProcess
 
 from kafka_protocol.records.batch import iter_batches
+from tests.support.brokers.process import BrokerProcess
 
 MakeBroker = Callable[..., BrokerProcess]
 LIST = "leader.replication.throttled.replicas"

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 import pytest
-from harness_broker import BrokerProcess
-from harness_clients import produce
-from harness_raw_client import Asked, RawClient, asked_topics
-from harness_tier import TIERED, create, tiered_away
 
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.wire.api_keys import ApiKey
+from tests.support.brokers.clients import produce
+from tests.support.brokers.process import BrokerProcess
+from tests.support.brokers.raw_client import Asked, RawClient, asked_topics
+from tests.support.brokers.tiered_topics import TIERED, create, tiered_away
 
 VERSION = 12
 SMALL, LARGE = "small-batches", "large-batches"

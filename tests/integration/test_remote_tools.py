@@ -10,9 +10,17 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from harness_broker import BrokerProcess, until
-from harness_clients import produce
-from harness_tier import TIERED, create, delete_records, delete_topic, tiered_away, values
+
+from tests.support.brokers.clients import produce
+from tests.support.brokers.process import BrokerProcess, until
+from tests.support.brokers.tiered_topics import (
+    TIERED,
+    create,
+    delete_records,
+    delete_topic,
+    tiered_away,
+    values,
+)
 
 RECORDS = values(1_600)
 UNKNOWN_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -136,7 +144,7 @@ def test_segments_survives_restarts_and_their_epochs(tiered_broker: BrokerProces
     assert partition["problems"] == []
 
 
-@pytest.mark.parametrize("depth", [(), ("--deep",)])
+@pytest.mark.parametrize("depth", [pytest.param((), marks=pytest.mark.long), ("--deep",)])
 def test_a_healthy_store_gives_no_finding(
     tiered_broker: BrokerProcess, depth: tuple[str, ...]
 ) -> None:

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 from crc32c import crc32c
-from harness_broker import BrokerProcess, until
-from harness_clients import produce
-from harness_s3 import CREDENTIALS, REGION, S3Endpoint
-from harness_tier import TIERED, create, values
 
 from kafka_protocol.wire.primitives import uuid_to_text
+from tests.support.brokers.clients import produce
+from tests.support.brokers.process import BrokerProcess, until
+from tests.support.brokers.tiered_topics import TIERED, create, values
+from tests.support.stores.s3 import CREDENTIALS, REGION, S3Endpoint
 
 RECORDS = values(1_200)
 PREFIX = "tier/"
 LEAKED_ID = bytes(15) + b"\x07"
 
 
-@pytest.mark.parametrize("entropy_chars", [0, 4])
+@pytest.mark.parametrize("entropy_chars", [pytest.param(0, marks=pytest.mark.long), 4])
 def test_an_audit_of_a_bucket_finds_damage_and_repairs_orphans(
     s3: S3Endpoint,
     make_broker: Callable[..., BrokerProcess],

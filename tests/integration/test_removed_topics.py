@@ -8,21 +8,19 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from harness_broker import BrokerProcess, until
-from harness_clients import produce
-from harness_tier import TIERED, create, delete_topic, tiered_away, values
 
 from broker.config.broker_config import BrokerConfig
-from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
-from kafka_protocol.wire.primitives import uuid_to_text
 from metadata_topic.image.image import MetadataImage
 from runtime.disk import Disk
+from tests.support.brokers.clients import produce
+from tests.support.brokers.metadata_copies import copy_of_metadata, put_back
+from tests.support.brokers.process import BrokerProcess, until
+from tests.support.brokers.tiered_topics import TIERED, create, delete_topic, tiered_away, values
 from tidemark.loading import load
 from tidemark.offline_topics import read_image
 
 MakeBroker = Callable[..., BrokerProcess]
 RECORDS = values(1_200)
-METADATA = "__cluster_metadata-0"
 KEPT = "removed topics are known by the metadata log now"
 
 
@@ -57,24 +55,6 @@ def red(broker: BrokerProcess) -> str:
     """What health says of the tier's removed topics, "" where nothing is red."""
     found = re.search(r"topic tides \(id .*", broker.http("/health")[1])
     return found[0] if found else ""
-
-
-def put_back(broker: BrokerProcess, copy: Path) -> None:
-    """The metadata log of an earlier time; the operator says that it is meant."""
-    shutil.rmtree(broker.log_directory / METADATA)
-    shutil.copytree(copy, broker.log_directory / METADATA)
-    meta = parse_meta_properties((broker.log_directory / META_PROPERTIES).read_bytes())
-    assert meta.directory_id is not None
-    directory_id = uuid_to_text(meta.directory_id)
-    accept = ("directories", "accept", directory_id, "--yes", "--config", str(broker.config_file))
-    done = broker.command(*accept)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def copy_of_metadata(broker: BrokerProcess, name: str) -> Path:
-    copy = broker.directory / name
-    shutil.copytree(broker.log_directory / METADATA, copy)
-    return copy
 
 
 def forget(broker: BrokerProcess, *arguments: str) -> tuple[int, str]:
@@ -159,10 +139,11 @@ def test_put_back_with_its_directory_the_partition_is_named_as_marked(
     until(lambda: named not in broker.http("/health")[1], "the partition is gone")
 
 
+@pytest.mark.long(seconds=18)
 def test_put_back_to_before_the_creation_it_is_kept_until_forgotten(
     make_broker: MakeBroker, tmp_path: Path
 ) -> None:
-    broker = tiered(make_broker, grace_ms=3_000)
+    broker = tiered(make_broker, grace_ms=8_000)
     started(broker)
     until(lambda: image(broker).removals_are_kept, "the metadata log says so")
     assert broker.terminate() == 0

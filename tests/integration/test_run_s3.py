@@ -12,10 +12,11 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from harness_broker import ROOT, environment, free_ports, until
-from harness_clients import produce, read_all
-from harness_s3 import S3Endpoint
-from harness_tier import TIERED, as_read, values
+
+from tests.support.brokers.clients import produce, read_all
+from tests.support.brokers.process import ROOT, environment, free_ports, until
+from tests.support.brokers.tiered_topics import TIERED, as_read, values
+from tests.support.stores.s3 import S3Endpoint
 
 
 class RunS3:

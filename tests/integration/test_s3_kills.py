@@ -5,19 +5,22 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from harness_broker import BrokerProcess
-from harness_kills import KillRounds, replay_line
-from harness_s3 import CREDENTIALS, S3Endpoint
-from harness_s3_faults import DELETES, WRITES, Fault, Rule
-from harness_s3_proxy import S3Proxy
-from harness_s3_tier import S3Tier
-from harness_tier import QUICK
 
-ROUNDS = int(os.environ.get("TIDEMARK_KILL_ROUNDS", "10"))
+from tests.support.brokers.kills import KillRounds, replay_line
+from tests.support.brokers.process import BrokerProcess
+from tests.support.brokers.tiered_topics import QUICK
+from tests.support.rounds import rounds
+from tests.support.stores.s3 import CREDENTIALS, S3Endpoint
+from tests.support.stores.s3_faults import DELETES, WRITES, Fault, Rule
+from tests.support.stores.s3_proxy import S3Proxy
+from tests.support.stores.s3_tier import S3Tier
+
+ROUNDS = rounds("TIDEMARK_KILL_ROUNDS", quick=2, full=10)
 SEED = int(os.environ.get("TIDEMARK_KILL_SEED", "0")) or Random().randrange(1, 1_000_000)
 
 
 @pytest.mark.slow
+@pytest.mark.rounds(seconds=10 * ROUNDS)
 @pytest.mark.timeout(60 + 60 * ROUNDS)
 def test_killed_at_random_while_copying_and_deleting_on_s3(
     make_broker: Callable[..., BrokerProcess], s3: S3Endpoint, monkeypatch: pytest.MonkeyPatch

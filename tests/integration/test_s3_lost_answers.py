@@ -1,13 +1,13 @@
 """The S3 plugin copies a segment while one answer is lost: whole, and nothing is left beside."""
 
 import pytest
-from harness_s3 import CREDENTIALS, S3Endpoint
-from harness_s3_faults import Fault, Kind, Rule
-from harness_s3_proxy import S3Proxy
-from harness_s3_tier import S3Tier
 
-from rsm_plugins.s3 import S3RemoteStorageManager
+from rsm_plugins.s3.plugin import S3RemoteStorageManager
 from rsm_plugins.testing import copy, read, segment, segment_data
+from tests.support.stores.s3 import CREDENTIALS, S3Endpoint
+from tests.support.stores.s3_faults import Fault, Kind, Rule
+from tests.support.stores.s3_proxy import S3Proxy
+from tests.support.stores.s3_tier import S3Tier
 
 LOG = b"twelve mebibytes" * (12 << 16)
 """More than two parts."""

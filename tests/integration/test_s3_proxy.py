@@ -17,10 +17,11 @@ from botocore.exceptions import (
     ResponseStreamingError,
 )
 from crc32c import crc32c
-from harness_broker import until
-from harness_s3 import CREDENTIALS, REGION, S3Endpoint
-from harness_s3_faults import Fault, FaultPlan, Kind, Rule
-from harness_s3_proxy import S3Proxy
+
+from tests.support.brokers.process import until
+from tests.support.stores.s3 import CREDENTIALS, REGION, S3Endpoint
+from tests.support.stores.s3_faults import Fault, FaultPlan, Kind, Rule
+from tests.support.stores.s3_proxy import S3Proxy
 
 BODY = bytes(range(256)) * 512
 PART = b"p" * (5 << 20)

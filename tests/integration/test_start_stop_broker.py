@@ -4,8 +4,8 @@ import json
 import re
 from collections.abc import Callable
 
-from harness_broker import BrokerProcess
-from harness_clients import end_offsets, produce, read_all
+from tests.support.brokers.clients import end_offsets, produce, read_all
+from tests.support.brokers.process import BrokerProcess
 
 MakeBroker = Callable[..., BrokerProcess]
 RECORDS = [(b"%d" % n, b"x" * 300) for n in range(3_000)]

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 import pytest
-from harness_broker import BrokerProcess
-from harness_clients import produce
+
+from tests.support.brokers.clients import produce
+from tests.support.brokers.process import BrokerProcess
 
 MakeBroker = Callable[..., BrokerProcess]
 

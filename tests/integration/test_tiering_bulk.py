@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from harness_broker import BrokerProcess, until
-from harness_clients import end_offsets
+
+from tests.support.brokers.clients import end_offsets
+from tests.support.brokers.process import BrokerProcess, until
+
+pytestmark = pytest.mark.lasts(seconds=20)
 
 TOTAL_BYTES = 200_000_000
 CHUNK_BYTES = 8_000
@@ -194,7 +197,9 @@ def kill_both(broker: BrokerProcess) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kill", [kill_broker, kill_tier, kill_both])
+@pytest.mark.parametrize(
+    "kill", [kill_broker, kill_tier, pytest.param(kill_both, marks=pytest.mark.long)]
+)
 def test_kill_9_in_the_midst_of_copying_loses_and_doubles_nothing(
     tiered_broker: BrokerProcess, kill: Callable[[BrokerProcess], None]
 ) -> None:

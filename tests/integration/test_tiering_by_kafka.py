@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
-from harness_broker import BrokerProcess, until
-from harness_clients import Read, produce, read_all
-from harness_kafka_peer import SMALL_INDEXES, KafkaPeer
-from harness_kafka_tools import kafka_tool, require_kafka_tools
-from harness_tier import admin_of, as_read, values
-from support_kafka_tiered import NAME as KAFKAS_LAYOUT
 
 from kafka_protocol.records.batch import HEADER_SIZE, iter_batches, write_crc
 from kafka_protocol.records.records import build_batch, iter_records
 from rlmm import records
 from rlmm.events import SegmentUpdated
 from rsm_plugins.segment import SegmentState
+from tests.support.brokers.clients import Read, produce, read_all
+from tests.support.brokers.process import BrokerProcess, until
+from tests.support.brokers.tiered_topics import admin_of, as_read, values
+from tests.support.kafka.peer import SMALL_INDEXES, KafkaPeer
+from tests.support.kafka.tiered import NAME as KAFKAS_LAYOUT
+from tests.support.kafka.tools import kafka_tool, require_kafka_tools
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+pytestmark = [pytest.mark.lasts(seconds=45), pytest.mark.jvm, pytest.mark.slow]
 
 TOPIC = "tides"
 PER_PARTITION = 800
@@ -162,7 +162,7 @@ def passes(broker: BrokerProcess) -> None:
     until(lambda: broker.metric(name) >= first + 6, "passes of the tier")
 
 
-@pytest.mark.parametrize("how", ["stopped", "killed"])
+@pytest.mark.parametrize("how", [pytest.param("stopped", marks=pytest.mark.long), "killed"])
 def test_what_kafka_tiered_is_served_and_tiering_goes_on(how: str, take_over: TakeOver) -> None:
     broker = take_over(how)
     kept = Kept(broker)
@@ -255,7 +255,10 @@ def write_as_a_later_kafka(broker: BrokerProcess) -> int:
     return count
 
 
-@pytest.mark.parametrize("number", [0, 1, -1])
+@pytest.mark.parametrize(
+    "number",
+    [0, pytest.param(1, marks=pytest.mark.long), pytest.param(-1, marks=pytest.mark.long)],
+)
 def test_a_copy_that_a_later_kafka_finished_is_a_hole_and_nothing_is_deleted(
     number: int, take_over: TakeOver
 ) -> None:
@@ -304,6 +307,7 @@ def finished_in(data: bytes) -> Iterator[tuple[int, bytes, SegmentUpdated]]:
                 yield position, record.value, event
 
 
+@pytest.mark.long(seconds=40)
 def test_a_topic_that_was_made_to_compact_is_red_and_put_right_by_command(
     by_kafka: MadeByKafka, take_over: TakeOver
 ) -> None:

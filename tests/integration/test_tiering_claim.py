@@ -5,16 +5,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness_broker import LOCAL_FS, BrokerProcess, until
-from harness_clients import produce, read_all
-from harness_s3 import CREDENTIALS, S3Endpoint
-from harness_s3_faults import DELETES, READS, WRITES, Fault, Rule
-from harness_s3_proxy import S3Proxy
-from harness_s3_tier import S3Tier
-from harness_tier import create, delete_records, delete_topic
-from test_tiering_lost_objects import TIERED, fill, reasons
 
-from rsm_plugins.claim_object import dump_claim
+from rsm_plugins.layout.claim_object import dump_claim
+from tests.support.brokers.claims import claim_files, older_copy_reason
+from tests.support.brokers.clients import produce, read_all
+from tests.support.brokers.process import LOCAL_FS, BrokerProcess, until
+from tests.support.brokers.tiered_partition import TIERED, fill, reasons
+from tests.support.brokers.tiered_topics import create, delete_records, delete_topic
+from tests.support.stores.s3 import CREDENTIALS, S3Endpoint
+from tests.support.stores.s3_faults import DELETES, READS, WRITES, Fault, Rule
+from tests.support.stores.s3_proxy import S3Proxy
+from tests.support.stores.s3_tier import S3Tier
 
 MakeBroker = Callable[..., BrokerProcess]
 CLASS = "remote.log.storage.manager.class.name"
@@ -30,10 +31,6 @@ def store_of(broker: BrokerProcess) -> dict[str, bytes]:
     }
 
 
-def claim_files(root: Path) -> list[Path]:
-    return sorted((root / "claims").rglob("1"))
-
-
 def more(broker: BrokerProcess, count: int = 30) -> None:
     produce(broker, "orders", [(None, b"more" + bytes(100_000)) for _ in range(count)])
 
@@ -47,13 +44,6 @@ def copied_aside(broker: BrokerProcess) -> Path:
 def put_back(broker: BrokerProcess, aside: Path) -> None:
     shutil.rmtree(broker.log_directory)
     shutil.copytree(aside, broker.log_directory)
-
-
-def older_copy_reason(broker: BrokerProcess) -> str:
-    def found() -> list[str]:
-        return [each for each in reasons(broker) if "older copy" in each]
-
-    return until(found, "health says that the directories are an older copy")[0]
 
 
 def goes_on_copying_and_deleting(broker: BrokerProcess) -> None:
@@ -169,6 +159,7 @@ def test_of_a_machine_and_its_clone_the_second_to_start_is_red(
     assert store_of(machine) == before
 
 
+@pytest.mark.long(seconds=15)
 def test_clusters_that_share_a_store_do_not_disturb_each_other(make_broker: MakeBroker) -> None:
     one = make_broker(tiered=True).start()
     shared = {CLASS: LOCAL_FS, "rsm.config.dir": str(one.remote_directory)}
@@ -239,8 +230,13 @@ def test_a_deletion_that_runs_when_another_machine_claims_the_store_ends_with_it
         until(lambda: len(tier.segments("orders")) < segments, "the deletion has begun")
         [key] = [key for key in s3.keys(tier.bucket) if "/claims/" in key]
         later = dump_claim(key.split("/")[-2], 1, 2**62)
-        s3.client().put_object(Bucket=tier.bucket, Key=key, Body=later)
-        older_copy_reason(broker)
+
+        def other_machine_is_found() -> bool:
+            """It claims again and again, too: between reading and writing ours may hide it."""
+            s3.client().put_object(Bucket=tier.bucket, Key=key, Body=later)
+            return any("older copy" in each for each in reasons(broker))
+
+        until(other_machine_is_found, "health says that the directories are an older copy")
         left = tier.segments("orders")
         assert left, "the deletion was still running"
         broker.kill_tier()

@@ -13,8 +13,9 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
-from harness_broker import BrokerProcess, until
-from harness_clients import end_offsets, produce, read_all
+
+from tests.support.brokers.clients import end_offsets, produce, read_all
+from tests.support.brokers.process import BrokerProcess, until
 
 MakeBroker = Callable[..., BrokerProcess]
 TIERED = {"remote.storage.enable": "true", "local.retention.bytes": "1"}

@@ -4,11 +4,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from harness_broker import BrokerProcess, until
-from harness_clients import produce, read_all
-from harness_tier import create
-from test_tiering_lost_files import adopt, objects
-from test_tiering_lost_objects import TIERED, MakeBroker, reasons
+
+from tests.support.brokers.clients import produce, read_all
+from tests.support.brokers.process import BrokerProcess, until
+from tests.support.brokers.tiered_files import adopt, objects
+from tests.support.brokers.tiered_partition import TIERED, MakeBroker, reasons
+from tests.support.brokers.tiered_topics import create
 
 WITHOUT_METADATA = "rlmm.config.remote.log.metadata.common.client.security.protocol"
 
@@ -50,7 +51,13 @@ def local_segments(directory: Path) -> list[Path]:
     return sorted((directory / "orders-0").glob("*.log"))
 
 
-@pytest.mark.parametrize("count", [25, 70], ids=["below the remote end", "beyond the remote end"])
+@pytest.mark.parametrize(
+    "count",
+    [
+        pytest.param(25, id="below the remote end", marks=pytest.mark.long),
+        pytest.param(70, id="beyond the remote end"),
+    ],
+)
 def test_begun_anew_over_remote_segments_it_is_red_and_can_be_adopted(
     make_broker: MakeBroker, count: int
 ) -> None:

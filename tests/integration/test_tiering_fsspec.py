@@ -1,15 +1,18 @@
 """A broker whose remote tier is HDFS or any URL of fsspec: tiered, expired, read, deleted."""
 
+import glob
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from harness_broker import BrokerProcess, until
-from harness_clients import produce, read_all
-from harness_tier import TIERED, as_read, create, delete_topic, values
 
-FSSPEC = "rsm_plugins.fsspec_store:FsspecRemoteStorageManager"
+from tests.support.brokers.clients import produce, read_all
+from tests.support.brokers.process import BrokerProcess, until
+from tests.support.brokers.tiered_topics import TIERED, as_read, create, delete_topic, values
+
+FSSPEC = "rsm_plugins.fsspec:FsspecRemoteStorageManager"
 HDFS = "rsm_plugins.hdfs:HdfsRemoteStorageManager"
 SETTINGS = {"log.segment.bytes": "1048576", "tidemark.remote.copy.max.ms": "8000"}
 RECORDS = values(1_000)
@@ -26,7 +29,8 @@ def in_files(tmp_path: Path, _: pytest.FixtureRequest) -> Tier:
     root = tmp_path / "store"
 
     def files() -> set[str]:
-        return {str(path) for path in root.rglob("*") if path.is_file()}
+        found = glob.glob(f"{root}/**/*", recursive=True)  # bears with files that go meanwhile
+        return {path for path in found if os.path.isfile(path)}
 
     return Tier({"url": f"file://{root}"}, files)
 

@@ -2,14 +2,15 @@
 
 import shutil
 
-from harness_broker import BrokerProcess, until
-from harness_clients import produce, read_all
-from test_removed_topics import copy_of_metadata, put_back
-from test_tiering_lost_files import assert_whole, directory_of, objects
-from test_tiering_lost_objects import MakeBroker, fill, reasons
+import pytest
 
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry
+from tests.support.brokers.clients import produce, read_all
+from tests.support.brokers.metadata_copies import copy_of_metadata, put_back
+from tests.support.brokers.process import BrokerProcess, until
+from tests.support.brokers.tiered_files import assert_whole, directory_of, objects
+from tests.support.brokers.tiered_partition import MakeBroker, fill, reasons
 
 CHAIN = "leader-epoch-checkpoint"
 IDEMPOTENT = {"enable.idempotence": True}
@@ -25,6 +26,7 @@ def metadata_bytes(broker: BrokerProcess) -> int:
     return sum(path.stat().st_size for path in logs)
 
 
+@pytest.mark.long(seconds=15)
 def test_metadata_put_back_from_an_older_copy_are_given_higher_leader_epochs(
     make_broker: MakeBroker,
 ) -> None:
@@ -76,6 +78,7 @@ def test_records_of_a_later_leader_epoch_are_red_until_a_higher_one_is_given(
     assert chain_of(broker)[-1].epoch == used + 1
 
 
+@pytest.mark.long(seconds=12)
 def test_producer_ids_that_older_metadata_give_again_make_no_duplicates(
     make_broker: MakeBroker,
 ) -> None:

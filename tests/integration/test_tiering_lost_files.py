@@ -5,38 +5,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness_broker import BrokerProcess, until
-from harness_clients import produce, read_all
-from harness_tier import delete_records
-from test_tiering_lost_objects import MakeBroker, fill, first_value, reasons
 
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry
+from tests.support.brokers.clients import produce, read_all
+from tests.support.brokers.process import until
+from tests.support.brokers.tiered_files import (
+    CHAIN,
+    LOG_STARTS,
+    adopt,
+    assert_whole,
+    directory_of,
+    filled_over_epochs,
+    objects,
+)
+from tests.support.brokers.tiered_partition import MakeBroker, fill, first_value, reasons
+from tests.support.brokers.tiered_topics import delete_records
 
-CHAIN = "leader-epoch-checkpoint"
-LOG_STARTS = "log-start-offset-checkpoint"
-
-
-def directory_of(broker: BrokerProcess) -> Path:
-    return broker.log_directory / "orders-0"
-
-
-def objects(broker: BrokerProcess) -> set[Path]:
-    return {path for path in broker.remote_paths() if path.is_file()}
-
-
-def filled_over_epochs(broker: BrokerProcess) -> int:
-    """Records of three leader epochs, of which all but the newest are only remote."""
-    count = fill(broker)
-    for _ in range(2):
-        broker.kill()
-        broker.start()
-        produce(broker, "orders", [(None, bytes(100_000)) for _ in range(25)])
-        count += 25
-        until(lambda: len(list(directory_of(broker).glob("*.log"))) == 1, "expired here")
-    entries = epoch_checkpoint.parse((directory_of(broker) / CHAIN).read_bytes())
-    assert len(entries) == 3, entries
-    return count
+pytestmark = pytest.mark.lasts(seconds=60)
 
 
 def lose(path: Path) -> None:
@@ -58,21 +44,15 @@ def put_back_old(path: Path) -> None:
     (path.parent / "tidemark-checksums").unlink()
 
 
-DAMAGES = {"lost": lose, "empty": empty, "cut": cut, "old": put_back_old}
-
-
-def assert_whole(broker: BrokerProcess, count: int, before: set[Path]) -> None:
-    """All is served, nothing was deleted, nothing is wrong, and copying goes on."""
-    until(lambda: reasons(broker) == [], "health is green")
-    assert len(read_all(broker, "orders")) == count
-    assert before <= objects(broker)
-    segments = len(broker.remote_segments("orders"))
-    produce(broker, "orders", [(None, bytes(100_000)) for _ in range(25)])
-    until(lambda: len(broker.remote_segments("orders")) > segments, "copying goes on")
-    assert len(read_all(broker, "orders")) == count + 25
-
-
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lose, id="lost"),
+        pytest.param(empty, id="empty", marks=pytest.mark.long),
+        pytest.param(cut, id="cut", marks=pytest.mark.long),
+        pytest.param(put_back_old, id="old", marks=pytest.mark.long),
+    ],
+)
 def test_d1_a_damaged_chain_is_read_from_the_store(
     make_broker: MakeBroker, damage: Callable[[Path], None]
 ) -> None:
@@ -148,14 +128,6 @@ def test_h3_a_partition_restored_from_an_older_copy_is_red_and_nothing_is_delete
     assert objects(broker) == before
 
 
-def adopt(broker: BrokerProcess, *arguments: str) -> str:
-    undo = broker.directory / "undo.json"
-    config = ["--config", str(broker.config_file), "--undo-file", str(undo)]
-    done = broker.command("remote", "adopt", "orders", "0", *config, *arguments)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def test_a_lost_log_end_is_adopted_above_all_that_was_given(
     make_broker: MakeBroker, tmp_path: Path
 ) -> None:
@@ -201,6 +173,7 @@ def test_a_lost_log_end_is_adopted_above_all_that_was_given(
     assert reasons(broker) == []
 
 
+@pytest.mark.long(seconds=15)
 def test_a_chain_that_no_index_tells_is_adopted_from_a_named_segment(
     make_broker: MakeBroker,
 ) -> None:

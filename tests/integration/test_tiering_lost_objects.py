@@ -1,55 +1,14 @@
 """Objects that vanish or rot in the store, and a disk that takes the tier's caches."""
 
-import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from harness_broker import BrokerProcess, until
-from harness_clients import produce, read_all
-from harness_tier import create, tiered_away
 
-MakeBroker = Callable[..., BrokerProcess]
-TIERED = {
-    "remote.storage.enable": "true",
-    "segment.bytes": "1048576",
-    "local.retention.bytes": "1",
-}
-
-
-def reasons(broker: BrokerProcess) -> list[str]:
-    found: list[str] = json.loads(broker.http("/health")[1])["reasons"]
-    return found
-
-
-def fill(broker: BrokerProcess, topic: str = "orders", **config: str) -> int:
-    create(broker, topic, **TIERED, **config)
-    produce(broker, topic, [(None, b"%d" % n + bytes(100_000)) for n in range(45)])
-    tiered_away(broker, topic)
-    return 45
-
-
-def first_value(broker: BrokerProcess, topic: str = "orders") -> object:
-    """Code of the error that a consumer's application sees at offset 0, or the value it gets."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "group.id": "unused",
-            "enable.auto.commit": False,
-            "fetch.error.backoff.ms": 10,
-        }
-    )
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    try:
-        message = consumer.poll(2)
-        if message is None:
-            return None
-        error = message.error()
-        return error.code() if error is not None else message.value()
-    finally:
-        consumer.close()
+from tests.support.brokers.clients import produce, read_all
+from tests.support.brokers.process import BrokerProcess, until
+from tests.support.brokers.tiered_partition import TIERED, MakeBroker, fill, first_value, reasons
+from tests.support.brokers.tiered_topics import create
 
 
 @pytest.mark.parametrize("damage", ["missing", "damaged"])
@@ -126,8 +85,17 @@ def tiered_records(broker: BrokerProcess) -> int:
     return len(read_all(broker, "orders"))
 
 
-@pytest.mark.parametrize("name", ["tier-incarnation", "tier.lock"])
-@pytest.mark.parametrize("damage", ["lost", "empty", "flipped"])
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("tier-incarnation", "lost"),
+        ("tier.lock", "flipped"),
+        pytest.param("tier-incarnation", "empty", marks=pytest.mark.long),
+        pytest.param("tier-incarnation", "flipped", marks=pytest.mark.long),
+        pytest.param("tier.lock", "lost", marks=pytest.mark.long),
+        pytest.param("tier.lock", "empty", marks=pytest.mark.long),
+    ],
+)
 def test_the_tier_comes_up_whatever_became_of_its_small_files(
     make_broker: MakeBroker, name: str, damage: str
 ) -> None:

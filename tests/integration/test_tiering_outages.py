@@ -1,18 +1,22 @@
 """What the tier does when something fails: the store, the tier itself, its cache, its settings."""
 
 import json
+import os
 import random
 import shutil
+import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ResourceType
-from harness_audit import METADATA_PARTITIONS, METADATA_TOPIC, agreed
-from harness_broker import BrokerProcess, until
-from harness_clients import end_offsets, produce, read_all
-from harness_tier import (
+
+from broker.remote.supervisor import HEARTBEAT_LIMIT_MS
+from tests.support.brokers.clients import end_offsets, produce, read_all
+from tests.support.brokers.process import BrokerProcess, until
+from tests.support.brokers.tiered_topics import (
     QUICK,
     alter,
     as_read,
@@ -22,6 +26,7 @@ from harness_tier import (
     tiered_away,
     values,
 )
+from tests.support.stores.audit import METADATA_PARTITIONS, METADATA_TOPIC, agreed
 
 MakeBroker = Callable[..., BrokerProcess]
 RECORDS = values(700)
@@ -98,7 +103,8 @@ def test_the_tier_killed_at_random_while_it_deletes_leaves_nothing_behind(
     for round_ in range(5):
         topic = f"round-{round_}"
         create(broker, topic, remote_storage_enable="true", local_retention_bytes="1")
-        produce(broker, topic, values(1_200))
+        # Batches of 50, so that segments are of 200, whatever the producer's timing.
+        produce(broker, topic, values(1_200), **{"batch.num.messages": 50, "linger.ms": 1_000})
         tiered_away(broker, topic)
         bases = broker.remote_segments(topic)
         cut = bases[dice.randrange(1, 4)]
@@ -110,8 +116,8 @@ def test_the_tier_killed_at_random_while_it_deletes_leaves_nothing_behind(
             delete_topic(broker, f"round-{round_ - 1}")
         until(lambda n=left: object_count(broker) <= n, "it deletes")  # type: ignore[misc]
         broker.kill_tier()
-        # 5.4 MB in segments of 1 MB; 2 MB may stay
-        until(lambda t=topic, b=bases: end_offsets(broker, t)[0] == b[3], "retention goes on")  # type: ignore[misc]
+        # Segments of 1 MB, and a part of one that is not remote; 2 MB may stay.
+        until(lambda t=topic, b=bases: end_offsets(broker, t)[0] == b[-2], "retention goes on")  # type: ignore[misc]
         assert read_all(broker, topic) == as_read(values(1_200))[bases[3] :]
     until(lambda: not broker.remote_paths("round-[02]-*/*/*"), "deleted topics go")
     agreed(broker)
@@ -178,6 +184,9 @@ def test_the_tier_measures_under_kafkas_names(make_broker: MakeBroker) -> None:
     count = "kafka_log_remote_RemoteLogManager_RemoteLogReaderFetchRateAndTimeMs_count"
     until(lambda: broker.metric(count) > 0, "reads were timed")
     page = broker.http("/metrics")[1]
+    families = [line.split()[2] for line in page.splitlines() if line.startswith("# TYPE")]
+    assert len(families) == len(set(families)), "the broker and its tier count under other names"
+    assert "tidemark_remote_metrics_age_ms" in families
     of_topic = 'topic="tides"'
     for name, labels in {
         "kafka_server_BrokerTopicMetrics_RemoteCopyBytesPerSec_total": of_topic,
@@ -204,8 +213,27 @@ def test_the_tier_measures_under_kafkas_names(make_broker: MakeBroker) -> None:
     }.items():
         lines = [line for line in page.splitlines() if line.split("{")[0].split(" ")[0] == name]
         assert any(labels in line for line in lines), name
+    for prefix in ("tidemark_", "tidemark_remote_"):
+        assert f"\n{prefix}event_loop_longest_gap_ms " in page
     idle = broker.metric("kafka_log_remote_RemoteStorageThreadPool_RemoteLogReaderAvgIdlePercent")
     assert 0 < idle <= 1
+
+
+@pytest.mark.slow
+def test_a_broker_that_stood_still_does_not_kill_its_tier(make_broker: MakeBroker) -> None:
+    broker = quick(make_broker)
+    until(lambda: is_green(broker), "the tier is up, so it is asked whether it lives")
+    tier = broker.tier_pid()
+    began_s = time.monotonic()
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        still_s = HEARTBEAT_LIMIT_MS / 1_000 + 2
+        until(lambda: time.monotonic() - began_s > still_s, "it stood still for long")
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+    until(lambda: is_green(broker), "it goes on")
+    assert broker.tier_pid() == tier
+    assert "tier process is silent" not in broker.log_file.read_text()
 
 
 def test_off_means_off(make_broker: MakeBroker) -> None:

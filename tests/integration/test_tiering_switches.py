@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import ResourceType
-from harness_audit import agreed
-from harness_broker import BrokerProcess, running, until
-from harness_clients import end_offsets, produce, read_all
-from harness_tier import (
+
+from tests.support.brokers.clients import end_offsets, produce, read_all
+from tests.support.brokers.process import BrokerProcess, running, until
+from tests.support.brokers.tiered_topics import (
     QUICK,
     TIERED,
     alter,
@@ -18,6 +18,7 @@ from harness_tier import (
     tiered_away,
     values,
 )
+from tests.support.stores.audit import agreed
 
 TOPIC = ResourceType.TOPIC
 RECORDS = values(1_000)

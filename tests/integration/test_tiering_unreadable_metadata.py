@@ -4,10 +4,14 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from harness_broker import BrokerProcess, until
-from harness_clients import produce, read_all
-from harness_tier import create, delete_records
-from test_tiering_lost_objects import TIERED, fill, reasons
+import pytest
+
+from tests.support.brokers.clients import produce, read_all
+from tests.support.brokers.process import BrokerProcess, until
+from tests.support.brokers.tiered_partition import TIERED, fill, reasons
+from tests.support.brokers.tiered_topics import create, delete_records
+
+pytestmark = pytest.mark.lasts(seconds=20)
 
 MakeBroker = Callable[..., BrokerProcess]
 

@@ -3,22 +3,23 @@
 The tier reaches the broker through a gate of the test, so the judgement waits until it is opened.
 """
 
-import shutil
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from harness_broker import BrokerProcess, free_ports, until
-from harness_clients import end_offsets, produce
-from harness_gate import Gate
-from harness_raw_client import RawClient, fetch, log_end
-from harness_tier import tiered_away
-from test_tiering_lost_objects import MakeBroker, fill, reasons
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
+from tests.support.brokers.clients import end_offsets, produce
+from tests.support.brokers.gate import Gate
+from tests.support.brokers.gated_tier import behind, copy_of, deleted, put_back
+from tests.support.brokers.process import BrokerProcess, free_ports, until
+from tests.support.brokers.raw_client import RawClient, fetch, log_end
+from tests.support.brokers.tiered_partition import MakeBroker, fill, reasons
+from tests.support.brokers.tiered_topics import tiered_away
 
 
 @pytest.fixture
@@ -26,35 +27,6 @@ def gate() -> Iterator[Gate]:
     made = Gate(*free_ports(2))
     yield made.open()
     made.close()
-
-
-def behind(gate: Gate, broker: BrokerProcess) -> BrokerProcess:
-    """Let the broker's tier come in by the gate, and clients as ever."""
-    properties = broker.properties()
-    tier = "TIER://127.0.0.1"
-    clients = properties["listeners"].split(",")[0]
-    broker.settings |= {
-        "listeners": f"{properties['listeners']},{tier}:{gate.target_port}",
-        "advertised.listeners": f"{clients},{tier}:{gate.port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,TIER:PLAINTEXT",
-        "inter.broker.listener.name": "PLAINTEXT",
-        "remote.log.metadata.manager.listener.name": "TIER",
-    }
-    return broker
-
-
-def copy_of(broker: BrokerProcess, aside: Path) -> Path:
-    """The directory of the partition and the checkpoints of its log directory."""
-    shutil.copytree(broker.partition_directory("orders"), aside / "orders-0")
-    for path in broker.log_directory.iterdir():
-        if path.is_file() and ("checkpoint" in path.name or path.name == "tidemark-checksums"):
-            shutil.copy(path, aside)
-    return aside
-
-
-def put_back(broker: BrokerProcess, aside: Path) -> None:
-    shutil.rmtree(broker.partition_directory("orders"))
-    shutil.copytree(aside, broker.log_directory, dirs_exist_ok=True)
 
 
 def epoch_end(client: RawClient, epoch: int) -> int:
@@ -65,11 +37,18 @@ def epoch_end(client: RawClient, epoch: int) -> int:
     return int(answer.topics[0].partitions[0].error_code)
 
 
-def deleted(client: RawClient, offset: int) -> int:
-    asked = {"partition_index": 0, "offset": offset}
-    fields = {"topics": [{"name": "orders", "partitions": [asked]}], "timeout_ms": 5000}
-    answer = client.ask(ApiKey.DELETE_RECORDS, 2, fields)
-    return int(answer.topics[0].partitions[0].error_code)
+def latest_tiered(client: RawClient) -> tuple[int, int]:
+    """The code and the offset that ListOffsets -5 answers."""
+    asked = {"partition_index": 0, "timestamp": -5}
+    fields = {"replica_id": -1, "topics": [{"name": "orders", "partitions": [asked]}]}
+    found = client.ask(ApiKey.LIST_OFFSETS, 9, fields).topics[0].partitions[0]
+    return int(found.error_code), found.offset
+
+
+def notes(broker: BrokerProcess) -> list[str]:
+    """What health counts beside its reasons."""
+    found: list[str] = json.loads(broker.http("/health")[1])["notes"]
+    return found
 
 
 def is_named(broker: BrokerProcess) -> bool:
@@ -127,7 +106,9 @@ def test_above_an_old_log_end_a_consumer_waits_for_the_judgement_and_skips_nothi
             assert epoch_end(client, 0) == ErrorCode.KAFKA_STORAGE_ERROR
             assert log_end(client, "orders") == older_end, "whoever begins there skips nothing"
             assert deleted(client, end) == ErrorCode.KAFKA_STORAGE_ERROR
+            assert latest_tiered(client) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
             assert not is_named(broker), "not judged yet"
+            assert notes(broker) == ["tier: judged 0 of 1 partitions"]
             assert waits()
             produce(broker, "orders", [(None, b"produce does not wait")])
             assert waits()
@@ -142,6 +123,7 @@ def test_above_an_old_log_end_a_consumer_waits_for_the_judgement_and_skips_nothi
             )
             assert fetch(client, "orders", end).error_code == ErrorCode.KAFKA_STORAGE_ERROR
             assert epoch_end(client, 0) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert notes(broker) == [], "judged: a loss"
         assert waits()
 
         broker.kill()
@@ -155,6 +137,9 @@ def test_above_an_old_log_end_a_consumer_waits_for_the_judgement_and_skips_nothi
     with RawClient(broker) as client:
         above = fetch(client, "orders", end + 100).error_code
         assert above == ErrorCode.OFFSET_OUT_OF_RANGE, "judged as sound"
+        code, offset = latest_tiered(client)
+        assert code == ErrorCode.NONE
+        assert offset > 0
         assert epoch_end(client, 0) == ErrorCode.NONE
         gate.close()
         broker.kill_tier()

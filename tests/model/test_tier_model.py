@@ -12,14 +12,16 @@ from tier_model.explore import Result, explore, story
 from tier_model.shapes import Run
 
 ALL = os.environ.get("TIDEMARK_MODEL_RUNS") == "all"
-SECONDS = float(os.environ.get("TIDEMARK_MODEL_SECONDS", "600"))
+SECONDS_ENOUGH = 600.0  # each missing rule is caught in less
+SECONDS = float(os.environ.get("TIDEMARK_MODEL_SECONDS", SECONDS_ENOUGH))
 CHOSEN = [run for run in RUNS if ALL or run.id in STATES]
 
 pytestmark = pytest.mark.timeout(60 + 2 * SECONDS)
 
 
 def named(runs: list[Run]) -> list[object]:
-    return [pytest.param(run, id=run.id) for run in runs]
+    long = pytest.mark.long(seconds=SECONDS)
+    return [pytest.param(run, id=run.id, marks=() if run.id in STATES else long) for run in runs]
 
 
 def searched(run: Run) -> Result:
@@ -29,6 +31,8 @@ def searched(run: Run) -> Result:
 @pytest.mark.parametrize("run", named([run for run in CHOSEN if run.caught]))
 def test_a_missing_rule_is_caught(run: Run) -> None:
     result = searched(run)
+    if result.broken is None and not result.exhausted and SECONDS < SECONDS_ENOUGH:
+        pytest.skip(f"not found in {result.states} states, cut off at {SECONDS} s")
     assert result.broken is not None, f"{run.name}: {result.verdict}, {result.states} states"
     assert result.states == STATES.get(run.id, result.states)
 

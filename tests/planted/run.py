@@ -2,13 +2,14 @@
 
     python tests/planted/run.py            # all of them
     python tests/planted/run.py S06 B04    # these
+    python tests/planted/run.py --seconds 300    # as many as that, other ones each day
 
 A bug is a patch `tests/planted/<ID>.patch` for `git apply`. Its lines before the first `diff --git`
 say `Bug: <sentence>` and `Tests: <paths or pytest ids>`; a line that begins with a blank continues
 the one before. Everything happens in copies of the tree: the tree itself is never changed.
 
 The exit status is 0 only if the unpatched tests pass and every bug is caught. Tests that cannot be
-collected have caught nothing.
+collected have caught nothing. The tests go their full rounds (`TIDEMARK_PROVE=1`).
 """
 
 import argparse
@@ -19,9 +20,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -29,6 +31,10 @@ ROOT = Path(__file__).parents[2]
 PATCHES = Path("tests/planted")
 RUN_SECONDS_MAX = 900
 COPIES = 2
+A_DAYS_BUGS = 40
+"""By so many the first bug of a run with `--seconds` moves on each day."""
+BATCH = 8
+"""Between so many bugs a run with `--seconds` looks at the clock."""
 PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:randomly", "-p", "no:cacheprovider", "--tb=line")
 TESTS_FAILED = 1  # pytest's exit status; 2 and above: nothing was tested
 
@@ -100,6 +106,12 @@ def copy_tree(root: Path, target: Path) -> None:
             shutil.copy2(root / name, target / name)
 
 
+def compile_tree(tree: Path) -> None:
+    """Compile a tree's modules once; what a bug changes is told by its hash, and compiled anew."""
+    command = ["-m", "compileall", "-q", "--invalidation-mode", "checked-hash", str(tree)]
+    subprocess.run([sys.executable, *command], stdout=subprocess.DEVNULL, check=False)
+
+
 def git_apply(tree: Path, patch: Path, *options: str) -> str:
     """Apply a patch to a tree; empty, or git's reason why not."""
     done = subprocess.run(
@@ -122,6 +134,7 @@ def run_tests(tree: Path, tests: Iterable[str]) -> tuple[int, str]:
         "PYTHONPATH": str(tree),
         # A byte code file of the patched source, no older than the next one, would be taken for it.
         "PYTHONDONTWRITEBYTECODE": "1",
+        "TIDEMARK_PROVE": "1",
     }
     try:
         done = subprocess.run(
@@ -161,8 +174,8 @@ def judge(tree: Path, planted: Planted) -> Verdict:
     return verdict(True, f"caught by {first[1] if first else 'an error'}")
 
 
-def judge_all(trees: Sequence[Path], bugs: Sequence[Planted]) -> bool:
-    """Judge all bugs, as many at a time as there are trees; whether all were caught."""
+def judge_all(trees: Sequence[Path], bugs: Sequence[Planted]) -> list[Verdict]:
+    """Judge bugs, as many at a time as there are trees."""
     free: SimpleQueue[Path] = SimpleQueue()
     for tree in trees:
         free.put(tree)
@@ -181,9 +194,51 @@ def judge_all(trees: Sequence[Path], bugs: Sequence[Planted]) -> bool:
             print(f"{verdict.planted.id:<5} {verdict.text} ({verdict.seconds:.0f} s)", flush=True)
             if not verdict.good:
                 print(f"      {verdict.planted.bug}", flush=True)
-    caught = sum(verdict.good for verdict in verdicts)
-    print(f"{caught} of {len(verdicts)} planted bugs are caught", flush=True)
-    return caught == len(verdicts)
+    return verdicts
+
+
+def rotated(bugs: Sequence[Planted], day: int) -> list[Planted]:
+    """All bugs, beginning with those of a day: in a few days every bug was among the first."""
+    first = day * A_DAYS_BUGS % len(bugs)
+    return [*bugs[first:], *bugs[:first]]
+
+
+def batches(bugs: Sequence[Planted], ends_s: float | None) -> Iterator[Sequence[Planted]]:
+    """All bugs at once; with an end, a few at a time until `time.monotonic()` has come to it."""
+    if ends_s is None:
+        yield bugs
+        return
+    for first in range(0, len(bugs), BATCH):
+        if time.monotonic() > ends_s:
+            return
+        yield bugs[first : first + BATCH]
+
+
+def plant(root: Path, bugs: Sequence[Planted], ends_s: float | None) -> bool:
+    """Plant bugs in copies of a tree; whether the tests pass without them and caught them all."""
+    passed: set[str] = set()
+    verdicts: list[Verdict] = []
+    with tempfile.TemporaryDirectory(prefix="planted-") as name:
+        trees = [Path(name).resolve() / str(number) for number in range(min(COPIES, len(bugs)))]
+        for tree in trees:
+            copy_tree(root, tree)
+            compile_tree(tree)
+        for batch in batches(bugs, ends_s):
+            tests = sorted({test for planted in batch for test in planted.tests} - passed)
+            status, output = run_tests(trees[0], tests) if tests else (0, "")
+            if status:
+                print(f"the tests fail without any planted bug:\n{output}", file=sys.stderr)
+                return False
+            passed.update(tests)
+            print(f"without a planted bug {len(tests)} tests and files pass", flush=True)
+            verdicts += judge_all(trees, batch)
+    missed = [verdict for verdict in verdicts if not verdict.good]
+    print(f"{len(verdicts) - len(missed)} of {len(verdicts)} planted bugs are caught", flush=True)
+    if len(verdicts) < len(bugs):
+        print(f"no time was left for {len(bugs) - len(verdicts)} others", flush=True)
+    for verdict in missed:
+        print(f"{verdict.planted.id} is not caught: {verdict.text}", flush=True)
+    return not missed
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -191,26 +246,21 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("ids", nargs="*", help="bugs to plant; none: all")
     parser.add_argument("--root", type=Path, default=ROOT, help="the tree to work on")
+    parser.add_argument("--seconds", type=float, help="plant no more after so long")
     options = parser.parse_args(arguments)
     try:
         bugs = read_patches(options.root, options.ids)
     except BadPatch as error:
         print(error, file=sys.stderr)
         return 1
-    with tempfile.TemporaryDirectory(prefix="planted-") as name:
-        trees = [Path(name).resolve() / str(number) for number in range(min(COPIES, len(bugs)))]
-        for tree in trees:
-            copy_tree(options.root, tree)
-        tests = sorted({test for planted in bugs for test in planted.tests})
-        if not tests:
-            print("there are no planted bugs", file=sys.stderr)
-            return 1
-        status, output = run_tests(trees[0], tests)
-        if status:
-            print(f"the tests fail without any planted bug:\n{output}", file=sys.stderr)
-            return 1
-        print(f"without a planted bug {len(tests)} tests and files pass", flush=True)
-        return 0 if judge_all(trees, bugs) else 1
+    if not bugs:
+        print("there are no planted bugs", file=sys.stderr)
+        return 1
+    ends_s = None
+    if options.seconds is not None:
+        ends_s = time.monotonic() + options.seconds
+        bugs = rotated(bugs, datetime.now(UTC).toordinal())
+    return 0 if plant(options.root, bugs, ends_s) else 1
 
 
 if __name__ == "__main__":

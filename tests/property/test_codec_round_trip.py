@@ -12,6 +12,7 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import Message, message, request, response
 from kafka_protocol.wire.messages import FAMILIES
 from kafka_protocol.wire.schema import ArrayType, Field, FieldType, StructType
+from tests.support.rounds import rounds
 
 MESSAGES = [name for key in ApiKey for name in (request(key).name, response(key).name)]
 MESSAGES += list(FAMILIES)
@@ -85,11 +86,15 @@ def some(name: str, data: st.DataObject) -> tuple[Message, int, Any]:
 
 
 QUICK = settings(
-    max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), database=None
+    max_examples=rounds("TIDEMARK_CODEC_EXAMPLES", quick=3, full=8),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    database=None,
 )
 
 
 @pytest.mark.parametrize("name", MESSAGES)
+@pytest.mark.rounds(seconds=0.1)
 @QUICK
 @given(data=st.data())
 def test_a_value_decodes_to_itself_and_encodes_to_the_same_bytes(
@@ -109,6 +114,7 @@ def test_a_value_decodes_to_itself_and_encodes_to_the_same_bytes(
 
 
 @pytest.mark.parametrize("name", MESSAGES)
+@pytest.mark.rounds(seconds=0.1)
 @QUICK
 @given(data=st.data())
 def test_bytes_cut_anywhere_are_malformed(name: str, data: st.DataObject) -> None:
@@ -120,6 +126,7 @@ def test_bytes_cut_anywhere_are_malformed(name: str, data: st.DataObject) -> Non
 
 
 @pytest.mark.parametrize("name", MESSAGES)
+@pytest.mark.rounds(seconds=0.1)
 @QUICK
 @given(data=st.data(), noise=st.binary(max_size=300))
 def test_any_bytes_decode_or_are_malformed(name: str, data: st.DataObject, noise: bytes) -> None:

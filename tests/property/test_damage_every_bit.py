@@ -1,19 +1,21 @@
 """Every file of the log directories, every bit of it flipped and cut at every length.
 
 After a clean stop and after a kill a start serves what was acknowledged, or says what is offline;
-see `harness_bits_check`. Places are drawn by a seed, which is printed; TIDEMARK_ALL_BITS=1 takes
-them all, which takes an hour.
+see `tests/support/damage/bits_check.py`. Places are drawn by a seed, which is printed;
+TIDEMARK_ALL_BITS=1 takes them all, which takes an hour.
 """
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from harness_bits import COMMON, RARE, Lane, make_bases, start
-from harness_bits_check import judge
-from support_places import drawn, quick_directory
 
-SHARE = 64
+from tests.support.damage.bits import COMMON, RARE, Lane, make_bases, start
+from tests.support.damage.bits_check import judge
+from tests.support.damage.places import drawn, quick_directory
+from tests.support.rounds import IS_PROVING
+
+SHARE = 64 if IS_PROVING else 128
 
 pytestmark = pytest.mark.timeout(6 * 3600)
 
@@ -24,6 +26,7 @@ def root() -> Iterator[Path]:
         yield path
 
 
+@pytest.mark.rounds(seconds=8)
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
 @pytest.mark.parametrize("lanes", [COMMON, RARE], ids=["common", "rare"])
 def test_what_was_acknowledged_is_served_or_offline(

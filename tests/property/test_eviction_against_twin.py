@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlm.eviction_policy import EvictionPolicy, LruPolicy, ScanResistantPolicy
+from rlm.read.eviction_policy import EvictionPolicy, LruPolicy, ScanResistantPolicy
 
 CAPACITY = 100
 

@@ -162,7 +162,7 @@ class LogTwin(RuleBasedStateMachine):
         assert seen == records
         for timestamp in {record[2] for record in records[::3]} | {self.clock + 1000}:
             expected = next((r for r in records if r[2] >= timestamp), None)
-            hit = log.offset_for_timestamp(timestamp)
+            hit = log.lookups.offset_for_timestamp(timestamp)
             assert (hit and hit.offset) == (expected and expected[0])
         assert sum(s.size_bytes for s in log.segments) == log.size_bytes
 

@@ -117,7 +117,7 @@ def _check(directory: Path, whole: bytes, length: int, **known: object) -> None:
     for header in headers:
         assert log.epochs.epoch_for(header.base_offset) == header.partition_leader_epoch
         assert log.read(header.base_offset, 1 << 20).first_batch_offset == header.base_offset
-        at = log.offset_for_timestamp(header.max_timestamp)
+        at = log.lookups.offset_for_timestamp(header.max_timestamp)
         assert at is not None
         assert at.offset <= header.last_offset
     assert log.epochs.latest_epoch == (headers[-1].partition_leader_epoch if headers else None)

@@ -1,10 +1,10 @@
 """Two brokers on one metadata topic."""
 
 import pytest
-from metadata_topic_harness import Node
 
 from rlmm.topic_based.memory_topic import MemoryTopic
-from runtime.clock import ManualClock
+from runtime.sim.clock import ManualClock
+from tests.support.tier.metadata_topic import Node
 
 
 @pytest.fixture

@@ -5,8 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dying_tier import Life, Machine, claim_of, objects_of
-from life_steps import Death, DiedError
+
+from tests.support.tier.dying_tier import Life, Machine, claim_of, objects_of, stopped
+from tests.support.tier.life_steps import Death, DiedError
+
+pytestmark = pytest.mark.lasts(seconds=25)
 
 HOUR_MS = 3_600_000
 INTERVAL_S = 300
@@ -20,13 +23,7 @@ SKEWS = [-HOUR_MS, 0, HOUR_MS]
 
 def machine_with_segments(root: Path) -> Machine:
     """Stopped cleanly, with a segment that is not copied yet."""
-    machine = Machine(root / "data", root / "store")
-    machine.log.fill(2)
-    life = Life(machine).live()
-    machine.log.expire_local()
-    life.stop()
-    life.buried(lands=True)
-    machine.log.restart()
+    machine = stopped(root)
     machine.log.fill(1)
     return machine
 
@@ -43,6 +40,15 @@ def deaths() -> Iterator[Death]:
     for at in range(1, CLAIM_STEPS + 1):
         for is_done in (False, True):
             yield Death(at, is_done)
+
+
+def older_copies(tmp_path: Path, skew_ms: int) -> Iterator[tuple[Death, Machine, Machine]]:
+    """For each death a machine and a copy of it, which runs under a clock that is ahead."""
+    for number, death in enumerate(deaths()):
+        machine = machine_with_segments(tmp_path / f"{number}")
+        copy = machine.copied_to(tmp_path / f"{number}" / "copy")
+        copy.wall_ms += skew_ms
+        yield death, machine, copy
 
 
 def is_older_copy(life: Life) -> bool:
@@ -97,10 +103,7 @@ def test_killed_again_and_again_with_a_store_that_comes_and_goes_it_stays_its_ow
 def test_a_copy_that_is_killed_at_any_step_is_red_once_the_original_has_started(
     tmp_path: Path, skew_ms: int
 ) -> None:
-    for number, death in enumerate(deaths()):
-        machine = machine_with_segments(tmp_path / f"{number}")
-        copy = machine.copied_to(tmp_path / f"{number}" / "copy")
-        copy.wall_ms += skew_ms
+    for death, machine, copy in older_copies(tmp_path, skew_ms):
         for _ in range(2):
             dies(copy, death)
         wrote = bool(copy.claimed)
@@ -121,12 +124,9 @@ def test_a_copy_that_is_killed_at_any_step_is_red_once_the_original_has_started(
 def test_of_two_copies_the_second_to_start_is_red_wherever_the_first_was_killed(
     tmp_path: Path, skew_ms: int
 ) -> None:
-    for number, death in enumerate(deaths()):
-        machine = machine_with_segments(tmp_path / f"{number}")
-        one = machine.copied_to(tmp_path / f"{number}" / "one")
-        two = machine.copied_to(tmp_path / f"{number}" / "two")
+    for death, machine, one in older_copies(tmp_path, skew_ms):
+        two = machine.copied_to(one.directory.with_name("two"))
         two.others.append(one), one.others.append(two)
-        one.wall_ms += skew_ms
         dies(one, death)
         second = Life(two).live(AT_REST_S)
         assert is_older_copy(second) == bool(one.claimed), f"{death}: it started second"
@@ -138,10 +138,7 @@ def test_of_two_copies_the_second_to_start_is_red_wherever_the_first_was_killed(
 def test_a_copy_of_a_stopped_machine_whose_store_was_away_in_between_is_red(
     tmp_path: Path, skew_ms: int
 ) -> None:
-    for number, death in enumerate(deaths()):
-        machine = machine_with_segments(tmp_path / f"{number}")
-        copy = machine.copied_to(tmp_path / f"{number}" / "copy")
-        copy.wall_ms += skew_ms
+    for death, machine, copy in older_copies(tmp_path, skew_ms):
         away = Life(copy).live(AT_REST_S, down=True)  # takes incarnations, judges nothing
         away.buried(lands=True)
         original = Life(machine).live(AT_REST_S)

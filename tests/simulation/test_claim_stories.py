@@ -3,23 +3,11 @@ docs/tiering.md §3."""
 
 from pathlib import Path
 
-from dying_tier import Life, Machine, objects_of
-
 from rlmm import records
+from tests.support.tier.dying_tier import Life, Machine, objects_of, stopped
 
 HOUR_MS = 3_600_000
 INTERVAL_S = 300
-
-
-def stopped(machine: Machine) -> Machine:
-    """It has copied all there is, and was stopped."""
-    machine.log.fill(2)
-    life = Life(machine).live()
-    machine.log.expire_local()
-    life.stop()
-    life.buried(lands=True)
-    machine.log.restart()
-    return machine
 
 
 class StartsBeside(Life):
@@ -32,7 +20,7 @@ class StartsBeside(Life):
 
 
 def test_k8_of_two_that_start_at_once_one_is_red_at_the_next_claim(tmp_path: Path) -> None:
-    machine = stopped(Machine(tmp_path / "data", tmp_path / "store"))
+    machine = stopped(tmp_path)
     copy = machine.copied_to(tmp_path / "copy")
     other = Life(copy)
     one = StartsBeside(machine, other).live(1)
@@ -59,7 +47,7 @@ def test_d24_directories_of_an_earlier_time_under_a_clock_set_back_write_no_pair
     tmp_path: Path,
 ) -> None:
     """Counter, leader epoch and clock say what they said before; the metadata topic does not."""
-    machine = stopped(Machine(tmp_path / "data", tmp_path / "store"))
+    machine = stopped(tmp_path)
     before = machine.copied_to(tmp_path / "before")
     machine.log.fill(1)
     Life(machine).live().buried(lands=True)

@@ -6,13 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dying_tier import Life, Machine
-from life_steps import Death, DiedError
 
 from rlmm import records
 from rlmm.store import MemoryStore
 from rlmm.topic_based.memory_topic import StoredRecord
 from rsm_plugins.segment import SegmentState
+from tests.support.tier.dying_tier import Life, Machine
+from tests.support.tier.life_steps import Death, DiedError
+
+pytestmark = pytest.mark.lasts(seconds=40)
 
 Prepare = Callable[[Machine], None]
 LONGER_THAN_COPIES_S = 20

@@ -5,20 +5,22 @@ does not go back; topics that were made are there, those deleted are not; the ep
 each batch what the batch says; a producer's last batch is not taken twice.
 """
 
-import os
 from pathlib import Path
 
 import pytest
-from support_log_lives import LogLives
 
-SEEDS = range(int(os.environ.get("TIDEMARK_LOG_SEEDS", "15")))
+from tests.support.damage.log_lives import LogLives
+from tests.support.rounds import rounds
+
+SEEDS = range(rounds("TIDEMARK_LOG_SEEDS", quick=5, full=15))
 
 
+@pytest.mark.rounds
 @pytest.mark.parametrize("seed", SEEDS)
 def test_power_cuts_take_nothing_that_was_promised(tmp_path: Path, seed: int) -> None:
     lives = LogLives(tmp_path, seed)
     for _ in range(12):
-        operations = 1 + int(lives.dice.random() ** 2 * 500)
-        lives.live(operations if lives.dice.random() < 0.9 else None)
+        operations = 1 + int(lives.ports.dice.random() ** 2 * 500)
+        lives.live(operations if lives.ports.dice.random() < 0.9 else None)
     assert not lives.live(None)
     assert not lives.live(None)

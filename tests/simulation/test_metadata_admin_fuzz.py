@@ -5,19 +5,17 @@ each hundred: the node always starts, and with the same image.
 """
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
 import pytest
-from forgetful_disk import QuickDisk
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigType
 from broker.config.keys import BROKER_KEYS, TOPIC_KEYS
-from broker.live_config import LiveConfig
+from broker.config.live_config import LiveConfig
 from kafka_protocol.errors import KafkaError
 from metadata_topic.controller.brokers import fence_broker, register_broker, unfence_broker
 from metadata_topic.controller.configs import incremental_alter_configs
@@ -31,15 +29,15 @@ from metadata_topic.image.model import Provenance
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.decision_batches import ContradictoryDecision, UnwritableDecision
 from metadata_topic.quorum.format import FormatPlan, format_directory
-from metadata_topic.quorum.node import MetadataNode
+from metadata_topic.quorum.node import MetadataNode, NodeIdentity
 from metadata_topic.raft.voters import VoterEndpoint
 from metadata_topic.testing import registration_of
-from runtime.clock import ManualClock
-from runtime.dice import SeededDice
-from runtime.executors import InlinePool
+from runtime.sim.ports import simulated
+from tests.support.rounds import rounds
+from tests.support.worlds.forgetful_disk import QuickDisk
 
 T = TypeVar("T")
-ROUNDS = int(os.environ.get("TIDEMARK_ADMIN_FUZZ", "2"))
+ROUNDS = rounds("TIDEMARK_ADMIN_FUZZ", quick=1, full=2)
 RESTARTS: Final = 5
 REQUESTS: Final = 100
 VALUE_MAX: Final = 32_767
@@ -79,9 +77,7 @@ class Resource:
 class Fuzz:
     def __init__(self, path: Path, seed: int) -> None:
         self.path = path
-        self.dice = SeededDice(seed)
-        self.disk = QuickDisk()
-        self.clock = ManualClock()
+        self.ports = simulated(seed, disk=QuickDisk())
         self.image = EMPTY_IMAGE
         self.taken = 0
         self.refused: dict[str, int] = {}
@@ -89,19 +85,19 @@ class Fuzz:
         self.live = LiveConfig(config, lambda: self.node.image)
         plan = FormatPlan("c", 1, (path,), path, VoterEndpoint("CONTROLLER", "localhost", 9093))
         self.directory_id = format_directory(
-            plan, disk=self.disk, clock=self.clock, dice=self.dice
+            plan, disk=self.ports.disk, clock=self.ports.clock, dice=self.ports.dice
         )[path]
 
     # -- dice
 
     def pick(self, choices: Sequence[T]) -> T:
-        return choices[int(self.dice.random() * len(choices))]
+        return choices[int(self.ports.dice.random() * len(choices))]
 
     def chance(self, probability: float) -> bool:
-        return self.dice.random() < probability
+        return self.ports.dice.random() < probability
 
     def below(self, limit: int) -> int:
-        return int(self.dice.random() * limit)
+        return int(self.ports.dice.random() * limit)
 
     def name(self) -> str:
         size = self.pick([1, 3, 20, 249, 249, 250])
@@ -143,7 +139,7 @@ class Fuzz:
             keys = {self.key(TOPIC) for _ in range(self.pick([0, 0, 1, 8]))}
             configs = tuple(Config(key, self.value(key)) for key in sorted(keys))
             topics.append(TopicSpec(self.name(), partitions, 1, configs=configs))
-        ids = [self.dice.uuid() for _ in topics]
+        ids = [self.ports.dice.uuid() for _ in topics]
         return lambda image: create_topics(
             image,
             topics,
@@ -202,14 +198,9 @@ class Fuzz:
     async def life(self, work: Callable[[], Awaitable[None]], *, killed: bool) -> None:
         self.node = MetadataNode(
             self.path,
-            node_id=1,
-            cluster_id="c",
-            directory_id=self.directory_id,
-            disk=self.disk,
-            clock=self.clock,
-            pool=InlinePool(),
-            dice=self.dice,
-            config=CONFIG,
+            NodeIdentity(node_id=1, cluster_id="c", directory_id=self.directory_id),
+            self.ports,
+            CONFIG,
         )
         self.node.start()
         assert comparable(self.node.image) == comparable(self.image)
@@ -225,7 +216,7 @@ class Fuzz:
         await self.ask(lambda i: unfence_broker(i, broker_id=1, broker_epoch=i.brokers[1].epoch))
         makers = [self.create, self.delete, self.alter, self.alter, self.alter, self.alter]
         for _ in range(REQUESTS):
-            self.clock.advance(1_000)
+            self.ports.clock.advance(1_000)
             maker = self.pick([*makers, self.broker, self.ids])
             await self.ask(maker())
             if self.chance(0.02):
@@ -238,6 +229,7 @@ def comparable(image: MetadataImage) -> MetadataImage:
     return replace(image, provenance=Provenance(), controllers={}, features=features)
 
 
+@pytest.mark.rounds
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_random_requests_never_make_a_log_that_does_not_start(tmp_path: Path, seed: int) -> None:
     fuzz = Fuzz(tmp_path, seed)

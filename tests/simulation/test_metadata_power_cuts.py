@@ -5,26 +5,25 @@ all before.
 """
 
 import asyncio
-import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from forgetful_disk import FORGETS, ForgetfulDisk, QuickDisk
 
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.format import METADATA_DIRECTORY, FormatPlan, format_directory
-from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
+from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable, NodeIdentity
 from metadata_topic.quorum.snapshots import SnapshotFiles, SnapshotId, snapshot_chunks
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
-from runtime.clock import ManualClock
-from runtime.dice import SeededDice
 from runtime.disk import Disk
-from runtime.executors import InlinePool
-from runtime.power_cut_disk import PowerCutError
+from runtime.sim.ports import simulated
+from runtime.sim.power_cut_disk import PowerCutError
+from tests.support.rounds import rounds
+from tests.support.worlds.forgetful_disk import FORGETS, ForgetfulDisk, QuickDisk
 
 CONFIG = MetadataLogConfig(
     segment_bytes=500,
@@ -32,7 +31,7 @@ CONFIG = MetadataLogConfig(
     max_retention_bytes=1,
     max_batch_bytes=600,
 )
-ROUNDS = int(os.environ.get("TIDEMARK_RAFT_SEEDS", "5"))
+ROUNDS = rounds("TIDEMARK_RAFT_SEEDS", quick=2, full=5)
 STEP = 1 if ROUNDS > 100 else 4
 """Each operation in long runs; otherwise every fourth, others for each kind of change."""
 
@@ -40,25 +39,19 @@ STEP = 1 if ROUNDS > 100 else 4
 class World:
     def __init__(self, path: Path, seed: int = 1) -> None:
         self.path = path
-        self.dice = SeededDice(seed)
-        self.clock = ManualClock()
+        self.ports = simulated(seed)
         self.answered: set[str] = set()
         self.epoch = 0
         plan = FormatPlan("c", 1, (path,), path, VoterEndpoint("CONTROLLER", "localhost", 9093))
-        ids = format_directory(plan, disk=QuickDisk(), clock=self.clock, dice=self.dice)
+        ids = format_directory(plan, disk=QuickDisk(), clock=self.ports.clock, dice=self.ports.dice)
         self.directory_id = ids[path]
 
     def node(self, disk: Disk) -> MetadataNode:
         return MetadataNode(
             self.path,
-            node_id=1,
-            cluster_id="c",
-            directory_id=self.directory_id,
-            disk=disk,
-            clock=self.clock,
-            pool=InlinePool(),
-            dice=self.dice,
-            config=CONFIG,
+            NodeIdentity(node_id=1, cluster_id="c", directory_id=self.directory_id),
+            replace(self.ports, disk=disk),
+            CONFIG,
         )
 
     async def life(self, disk: Disk) -> None:
@@ -78,7 +71,7 @@ class World:
         names = [f"{prefix}-{n}" for n in range(count)]
 
         def decide(image: MetadataImage) -> ControllerResult[None]:
-            made = [make("TopicRecord", name=n, topic_id=self.dice.uuid()) for n in names]
+            made = [make("TopicRecord", name=n, topic_id=self.ports.dice.uuid()) for n in names]
             return ControllerResult(tuple(made), None)
 
         await node.submit(decide)
@@ -99,7 +92,7 @@ def test_a_cut_at_every_operation_loses_nothing_that_was_answered(kinds: str) ->
     while True:
         with tempfile.TemporaryDirectory() as directory:
             world = World(Path(directory), seed=operations)
-            disk = ForgetfulDisk(world.dice, operations, kinds)
+            disk = ForgetfulDisk(world.ports.dice, operations, kinds)
             world.live_until_cut(disk)
             asyncio.run(world.life(QuickDisk()))
             if not disk.is_off:
@@ -108,13 +101,16 @@ def test_a_cut_at_every_operation_loses_nothing_that_was_answered(kinds: str) ->
     assert operations > 60
 
 
+@pytest.mark.rounds
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_random_cuts_lose_nothing_that_was_answered(seed: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         world = World(Path(directory), seed=seed)
         for _ in range(6):
-            operations = 1 + int(world.dice.random() * 250)
-            world.live_until_cut(ForgetfulDisk(world.dice, operations, "everything", chance=0.5))
+            operations = 1 + int(world.ports.dice.random() * 250)
+            world.live_until_cut(
+                ForgetfulDisk(world.ports.dice, operations, "everything", chance=0.5)
+            )
         asyncio.run(world.life(QuickDisk()))
 
 
@@ -133,14 +129,14 @@ def test_a_cut_while_a_snapshot_replaces_the_log_is_gone_on_with(kinds: str) -> 
                 [make("TopicRecord", name="theirs", topic_id=b"t" * 16)],
                 snapshot_id=SnapshotId(500, 9),
                 last_contained_timestamp_ms=1,
-                now_ms=world.clock.wall_ms,
+                now_ms=world.ports.clock.wall_ms,
                 kraft_version=1,
                 voters=VoterSet((voter,)),
             )
-            SnapshotFiles(fetched, QuickDisk(), world.dice).write(SnapshotId(500, 9), chunks)
+            SnapshotFiles(fetched, QuickDisk(), world.ports.dice).write(SnapshotId(500, 9), chunks)
             world.answered = {"theirs"}
             world.epoch = 9
-            disk = ForgetfulDisk(world.dice, operations, kinds)
+            disk = ForgetfulDisk(world.ports.dice, operations, kinds)
             try:
                 world.node(disk).start()
             except PowerCutError:
@@ -156,24 +152,19 @@ def test_a_cut_while_a_snapshot_replaces_the_log_is_gone_on_with(kinds: str) -> 
 
 def test_a_vote_is_not_forgotten_with_the_directory_it_lies_in(tmp_path: Path) -> None:
     """With static voters nothing but the start makes the directory."""
-    clock, dice = ManualClock(), SeededDice(1)
+    ports = simulated()
     plan = FormatPlan("c", 1, (tmp_path,), tmp_path)
-    ids = format_directory(plan, disk=QuickDisk(), clock=clock, dice=dice)
+    ids = format_directory(plan, disk=QuickDisk(), clock=ports.clock, dice=ports.dice)
 
     def node(disk: Disk) -> MetadataNode:
         return MetadataNode(
             tmp_path,
-            node_id=1,
-            cluster_id="c",
-            directory_id=ids[tmp_path],
-            disk=disk,
-            clock=clock,
-            pool=InlinePool(),
-            dice=dice,
-            static_voters=(1,),
+            NodeIdentity(node_id=1, cluster_id="c", directory_id=ids[tmp_path]),
+            replace(ports, disk=disk),
+            MetadataLogConfig(static_voters=(1,)),
         )
 
-    disk = ForgetfulDisk(dice, 10**9, "everything")
+    disk = ForgetfulDisk(ports.dice, 10**9, "everything")
     node(disk).start()
     disk.cut()
     again = node(QuickDisk())
@@ -182,29 +173,26 @@ def test_a_vote_is_not_forgotten_with_the_directory_it_lies_in(tmp_path: Path) -
 
 
 def test_a_formatted_directory_keeps_its_name(tmp_path: Path) -> None:
-    clock, dice = ManualClock(), SeededDice(1)
-    disk = ForgetfulDisk(dice, 10**9, "everything")
+    ports = simulated()
+    disk = ForgetfulDisk(ports.dice, 10**9, "everything")
     home = tmp_path / "deep" / "home"
     plan = FormatPlan("c", 1, (home,), home, VoterEndpoint("CONTROLLER", "localhost", 9093))
-    format_directory(plan, disk=disk, clock=clock, dice=dice)
+    format_directory(plan, disk=disk, clock=ports.clock, dice=ports.dice)
     disk.cut()
     assert (home / "meta.properties").exists()
     assert (home / METADATA_DIRECTORY / SnapshotId(0, 0).file_name).exists()
 
 
-def test_a_change_of_several_batches_stays_in_one_segment(tmp_path: Path) -> None:
+async def test_a_change_of_several_batches_stays_in_one_segment(tmp_path: Path) -> None:
     """Nothing is flushed between them, so a later segment would prove what it cannot."""
     world = World(tmp_path)
 
-    async def life() -> None:
-        node = world.node(QuickDisk())
-        node.start()
-        await world.create(node, "small", 1)
-        before = set((tmp_path / METADATA_DIRECTORY).glob("*.log"))
-        end = node.log_end_offset
-        await world.create(node, "large", 60)
-        after = set((tmp_path / METADATA_DIRECTORY).glob("*.log")) - before
-        assert after <= {tmp_path / METADATA_DIRECTORY / f"{end:020d}.log"}
-        await node.close()
-
-    asyncio.run(life())
+    node = world.node(QuickDisk())
+    node.start()
+    await world.create(node, "small", 1)
+    before = set((tmp_path / METADATA_DIRECTORY).glob("*.log"))
+    end = node.log_end_offset
+    await world.create(node, "large", 60)
+    after = set((tmp_path / METADATA_DIRECTORY).glob("*.log")) - before
+    assert after <= {tmp_path / METADATA_DIRECTORY / f"{end:020d}.log"}
+    await node.close()

@@ -1,26 +1,17 @@
 """Which part of the metadata topic a broker sees, and what its remover may settle by it."""
 
-from metadata_topic_harness import Node
+import tracemalloc
+from random import Random
 
-from kafka_protocol.types import TopicIdPartition
 from rlmm.api import Fence, PartitionDeleteState
 from rlmm.lifecycle import PartitionFacts, deletion_of
 from rlmm.store import MemoryStore
+from rlmm.topic_based.deletions import PackedIds
 from rlmm.topic_based.memory_topic import MemoryTopic
 from rlmm.topic_based.topic_port import metadata_partition_for
-from runtime.clock import ManualClock
-
-PARTITIONS = 3
-
-
-def one_in_each() -> list[TopicIdPartition]:
-    """User partitions of one topic, one in each metadata partition."""
-    found: dict[int, TopicIdPartition] = {}
-    for number in range(50):
-        partition = TopicIdPartition(b"T" * 16, number, "orders")
-        found.setdefault(metadata_partition_for(partition, PARTITIONS), partition)
-    assert len(found) == PARTITIONS
-    return list(found.values())
+from runtime.sim.clock import ManualClock
+from tests.support.tier.led_partitions import PARTITIONS, one_in_each
+from tests.support.tier.metadata_topic import Node
 
 
 def test_all_is_led_only_when_every_metadata_partition_was_read_to_its_end() -> None:
@@ -59,6 +50,50 @@ class CountingStore(MemoryStore):
     def all_facts(self, metadata_partition: int) -> list[PartitionFacts]:
         self.scans += 1
         return super().all_facts(metadata_partition)
+
+
+def test_a_complete_deletion_is_named_only_for_a_topic_that_exists() -> None:
+    store = CountingStore()
+    node = Node(MemoryTopic(PARTITIONS), ManualClock(), 1, store=store)
+    node.manager.lead(None)
+    node.turn()
+    existing = frozenset({b"T" * 16, b"U" * 16})
+    finished, living, _ = one_in_each()
+    for partition in (finished, living):
+        node.own(Fence(1, 1), partition)
+    asked = node.manager.finished_partitions
+    assert asked(existing) == []
+    for state in PartitionDeleteState:
+        node.manager.put_partition_delete(finished, state)
+        node.turn()
+    assert [one.partition for one in asked(existing)] == [finished]
+    assert [one.partition for one in node.manager.led_partitions()] == [living]
+    scans = store.scans
+    assert asked(frozenset({b"U" * 16})) == []
+    assert asked(frozenset({b"T" * 8 + b"x" * 8})) == [], "another topic of the same beginning"
+    assert asked(frozenset()) == []
+    assert store.scans == scans + 1, "of the one that might have been it"
+    node.kill()
+    node.manager.lead(None)
+    node.turn(5)
+    assert [one.partition for one in node.manager.finished_partitions(existing)] == [finished]
+    assert [one.partition for one in node.manager.led_partitions()] == [living]
+
+
+def test_a_topic_whose_deletion_is_complete_takes_few_bytes() -> None:
+    dice = Random(3)
+    ids = [dice.randbytes(16) for _ in range(20_000)]
+    tracemalloc.start()
+    packed = PackedIds(ids[:10_000])
+    for each in ids[10_000:]:
+        packed.add(each)
+        packed.add(each)
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert all(each in packed for each in ids)
+    assert dice.randbytes(16) not in packed
+    assert len(packed) == len(ids)
+    assert size < 16 * len(ids)
 
 
 def test_what_is_led_is_scanned_once_and_then_follows_each_change() -> None:

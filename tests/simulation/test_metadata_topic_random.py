@@ -12,7 +12,6 @@ from concurrent.futures import Future
 from itertools import count
 
 import pytest
-from metadata_topic_harness import WRITE_WAIT_MS, Node, known, truth
 
 from rlmm import records
 from rlmm.api import Fence, MetadataNotReadyError
@@ -22,7 +21,9 @@ from rlmm.store import partition_key
 from rlmm.testing import PARTITION, segment, update
 from rlmm.topic_based.memory_topic import MemoryTopic
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
-from runtime.clock import ManualClock
+from runtime.sim.clock import ManualClock
+from tests.support.rounds import rounds
+from tests.support.tier.metadata_topic import WRITE_WAIT_MS, Node, known, truth
 
 STEPS = 250
 DELETED = SegmentState.DELETE_SEGMENT_FINISHED
@@ -267,7 +268,8 @@ def _telling(said: dict[int, int]) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("losses", [False, True], ids=["durable", "lossy"])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.rounds
+@pytest.mark.parametrize("seed", range(rounds("TIDEMARK_TOPIC_SEEDS", quick=8, full=40)))
 def test_readers_agree_and_answers_are_true(seed: int, losses: bool) -> None:
     world = World(seed, losses=losses)
     for _ in range(STEPS):

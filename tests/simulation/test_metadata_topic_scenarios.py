@@ -1,20 +1,6 @@
 """Stories about owners, late writers and lost records; B* are of the model's findings."""
 
 import pytest
-from metadata_topic_harness import (
-    A1,
-    A2,
-    B2,
-    DELETING,
-    FINISHED,
-    S0,
-    S1,
-    WRITE_WAIT_MS,
-    Node,
-    copied,
-    known,
-    truth,
-)
 
 from rlmm import records
 from rlmm.api import (
@@ -29,7 +15,21 @@ from rlmm.testing import PARTITION, segment, update
 from rlmm.topic_based.memory_topic import MemoryTopic
 from rlmm.topic_based.topic_port import metadata_partition_for
 from rsm_plugins.segment import SegmentState
-from runtime.clock import ManualClock
+from runtime.sim.clock import ManualClock
+from tests.support.tier.metadata_topic import (
+    A1,
+    A2,
+    B2,
+    DELETING,
+    FINISHED,
+    S0,
+    S1,
+    WRITE_WAIT_MS,
+    Node,
+    copied,
+    known,
+    truth,
+)
 
 
 def test_a_write_is_done_only_when_it_was_read_back(a: Node) -> None:
@@ -60,7 +60,7 @@ def test_a_write_whose_answer_is_lost_ends_the_ownership_after_its_time(
     assert isinstance(late.exception(0), MetadataNotReadyError)
 
 
-def test_b3_after_a_time_out_only_the_next_barrier_tells_what_landed(
+def test_after_a_time_out_only_the_next_barrier_tells_what_landed(
     a: Node, clock: ManualClock
 ) -> None:
     a.own(A1)
@@ -80,7 +80,7 @@ def test_b3_after_a_time_out_only_the_next_barrier_tells_what_landed(
     assert [one.state for one in a.segments()] == [FINISHED]
 
 
-def test_b3_what_lands_after_the_barrier_is_refused(a: Node, clock: ManualClock) -> None:
+def test_what_lands_after_the_barrier_is_refused(a: Node, clock: ManualClock) -> None:
     a.own(A1)
     a.manager.add(S0, A1, 5)
     a.turn()
@@ -94,7 +94,7 @@ def test_b3_what_lands_after_the_barrier_is_refused(a: Node, clock: ManualClock)
     assert a.segments()[0].state is SegmentState.COPY_SEGMENT_STARTED
 
 
-def test_b1_a_barrier_that_is_stale_when_it_lands_fences_all_the_same(a: Node, b: Node) -> None:
+def test_a_barrier_that_is_stale_when_it_lands_fences_all_the_same(a: Node, b: Node) -> None:
     a.own(A1)
     a.manager.add(S0, A1, 5)
     a.turn()
@@ -118,7 +118,7 @@ def test_b1_a_barrier_that_is_stale_when_it_lands_fences_all_the_same(a: Node, b
     assert [one.state for one in b.segments()] == [FINISHED]
 
 
-def test_b2_a_deposed_leaders_first_copy_comes_too_late(a: Node, b: Node) -> None:
+def test_a_deposed_leaders_first_copy_comes_too_late(a: Node, b: Node) -> None:
     a.own(A1)
     a.port.held = True
     started = a.manager.add(S0, A1, 5)
@@ -184,7 +184,7 @@ def test_started_seen_and_first_finished_survive_a_restart(a: Node, clock: Manua
     assert a.manager.finished_order(S0.id) == order
 
 
-def test_b17_after_lost_records_the_cache_is_read_again_and_the_owner_must_ask_again(
+def test_after_lost_records_the_cache_is_read_again_and_the_owner_must_ask_again(
     a: Node, topic: MemoryTopic
 ) -> None:
     a.own(A1)
@@ -247,7 +247,7 @@ def test_followers_are_ready_again_by_themselves_after_lost_records(
     assert [one.state for one in b.segments()] == [SegmentState.COPY_SEGMENT_STARTED]
 
 
-def test_n047_damaged_and_unknown_records_are_skipped_counted_and_said_once(
+def test_damaged_and_unknown_records_are_skipped_counted_and_said_once(
     a: Node, topic: MemoryTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     for value in (b"garbage", b"more", b"", None, None, b"\x01\x63\x00later"):
@@ -261,7 +261,7 @@ def test_n047_damaged_and_unknown_records_are_skipped_counted_and_said_once(
     assert len(said) == 3
 
 
-def test_n115_illegal_moves_are_dropped_counted_and_said(
+def test_illegal_moves_are_dropped_counted_and_said(
     a: Node, topic: MemoryTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     a.own(A1)
@@ -312,7 +312,7 @@ def test_a_topic_that_stays_away_is_a_loud_failure(
         clock.advance(10_000)
         node.turn()
     assert isinstance(owned.exception(0), MetadataError)
-    assert node.manager.failure is not None
+    assert node.manager.failure() is not None
     assert isinstance(node.manager.follow(PARTITION).exception(0), MetadataError)
     assert any(record.levelname == "ERROR" for record in caplog.records)
 

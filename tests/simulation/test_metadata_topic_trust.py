@@ -1,7 +1,5 @@
 """What readers without a barrier trust, and what owners carry; H* are of the model's findings."""
 
-from metadata_topic_harness import A1, A2, A3, B2, DELETING, FINISHED, MARKED, S0, S1, Node, copied
-
 from rlmm import records
 from rlmm.api import (
     Fence,
@@ -11,7 +9,20 @@ from rlmm.api import (
 )
 from rlmm.testing import PARTITION, segment, update
 from rlmm.topic_based.memory_topic import MemoryTopic
-from runtime.clock import ManualClock
+from runtime.sim.clock import ManualClock
+from tests.support.tier.metadata_topic import (
+    A1,
+    A2,
+    A3,
+    B2,
+    DELETING,
+    FINISHED,
+    MARKED,
+    S0,
+    S1,
+    Node,
+    copied,
+)
 
 
 def test_a_follower_is_ready_at_the_end_that_was_there_when_it_began(a: Node, b: Node) -> None:
@@ -131,6 +142,36 @@ def test_a_remover_judges_nothing_after_lost_records_before_it_has_read_again(
     a.port.read_max = 10
     a.turn()
     assert a.manager.led_partitions() != []
+
+
+def test_a_remover_judges_after_lost_records_only_at_an_end_that_the_log_had_since(
+    a: Node, b: Node, topic: MemoryTopic, clock: ManualClock
+) -> None:
+    a.manager.lead([0])
+    a.own(A1)
+    topic.lose(0, 1)
+    a.port.tells_ends = False
+
+    def is_refused() -> bool:
+        late = a.manager.put_partition_delete(PARTITION, MARKED)
+        a.turn()
+        return late.done() and isinstance(late.exception(0), MetadataNotReadyError)
+
+    a.turn()
+    assert a.manager.deletion(PARTITION) is not None, "an end was reached, of whatever time"
+    assert a.manager.led_partitions() == []
+    assert is_refused()
+    a.port.deaf = True
+    b.own(B2)
+    copied(b, B2)
+    a.port.tells_ends = True
+    clock.advance(1_000)
+    a.turn()
+    assert a.manager.led_partitions() == [], "a newer owner's records are still unread"
+    assert is_refused()
+    a.port.deaf = False
+    a.turn()
+    assert [one.partition for one in a.manager.led_partitions()] == [PARTITION]
 
 
 def test_h2_the_log_start_of_a_lineage_that_was_given_up_is_not_the_next_owners(

@@ -1,8 +1,6 @@
 """A metadata partition with a damaged record: nobody judges by a part of it, others go on."""
 
 import pytest
-from metadata_topic_harness import Node
-from test_metadata_topic_led import PARTITIONS, one_in_each
 
 from kafka_protocol.types import TopicIdPartition
 from rlmm.api import Fence, MetadataNotReadyError, MetadataWriteTimeoutError, PartitionDeleteState
@@ -10,7 +8,9 @@ from rlmm.testing import segment
 from rlmm.topic_based.memory_topic import MemoryTopic
 from rlmm.topic_based.topic_port import metadata_partition_for
 from rlmm.topic_based.topic_red import damaged
-from runtime.clock import ManualClock
+from runtime.sim.clock import ManualClock
+from tests.support.tier.led_partitions import PARTITIONS, one_in_each
+from tests.support.tier.metadata_topic import Node
 
 FENCE = Fence(1, 1)
 
@@ -62,7 +62,7 @@ def test_a_metadata_partition_that_cannot_be_read_on_is_named_and_others_go_on(
         added = node.manager.add(segment(1, 0, 9, partition=partition), FENCE, -1)
         node.turn()
         assert added.exception(0) is None
-    assert node.manager.failure is None
+    assert node.manager.failure() is None
 
 
 def test_no_barrier_is_written_while_it_cannot_be_read(topic: MemoryTopic, node: Node) -> None:
@@ -130,7 +130,7 @@ def test_a_restart_before_it_reads_nothing_and_ends_nothing(topic: MemoryTopic, 
     node.turn(5)
     assert [each.done() for each in owned] == [False, True, True]
     assert len(node.manager.unreadable()) == 1
-    assert node.manager.failure is None
+    assert node.manager.failure() is None
 
 
 def test_it_is_said_once_for_as_long_as_it_is_so(

@@ -5,8 +5,8 @@ broker's ids never go back; the node starts without help.
 """
 
 import asyncio
-import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,14 +16,13 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.format import METADATA_DIRECTORY, FormatPlan, format_directory
-from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
+from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable, NodeIdentity
 from metadata_topic.quorum.quorum_state_file import parse_quorum_state
 from metadata_topic.raft.voters import VoterEndpoint
-from runtime.clock import ManualClock
-from runtime.dice import SeededDice
 from runtime.disk import Disk
-from runtime.executors import InlinePool
-from runtime.power_cut_disk import PowerCutDisk, PowerCutError
+from runtime.sim.ports import simulated
+from runtime.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from tests.support.rounds import rounds
 
 CONFIG = MetadataLogConfig(
     segment_bytes=1500,
@@ -31,7 +30,7 @@ CONFIG = MetadataLogConfig(
     max_retention_bytes=5000,
     max_batch_bytes=1200,
 )
-SEEDS = range(int(os.environ.get("TIDEMARK_RAFT_SEEDS", "12")))
+SEEDS = range(rounds("TIDEMARK_RAFT_SEEDS", quick=2, full=12))
 
 
 class World:
@@ -45,8 +44,7 @@ class World:
 
     def __init__(self, seed: int, path: Path, *, static: bool = False) -> None:
         self.path = path
-        self.dice = SeededDice(seed)
-        self.clock = ManualClock()
+        self.ports = simulated(seed)
         self.answered: set[str] = set()
         self.asked: set[str] = set()
         self.epoch = 0
@@ -56,35 +54,29 @@ class World:
         self.directory_id = format_directory(
             FormatPlan("cluster", 1, (path,), path, endpoint),
             disk=Disk(),
-            clock=self.clock,
-            dice=self.dice,
+            clock=self.ports.clock,
+            dice=self.ports.dice,
         )[path]
 
     def node(self, disk: Disk) -> MetadataNode:
         return MetadataNode(
             self.path,
-            node_id=1,
-            cluster_id="cluster",
-            directory_id=self.directory_id,
-            disk=disk,
-            clock=self.clock,
-            pool=InlinePool(),
-            dice=self.dice,
-            static_voters=self.static_voters,
-            config=CONFIG,
+            NodeIdentity(node_id=1, cluster_id="cluster", directory_id=self.directory_id),
+            replace(self.ports, disk=disk),
+            replace(CONFIG, static_voters=self.static_voters),
         )
 
     async def live(self, operations: int) -> None:
         """One life: start, change things, lose power."""
         self.lives += 1
-        disk = PowerCutDisk(self.path, self.dice, operations)
+        disk = PowerCutDisk(self.path, self.ports.dice, operations)
         try:
             node = self.node(disk)
             node.start()
             self.check_start(node)
             for step in range(30):
                 await self.change(node, step)
-                if self.dice.random() < 0.1:
+                if self.ports.dice.random() < 0.1:
                     await node.snapshot()
         except (PowerCutError, MetadataUnavailable):
             assert disk.is_off
@@ -99,12 +91,12 @@ class World:
 
     async def change(self, node: MetadataNode, step: int) -> None:
         """Make a few topics in one decision: all of them count, or none."""
-        self.clock.advance(int(self.dice.random() * 1000))
-        size = 40 if self.dice.random() < 0.1 else 2
+        self.ports.clock.advance(int(self.ports.dice.random() * 1000))
+        size = 40 if self.ports.dice.random() < 0.1 else 2
         names = [f"{self.lives}-{step}-{n}" for n in range(size)]
 
         def decide(image: MetadataImage) -> ControllerResult[None]:
-            records = [make("TopicRecord", name=n, topic_id=self.dice.uuid()) for n in names]
+            records = [make("TopicRecord", name=n, topic_id=self.ports.dice.uuid()) for n in names]
             return ControllerResult(tuple(records), None)
 
         self.asked.update(names)
@@ -130,12 +122,13 @@ class World:
             assert parse_quorum_state(state.read_bytes()).epoch >= self.epoch
 
 
+@pytest.mark.rounds
 @pytest.mark.parametrize("seed", SEEDS)
 def test_power_cuts_lose_nothing_that_was_answered(seed: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         world = World(seed, Path(directory), static=seed % 2 == 1)
         for _ in range(12):
-            operations = 1 + int(world.dice.random() ** 2 * 400)
+            operations = 1 + int(world.ports.dice.random() ** 2 * 400)
             asyncio.run(world.live(operations))
             world.check_disk()
         asyncio.run(world.live(10**9))
@@ -143,13 +136,19 @@ def test_power_cuts_lose_nothing_that_was_answered(seed: int) -> None:
         assert world.answered
 
 
-@pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
+@pytest.mark.parametrize(
+    "static",
+    [
+        pytest.param(False, id="dynamic"),
+        pytest.param(True, id="static", marks=pytest.mark.long(seconds=8)),
+    ],
+)
 def test_a_cut_at_every_single_operation_of_a_first_start(static: bool) -> None:
     operations = 1
     while True:
         with tempfile.TemporaryDirectory() as directory:
             world = World(operations, Path(directory), static=static)
-            disk = PowerCutDisk(world.path, world.dice, operations)
+            disk = PowerCutDisk(world.path, world.ports.dice, operations)
             node = world.node(disk)
             try:
                 node.start()

@@ -14,20 +14,26 @@ from typing import Any, BinaryIO
 import pytest
 
 from rlm.config import TierConfig
-from rlm.link import Endpoint, FakeLink, Received
-from rlm.messages import Assign, Configure, Connect, PartitionSettings, Read, ReadAnswer, Released
-from rlm.performer import READER_POOL
+from rlm.link.endpoint import Endpoint, FakeLink, Received
+from rlm.link.messages import (
+    Assign,
+    Configure,
+    Connect,
+    PartitionSettings,
+    Read,
+    ReadAnswer,
+    Released,
+)
 from rlm.plugins import Plugins
-from rlm.service import TierService
+from rlm.service import Link, TierReceiver
 from rlm.testing import PARTITION, InlineWorkers, SimulatedBroker
-from rlm.workers import Done
+from rlm.workers import READER_POOL, Done
 from rlmm.memory import InMemoryRemoteLogMetadataManager
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.segment import RemoteLogSegmentMetadata
-from runtime.clock import ManualClock
-from runtime.dice import SeededDice
-from runtime.disk import Disk
-from runtime.scheduler import ManualScheduler
+from runtime.sim.clock import ManualClock
+from runtime.sim.dice import SeededDice
+from runtime.sim.ports import simulated
 
 FIRST_BYTE_MS, BYTES_PER_MS, THREADS = 30, 200, 10
 CHUNK_BYTES, CACHE_BYTES = 2_000, 128_000
@@ -139,24 +145,24 @@ class World:
 
     def __init__(self, root: Path, *, segments: int, records: int, **settings: object) -> None:
         self.clock = JobClock(wall_ms=10_000_000)
-        self.scheduler = ManualScheduler(self.clock)
+        ports = simulated(seed=2, clock=self.clock)
+        self.scheduler = ports.scheduler
         self.storage = FarStorage(self.clock)
         self.storage.configure({"dir": str(root / "store")})
         self.workers = FarWorkers(self.storage)
         self.log = SimulatedBroker()
         self.log.fill(segments, records=records, size_bytes=120)
         metadata = InMemoryRemoteLogMetadataManager(self.clock, SeededDice(1))
-        self.service = TierService(
-            broker=self.log,
-            tell=lambda _: None,
-            configure_plugins=lambda config, calls: Plugins(self.storage, metadata),
-            make_workers=self._make_workers,
-            clock=self.clock,
-            scheduler=self.scheduler,
-            disk=Disk(),
-            dice=SeededDice(2),
-            abort=pytest.fail,
-            ended=lambda: None,
+        self.receiver = TierReceiver(
+            lambda config, calls: Plugins(self.storage, metadata),
+            self._make_workers,
+            ports,
+            Link(
+                broker=self.log,
+                tell=lambda _: None,
+                abort=pytest.fail,
+                ended=lambda: None,
+            ),
         )
         config = TierConfig(
             node_id=1,
@@ -169,7 +175,7 @@ class World:
             chunk_cache_bytes=CACHE_BYTES,
         )
         self.broker = Endpoint(lambda received, reply: None, lambda: None)
-        tier = Endpoint(self.service, lambda: None)
+        tier = Endpoint(self.receiver, lambda: None)
         self.link = FakeLink(self.broker, tier)
         self.broker.ask(Configure(replace(config, **settings)))  # type: ignore[arg-type]
         self.pump()

@@ -4,18 +4,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_tier_kill_at_every_step import COPY_MAX_MS, Scene
 
-from rlm.copy_task import copy_pass
-from rlm.effects import Effect, PassResult, Task, UpdateState
-from rlm.expiration_task import expiration_pass
-from rlm.messages import DescribeLog, LogDescription, PartitionSettings
-from rlm.performer import COPIER_POOL, EXPIRATION_POOL, Performer
-from rlm.takeover_task import take_over
+from rlm.link.messages import DescribeLog, LogDescription, PartitionSettings
 from rlm.testing import PARTITION
+from rlm.upkeep.copy_task import copy_pass
+from rlm.upkeep.effects import Effect, PassResult, Task, UpdateState
+from rlm.upkeep.expiration_task import expiration_pass
+from rlm.upkeep.performer import Performer
+from rlm.upkeep.takeover_task import take_over
+from rlm.workers import COPIER_POOL, EXPIRATION_POOL
 from rlmm.api import MetadataNotReadyError
 from rlmm.memory import InMemoryRemoteLogMetadataManager
 from rsm_plugins.segment import SegmentState
+from tests.support.tier.scene import COPY_MAX_MS, Scene
 
 
 class Stepped:
@@ -183,7 +184,7 @@ def test_nobody_judges_after_the_metadata_manager_has_ended_the_ownership(scene:
     assert scene.broker.reports == []
 
 
-def test_b4_offsets_behind_a_hole_are_not_told_as_copied(scene: Scene) -> None:
+def test_offsets_behind_a_hole_are_not_told_as_copied(scene: Scene) -> None:
     scene.broker.fill(1)
     scene.pass_all()
     scene.broker.fill(2)
@@ -205,7 +206,7 @@ def test_b4_offsets_behind_a_hole_are_not_told_as_copied(scene: Scene) -> None:
     scene.check_no_leak()
 
 
-def test_b10_with_nothing_remote_left_the_log_starts_where_it_is_local(scene: Scene) -> None:
+def test_with_nothing_remote_left_the_log_starts_where_it_is_local(scene: Scene) -> None:
     scene.broker.fill(2)
     scene.pass_all()
     scene.broker.expire_local()
@@ -221,7 +222,7 @@ def test_b10_with_nothing_remote_left_the_log_starts_where_it_is_local(scene: Sc
     scene.check_readable()
 
 
-def test_b11_deletions_are_read_back_in_offset_order(scene: Scene) -> None:
+def test_deletions_are_read_back_in_offset_order(scene: Scene) -> None:
     scene.broker.fill(4)
     scene.pass_all()
     scene.broker.expire_local()
@@ -236,7 +237,7 @@ def test_b11_deletions_are_read_back_in_offset_order(scene: Scene) -> None:
     assert seen == [[done] * 4, [begun, done, done, done], [begun, begun, done, done]]
 
 
-def test_b13_a_finished_segment_too_is_deleted_once_more_before_it_is_forgotten(
+def test_a_finished_segment_too_is_deleted_once_more_before_it_is_forgotten(
     scene: Scene,
 ) -> None:
     scene.broker.fill(1)
@@ -258,9 +259,7 @@ def test_b13_a_finished_segment_too_is_deleted_once_more_before_it_is_forgotten(
 
 
 @pytest.mark.parametrize("mode", ["active", "read_only", "drop"])
-def test_b14_a_dangling_copy_goes_though_its_range_is_wanted_no_more(
-    scene: Scene, mode: str
-) -> None:
+def test_a_dangling_copy_goes_though_its_range_is_wanted_no_more(scene: Scene, mode: str) -> None:
     scene.broker.fill(1)
     copy = copying(scene)
     copy.until(UpdateState)

@@ -6,128 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from rlm.copy_task import copy_pass
-from rlm.expiration_task import expiration_pass
-from rlm.messages import CopiedThrough, PartitionSettings
-from rlm.performer import EXPIRATION_POOL, World
-from rlm.plugin_calls import PluginCalls
-from rlm.takeover_task import take_over
-from rlm.telemetry import Telemetry
-from rlm.testing import PARTITION, Killed, SimulatedBroker, SteppedTier, values_of
-from rlmm import lineage
-from rlmm.api import Fence, MetadataWriteTimeoutError, SegmentUpdate
+from rlm.link.messages import CopiedThrough, PartitionSettings
+from rlm.testing import PARTITION, Killed
+from rlmm.api import MetadataWriteTimeoutError, SegmentUpdate
 from rlmm.memory import Fault, InMemoryRemoteLogMetadataManager
-from rsm_plugins.api import RemoteStorageManager, RetriableRemoteStorageError
-from rsm_plugins.local_fs import LocalFsRemoteStorageManager
+from rsm_plugins.api import RetriableRemoteStorageError
 from rsm_plugins.segment import SegmentState
-from rsm_plugins.testing import FaultyStorage, Operation
-from runtime.clock import ManualClock
-from runtime.dice import SeededDice
-
-COPY_MAX_MS = 60_000
-
-
-class Scene:
-    """One broker, one store, one metadata topic, and tiers that come and go."""
-
-    def __init__(self, root: Path, settings: PartitionSettings | None = None) -> None:
-        self.root = root
-        self.clock = ManualClock(wall_ms=10_000_000)
-        self.broker = SimulatedBroker()
-        self.broker.now_ms = 10_000_000
-        self.storage = FaultyStorage(self.open_storage())
-        self.dice = SeededDice(7)
-        self.metadata = InMemoryRemoteLogMetadataManager(self.clock, self.dice)
-        self.settings = settings or PartitionSettings()
-        self.incarnation = 0
-        self.kill_at: int | None = None
-        self.kill_before = False
-        self.tier = self.start_tier()
-
-    def open_storage(self) -> RemoteStorageManager:
-        """The plugin."""
-        plugin = LocalFsRemoteStorageManager()
-        plugin.configure({"dir": str(self.root)})
-        return plugin
-
-    def objects(self) -> list[str]:
-        """Everything that is in the store, half-written things too."""
-        return [str(path) for path in self.root.rglob("*") if path.is_file()]
-
-    def start_tier(self) -> SteppedTier:
-        self.incarnation += 1
-        world = World(
-            broker=self.broker,
-            metadata=self.metadata,
-            storage=self.storage,
-            clock=self.clock,
-            dice=self.dice,
-            calls=PluginCalls(self.clock),
-            telemetry=Telemetry(),
-            copy_max_ms=COPY_MAX_MS,
-            call_max_ms=COPY_MAX_MS,
-        )
-        self.tier = SteppedTier(world, Fence(self.broker.leader_epoch, self.incarnation))
-        self.tier.own()
-        return self.tier
-
-    def pass_all(self) -> str:
-        """Take over; copy and expire unless that is red; the reason if something is red."""
-        tier = self.tier
-        tier.kill_at, tier.kill_before = self.kill_at, self.kill_before
-        red = tier.run(take_over()).red
-        if red:
-            return red
-        reds = [
-            tier.run(
-                copy_pass(
-                    PARTITION,
-                    self.settings,
-                    broker_id=1,
-                    custom_metadata_bytes_max=128,
-                    throttle_ms=lambda size: 0,
-                )
-            ).red,
-            tier.run(
-                expiration_pass(
-                    self.settings,
-                    tier.ownership.own_copies,
-                    broker_id=1,
-                    copy_max_ms=COPY_MAX_MS,
-                ),
-                EXPIRATION_POOL,
-            ).red,
-        ]
-        return next((red for red in reds if red), "")
-
-    def settle(self) -> None:
-        """Quiescence and two passes, the copy maximum being over."""
-        self.kill_at = None
-        self.pass_all()
-        self.clock.advance(COPY_MAX_MS + 1)
-        self.pass_all()
-        self.clock.advance(COPY_MAX_MS + 1)
-        self.pass_all()
-
-    def check_readable(self) -> None:
-        """Every offset from the log start on is readable, with the bytes its leader wrote."""
-        local = self.broker.local_values()
-        for offset in range(self.broker.log_start, self.broker.end):
-            epoch = lineage.epoch_at(self.broker.chain, offset)
-            assert epoch is not None, offset
-            found = local.get((epoch, offset))
-            if found is None:
-                segment = self.metadata.segment_for(PARTITION, epoch, offset)
-                assert segment is not None, f"offset {offset} is in no tier"
-                with self.storage.fetch_log_segment(segment, 0) as stream:
-                    found = values_of(stream.read())[epoch, offset]
-            assert found == self.broker.truth[epoch, offset], offset
-
-    def check_no_leak(self) -> None:
-        """The store holds the objects of FINISHED segments, exactly."""
-        listed = list(self.metadata.list_segments(PARTITION))
-        assert {segment.state for segment in listed} <= {SegmentState.COPY_SEGMENT_FINISHED}
-        assert len(self.objects()) == 3 * len(listed), self.objects()
+from rsm_plugins.testing import Operation
+from tests.support.tier.scene import COPY_MAX_MS, Scene
 
 
 @pytest.fixture

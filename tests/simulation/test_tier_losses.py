@@ -7,19 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_tier_kill_at_every_step import COPY_MAX_MS, Scene
 
 from kafka_protocol.types import EpochEntry
-from rlm.effects import Restore
-from rlm.judgement import Judgement
-from rlm.messages import Loss, PartitionSettings
+from rlm.link.judgement import Judgement
+from rlm.link.messages import Loss, PartitionSettings
 from rlm.testing import PARTITION, Killed
+from rlm.upkeep.effects import Restore
 from rlmm.api import MetadataRefusedError, SegmentUpdate
 from rlmm.events import SegmentAdded, SegmentUpdated
 from rlmm.memory import InMemoryRemoteLogMetadataManager
 from rsm_plugins.api import RetriableRemoteStorageError
 from rsm_plugins.segment import IndexType, SegmentState
 from rsm_plugins.testing import Operation
+from tests.support.tier.scene import COPY_MAX_MS, Scene
 
 
 @pytest.fixture

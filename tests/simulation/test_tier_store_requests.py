@@ -3,7 +3,7 @@
 Finer than the steps of a task: between, before, within and after the puts and deletions of one
 copy or one deletion. A put that is cut leaves something behind, as an upload in parts does, or
 lands after its sender is dead. Whatever happens: a manifest vouches for what is there, nothing is
-lost, nothing is left (docs/tiering.md §4, 1, 2 and 4).
+lost, nothing is left (docs/tiering.md §5, 1, 2 and 4).
 """
 
 import contextlib
@@ -16,9 +16,8 @@ from typing import Any, BinaryIO
 
 import pytest
 from crc32c import crc32c
-from test_tier_kill_at_every_step import COPY_MAX_MS, Scene
 
-from rlm.messages import PartitionSettings
+from rlm.link.messages import PartitionSettings
 from rlm.testing import PARTITION, Killed, SteppedTier
 from rsm_plugins.api import (
     RemoteResourceNotFoundError,
@@ -26,11 +25,12 @@ from rsm_plugins.api import (
     RetriableRemoteStorageError,
     StoredObject,
 )
-from rsm_plugins.layout_manager import LayoutStorageManager
-from rsm_plugins.object_layout import ObjectFacts
-from rsm_plugins.object_store import ObjectStore
+from rsm_plugins.layout.manager import LayoutStorageManager
+from rsm_plugins.layout.objects import ObjectFacts
+from rsm_plugins.layout.store import ObjectStore
 from rsm_plugins.segment import IndexType
 from rsm_plugins.testing import FaultyStorage
+from tests.support.tier.scene import COPY_MAX_MS, Scene
 
 REQUESTS_OF_A_COPY = 3
 REQUESTS_OF_A_DELETION = 3

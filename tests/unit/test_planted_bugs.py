@@ -77,6 +77,7 @@ def test_the_runner_tells_caught_survived_and_what_does_not_apply(small_tree: Pa
     assert "A4    NOT TESTED" in said
     assert "1 of 4 planted bugs are caught" in said
     assert run(small_tree, "A1")[0] == 0
+    assert "no time was left for 4 others" in run(small_tree, "--seconds", "-1")[1]
     assert (small_tree / "sums.py").read_text().endswith("return a + b\n")
 
 
@@ -95,3 +96,10 @@ def test_the_runner_names_the_bugs_there_are(small_tree: Path) -> None:
     assert status == 1
     assert "B9" in said
     assert "A1" in said
+
+
+def test_on_each_day_other_bugs_come_first_and_none_is_left_out() -> None:
+    bugs = [runner.Planted(str(n), Path(), "", ()) for n in range(3 * runner.A_DAYS_BUGS + 1)]
+    days = [runner.rotated(bugs, day) for day in range(len(bugs))]
+    assert {one[0] for one in days} == set(bugs)
+    assert all(set(one) == set(bugs) for one in days)

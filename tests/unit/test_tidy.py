@@ -3,12 +3,15 @@
 import ast
 import re
 import subprocess
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from broker.config import docs
+
+pytestmark = pytest.mark.lasts(seconds=25)
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = [
@@ -28,6 +31,10 @@ LEFTOVERS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError|breakpoin
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|home|root|Users|mnt|tmp)/[\w.-]+")
 KAFKA_DEFAULTS = {"/tmp/kafka-logs"}
 SIGNATURES = re.compile(r"(?i)co-authored-by|generated (?:by|with) (?:an? )?(?:ai|llm|assistant)")
+SUBJECT_CHARS_MAX = 72
+SUBJECTS_SINCE = "f67b68dadb3a548658c4acb7ef4344b579989d18"
+"""Earlier commits are as they are."""
+PARAMETERS_MAX = 6
 TEXT_FILES = (".py", ".md", ".toml", ".yml", ".yaml", ".properties", ".sh")
 
 
@@ -108,6 +115,27 @@ def test_no_signature_of_a_tool() -> None:
     assert list(hits(SIGNATURES, text_files())) == []
 
 
+def is_value(one: ast.ClassDef) -> bool:
+    """Whether a class is made to be a record, so that its parameters are its fields."""
+    marks = [*one.bases, *one.decorator_list]
+    return any(name in ast.dump(mark) for mark in marks for name in ("dataclass", "NamedTuple"))
+
+
+def test_no_constructor_takes_more_than_a_reader_can_hold() -> None:
+    wide = []
+    for path in python_files(of_packages=True):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.ClassDef) or is_value(node):
+                continue
+            for made in node.body:
+                if isinstance(made, ast.FunctionDef) and made.name == "__init__":
+                    given = made.args
+                    count = len([*given.posonlyargs, *given.args, *given.kwonlyargs]) - 1
+                    if count > PARAMETERS_MAX:
+                        wide.append(node.name)
+    assert wide == []
+
+
 def test_nothing_prints_but_the_command_line() -> None:
     printing = []
     for path in python_files(of_packages=True):
@@ -123,17 +151,48 @@ def test_test_files_have_names_of_their_own() -> None:
     names: dict[str, list[str]] = {}
     for path in python_files():
         where = path.relative_to(ROOT)
-        if where.parts[0] == "tests" and path.name not in ("conftest.py", "__init__.py"):
+        if where.parts[0] == "tests" and path.name.startswith("test_"):
             names.setdefault(path.name, []).append(str(where))
     assert [places for places in names.values() if len(places) > 1] == []
 
 
-def test_tests_do_not_sleep() -> None:
-    sleeping = re.compile(r"\btime\.sleep\(|\bunittest\.mock\b|from unittest import mock")
+def test_no_test_imports_a_test_and_every_harness_lies_in_support() -> None:
+    harness = {"conftest.py", "run.py", "make.py"}  # pytest's, and two programs
+    wrong = []
+    for path in python_files():
+        where = path.relative_to(ROOT)
+        if where.parts[0] != "tests" or where.parts[1] in ("support", "model"):
+            continue
+        if not path.name.startswith("test_") and path.name not in harness:
+            wrong.append(str(where))
+        imported = [
+            name
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in [getattr(node, "module", None) or "", *(one.name for one in node.names)]
+        ]
+        tests = [n for n in imported if (ROOT / where.parent / f"{n}.py").exists()]
+        wrong += [f"{where} imports {name}" for name in tests]
+    assert wrong == []
+
+
+MAY_SLEEP = {
+    "tests/support/brokers/process.py": "waits for a condition with a deadline",
+    "tests/support/worlds/waiting.py": "waits for a condition with a deadline, in a loop",
+    "tests/support/stores/s3_proxy.py": "is the slow store itself",
+    "tests/support/brokers/run_broker.py": "is the slow disk itself",
+}
+
+
+def test_tests_wait_for_conditions_and_do_not_mock() -> None:
+    wrong = re.compile(r"\bsleep\((?!0\))|\bunittest\.mock\b|from unittest import mock")
     tests = [
-        path for path in python_files() if path.relative_to(ROOT).parts[:2] == ("tests", "unit")
+        path
+        for path in python_files()
+        for where in [path.relative_to(ROOT)]
+        if where.parts[0] == "tests" and str(where) not in MAY_SLEEP
     ]
-    assert list(hits(sleeping, tests)) == []
+    assert list(hits(wrong, tests)) == []
 
 
 def test_the_configuration_page_is_fresh() -> None:
@@ -151,3 +210,45 @@ def test_links_between_documents_lead_somewhere() -> None:
         if not (path.parent / target).exists()
     ]
     assert dead == []
+
+
+def test_commit_subjects_are_short() -> None:
+    command = ["git", "log", "--format=%s", f"{SUBJECTS_SINCE}..HEAD"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip("no git checkout with its history")
+    long = [subject for subject in done.stdout.splitlines() if len(subject) > SUBJECT_CHARS_MAX]
+    assert not long, "the reason belongs into the body"
+
+
+PAGE = re.compile(r"(?<![\w/.-])((?:[\w-]+/)*[\w-]+\.md)(?:,\s+\"([^\"]+)\")?")
+"""A page as code cites it, and the heading where one is named: docs/tiering.md, "The fence"."""
+
+
+def docstrings(path: Path) -> list[str]:
+    nodes = [
+        node
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    return [found for node in nodes if (found := ast.get_docstring(node))]
+
+
+def comments(path: Path) -> list[str]:
+    with tokenize.open(path) as source:
+        tokens = tokenize.generate_tokens(source.readline)
+        return [token.string for token in tokens if token.type == tokenize.COMMENT]
+
+
+def test_pages_that_code_cites_exist_with_the_headings_that_it_names() -> None:
+    texts = {path: path.read_text() for path in text_files() if path.suffix == ".md"}
+    wrong = []
+    for path in python_files():
+        for text in [*docstrings(path), *comments(path)]:
+            for name, heading in PAGE.findall(text):
+                places = {ROOT / name, ROOT / "docs" / name, ROOT / "docs" / "decisions" / name}
+                page = next((texts[place] for place in places if place in texts), None)
+                words = r"\s+".join(map(re.escape, heading.split())) or r".*"
+                if page is None or not re.search(rf"(?m)^#+ (?:\d+\. )?{words}$", page):
+                    wrong.append(f"{path.relative_to(ROOT)}: {name} {heading}".rstrip())
+    assert wrong == []

@@ -54,3 +54,26 @@ def test_every_promise_says_where_it_stands_and_what_is_done_names_a_test() -> N
     states = {"done", "partly", "later", "left out"}
     assert [row[0] for row in rows if not row[4].startswith(tuple(states))] == []
     assert [row[0] for row in rows if row[4].startswith("done") and "`" not in row[5]] == []
+
+
+def stories() -> set[str]:
+    """Ids in the first column of the table of stories in docs/tiering.md; `D1 to D4` are four."""
+    page = (ROOT / "docs" / "tiering.md").read_text()
+    found = set()
+    for cell in re.findall(r"^\| ((?:D|H|K)\d+\b[^|]*)\|", page, re.MULTILINE):
+        found |= set(re.findall(r"\b[DHK]\d+\b", cell))
+        for kind, first, last in re.findall(r"\b([DHK])(\d+) to [DHK](\d+)\b", cell):
+            found |= {f"{kind}{number}" for number in range(int(first), int(last))}
+    return found
+
+
+def test_an_id_in_a_tests_name_is_a_row_of_a_page() -> None:
+    matrix = (ROOT / "docs" / "kip-matrix.md").read_text()
+    known = stories() | {"S3"} | set(re.findall(r"^\| (K\d+-\d+) \|", matrix, re.MULTILINE))
+    names = set().union(*names_by_file().values())
+    named = {
+        (name, found.upper().replace("_", "-"))
+        for name in names
+        for found in re.findall(r"_(k\d{3}_\d\d|[a-z]\d+)(?=_)", name)
+    }
+    assert [name for name, found in sorted(named) if found not in known] == []

@@ -1,8 +1,9 @@
 """The walk's judgement of deletions: each kind that is right, and its nearest wrong neighbour."""
 
 import pytest
-from harness_traffic import VALUE_BYTES
-from walk_oracle import RECORD_BYTES_MAX, History, Piece, Reason, World, covers
+
+from tests.support.brokers.traffic import VALUE_BYTES
+from tests.support.walk.oracle import RECORD_BYTES_MAX, History, Piece, Reason, World, covers
 
 LANE = ("tiered", 0)
 

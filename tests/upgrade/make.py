@@ -1,6 +1,6 @@
 """Make the archives of today's data directories.
 
-    PYTHONPATH=.:tests/integration:tests/support python tests/upgrade/make.py before-file-safety
+    PYTHONPATH=. python tests/upgrade/make.py before-file-safety
 
 Archives are kept for ever and never made again: a capability that changes what is on disk adds new
 ones under a new name. A capability's archives: one and two log directories of a standalone voter
@@ -13,10 +13,11 @@ from pathlib import Path
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from harness_broker import until
-from harness_clients import produce
-from harness_directories import DirectoriesBroker
-from upgrade_samples import (
+
+from tests.support.brokers.clients import produce
+from tests.support.brokers.directories import DirectoriesBroker
+from tests.support.brokers.process import until
+from tests.support.samples.upgrade import (
     DATA,
     PLAIN,
     RECORDS,

@@ -4,12 +4,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness_broker import until
-from harness_clients import end_offsets, produce, read_all
-from harness_directories import DirectoriesBroker
-from upgrade_samples import DATA, TIERED, broker_of, check_everything, expected_of
+
+from tests.support.brokers.clients import end_offsets, produce, read_all
+from tests.support.brokers.directories import DirectoriesBroker
+from tests.support.brokers.process import until
+from tests.support.samples.upgrade import DATA, TIERED, broker_of, check_everything, expected_of
 
 ARCHIVES = sorted(DATA.glob("*.tar.xz"))
+LIKE_OTHERS = {
+    "before-file-safety-one-directory-kraft1-clean",
+    "before-file-safety-two-directories-kraft1-killed",
+    "first-light-kraft0-clean",
+    "first-light-kraft1-killed",
+}
+"""Of each of these some other archive has the layout, another the format, another the end."""
 
 
 @pytest.fixture
@@ -32,7 +40,17 @@ def test_there_are_archives_and_they_are_small() -> None:
         assert archive.stat().st_size < 300_000
 
 
-@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.split(".")[0])
+@pytest.mark.parametrize(
+    "archive",
+    [
+        pytest.param(
+            path,
+            id=path.name.split(".")[0],
+            marks=pytest.mark.long if path.name.split(".")[0] in LIKE_OTHERS else (),
+        )
+        for path in ARCHIVES
+    ],
+)
 def test_todays_broker_reads_every_record_and_goes_on(
     archive: Path, open_archive: Callable[[Path], DirectoriesBroker]
 ) -> None:

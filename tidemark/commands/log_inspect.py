@@ -10,7 +10,7 @@ from tidemark.loading import load
 from tidemark.offline_logs import inspections
 from tidemark.offline_options import partition_options
 from tidemark.offline_placement import placement_problem
-from tidemark.offline_topics import OfflineLogError
+from tidemark.offline_topics import OfflineLogError, refused_snapshots
 
 
 @click.command("inspect")
@@ -18,6 +18,8 @@ from tidemark.offline_topics import OfflineLogError
 def command(topic: str, partition: int, config_file: Path, override: tuple[str, ...]) -> None:
     """Show what is there of a partition, what is lost and why; nothing is changed."""
     config, disk = load(config_file, override, list_without_effect=False), Disk()
+    for line in refused_snapshots(config, disk):
+        click.echo(line)
     problem = placement_problem(config, topic, partition, disk)
     if problem:
         click.echo(f"{topic}-{partition} is offline: {problem}")

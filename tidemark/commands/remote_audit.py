@@ -78,10 +78,8 @@ def command(
         began_ms = session.clock.monotonic_ms()
         wanted = Wanted(frozenset(topics), deep, found.copy_max_ms)
         with progress() as bars, pool() as threads:
-            audit = Audit(
-                metadata, storage, store, wanted, pool=threads, clock=session.clock, bars=bars
-            )
-            audit.observe()
+            audit = Audit(metadata, storage, store, wanted, session.clock)
+            audit.observe(threads, bars)
         took_ms = session.clock.monotonic_ms() - began_ms
 
         def mend(shown: Console | None) -> None:

@@ -1,11 +1,11 @@
 """`tidemark version`: which version this is."""
 
-from importlib.metadata import version
-
 import click
+
+from tidemark import __version__
 
 
 @click.command("version")
 def command() -> None:
     """Print the version."""
-    click.echo(f"tidemark {version('tidemark')}")
+    click.echo(f"tidemark {__version__}")

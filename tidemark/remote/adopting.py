@@ -24,7 +24,7 @@ from local_log.leader_epoch_cache import LeaderEpochCache
 from local_log.recovery import chain_of_batches
 from local_log.segment import LogSegment
 from local_log.segment_files import EPOCH_CHECKPOINT
-from rlm.messages import LogDescription
+from rlm.link.messages import LogDescription
 from rlmm.api import PartitionHistory
 from rlmm.rocksdb_store import read_history
 from rsm_plugins.api import (
@@ -141,6 +141,12 @@ def end_lines(found: Found, decided: EndAdoption) -> Iterator[str]:
             f"  given up:           the local records of offsets {first} to {end - 1}: those of "
             "the remote store are others, and come before them"
         )
+    first, end = decided.doubled
+    if first < end:
+        yield (
+            f"  given twice:        offsets {first} to {end - 1}: other records had them before "
+            "and are lost; those here stay"
+        )
     yield f"  epoch chain:        {chain_text(adopted.chain)}"
 
 
@@ -151,7 +157,8 @@ def chain_text(chain: Sequence[EpochEntry]) -> str:
 
 def write_end(disk: Disk, found: Found, decided: EndAdoption) -> None:
     """Order it; the next start does it."""
-    accepted = replace(found.inspection.survey.accepted, adopted=decided.adopted)
+    before = found.inspection.survey.accepted
+    accepted = replace(before, adopted=decided.adopted, adopted_epoch=decided.epoch)
     write_accepted(disk, found.directory, accepted)
 
 

@@ -3,7 +3,9 @@
 Log end: no offset that was given is given again, so the log ends at the highest offset that is
 proved to have been given, or above. What finished segments hold stays readable: where they go on
 beyond the local end, the log begins anew where they end, and the local segments, whose offsets they
-hold too, are set aside. Else the local segments stay. What neither tier holds is a gap.
+hold too, are set aside. Else the local segments stay, also where other records, lost since, had
+their offsets before. What neither tier holds is a gap. What was given until then is remembered as
+adopted.
 
 Chain: the epochs that the named index tells, then those of the metadata records above it, then
 those of the local batches. The rules of the tier judge the result before anything is written.
@@ -13,17 +15,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from kafka_protocol.errors import TidemarkError
 from kafka_protocol.types import EpochEntry
 from local_log.acceptance import Adopted
 from local_log.inspection import Inspection
-from rlm.messages import LogDescription
-from rlm.settling import chain_lost, chain_of, counts, local_chain, lost_end, problem_of
+from rlm.link.messages import LogDescription
+from rlm.upkeep.settling import (
+    chain_lost,
+    chain_of,
+    counts,
+    finished_otherwise,
+    given_otherwise,
+    local_chain,
+    lost_end,
+    problem_of,
+)
 from rlmm import lineage
 from rlmm.api import PartitionHistory
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 
 
-class AdoptRefusedError(Exception):
+class AdoptRefusedError(TidemarkError):
     """Nothing was changed, and why."""
 
 
@@ -35,11 +47,15 @@ class EndAdoption:
         adopted: what the next start makes.
         gap: (first, end) of offsets that neither tier holds, end exclusive; empty where equal.
         given_up: (first, end) of local offsets whose records are set aside and not served.
+        epoch: the highest leader epoch used before: what was given under it is adopted, too.
+        doubled: (first, end) of local offsets that stay although others were given there before.
     """
 
     adopted: Adopted
     gap: tuple[int, int]
     given_up: tuple[int, int]
+    epoch: int
+    doubled: tuple[int, int]
 
 
 def described(
@@ -69,7 +85,7 @@ def described(
         0,
         log_start_offset=plan.log_start,
         log_start_known=plan.log_start_known,
-        local_log_start_offset=kept[0].base_offset if kept else plan.log_end,
+        local_log_start_offset=max(plan.log_start, kept[0].base_offset if kept else plan.log_end),
         last_stable_offset=plan.log_end,
         high_watermark=plan.log_end,
         chain=[(entry.epoch, entry.start_offset) for entry in chain],
@@ -78,6 +94,7 @@ def described(
         metadata_offset=0,
         log_end_offset=plan.log_end,
         chain_problem=plan.chain_lost,
+        adopted_epoch=survey.accepted.adopted_epoch,
     )
 
 
@@ -105,21 +122,28 @@ def adopt_end(
         raise AdoptRefusedError(f"offsets below {lowest} were given: the end cannot be {end}")
     spans = _run(log, history)
     reached = spans[-1].last + 1 if spans else log.local_log_start_offset
-    is_foreign = bool(proved) and proved <= here
+    is_foreign = finished_otherwise(log, history) > 0
     if reached > here or (is_foreign and spans):
-        begin, first = reached, log.local_log_start_offset
+        begin, first = reached, spans[0].first
         differs = _differs_from(log, spans)
         given_up = (reached, max(here, reached)) if differs is None else (differs, here)
     else:
         begin, first, given_up = None, here, (here, here)
     below = [entry for entry in chain_of(log) if entry.start_offset < first]
+    if begin is not None:  # what later lives appended below the log start goes with their segments
+        below = [entry for entry in below if entry.epoch <= spans[0].epoch]
     chain = _continued(below, _finished_spans(history), first, end)
     adopted = Adopted(begin, end, tuple(chain))
-    _check(log, history, adopted)
-    return EndAdoption(adopted, (reached if begin is not None else here, end), given_up)
+    epoch = max([history.highest_epoch, *(entry.epoch for entry in chain_of(log))])
+    _check(log, history, adopted, epoch)
+    doubled = (here, here) if begin is not None else _doubled(log, history)
+    gap = (reached if begin is not None else here, end)
+    return EndAdoption(adopted, gap, given_up, epoch, doubled)
 
 
-def _check(log: LogDescription, history: PartitionHistory, adopted: Adopted) -> None:
+def _check(
+    log: LogDescription, history: PartitionHistory, adopted: Adopted, adopted_epoch: int
+) -> None:
     """Judge the log that would be made by the rules of the tier."""
     local_start = log.local_log_start_offset if adopted.begin is None else adopted.begin
     made = LogDescription(
@@ -138,12 +162,23 @@ def _check(log: LogDescription, history: PartitionHistory, adopted: Adopted) -> 
         log_end_offset=adopted.end,
         log_start_has_no_entry=log.log_start_has_no_entry,
         chain_problem=log.chain_problem,
+        adopted_epoch=adopted_epoch,
     )
     if lost_end(made, history):
         raise AdoptRefusedError(
             "the finished remote segments contradict each other or the records here: no end of "
             "the log fits all of them; bring back the right directory"
         )
+
+
+def _doubled(log: LogDescription, history: PartitionHistory) -> tuple[int, int]:
+    """Local offsets that other records may have had before, which are lost."""
+    start, here = log.local_log_start_offset, log.log_end_offset
+    found = [(max(first, start), min(end, here)) for first, end in given_otherwise(log, history)]
+    found = [(first, end) for first, end in found if first < end]
+    if not found:
+        return here, here
+    return min(first for first, _ in found), max(end for _, end in found)
 
 
 def _finished_spans(history: PartitionHistory) -> list[lineage.Span]:
@@ -159,13 +194,28 @@ def _finished_spans(history: PartitionHistory) -> list[lineage.Span]:
 
 
 def _run(log: LogDescription, history: PartitionHistory) -> list[lineage.Span]:
-    """Finished offsets without a hole from the local start on."""
+    """Finished offsets without a hole, from the local start or the log start on: what goes higher.
+
+    An older copy begins below what retention has left in the store since.
+    """
+    carried = [
+        offset
+        for epoch, offset in history.log_starts.items()
+        if epoch >= history.last_unclean_epoch
+    ]
+    own = log.log_start_offset if log.log_start_known else 0
+    starts = (log.local_log_start_offset, max([log.local_log_start_offset, own, *carried]))
+    runs = (_run_from(start, log.local_log_start_offset, history) for start in starts)
+    return max(runs, key=lambda run: run[-1].last if run else -1)
+
+
+def _run_from(start: int, lowest: int, history: PartitionHistory) -> list[lineage.Span]:
     run: list[lineage.Span] = []
-    reached = log.local_log_start_offset
+    reached = start
     for span in _finished_spans(history):
         falls = run and span.epoch < run[-1].epoch
         if span.first <= reached <= span.last and not falls:
-            run.append(span._replace(first=reached))
+            run.append(span._replace(first=reached if run else max(span.first, lowest)))
             reached = span.last + 1
     return run
 

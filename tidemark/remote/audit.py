@@ -12,7 +12,7 @@ from enum import Enum
 from kafka_protocol.types import TopicIdPartition
 from rlmm.lifecycle import SegmentEntry
 from rlmm.lineage import superseded
-from rsm_plugins.object_layout import (
+from rsm_plugins.layout.objects import (
     INDEXES_SUFFIX,
     LOG_SUFFIX,
     MANIFEST_SUFFIX,

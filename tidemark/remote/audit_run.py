@@ -1,7 +1,7 @@
 """Looks at metadata and store of a running cluster in an order that allows no false finding.
 
-While an audit looks, brokers copy and delete. What is known of them (docs/tiering.md, "Events, in
-write order"): STARTED is durable and read back before the first object of a segment is written, all
+While an audit looks, brokers copy and delete. What is known of them (docs/tiering.md, "Write
+orders"): STARTED is durable and read back before the first object of a segment is written, all
 objects are there before FINISHED is written, DELETE_STARTED is durable and read back before the
 first object is deleted, and all are gone before DELETE_FINISHED. States only go forward, an id is
 never used twice, and after DELETE_FINISHED no late PUT can land. So the observations are made in
@@ -38,8 +38,8 @@ from kafka_protocol.types import TopicIdPartition
 from rlmm.lifecycle import PartitionFacts
 from rlmm.store import PartitionKey, partition_key
 from rsm_plugins.api import ObjectLister, RemoteStorageError, RemoteStorageManager
-from rsm_plugins.layout_manager import LayoutStorageManager
-from rsm_plugins.object_layout import UnsafeNameError, partition_folder
+from rsm_plugins.layout.manager import LayoutStorageManager
+from rsm_plugins.layout.objects import UnsafeNameError, partition_folder
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from runtime.clock import Clock
 from runtime.executors import Pool
@@ -138,31 +138,32 @@ class Audit:
         storage: RemoteStorageManager,
         store: StoreView,
         wanted: Wanted,
-        *,
-        pool: Pool,
         clock: Clock,
-        bars: Bars,
     ) -> None:
         self.totals = Totals()
         self._metadata, self._storage, self._store = metadata, storage, store
-        self._wanted, self._pool, self._clock, self._bars = wanted, pool, clock, bars
+        self._wanted, self._clock = wanted, clock
         self._lister = lister_of(storage)
         self._bases = bases_in(storage)
         self._moved: dict[PartitionKey, set[bytes]] = {}
         self._broken: dict[bytes, tuple[Kind, str]] = {}
 
-    def observe(self) -> None:
+    def observe(self, pool: Pool, bars: Bars) -> None:
         """M1, L, C and M2.
+
+        Args:
+            pool: reads segments back.
+            bars: say how far it is.
 
         Raises:
             ClusterError, RemoteStorageError: something could not be read; there is no result.
         """
-        self._metadata.read_to_end(self._bars.phase("reading metadata"))  # M1
+        self._metadata.read_to_end(bars.phase("reading metadata"))  # M1
         self._check_names()
         if self._lister is not None:
-            self._list(self._lister)  # L
-        self._check_contents()  # C
-        for key, segment_id in self._metadata.read_to_end(self._bars.phase("reading it again")):
+            self._list(self._lister, bars)  # L
+        self._check_contents(pool, bars)  # C
+        for key, segment_id in self._metadata.read_to_end(bars.phase("reading it again")):
             self._moved.setdefault(key, set()).add(segment_id)  # M2
         self.totals.metadata_is_whole = self._metadata.is_whole
 
@@ -192,8 +193,8 @@ class Audit:
             hint = f"; did you mean {near[0]}?" if near else ""
             raise UnknownTopicError(f"nothing of topic {name[:249]!r} was ever tiered{hint}")
 
-    def _list(self, lister: ObjectLister) -> None:
-        tell = self._bars.phase("listing the store")
+    def _list(self, lister: ObjectLister, bars: Bars) -> None:
+        tell = bars.phase("listing the store")
         for prefix in self._prefixes():
             for one in lister.list_objects(prefix):
                 self._store.add(one)
@@ -217,8 +218,8 @@ class Audit:
                         return [""]
         return sorted(folders) or [""]
 
-    def _check_contents(self) -> None:
-        tell, done = self._bars.phase("reading back"), 0
+    def _check_contents(self, pool: Pool, bars: Bars) -> None:
+        tell, done = bars.phase("reading back"), 0
         pending: dict[Future[Checked], RemoteLogSegmentMetadata] = {}
         total = sum(
             facts.live_count
@@ -226,7 +227,7 @@ class Audit:
             if self._wanted.includes(facts.topic_id_partition)
         )
         for metadata, sizes in self._to_read():
-            call = self._pool.submit(check, self._storage, metadata, sizes, deep=self._wanted.deep)
+            call = pool.submit(check, self._storage, metadata, sizes, deep=self._wanted.deep)
             pending[call] = metadata
             done += 1
             if len(pending) >= _WINDOW:

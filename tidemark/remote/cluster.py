@@ -87,12 +87,13 @@ class PartitionOffsets:
     """Where the tiers of a partition begin and end, as its leader says.
 
     Attributes:
-        highest_tiered: -1 where nothing is in the remote tier.
+        highest_tiered: -1 where nothing is in the remote tier; None where the leader does not
+            know it, because its tier has not found the partition sound.
     """
 
     log_start: int
     local_log_start: int
-    highest_tiered: int
+    highest_tiered: int | None
     log_end: int
 
 
@@ -152,11 +153,18 @@ def offsets(
     address = cluster.brokers.get(topic.leaders[partition])
     if address is None:
         return None
-    wanted = (_EARLIEST, _EARLIEST_LOCAL, _LATEST_TIERED, _LATEST)
-    try:
-        return PartitionOffsets(
-            *(_offset(client, address, topic.name, partition, timestamp) for timestamp in wanted)
-        )
+
+    def ask(timestamp: int) -> int:
+        return _offset(client, address, topic.name, partition, timestamp)
+
+    def ask_tiered() -> int | None:
+        try:
+            return ask(_LATEST_TIERED)
+        except NotNowError:
+            return None
+
+    try:  # in this order: none of them moves above one that is asked later
+        return PartitionOffsets(ask(_EARLIEST), ask(_EARLIEST_LOCAL), ask_tiered(), ask(_LATEST))
     except NotNowError:
         return None
 

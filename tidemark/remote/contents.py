@@ -20,8 +20,8 @@ from rsm_plugins.api import (
     RemoteStorageManager,
     RetriableRemoteStorageError,
 )
-from rsm_plugins.layout_manager import LayoutStorageManager
-from rsm_plugins.object_layout import INDEXES_SUFFIX, LOG_SUFFIX
+from rsm_plugins.layout.manager import LayoutStorageManager
+from rsm_plugins.layout.objects import INDEXES_SUFFIX, LOG_SUFFIX
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 from tidemark.remote.audit import Kind
 

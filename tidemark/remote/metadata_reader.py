@@ -12,22 +12,18 @@ from typing import Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import TopicIdPartition
 from rlmm.lifecycle import PartitionFacts, SegmentEntry
 from rlmm.store import Changes, MetadataStore, PartitionKey, partition_key
 from rlmm.topic_based.confluent_port import make_client
 from rlmm.topic_based.reader import TopicReader
 from rlmm.topic_based.roles import Tracked
-from rlmm.topic_based.topic_port import (
-    METADATA_TOPIC,
-    ReachedEnd,
-    TopicRecord,
-    metadata_partition_for,
-)
+from rlmm.topic_based.topic_port import ReachedEnd, TopicRecord, metadata_partition_for
 from runtime.clock import Clock
 from tidemark.remote.wire_client import ClusterError
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _SILENCE_S = 30.0
 _POLL_S = 1.0
@@ -82,7 +78,7 @@ class MetadataReader:
                     "enable.partition.eof": True,
                     "allow.auto.create.topics": False,
                     "fetch.wait.max.ms": 50,  # other questions wait behind a fetch that waits
-                    "logger": _log,
+                    "logger": log,
                 },
             )
         except ValueError as error:
@@ -121,7 +117,10 @@ class MetadataReader:
         behind = {n for n, tracked in self._tracked.items() if tracked.position.offset < ends[n]}
         total = sum(ends[n] - self._tracked[n].position.offset for n in behind)
         self._consumer.assign(
-            [TopicPartition(METADATA_TOPIC, n, self._tracked[n].position.offset) for n in behind]
+            [
+                TopicPartition(REMOTE_LOG_METADATA_TOPIC, n, self._tracked[n].position.offset)
+                for n in behind
+            ]
         )
         moved: Moved = set()
         quiet_until_ms = self._clock.monotonic_ms() + _SILENCE_S * 1_000
@@ -136,7 +135,7 @@ class MetadataReader:
             left = sum(ends[n] - self._tracked[n].position.offset for n in behind)
             on_progress(total - left, total)
             if self._clock.monotonic_ms() > quiet_until_ms:
-                raise ClusterError(f"nothing comes from {METADATA_TOPIC}-{min(behind)}")
+                raise ClusterError(f"nothing comes from {REMOTE_LOG_METADATA_TOPIC}-{min(behind)}")
         self._consumer.unassign()
         on_progress(total, total)
         return moved
@@ -166,10 +165,12 @@ class MetadataReader:
     def _end_of(self, number: int) -> int:
         try:
             low, high = self._consumer.get_watermark_offsets(
-                TopicPartition(METADATA_TOPIC, number), timeout=_SILENCE_S
+                TopicPartition(REMOTE_LOG_METADATA_TOPIC, number), timeout=_SILENCE_S
             )
         except KafkaException as error:
-            raise ClusterError(f"{METADATA_TOPIC}-{number}: {error.args[0].str()}") from error
+            raise ClusterError(
+                f"{REMOTE_LOG_METADATA_TOPIC}-{number}: {error.args[0].str()}"
+            ) from error
         self.first_offsets.setdefault(number, low)
         return int(high)
 
@@ -203,7 +204,7 @@ class MetadataReader:
         elif error.retriable():
             return
         else:
-            raise ClusterError(f"{METADATA_TOPIC}-{number}: {error.str()}")
+            raise ClusterError(f"{REMOTE_LOG_METADATA_TOPIC}-{number}: {error.str()}")
         stretches.setdefault(number, []).append(event)
 
 

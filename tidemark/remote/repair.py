@@ -19,6 +19,7 @@ import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from kafka_protocol.errors import TidemarkError
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rsm_plugins.api import ObjectLister, RemoteStorageError, RemoteStorageManager
 from rsm_plugins.segment import LogSegmentData, RemoteLogSegmentId, RemoteLogSegmentMetadata
@@ -32,7 +33,7 @@ CLOCK_GRAIN_MS = 2_000
 _PROBE_TOPIC = "tidemark-audit-probe"
 
 
-class RepairRefusedError(Exception):
+class RepairRefusedError(TidemarkError):
     """Nothing is deleted; the message says why."""
 
 

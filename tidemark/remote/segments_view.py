@@ -150,7 +150,9 @@ def _drawing(found: PartitionReport, width: int, ink: axis.Ink) -> Iterator[Text
     if offsets is not None:
         above.append((offsets.log_start, "S"))
         legend.append(f"S log start {offsets.log_start:,}")
-        if offsets.highest_tiered >= 0:
+        if offsets.highest_tiered is None:
+            legend.append("highest tiered not known")
+        elif offsets.highest_tiered >= 0:
             above.append((offsets.highest_tiered, "T"))
             legend.append(f"T highest tiered {offsets.highest_tiered:,}")
         below = [(offsets.local_log_start, "L"), (offsets.log_end - 1, "E")]

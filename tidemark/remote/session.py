@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.config.broker_config import read_properties
+from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import TopicIdPartition
 from rlmm.rocksdb_store import RocksdbStore
-from rlmm.topic_based.topic_port import METADATA_TOPIC, metadata_partition_for
+from rlmm.topic_based.topic_port import metadata_partition_for
 from runtime.clock import Clock, SystemClock
 from tidemark.remote.cluster import Cluster, Topic, look
 from tidemark.remote.metadata_reader import MetadataReader
@@ -40,10 +41,10 @@ class Session:
         Raises:
             ClusterError: there is no such topic.
         """
-        topic = self.cluster.topics.get(METADATA_TOPIC)
+        topic = self.cluster.topics.get(REMOTE_LOG_METADATA_TOPIC)
         if topic is None:
             raise ClusterError(
-                f"there is no topic {METADATA_TOPIC}: no broker of this cluster has"
+                f"there is no topic {REMOTE_LOG_METADATA_TOPIC}: no broker of this cluster has"
                 " remote.log.storage.system.enable=true"
             )
         count = len(topic.leaders)

@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 
 from kafka_protocol.types import TopicIdPartition
 from rsm_plugins.api import StoredObject
-from rsm_plugins.object_layout import parse_key
+from rsm_plugins.layout.objects import parse_key
 from tidemark.remote.audit import Held
 
 _BATCH = 5_000

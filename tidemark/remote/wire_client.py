@@ -7,7 +7,7 @@ topic ids. Blocking, one connection a broker, plain TCP.
 import socket
 from typing import Any, Self
 
-from kafka_protocol.errors import MalformedMessageError
+from kafka_protocol.errors import MalformedMessageError, TidemarkError
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import header_versions
 
@@ -17,7 +17,7 @@ _FRAME_BYTES_MAX = 100 << 20
 Address = tuple[str, int]
 
 
-class ClusterError(Exception):
+class ClusterError(TidemarkError):
     """The cluster cannot be reached, or refuses what a tool asks of it."""
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from broker.config import properties
+from kafka_protocol.errors import TidemarkError
 from rsm_plugins.api import RemoteStorageError, RemoteStorageManager
 from rsm_plugins.loader import load_storage_manager
 from rsm_plugins.settings import PREFIX
@@ -12,7 +13,7 @@ from tidemark.loading import parse_overrides
 _FROM_BROKER = {"node.id": "0", "cluster.id": "tidemark-rsm-check"}
 
 
-class PluginError(Exception):
+class PluginError(TidemarkError):
     """The plugin cannot be loaded or configured: nothing could be asked of it."""
 
 

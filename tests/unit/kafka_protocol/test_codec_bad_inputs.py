@@ -15,21 +15,21 @@ METADATA = request(ApiKey.METADATA)
 HUGE = b"\xff\xff\xff\xff\x07"  # 2^31 - 1 as a varint
 
 
-def test_n009_surplus_bytes_are_left_to_the_caller() -> None:
+def test_surplus_bytes_are_left_to_the_caller() -> None:
     body = METADATA.encode(METADATA.cls(topics=None), 12)
     value, end = METADATA.decode(body + b"\x01\x02\x03", 12)
     assert (value.topics, end) == (None, len(body))
 
 
 @pytest.mark.parametrize("size", range(14))
-def test_n013_a_header_that_is_cut_is_malformed(size: int) -> None:
+def test_a_header_that_is_cut_is_malformed(size: int) -> None:
     whole = pack(">hhih", ApiKey.METADATA, 12, 1, 3) + b"abc\0"
     assert read_request_header(whole).body_offset == 14
     with pytest.raises(MalformedMessageError):
         read_request_header(whole[:size])
 
 
-def test_n014_a_null_client_id_is_none() -> None:
+def test_a_null_client_id_is_none() -> None:
     header = read_request_header(pack(">hhih", ApiKey.METADATA, 1, 7, -1))
     assert header == (ApiKey.METADATA, 1, 7, None, 10)
 
@@ -45,7 +45,7 @@ def test_a_client_id_longer_than_its_frame_is_malformed(length: int) -> None:
         read_request_header(pack(">hhih", ApiKey.METADATA, 1, 7, length) + b"abc")
 
 
-def test_n012_an_api_versions_request_of_the_future_needs_no_valid_tail() -> None:
+def test_an_api_versions_request_of_the_future_needs_no_valid_tail() -> None:
     frame = pack(">hhih", ApiKey.API_VERSIONS, 99, 7, 1) + b"c" + b"\xff" * 9
     assert read_request_header(frame)[:4] == (ApiKey.API_VERSIONS, 99, 7, "c")
 
@@ -53,7 +53,7 @@ def test_n012_an_api_versions_request_of_the_future_needs_no_valid_tail() -> Non
 @pytest.mark.parametrize(
     "body", [pack(">i", 0x7FFFFFFF), pack(">i", 1000)], ids=["largest", "a thousand"]
 )
-def test_n018_an_array_count_beyond_the_frame_is_malformed(body: bytes) -> None:
+def test_an_array_count_beyond_the_frame_is_malformed(body: bytes) -> None:
     tracemalloc.start()
     with pytest.raises(MalformedMessageError):
         METADATA.decode(body + bytes(40), 1)
@@ -61,12 +61,12 @@ def test_n018_an_array_count_beyond_the_frame_is_malformed(body: bytes) -> None:
     tracemalloc.stop()
 
 
-def test_n018_a_compact_array_count_beyond_the_frame_is_malformed() -> None:
+def test_a_compact_array_count_beyond_the_frame_is_malformed() -> None:
     with pytest.raises(MalformedMessageError):
         METADATA.decode(HUGE + bytes(40), 12)
 
 
-def test_n018_a_count_of_fixed_size_elements_beyond_the_frame_is_malformed() -> None:
+def test_a_count_of_fixed_size_elements_beyond_the_frame_is_malformed() -> None:
     schema = parse("- Numbers 0 f- | Values:[]i64")
     with pytest.raises(MalformedMessageError):
         schema.decode(pack(">i", 0x7FFFFFFF) + bytes(64), 0)
@@ -75,25 +75,25 @@ def test_n018_a_count_of_fixed_size_elements_beyond_the_frame_is_malformed() -> 
     assert schema.decode(pack(">i", 8) + bytes(64), 0)[0].values == [0] * 8
 
 
-def test_n019_a_negative_count_is_null_where_null_may_be() -> None:
+def test_a_negative_count_is_null_where_null_may_be() -> None:
     assert METADATA.decode(pack(">i", -2), 1)[0].topics is None
     with pytest.raises(MalformedMessageError):
         METADATA.decode(pack(">i", -2), 0)
 
 
 @pytest.mark.parametrize("version", [9, 12])
-def test_n020_a_varint_past_five_bytes_is_malformed(version: int) -> None:
+def test_a_varint_past_five_bytes_is_malformed(version: int) -> None:
     with pytest.raises(MalformedMessageError):
         METADATA.decode(b"\xff\xff\xff\xff\xff\x01" + bytes(20), version)
 
 
-def test_n020_a_tag_count_past_five_bytes_is_malformed() -> None:
+def test_a_tag_count_past_five_bytes_is_malformed() -> None:
     body = METADATA.encode(METADATA.cls(), 12)
     with pytest.raises(MalformedMessageError):
         METADATA.decode(body[:-1] + b"\x80\x80\x80\x80\x80\x01" + bytes(20), 12)
 
 
-def test_n022_null_where_null_may_not_be_is_malformed() -> None:
+def test_null_where_null_may_not_be_is_malformed() -> None:
     groups = request(ApiKey.DESCRIBE_GROUPS)
     with pytest.raises(MalformedMessageError):
         groups.decode(pack(">ih", 1, -1) + b"\0", 3)  # a null group id
@@ -103,7 +103,7 @@ def test_n022_null_where_null_may_not_be_is_malformed() -> None:
         groups.decode(b"\x00\x00\x00", 5)  # a null list of groups
 
 
-def test_n023_of_two_equal_tags_the_last_wins() -> None:
+def test_of_two_equal_tags_the_last_wins() -> None:
     fetch = request(ApiKey.FETCH)
     body = fetch.encode(fetch.cls(), 17)
     first, second = b"\x00\x02\x02A", b"\x00\x02\x02B"
@@ -118,7 +118,7 @@ def test_a_known_tag_whose_size_is_wrong_is_malformed() -> None:
         fetch.decode(body[:-1] + b"\x01\x00\x03\x02A\x00", 17)
 
 
-def test_n024_a_hundred_thousand_unknown_tags_are_skipped() -> None:
+def test_a_hundred_thousand_unknown_tags_are_skipped() -> None:
     body = METADATA.encode(METADATA.cls(), 12)
     tags = b"".join(encode_uvarint(100 + n) + b"\x01x" for n in range(100_000))
     tail = encode_uvarint(100_000) + tags
@@ -127,7 +127,7 @@ def test_n024_a_hundred_thousand_unknown_tags_are_skipped() -> None:
     assert end == len(body) - 1 + len(tail)
 
 
-def test_n027_honest_counts_that_multiply_meet_the_cap() -> None:
+def test_honest_counts_that_multiply_meet_the_cap() -> None:
     schema = parse("- Deep 0 f0 | A:[]{B:[]{C:[]i8}}")
     inner = b"\x01\x00"  # an empty list, no tags
     middle = encode_uvarint(60_001) + inner * 60_000 + b"\0"
@@ -139,7 +139,7 @@ def test_n027_honest_counts_that_multiply_meet_the_cap() -> None:
     tracemalloc.stop()
 
 
-def test_n027_the_cap_also_counts_plain_numbers_and_tags() -> None:
+def test_the_cap_also_counts_plain_numbers_and_tags() -> None:
     numbers = parse("- Numbers 0 f- | Values:[]i8")
     with pytest.raises(MalformedMessageError, match="elements"):
         numbers.decode(pack(">i", 300_000) + bytes(300_000), 0)
@@ -149,7 +149,7 @@ def test_n027_the_cap_also_counts_plain_numbers_and_tags() -> None:
         tags.decode(encode_uvarint(4) + (b"\0" + section) * 3 + b"\0", 0)
 
 
-def test_n073_a_compact_string_holds_no_more_than_its_old_form() -> None:
+def test_a_compact_string_holds_no_more_than_its_old_form() -> None:
     groups = request(ApiKey.DESCRIBE_GROUPS)
     longest = groups.encode(groups.cls(groups=["g" * 32_767]), 5)
     assert groups.decode(longest, 5)[0].groups == ["g" * 32_767]

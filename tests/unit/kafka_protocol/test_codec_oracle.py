@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
-from protocol_samples import whole
 
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request, response
+from tests.support.samples.protocol import whole
 
 
 def without_ours(value: Any) -> Any:

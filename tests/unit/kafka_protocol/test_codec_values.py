@@ -4,7 +4,6 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from protocol_samples import whole
 
 from kafka_protocol.wire.api_keys import ApiKey, header_versions
 from kafka_protocol.wire.codec import Gather, Message, message, parse, request, response
@@ -12,6 +11,7 @@ from kafka_protocol.wire.framing import part_size, read_request_header, response
 from kafka_protocol.wire.messages import FAMILIES
 from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
 from kafka_protocol.wire.schema import snake_case
+from tests.support.samples.protocol import whole
 
 TOPIC_ID = bytes(range(1, 17))
 ALL = [make(key) for key in ApiKey for make in (request, response)]

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from protocol_golden import GOLDEN, dumped_files, dumps, golden_file, golden_id, iter_golden
 
 from kafka_protocol.files import (
     epoch_checkpoint,
@@ -29,6 +28,14 @@ from kafka_protocol.records.batch import (
 )
 from kafka_protocol.records.compression import Codec
 from kafka_protocol.records.records import Record, encode_records, iter_records
+from tests.support.samples.protocol_golden import (
+    GOLDEN,
+    dumped_files,
+    dumps,
+    golden_file,
+    golden_id,
+    iter_golden,
+)
 
 
 def batch_line(position: int, header: BatchHeader, valid: bool) -> str:

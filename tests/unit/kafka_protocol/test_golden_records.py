@@ -5,7 +5,6 @@ import json
 from typing import Any
 
 import pytest
-from protocol_golden import dumped_files, dumps, golden_file, iter_golden, kafka_json
 
 from kafka_protocol.files import metadata_value, snapshot
 from kafka_protocol.records.batch import iter_batches, read_header
@@ -18,6 +17,13 @@ from kafka_protocol.records.control import (
 from kafka_protocol.records.records import Record, iter_records
 from kafka_protocol.wire.codec import family_records, message
 from kafka_protocol.wire.primitives import uuid_to_text
+from tests.support.samples.protocol_golden import (
+    dumped_files,
+    dumps,
+    golden_file,
+    iter_golden,
+    kafka_json,
+)
 
 
 def printed_records(dumped: str, *, control: bool) -> list[tuple[Record, str]]:

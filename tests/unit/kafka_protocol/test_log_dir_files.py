@@ -2,7 +2,6 @@
 
 from itertools import pairwise
 
-import protocol_vectors as vectors
 import pytest
 
 from kafka_protocol.errors import CorruptFileError, MalformedMessageError
@@ -28,6 +27,7 @@ from kafka_protocol.files.txn_index import AbortedTransaction
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.types import EpochEntry, TopicPartition
 from kafka_protocol.wire.codec import message
+from tests.support.samples import protocol_vectors as vectors
 
 TS = 1_700_000_000_000
 TOPIC_ID = bytes(range(1, 17))

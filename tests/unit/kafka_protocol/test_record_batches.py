@@ -1,6 +1,5 @@
 """Batches are built as Kafka's own classes build them, and read back."""
 
-import protocol_vectors as vectors
 import pytest
 
 from kafka_protocol.errors import ErrorCode
@@ -23,12 +22,13 @@ from kafka_protocol.records.control import (
     end_transaction_batch,
     kraft_version,
     kraft_voters,
-    leader_change_batch,
+    leader_change,
     snapshot_footer,
     snapshot_header,
 )
 from kafka_protocol.records.records import InvalidRecordError, Record, build_batch, iter_records
 from kafka_protocol.wire.codec import message
+from tests.support.samples import protocol_vectors as vectors
 
 TS = 1_700_000_000_000
 
@@ -104,7 +104,8 @@ def test_kraft_control_batches_are_built_as_kafka_does() -> None:
         vectors.KRAFT_VERSION,
         vectors.KRAFT_VOTERS,
     ]
-    leader = leader_change_batch(1, [1, 2], [1], base_offset=300, leader_epoch=4, timestamp_ms=TS)
+    entry = leader_change(1, [1, 2], [1])
+    leader = control_batch([entry], base_offset=300, leader_epoch=4, timestamp_ms=TS)
     assert leader == vectors.LEADER_CHANGE
 
 

@@ -14,7 +14,7 @@ def test_accepted_file_reads_back_and_no_changed_byte_is_believed():
     facts = RefusalFacts((fault,), None, 9, None, 8)
     accepted = Accepted(facts, ((1, 3), (5, 7)), is_sparse=True)
     assert parse(dump(accepted)) == accepted
-    accepted = replace(accepted, adopted=Adopted(None, 9, (EpochEntry(1, 0),)))
+    accepted = replace(accepted, adopted=Adopted(None, 9, (EpochEntry(1, 0),)), adopted_epoch=3)
     data = dump(accepted)
     assert parse(data) == accepted
     for position in range(len(data)):

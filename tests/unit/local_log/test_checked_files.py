@@ -14,7 +14,8 @@ from local_log.checked_files import (
     dump_sidecar,
     parse_sidecar,
 )
-from runtime.disk import Disk, FaultyDisk
+from runtime.disk import Disk
+from runtime.sim.faulty_disk import FaultyDisk
 
 NAME = "log-start-offset-checkpoint"
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from local_log_kit import append, filled, open_log, with_config
 
 from kafka_protocol.types import EpochEntry
-from local_log.acceptance import ACCEPTED, NOTHING, Accepted, Adopted, parse, write_accepted
+from local_log.acceptance import ACCEPTED, Accepted, Adopted, parse, write_accepted
 from runtime.disk import Disk
+from tests.support.worlds.local_log import append, filled, open_log, with_config
 
 TIERED = with_config(remote_storage_enable=True)
 CHAIN = (EpochEntry(0, 0), EpochEntry(4, 150))
@@ -49,7 +49,8 @@ def test_an_adopted_end_is_made_whenever_the_start_is_killed(
     end = log.log_end_offset
     assert end < 140
     log.close()
-    write_accepted(Disk(), tmp_path, Accepted(adopted=Adopted(begin, 200, CHAIN)))
+    ordered = Accepted(adopted=Adopted(begin, 200, CHAIN), adopted_epoch=4)
+    write_accepted(Disk(), tmp_path, ordered)
     known = {"config": TIERED, "log_start": 0, "recovery_point": end}
     disk = DyingDisk()
     disk.left = steps
@@ -61,7 +62,11 @@ def test_an_adopted_end_is_made_whenever_the_start_is_killed(
     assert log.local_log_start_offset == (0 if begin is None else begin)
     assert log.log_end_offset == 200
     assert tuple(log.epochs.entries()) == CHAIN
+    assert log.adopted_epoch == 4
     assert append(log, epoch=5).first_offset == 200
     log.close()
-    open_log(tmp_path, clean=False, config=TIERED, log_start=0, recovery_point=0).close()
-    assert parse((tmp_path / ACCEPTED).read_bytes()) == NOTHING
+    for _ in range(2):
+        log = open_log(tmp_path, clean=False, config=TIERED, log_start=0, recovery_point=0)
+        assert log.adopted_epoch == 4
+        log.close()
+    assert parse((tmp_path / ACCEPTED).read_bytes()) == Accepted(adopted_epoch=4)

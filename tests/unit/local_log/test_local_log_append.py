@@ -1,14 +1,14 @@
-"""Appends: offsets, refusals (bad-inputs N028-N056), stamps, rolls."""
+"""Appends: offsets, refusals, stamps, rolls."""
 
 import struct
 
 import pytest
-from local_log_kit import NOW_MS, SMALL, append, batch_of, open_log, with_config
 
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.records.batch import read_header, write_crc
 from kafka_protocol.records.records import build_batch, iter_records
 from local_log.errors import InvalidRecord
+from tests.support.worlds.local_log import NOW_MS, SMALL, append, batch_of, open_log, with_config
 
 
 def _patched(batch: bytearray, at: int, fmt: str, value: int, *, crc: bool = True) -> bytearray:
@@ -25,48 +25,51 @@ def _corrupt_crc() -> bytearray:
 
 
 BAD = {
-    "N028": (_corrupt_crc, ErrorCode.CORRUPT_MESSAGE),
-    "N029-longer": (
+    "crc": (_corrupt_crc, ErrorCode.CORRUPT_MESSAGE),
+    "length-larger": (
         lambda: _patched(batch_of(), 8, ">i", 10_000, crc=False),
         ErrorCode.INVALID_RECORD,
     ),
-    "N029-shorter": (
+    "length-smaller": (
         lambda: _patched(batch_of(), 8, ">i", 60, crc=False),
         ErrorCode.CORRUPT_MESSAGE,
     ),
-    "N029-tiny": (
+    "length-tiny": (
         lambda: _patched(batch_of(), 8, ">i", 5, crc=False),
         ErrorCode.CORRUPT_MESSAGE,
     ),
-    "N029-negative": (
+    "length-negative": (
         lambda: _patched(batch_of(), 8, ">i", -1, crc=False),
         ErrorCode.CORRUPT_MESSAGE,
     ),
-    "N029-empty": (bytearray, ErrorCode.INVALID_RECORD),
-    "N029-head": (lambda: batch_of()[:40], ErrorCode.INVALID_RECORD),
-    "N030-0": (lambda: _patched(batch_of(), 16, ">b", 0, crc=False), ErrorCode.INVALID_RECORD),
-    "N030-1": (lambda: _patched(batch_of(), 16, ">b", 1, crc=False), ErrorCode.INVALID_RECORD),
-    "N030-3": (lambda: _patched(batch_of(), 16, ">b", 3, crc=False), ErrorCode.CORRUPT_MESSAGE),
-    "N030-neg": (lambda: _patched(batch_of(), 16, ">b", -1, crc=False), ErrorCode.CORRUPT_MESSAGE),
-    "N031": (lambda: batch_of() + batch_of(), ErrorCode.INVALID_RECORD),
-    "N032": (lambda: _patched(batch_of(), 57, ">i", 0), ErrorCode.INVALID_RECORD),
-    "N032-neg": (lambda: _patched(batch_of(), 57, ">i", -1), ErrorCode.INVALID_RECORD),
-    "N032-delta": (lambda: _patched(batch_of(3), 23, ">i", 7), ErrorCode.INVALID_RECORD),
-    "N037": (lambda: batch_of(is_control=True), ErrorCode.INVALID_RECORD),
-    "N039": (lambda: batch_of(size=5000), ErrorCode.MESSAGE_TOO_LARGE),
-    "N041-after": (lambda: batch_of(at_ms=NOW_MS + 3_600_001), ErrorCode.INVALID_TIMESTAMP),
-    "N041-negative": (lambda: batch_of(at_ms=-5), ErrorCode.INVALID_TIMESTAMP),
-    "N041-type": (
+    "empty": (bytearray, ErrorCode.INVALID_RECORD),
+    "cut-header": (lambda: batch_of()[:40], ErrorCode.INVALID_RECORD),
+    "magic-0": (lambda: _patched(batch_of(), 16, ">b", 0, crc=False), ErrorCode.INVALID_RECORD),
+    "magic-1": (lambda: _patched(batch_of(), 16, ">b", 1, crc=False), ErrorCode.INVALID_RECORD),
+    "magic-3": (lambda: _patched(batch_of(), 16, ">b", 3, crc=False), ErrorCode.CORRUPT_MESSAGE),
+    "magic-negative": (
+        lambda: _patched(batch_of(), 16, ">b", -1, crc=False),
+        ErrorCode.CORRUPT_MESSAGE,
+    ),
+    "two-batches": (lambda: batch_of() + batch_of(), ErrorCode.INVALID_RECORD),
+    "count-0": (lambda: _patched(batch_of(), 57, ">i", 0), ErrorCode.INVALID_RECORD),
+    "count-negative": (lambda: _patched(batch_of(), 57, ">i", -1), ErrorCode.INVALID_RECORD),
+    "last-offset-delta": (lambda: _patched(batch_of(3), 23, ">i", 7), ErrorCode.INVALID_RECORD),
+    "control": (lambda: batch_of(is_control=True), ErrorCode.INVALID_RECORD),
+    "too-large": (lambda: batch_of(size=5000), ErrorCode.MESSAGE_TOO_LARGE),
+    "timestamp-after": (lambda: batch_of(at_ms=NOW_MS + 3_600_001), ErrorCode.INVALID_TIMESTAMP),
+    "timestamp-negative": (lambda: batch_of(at_ms=-5), ErrorCode.INVALID_TIMESTAMP),
+    "timestamp-type": (
         lambda: build_batch([(NOW_MS, b"k", b"v", [])], log_append_time_ms=NOW_MS),
         ErrorCode.INVALID_TIMESTAMP,
     ),
-    "N042": (lambda: batch_of(base_offset=4), ErrorCode.INVALID_RECORD),
-    "N048-no-sequence": (
+    "base-offset": (lambda: batch_of(base_offset=4), ErrorCode.INVALID_RECORD),
+    "no-sequence": (
         lambda: batch_of(producer_id=3, producer_epoch=0, base_sequence=-1),
         ErrorCode.INVALID_RECORD,
     ),
-    "N056-5": (lambda: _patched(batch_of(), 21, ">h", 5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
-    "N056-7": (lambda: _patched(batch_of(), 21, ">h", 7), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+    "codec-5": (lambda: _patched(batch_of(), 21, ">h", 5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+    "codec-7": (lambda: _patched(batch_of(), 21, ">h", 7), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     "lz4-garbage": (lambda: _patched(batch_of(), 21, ">h", 3), ErrorCode.INVALID_RECORD),
     "gzip-garbage": (lambda: _patched(batch_of(), 21, ">h", 1), ErrorCode.INVALID_RECORD),
 }
@@ -122,7 +125,7 @@ def test_records_without_timestamps_are_taken(tmp_path):
     log = open_log(tmp_path)
     batch = build_batch([(-1, b"k", b"v", [])])
     assert log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS).first_offset == 0
-    assert log.max_timestamp() is None
+    assert log.lookups.max_timestamp() is None
 
 
 def test_batch_gets_its_place_and_keeps_its_bytes(tmp_path):
@@ -190,6 +193,30 @@ def test_segment_rolls_when_an_index_is_full(tmp_path):
     assert log.segment_count > 3
     log.close()
     assert open_log(tmp_path).log_end_offset == 40
+
+
+def _with_a_full_index(directory, config):
+    log = open_log(directory, config=config)
+    while not log.segments[-1].offset_index.is_full:
+        append(log)
+    return log
+
+
+def test_a_segment_whose_index_was_full_at_the_start_rolls(tmp_path):
+    config = with_config(segment_bytes=1 << 30, segment_index_bytes=36)
+    _with_a_full_index(tmp_path, config).close()
+    log = open_log(tmp_path, config=config)
+    append(log)
+    assert log.segment_count == 2
+
+
+def test_a_full_index_has_room_again_after_a_truncation(tmp_path):
+    log = _with_a_full_index(tmp_path, with_config(segment_bytes=1 << 30, segment_index_bytes=36))
+    log.truncate_to(1)
+    append(log)
+    assert log.segment_count == 1
+    append(log)
+    assert log.segment_count == 1
 
 
 def test_idle_active_segment_rolls_when_its_time_is_up(tmp_path):

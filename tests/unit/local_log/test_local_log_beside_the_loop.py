@@ -6,14 +6,24 @@ The loop's step comes at a chosen moment of the pool's work: a disk that runs it
 from collections.abc import Callable
 
 import pytest
-from local_log_kit import NOW_MS, SMALL, TOPIC_ID, append, filled, open_log, with_config
 
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError, LogClosed, OffsetOutOfRange
 from local_log.log_dirs import LogManager
-from runtime.clock import ManualClock
-from runtime.disk import Disk, FaultyDisk
+from runtime.disk import Disk
 from runtime.executors import make_pool
+from runtime.sim.clock import ManualClock
+from runtime.sim.faulty_disk import FaultyDisk
+from runtime.sim.ports import simulated
+from tests.support.worlds.local_log import (
+    NOW_MS,
+    SMALL,
+    TOPIC_ID,
+    append,
+    filled,
+    open_log,
+    with_config,
+)
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -69,7 +79,7 @@ def test_look_up_by_time_goes_on_when_the_segment_it_reads_is_dropped(tmp_path, 
     log = _reopened(tmp_path, disk)
     start = log.segments[3].base_offset
     disk.on_touch(".timeindex", lambda: _drop_below(log, start))
-    found = log.offset_for_timestamp(NOW_MS)
+    found = log.lookups.offset_for_timestamp(NOW_MS)
     assert found is not None
     assert found.offset == start
     assert not log.is_offline
@@ -79,7 +89,7 @@ def test_look_up_by_time_skips_no_segment_when_older_ones_are_dropped(tmp_path, 
     log = _reopened(tmp_path, disk)
     target = log.segments[2]
     disk.on_touch(target.path(".timeindex").name, lambda: _drop_below(log, target.base_offset))
-    found = log.offset_for_timestamp(target.max_timestamp)
+    found = log.lookups.offset_for_timestamp(target.max_timestamp)
     assert found is not None
     assert target.base_offset <= found.offset < log.segments[1].base_offset
 
@@ -87,7 +97,7 @@ def test_look_up_by_time_skips_no_segment_when_older_ones_are_dropped(tmp_path, 
 def test_largest_timestamp_is_found_while_the_log_rolls(tmp_path, disk):
     log = _reopened(tmp_path, disk)
     disk.on_touch(".timeindex", lambda: (append(log, at_ms=NOW_MS + 9999), log.roll(NOW_MS)))
-    found = log.max_timestamp()
+    found = log.lookups.max_timestamp()
     assert found is not None
     assert found.timestamp in (NOW_MS + 9999, NOW_MS + 590, NOW_MS + 592)
 
@@ -98,7 +108,7 @@ def test_largest_timestamp_is_not_given_below_the_log_start(tmp_path):
     log.high_watermark = 3
     log.raise_log_start(3)
     append(log, at_ms=5)
-    assert log.max_timestamp() is None or log.max_timestamp().offset >= 3
+    assert log.lookups.max_timestamp() is None or log.lookups.max_timestamp().offset >= 3
 
 
 def test_topic_deleted_during_a_look_up_takes_nothing_offline(tmp_path, disk):
@@ -110,7 +120,7 @@ def test_topic_deleted_during_a_look_up_takes_nothing_offline(tmp_path, disk):
 
     disk.on_touch(".timeindex", delete)
     with pytest.raises(LogClosed):
-        log.offset_for_timestamp(NOW_MS)
+        log.lookups.offset_for_timestamp(NOW_MS)
     assert not log.is_offline
 
 
@@ -132,7 +142,7 @@ def test_segment_dropped_while_it_is_opened_for_copying_is_refused(tmp_path, dis
     start = log.segments[2].base_offset
     disk.on_touch(".index", lambda: _drop_below(log, start))
     with pytest.raises(OffsetOutOfRange):
-        log.open_segment(0)
+        log.lookups.open_segment(0)
     assert not log.is_offline
 
 
@@ -166,7 +176,7 @@ def test_epoch_that_begins_during_a_flush_is_kept(tmp_path, disk):
 def test_snapshot_removed_by_a_copy_does_not_stop_retention(tmp_path):
     log = filled(tmp_path)
     (tmp_path / f"{log.segments[1].base_offset:020d}.snapshot").write_bytes(b"nonsense")
-    log.open_segment(log.segments[1].base_offset)
+    log.lookups.open_segment(log.segments[1].base_offset)
     for path in tmp_path.glob("*.snapshot"):
         path.unlink()
     _drop_below(log, log.log_end_offset)
@@ -213,11 +223,11 @@ def test_look_ups_beside_a_busy_loop_are_always_right(tmp_path):
         wrong = []
         while not stop:
             low = log.log_start_offset
-            found = log.offset_for_timestamp(NOW_MS + 10 * low)
+            found = log.lookups.offset_for_timestamp(NOW_MS + 10 * low)
             if found is not None and found.offset > log.log_start_offset and found.offset != low:
                 wrong.append((low, found))
             log.flush()
-            log.max_timestamp()
+            log.lookups.max_timestamp()
         return wrong
 
     running = [pool.submit(look) for _ in range(3)]
@@ -237,10 +247,8 @@ def test_failing_flush_on_a_pool_thread_lands_on_the_loop(tmp_path):
     pool = make_pool("log-io", 1)
     manager = LogManager(
         [tmp_path],
-        config_for=lambda _topic: SMALL,
-        disk=disk,
-        clock=ManualClock(NOW_MS),
-        pool=pool,
+        lambda _topic: SMALL,
+        simulated(clock=ManualClock(NOW_MS), disk=disk, pool=pool),
         to_loop=calls.append,
     )
     manager.load()
@@ -248,7 +256,7 @@ def test_failing_flush_on_a_pool_thread_lands_on_the_loop(tmp_path):
     for log in logs:
         append(log)
     offline = []
-    manager.on_offline = offline.append
+    manager.failures.on_offline = offline.append
     disk.fail(["fsync"], path_part="t-0")
     with pytest.raises(KafkaStorageError):
         pool.submit(logs[0].flush).result()

@@ -1,10 +1,10 @@
 """The epoch chain at opening: made from the batches, or said to be lost."""
 
 import pytest
-from local_log_kit import append, open_log, with_config
 
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry
+from tests.support.worlds.local_log import append, open_log, with_config
 
 CHAIN = "leader-epoch-checkpoint"
 
@@ -60,18 +60,18 @@ def test_bad_chain_of_what_is_remote_is_said_to_be_lost(tmp_path, content, log_s
     _spoil(tmp_path, content)
     known = {"config": config, "log_start": log_start, "recovery_point": 0}
     again = open_log(tmp_path, clean=False, **known)
-    assert again.chain_lost
+    assert again.epoch_file.lost
     assert again.log_start_known is (log_start is not None)
     assert again.log_start_offset == (base if log_start is None else log_start)
     assert [entry.start_offset for entry in again.epochs.entries()] == [base, 20, 40]
     whole = [EpochEntry(0, 0), EpochEntry(1, 20), EpochEntry(2, 40)]
-    assert not again.fits_batches([EpochEntry(0, 0), EpochEntry(1, 21), EpochEntry(2, 40)])
-    assert again.fits_batches(whole)
+    assert not again.lookups.fits_batches([EpochEntry(0, 0), EpochEntry(1, 21), EpochEntry(2, 40)])
+    assert again.lookups.fits_batches(whole)
     again.restore_chain(whole)
-    assert again.chain_lost == ""
+    assert again.epoch_file.lost == ""
     assert epoch_checkpoint.parse((tmp_path / CHAIN).read_bytes()) == whole
     again.close()
-    assert open_log(tmp_path, **known).chain_lost == ""
+    assert open_log(tmp_path, **known).epoch_file.lost == ""
 
 
 def test_a_log_start_that_reaches_the_first_segment_ends_the_loss_of_the_chain(tmp_path):
@@ -86,10 +86,10 @@ def test_a_log_start_that_reaches_the_first_segment_ends_the_loss_of_the_chain(t
     again.high_watermark = again.log_end_offset
     again.raise_log_start(base - 1)
     again.clip_chain(base - 1)
-    assert again.chain_lost
+    assert again.epoch_file.lost
     again.raise_log_start(base)
     again.clip_chain(base)
-    assert again.chain_lost == ""
+    assert again.epoch_file.lost == ""
 
 
 def test_chain_that_begins_above_what_is_remote_is_lost(tmp_path):
@@ -104,7 +104,7 @@ def test_chain_that_begins_above_what_is_remote_is_lost(tmp_path):
         _spoil(tmp_path, b"0\n3\n0 %d\n1 20\n2 40\n" % first)
         known = {"config": config, "log_start": 0, "recovery_point": 0, "clean": False}
         again = open_log(tmp_path, **known)
-        assert bool(again.chain_lost) is is_lost
+        assert bool(again.epoch_file.lost) is is_lost
         again.close(clean=False)
 
 
@@ -117,7 +117,7 @@ def test_chain_of_a_tiered_log_that_ends_before_its_batches_is_lost(tmp_path):
     log.close()
     _spoil(tmp_path, b"0\n2\n0 0\n1 20\n")
     known = {"config": config, "log_start": 0, "recovery_point": 0, "clean": False}
-    assert open_log(tmp_path, **known).chain_lost == "it ends before epoch 2"
+    assert open_log(tmp_path, **known).epoch_file.lost == "it ends before epoch 2"
 
 
 def test_chain_is_clipped_on_disk_only_after_the_log_start_could_be_checkpointed(tmp_path):
@@ -140,3 +140,23 @@ def test_chain_that_lags_behind_the_batches_goes_on(tmp_path):
     _spoil(tmp_path, b"0\n1\n0 0\n")
     again = open_log(tmp_path, clean=False, recovery_point=log.segments[0].base_offset)
     assert [(e.epoch, e.start_offset) for e in again.epochs.entries()] == [(0, 0), (1, 20), (2, 40)]
+
+
+def test_a_chain_written_beside_the_loop_gives_way_to_what_the_loop_has_changed(tmp_path):
+    log = _with_epochs(tmp_path, config=with_config(remote_storage_enable=True), log_start=0)
+    version, restored = log.epoch_file.version, log.restored_chain([EpochEntry(0, 0)])
+    log.epochs.assign(7, log.log_end_offset)
+    log.epoch_file.write_ahead(restored, version)
+    on_disk = epoch_checkpoint.parse((tmp_path / CHAIN).read_bytes())
+    assert on_disk == log.epochs.entries()
+    assert on_disk[-1].epoch == 7
+
+
+def test_a_chain_written_beside_the_loop_is_not_written_again_when_it_is_taken(tmp_path):
+    log = _with_epochs(tmp_path, config=with_config(remote_storage_enable=True), log_start=0)
+    log.write_epoch(7)
+    (tmp_path / CHAIN).unlink()  # a second write would make it again
+    log.epochs.assign(7, log.log_end_offset)
+    assert not (tmp_path / CHAIN).exists()
+    log.epochs.assign(8, log.log_end_offset)
+    assert epoch_checkpoint.parse((tmp_path / CHAIN).read_bytes()) == log.epochs.entries()

@@ -1,15 +1,24 @@
 """Changed bits of closed segments that no checksum covers, and of what is made from them."""
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from local_log_kit import NOW_MS, append, filled, open_log, refused
 
-from kafka_protocol.records.batch import iter_batches
+from kafka_protocol.records.batch import iter_batches, read_header
 from kafka_protocol.records.control import ControlType, end_transaction_batch
+from local_log.errors import CorruptMessage
 from local_log.partition_log import PartitionLog
 from local_log.refusal import FaultKind
+from tests.support.worlds.local_log import (
+    NOW_MS,
+    append,
+    filled,
+    open_log,
+    refused,
+    with_config,
+)
 
 PRODUCER = 7
 
@@ -53,7 +62,7 @@ def test_no_changed_transaction_index_is_believed(tmp_path: Path) -> None:
     for data in changed:
         path.write_bytes(data)
         log = open_log(tmp_path / "log", recovery_point=end)
-        assert log.aborted_transactions(0, end) == [(PRODUCER, 0)], data
+        assert log.reader.aborted_transactions(0, end) == [(PRODUCER, 0)], data
         log.close()
 
 
@@ -113,3 +122,72 @@ def test_a_compacted_segment_does_not_replace_the_active_one(tmp_path: Path) -> 
     flip(swap, position + 4)  # 2^24 offsets further
     faults = refused(tmp_path, clean=False, recovery_point=end).faults
     assert FaultKind.OVERLAP in [fault.kind for fault in faults]
+
+
+@pytest.mark.parametrize("number", [0, 1, -1], ids=["first", "second", "last"])
+@pytest.mark.parametrize("field", [8, 23], ids=["length", "last offset"])
+def test_no_bit_of_a_batchs_header_lets_a_reader_pass_over_its_records(
+    tmp_path: Path, number: int, field: int
+) -> None:
+    """Wherever in the batch it begins: it gets the batch, or is told that it is damaged."""
+    log = filled(tmp_path)
+    path = log.segments[1].path(".log")
+    position, header = list(iter_batches(path.read_bytes()))[number]
+    for bit in range(32):
+        flip(path, position + field + bit // 8, bit % 8)
+        for offset in range(header.base_offset, header.next_offset):
+            with suppress(CorruptMessage):
+                [region] = log.read(offset, 1 << 20).regions
+                assert region.file.path == path
+                found = read_header(path.read_bytes(), region.position)
+                assert region.position <= position < region.position + region.size_bytes, bit
+                assert found.last_offset >= offset, "else a client asks for ever"
+        flip(path, position + field + bit // 8, bit % 8)
+
+
+def test_a_damaged_batch_at_the_log_end_is_met_too(tmp_path: Path) -> None:
+    filled(tmp_path, batches=60).close()
+    log = open_log(tmp_path, recovery_point=120)
+    path = log.segments[-1].path(".log")
+    position, header = list(iter_batches(path.read_bytes()))[-1]
+    assert (header.record_count, log.log_end_offset) == (3, header.next_offset)
+    flip(path, position + 26, 1)  # it claims one offset of its three
+    assert log.read(header.base_offset, 1 << 20).first_batch_offset == header.base_offset
+    for offset in (header.base_offset + 1, header.base_offset + 2):
+        with pytest.raises(CorruptMessage, match=f"at byte {position} of"):
+            log.read(offset, 1 << 20)
+
+
+def test_what_follows_a_length_that_is_none_is_refused_not_empty(tmp_path: Path) -> None:
+    log = filled(tmp_path, config=with_config(index_interval_bytes=1 << 20))
+    path = log.segments[1].path(".log")
+    batches = list(iter_batches(path.read_bytes()))
+    position, header = batches[1]
+    flip(path, position + 8, 7)  # below 0
+    end = batches[-1][1].next_offset
+    for offset in range(header.base_offset, end):
+        with pytest.raises(CorruptMessage, match=f"at byte {position} of .*: offset {offset}$"):
+            log.read(offset, 1 << 20)
+    assert log.read(end, 1 << 20).first_batch_offset == end
+
+
+def test_a_damaged_batch_is_met_before_and_behind_a_hole(tmp_path: Path) -> None:
+    """Headers alone: batches of two records, of which a cleaner took every second one."""
+    log = open_log(tmp_path, config=with_config(index_interval_bytes=1 << 20))
+    for _ in range(8):
+        append(log, 2)
+    log.high_watermark = log.log_end_offset
+    log.roll(NOW_MS)
+    segment = log.segments[0]
+    path, data = segment.path(".log"), segment.path(".log").read_bytes()
+    batches = list(iter_batches(data))
+    kept = b"".join(data[at : at + header.size_bytes] for at, header in batches[::2])
+    path.write_bytes(kept)
+    segment.size_bytes = len(kept)
+    (second, header), *_ = list(iter_batches(kept))[1:]
+    assert log.read(2, 1 << 20).first_batch_offset == header.base_offset == 4
+    flip(path, second + 23, 7)  # it ends before it begins
+    for offset in (2, 4, 6):
+        with pytest.raises(CorruptMessage, match=f"at byte {second} of"):
+            log.read(offset, 1 << 20)
+    assert log.read(8, 1 << 20).first_batch_offset == 8

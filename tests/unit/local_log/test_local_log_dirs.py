@@ -1,20 +1,20 @@
-"""The directories of a broker: start, stop, checkpoints, deletion, failing disks (N120, N121)."""
+"""The directories of a broker: start, stop, checkpoints, deletion, failing disks."""
 
 import errno
 from pathlib import Path
 
 import pytest
-from local_log_kit import NOW_MS, SMALL, TOPIC_ID, append, with_config
 
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
 from local_log.log_dirs import LogManager
-from runtime.clock import ManualClock
-from runtime.dice import SeededDice
-from runtime.disk import Disk, FaultyDisk, LockHeldError
-from runtime.scheduler import ManualScheduler
+from runtime.disk import Disk, LockHeldError
+from runtime.sim.clock import ManualClock
+from runtime.sim.faulty_disk import FaultyDisk
+from runtime.sim.ports import simulated
+from tests.support.worlds.local_log import NOW_MS, SMALL, TOPIC_ID, append, with_config
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -24,21 +24,13 @@ class Broker:
 
     def __init__(self, root, dirs=1, config=SMALL):
         self.paths = [root / f"data-{i}" for i in range(dirs)]
-        self.clock = ManualClock(NOW_MS)
-        self.scheduler = ManualScheduler(self.clock)
         self.disk = FaultyDisk()
+        self.ports = simulated(clock=ManualClock(NOW_MS), disk=self.disk)
+        self.clock, self.scheduler = self.ports.clock, self.ports.scheduler
         self.config = config
 
     def start(self, wanted=None, **kwargs):
-        manager = LogManager(
-            self.paths,
-            config_for=lambda _topic: self.config,
-            disk=self.disk,
-            clock=self.clock,
-            scheduler=self.scheduler,
-            dice=SeededDice(1),
-            **kwargs,
-        )
+        manager = LogManager(self.paths, lambda _topic: self.config, self.ports, **kwargs)
         manager.lock()
         manager.load(wanted)
         return manager
@@ -71,7 +63,6 @@ def test_clean_stop_is_marked_and_nothing_is_recovered_after_it(broker):
     assert not mark.exists()
     assert manager.dirs[0].broker_epoch == 42
     log = manager.get(ORDERS)
-    assert manager.get_by_id(TOPIC_ID, 0) is log
     assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (60, 60, 60)
 
 
@@ -162,7 +153,6 @@ def test_deleted_log_is_gone_at_once_and_its_files_later(broker):
     assert manager.delete(ORDERS)
     assert not manager.delete(ORDERS)
     assert manager.get(ORDERS) is None
-    assert manager.get_by_id(TOPIC_ID, 0) is None
     (directory,) = [p for p in broker.paths[0].iterdir() if p.is_dir()]
     assert directory.name.startswith("orders-0.")
     assert directory.name.endswith("-delete")
@@ -271,7 +261,7 @@ def test_bad_input_N121_full_disk_takes_its_directory_offline_alone(operation, t
         _fill(log, 5)
     broker.disk.fail([operation], path_part="data-0")
     offline = []
-    manager.on_offline = offline.append
+    manager.failures.on_offline = offline.append
     bad = logs[0]
     written = bad.log_end_offset
     with pytest.raises(KafkaError) as refused:  # noqa: PT012 - one of them meets the fault
@@ -340,9 +330,11 @@ def test_flush_interval_is_kept(broker):
     assert log.recovery_point == 1
     log.set_config(with_config(flush_messages=3))
     append(log, 2)
-    assert log.recovery_point == 1
+    assert not log.is_flush_due
     append(log)
-    assert log.recovery_point == 4
+    assert log.is_flush_due
+    log.flush()
+    assert not log.is_flush_due
 
 
 def test_idle_partitions_hold_one_file_each(broker):
@@ -355,7 +347,7 @@ def test_idle_partitions_hold_one_file_each(broker):
     assert len(list(Path("/proc/self/fd").iterdir())) - before <= 20 + len(broker.paths)
     log = manager.get(TopicPartition("t", 7))
     _fill(log, 60)
-    assert [r.offset for r in [log.offset_for_timestamp(NOW_MS)]] == [0]
+    assert [r.offset for r in [log.lookups.offset_for_timestamp(NOW_MS)]] == [0]
 
 
 def test_start_writes_no_epoch_chain_that_only_became_shorter(broker):

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from local_log_kit import NOW_MS, SMALL, TOPIC_ID, append, open_log
 
 from kafka_protocol.files import offset_index, time_index
 from kafka_protocol.records.batch import iter_batches
@@ -19,11 +18,12 @@ from local_log.errors import KafkaStorageError
 from local_log.log_dir import LOG_STARTS
 from local_log.log_dirs import LogManager
 from local_log.partition_log import PartitionLog
-from runtime.clock import ManualClock
-from runtime.dice import SeededDice
-from runtime.disk import Buffer, Disk, FaultyDisk
+from runtime.disk import Buffer, Disk
 from runtime.disk_errors import Seldom, is_exhausted
-from runtime.scheduler import ManualScheduler
+from runtime.sim.clock import ManualClock
+from runtime.sim.faulty_disk import FaultyDisk
+from runtime.sim.ports import simulated
+from tests.support.worlds.local_log import NOW_MS, SMALL, TOPIC_ID, append, open_log
 
 OPENING = ("open_append", "open_read", "open_write", "atomic_write", "fsync_path")
 WRITING = ("append", "write_at", "truncate", "fsync", "read_at", "rename")
@@ -90,7 +90,9 @@ def reopened(directory: Path, copy: Path) -> PartitionLog:
 
 
 @pytest.mark.parametrize("operation", [*OPENING, *WRITING])
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM])
+@pytest.mark.parametrize(
+    "number", [errno.EMFILE, pytest.param(errno.ENOMEM, marks=pytest.mark.long(seconds=1))]
+)
 def test_a_failed_append_leaves_the_log_as_it_was(
     tmp_path: Path, operation: str, number: int
 ) -> None:
@@ -158,7 +160,11 @@ def test_reads_and_flushes_fail_and_work_again(tmp_path: Path) -> None:
     for segment in log.segments[:-1]:
         segment.release()
     disk.fail([*OPENING], error=errno.EMFILE)
-    for question in (lambda: log.read(0, 1_000), log.flush, lambda: log.offset_for_timestamp(5)):
+    for question in (
+        lambda: log.read(0, 1_000),
+        log.flush,
+        lambda: log.lookups.offset_for_timestamp(5),
+    ):
         with pytest.raises(KafkaStorageError, match="cannot be used now"):
             question()
     assert not log.is_offline
@@ -180,14 +186,10 @@ def test_an_fsync_without_memory_may_have_lost_bytes(tmp_path: Path) -> None:
 
 
 def manager_of(root: Path, disk: Disk, **settings: object) -> LogManager:
-    clock = ManualClock(NOW_MS)
     manager = LogManager(
         [root],
-        config_for=lambda _: replace(CONFIG, **settings),  # type: ignore[arg-type]
-        disk=disk,
-        clock=clock,
-        scheduler=ManualScheduler(clock),
-        dice=SeededDice(1),
+        lambda _: replace(CONFIG, **settings),  # type: ignore[arg-type]
+        simulated(clock=ManualClock(NOW_MS), disk=disk),
     )
     manager.lock()
     manager.load()
@@ -200,7 +202,7 @@ def test_a_checkpoint_without_descriptors_is_not_written_and_the_directory_stays
     disk = ExhaustedDisk()
     manager = manager_of(tmp_path, disk)
     manager.create(*ORDERS, TOPIC_ID)
-    disk.fail(["atomic_write"], error=errno.EMFILE)
+    disk.fail(["atomic_write", "open_append"], error=errno.EMFILE)
     assert "cannot be written now" in str(manager.keep_log_starts([ORDERS])[ORDERS])
     with pytest.raises(KafkaStorageError):
         manager.create("other", 0, b"o" * 16)

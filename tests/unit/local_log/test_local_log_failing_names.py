@@ -11,7 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from harness_bits import (
+
+from broker.node.directories import DirectoryError
+from kafka_protocol.errors import KafkaError
+from tests.support.damage.bits import (
     COMMON,
     CONFIGS,
     RARE,
@@ -26,12 +29,9 @@ from harness_bits import (
     start,
     write_files,
 )
-from harness_bits_check import record_bytes
-from support_places import quick_directory
-from support_whole_starts import NOW_MS, QuickDisk, WholeStart
-
-from broker.directories import DirectoryError
-from kafka_protocol.errors import KafkaError
+from tests.support.damage.bits_check import record_bytes
+from tests.support.damage.places import quick_directory
+from tests.support.damage.whole_starts import NOW_MS, QuickDisk, WholeStart
 
 LANES = (*COMMON, *RARE)
 

@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from local_log_kit import GOLDEN, files_of
 
 from kafka_protocol.files import offset_checkpoint, producer_snapshot
 from kafka_protocol.types import TopicPartition
@@ -14,6 +13,7 @@ from local_log.config import LogConfig
 from local_log.partition_log import PartitionLog
 from local_log.tier_segments import indexes_fit, rebuild_indexes
 from runtime.disk import Disk
+from tests.support.worlds.local_log import GOLDEN, files_of
 
 CLEAN = sorted(path.name for path in (GOLDEN / "clean").iterdir() if path.name[-1].isdigit())
 UNCLEAN = sorted(

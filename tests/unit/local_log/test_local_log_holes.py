@@ -7,7 +7,17 @@ import logging
 import shutil
 
 import pytest
-from local_log_kit import (
+
+from kafka_protocol.files import offset_checkpoint
+from kafka_protocol.records.batch import iter_batches
+from kafka_protocol.types import TopicPartition
+from local_log.acceptance import Accepted, read_accepted
+from local_log.log_dirs import LogManager
+from local_log.refusal import Fault, FaultKind
+from runtime.disk import Disk
+from runtime.sim.clock import ManualClock
+from runtime.sim.ports import simulated
+from tests.support.worlds.local_log import (
     GOLDEN,
     NOW_MS,
     SMALL,
@@ -19,15 +29,6 @@ from local_log_kit import (
     refused,
     with_config,
 )
-
-from kafka_protocol.files import offset_checkpoint
-from kafka_protocol.records.batch import iter_batches
-from kafka_protocol.types import TopicPartition
-from local_log.acceptance import Accepted, read_accepted
-from local_log.log_dirs import LogManager
-from local_log.refusal import Fault, FaultKind
-from runtime.clock import ManualClock
-from runtime.disk import Disk
 
 
 def _lose_the_last_batch(log, number):
@@ -144,9 +145,7 @@ def test_log_that_a_cleaner_has_worked_on_keeps_its_holes_whatever_its_policy_is
     _lose_the_last_batch(log, 1)
     cleaned = offset_checkpoint.dump({tp: end})
     (tmp_path / "cleaner-offset-checkpoint").write_bytes(cleaned)
-    manager = LogManager(
-        [tmp_path], config_for=lambda _topic: SMALL, disk=Disk(), clock=ManualClock(NOW_MS)
-    )
+    manager = LogManager([tmp_path], lambda _topic: SMALL, simulated(clock=ManualClock(NOW_MS)))
     manager.load()
     assert manager.get(tp).log_end_offset == end
 

@@ -6,9 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from local_log_kit import NOW_MS, append, with_config
-from local_log_manager_kit import BILLS, IDS, ORDERS, ORDERS_1, Host, QuickDisk, make, record_bytes
-from support_pools import HeldPool
 
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.files.meta_properties import dump_partition_metadata
@@ -22,9 +19,21 @@ from local_log.log_dir import (
     UNKNOWN,
 )
 from local_log.placement import WantedReplica
-from runtime.dice import SeededDice
 from runtime.disk import Disk, OpenFile
-from runtime.power_cut_disk import PowerCutDisk, PowerCutError
+from runtime.sim.dice import SeededDice
+from runtime.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from tests.support.worlds.local_log import NOW_MS, append, with_config
+from tests.support.worlds.log_manager import (
+    BILLS,
+    IDS,
+    ORDERS,
+    ORDERS_1,
+    Host,
+    QuickDisk,
+    make,
+    record_bytes,
+)
+from tests.support.worlds.pools import HeldPool
 
 WRITTEN = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
 Damage = Callable[[Path], object]

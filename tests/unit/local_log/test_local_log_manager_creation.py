@@ -8,8 +8,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from local_log_kit import SMALL, append
-from local_log_manager_kit import (
+
+from kafka_protocol.files import offset_checkpoint
+from kafka_protocol.types import TopicPartition
+from local_log.checked_files import CheckedFiles
+from local_log.errors import KafkaStorageError
+from local_log.log_creation import NewLog
+from local_log.log_dir import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from local_log.log_dirs import LogManager
+from local_log.placement import WantedReplica
+from runtime.disk import Disk
+from runtime.executors import make_pool
+from runtime.sim.dice import SeededDice
+from runtime.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from tests.support.rounds import rounds
+from tests.support.worlds.local_log import SMALL, append
+from tests.support.worlds.log_manager import (
     BILLS,
     IDS,
     ORDERS,
@@ -20,19 +34,6 @@ from local_log_manager_kit import (
     names_in,
     record_bytes,
 )
-
-from kafka_protocol.files import offset_checkpoint
-from kafka_protocol.types import TopicPartition
-from local_log.checked_files import CheckedFiles
-from local_log.errors import KafkaStorageError
-from local_log.log_creation import NewLog
-from local_log.log_dir import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
-from local_log.log_dirs import LogManager
-from local_log.placement import WantedReplica
-from runtime.dice import SeededDice
-from runtime.disk import Disk
-from runtime.executors import make_pool
-from runtime.power_cut_disk import PowerCutDisk, PowerCutError
 
 NEW_ID = b"n" * 16
 EVERY = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS)
@@ -63,7 +64,7 @@ def made(manager: LogManager, count: int) -> dict[str, list[int]]:
 
 
 @pytest.mark.parametrize("after", [0, 1, 2])
-@pytest.mark.parametrize("operation", ["open_append", "fsync_path", "rename"])
+@pytest.mark.parametrize("operation", ["open_append", "fsync_path", "write_at"])
 def test_a_directory_that_fails_half_way_loses_all_of_them_to_another(
     tmp_path: Path, operation: str, after: int
 ) -> None:
@@ -90,7 +91,7 @@ def test_a_directory_whose_names_cannot_be_made_durable_loses_them_to_another(
 def test_where_every_directory_fails_each_is_refused(tmp_path: Path) -> None:
     host = Host(tmp_path, 2)
     manager = host.start()
-    host.disk.fail(["open_append"], path_part="new", error=errno.ENOSPC, after=3)
+    host.disk.fail(["open_append"], path_part="new", error=errno.ENOSPC, after=1)
     assert made(manager, 3) == {"failed": [0, 1, 2]}
 
 
@@ -254,7 +255,8 @@ def test_no_second_power_cut_does_either(tmp_path: Path) -> None:
 # -- power cuts
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.rounds
+@pytest.mark.parametrize("seed", range(rounds("TIDEMARK_LOG_SEEDS", quick=2, full=5)))
 def test_no_power_cut_loses_a_log_that_was_made(tmp_path: Path, seed: int) -> None:
     """After `create_all` a replica is assigned: its files must be there from then on."""
     for cut in range(1, 200):

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from local_log_kit import append
-from local_log_manager_kit import BILLS, IDS, ORDERS, ORDERS_1, Host, make, names_in, record_bytes
 
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.files.meta_properties import dump_partition_metadata, parse_partition_metadata
@@ -17,7 +15,18 @@ from local_log.errors import KafkaStorageError
 from local_log.log_dir import CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from local_log.placement import WantedReplica
 from local_log.segment_files import PARTITION_METADATA
-from runtime.disk import FaultyDisk
+from runtime.sim.faulty_disk import FaultyDisk
+from tests.support.worlds.local_log import append
+from tests.support.worlds.log_manager import (
+    BILLS,
+    IDS,
+    ORDERS,
+    ORDERS_1,
+    Host,
+    make,
+    names_in,
+    record_bytes,
+)
 
 CHECKPOINTS = [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS]
 METADATA = dump_partition_metadata(IDS["orders"])

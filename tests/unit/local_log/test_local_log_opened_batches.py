@@ -1,15 +1,17 @@
-"""Batches that must be opened on append: what would hold the loop for too long is refused."""
+"""Batches that must be opened on append: who opens them, and what is refused as too much."""
 
 import struct
 
 import pytest
-from local_log_kit import NOW_MS, append, batch_of, open_log, with_config
 
 from kafka_protocol.errors import ErrorCode, KafkaError
-from kafka_protocol.records.batch import write_crc
+from kafka_protocol.records.batch import read_header, write_crc
 from kafka_protocol.records.records import build_batch
 from local_log.append_check import INFLATED_BYTES_MAX, OPENED_RECORDS_MAX
 from local_log.config import LogConfig
+from local_log.errors import MustBeOpened
+from local_log.opening import SHORT_BYTES, SHORT_RECORDS, Opening, opened
+from tests.support.worlds.local_log import NOW_MS, append, batch_of, open_log, with_config
 
 ROOMY = LogConfig()
 COMPACT = with_config(ROOMY, cleanup_policy=frozenset({"compact"}))
@@ -60,3 +62,57 @@ def test_batch_that_grows_by_being_compressed_anew_is_measured_again(tmp_path, l
         log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
     assert refused.value.code == code
     assert log.log_end_offset == 0
+
+
+def _of_size(count, value_bytes, **options):
+    return build_batch([(NOW_MS, b"k", bytes(value_bytes), [])] * count, **options)
+
+
+@pytest.mark.parametrize("config", [COMPACT, RECOMPRESS])
+@pytest.mark.parametrize(
+    "batch", [_of_size(1, SHORT_BYTES), _of_size(SHORT_RECORDS + 1, 0, codec=4)]
+)
+def test_a_long_batch_is_left_to_a_thread_and_what_it_gives_back_is_appended(
+    tmp_path, config, batch
+):
+    log = open_log(tmp_path, config=config)
+    with pytest.raises(MustBeOpened):
+        log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, opening=Opening.IF_SHORT)
+    assert log.log_end_offset == 0
+    ready = opened(batch, read_header(batch), config, NOW_MS)
+    log.append_as_leader(ready, leader_epoch=0, now_ms=NOW_MS, opening=Opening.DONE)
+    header = read_header((tmp_path / f"{0:020}.log").read_bytes())
+    assert header.codec == (read_header(batch).codec if config is COMPACT else 3)
+    assert log.log_end_offset == header.record_count
+
+
+@pytest.mark.parametrize("config", [COMPACT, RECOMPRESS])
+def test_a_short_batch_is_opened_at_once(tmp_path, config):
+    log = open_log(tmp_path, config=config)
+    batch = _of_size(3, 10)
+    log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, opening=Opening.IF_SHORT)
+    assert log.log_end_offset == 3
+
+
+def test_a_long_batch_that_is_in_the_log_already_is_not_opened_again(tmp_path):
+    log = open_log(tmp_path, config=RECOMPRESS)
+    options = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    for opening in (Opening.AT_ONCE, Opening.IF_SHORT):
+        batch = _of_size(1, SHORT_BYTES, **options)
+        said = log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, opening=opening)
+    assert said.is_duplicate
+    assert log.log_end_offset == 1
+
+
+@pytest.mark.parametrize(
+    ("codec", "low", "high"), [("gzip", 1, 9), ("lz4", 1, 12), ("zstd", -5, 19)]
+)
+def test_the_level_of_a_codec_is_the_topics(codec, low, high):
+    words = [b"word-%d " % (number * 7919 % 1000) for number in range(3000)]
+    batch = build_batch([(NOW_MS, None, b"".join(words), [])])
+    sizes = [
+        len(opened(batch, read_header(batch), with_config(ROOMY, **settings), NOW_MS))
+        for level in (low, high)
+        for settings in [{"compression_type": codec, f"compression_{codec}_level": level}]
+    ]
+    assert sizes[1] < sizes[0]

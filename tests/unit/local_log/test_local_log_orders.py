@@ -4,7 +4,6 @@ import errno
 import struct
 
 import pytest
-from local_log_kit import NOW_MS, SMALL, append, batch_of, filled, open_log, with_config
 
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.files.producer_snapshot import ProducerEntry
@@ -12,7 +11,17 @@ from kafka_protocol.records.batch import write_crc
 from local_log.errors import KafkaStorageError
 from local_log.log_results import LogHooks
 from local_log.producer_state import CompletedTransaction, ProducerStates
-from runtime.disk import Disk, FaultyDisk, OpenFile
+from runtime.disk import Disk, OpenFile
+from runtime.sim.faulty_disk import FaultyDisk
+from tests.support.worlds.local_log import (
+    NOW_MS,
+    SMALL,
+    append,
+    batch_of,
+    filled,
+    open_log,
+    with_config,
+)
 
 
 class _BusyDisk(Disk):
@@ -100,12 +109,12 @@ def test_flush_up_to_the_log_start_moves_the_recovery_point_there(tmp_path):
 def test_expired_segments_stay_until_their_log_start_could_be_checkpointed(tmp_path):
     log = filled(tmp_path, config=with_config(retention_bytes=3000))
     count = log.segment_count
-    expiry = log.expire(NOW_MS)
+    expiry = log.retention.expire(NOW_MS)
     assert expiry is not None
     assert log.log_start_offset == expiry.log_start_offset > 0
     assert log.segment_count == count
     assert not list(tmp_path.glob("*.deleted"))
-    result = log.drop(expiry)
+    result = log.retention.drop(expiry)
     assert result.dropped == expiry.dropped
     assert log.segment_count == count - len(expiry.dropped)
     assert log.first_base_offset == log.log_start_offset
@@ -113,15 +122,15 @@ def test_expired_segments_stay_until_their_log_start_could_be_checkpointed(tmp_p
 
 def test_segments_that_went_between_the_two_steps_are_passed_over(tmp_path):
     log = filled(tmp_path, config=with_config(retention_bytes=3000))
-    expiry = log.expire(NOW_MS)
+    expiry = log.retention.expire(NOW_MS)
     log.truncate_fully_and_start_at(100)
     append(log)
-    assert log.drop(expiry).dropped == ()
+    assert log.retention.drop(expiry).dropped == ()
     assert log.segment_count == 1
 
 
 def test_nothing_expired_is_none(tmp_path):
-    assert filled(tmp_path).expire(NOW_MS) is None
+    assert filled(tmp_path).retention.expire(NOW_MS) is None
 
 
 def test_unreadable_facts_fail_that_log_alone(tmp_path):
@@ -130,7 +139,7 @@ def test_unreadable_facts_fail_that_log_alone(tmp_path):
     log = open_log(tmp_path, config=log.config, high_watermark=log.log_end_offset)
     log.segments[0].path(".timeindex").unlink()
     with pytest.raises(KafkaStorageError):
-        log.expire(NOW_MS + 10_000)
+        log.retention.expire(NOW_MS + 10_000)
     assert log.is_offline
 
 
@@ -206,7 +215,7 @@ def test_unreadable_index_of_a_closed_segment_takes_the_directory_offline(tmp_pa
     log = filled(tmp_path, disk=disk, hooks=LogHooks(failed=failed.append))
     disk.fail(["read_at"], path_part=f"{0:020d}{suffix}", error=errno.EIO)
     with pytest.raises(KafkaStorageError):
-        log.read(5, 100) if suffix == ".index" else log.offset_for_timestamp(NOW_MS + 30)
+        log.read(5, 100) if suffix == ".index" else log.lookups.offset_for_timestamp(NOW_MS + 30)
     assert [error.errno for error in failed] == [errno.EIO]
 
 

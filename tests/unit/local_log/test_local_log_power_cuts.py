@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from local_log_kit import NOW_MS, append, filled, open_log
 
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.records.control import ControlType, end_transaction_batch
 from local_log.partition_log import PartitionLog
-from runtime.dice import SeededDice
-from runtime.power_cut_disk import PowerCutDisk
+from runtime.sim.dice import SeededDice
+from runtime.sim.power_cut_disk import PowerCutDisk
+from tests.support.worlds.local_log import NOW_MS, append, filled, open_log
 
 SEEDS = range(20)
 
@@ -127,11 +127,11 @@ def test_aborted_transactions_below_the_recovery_point_survive(tmp_path: Path, s
             log.roll(NOW_MS)
     log.flush()
     end = log.log_end_offset
-    expected = log.aborted_transactions(0, end)
+    expected = log.reader.aborted_transactions(0, end)
     assert len(expected) == 6
     disk.cut()
     again = open_log(tmp_path, clean=False, recovery_point=end)
-    assert again.aborted_transactions(0, end) == expected
+    assert again.reader.aborted_transactions(0, end) == expected
 
 
 @pytest.mark.parametrize("seed", SEEDS)

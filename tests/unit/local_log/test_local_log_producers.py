@@ -1,13 +1,13 @@
-"""Idempotent producers and transactions (N048-N051)."""
+"""Idempotent producers and transactions."""
 
 from itertools import pairwise
 
 import pytest
-from local_log_kit import NOW_MS, append, batch_of, open_log
 
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.files import producer_snapshot
 from kafka_protocol.records.control import ControlType, end_transaction_batch
+from tests.support.worlds.local_log import NOW_MS, append, batch_of, open_log
 
 
 def _send(log, sequence, count=1, *, pid=7, epoch=0, **kwargs):
@@ -162,11 +162,11 @@ def test_last_stable_offset_waits_for_open_transactions_and_their_replication(tm
     _end(log, 2, 0, commit=True)  # 6
     log.high_watermark = log.log_end_offset
     assert log.last_stable_offset == 7
-    assert log.aborted_transactions(0, 7) == [(1, 2)]
-    assert log.aborted_transactions(6, 7) == []
+    assert log.reader.aborted_transactions(0, 7) == [(1, 2)]
+    assert log.reader.aborted_transactions(6, 7) == []
     log.close(clean=False)
     again = open_log(tmp_path, clean=False, high_watermark=7)
-    assert again.aborted_transactions(0, 7) == [(1, 2)]
+    assert again.reader.aborted_transactions(0, 7) == [(1, 2)]
     assert again.last_stable_offset == 7
 
 
@@ -196,9 +196,9 @@ def test_an_aborted_transaction_is_named_for_every_segment_it_reaches_over(tmp_p
     assert [bool(list(segment.aborted())) for segment in log.segments] == [False, False, True]
     borders = [segment.base_offset for segment in log.segments] + [end]
     for start, stop in pairwise(borders):
-        assert log.aborted_transactions(start, stop) == [(1, 0)]
-    assert log.aborted_transactions(0, 1) == [(1, 0)]
-    assert log.aborted_transactions(end - 1, end) == []
+        assert log.reader.aborted_transactions(start, stop) == [(1, 0)]
+    assert log.reader.aborted_transactions(0, 1) == [(1, 0)]
+    assert log.reader.aborted_transactions(end - 1, end) == []
 
 
 @pytest.mark.parametrize("clean", [True, False])

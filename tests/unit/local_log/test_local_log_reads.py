@@ -1,12 +1,12 @@
 """Reads by offset and by time, truncation."""
 
 import pytest
-from local_log_kit import NOW_MS, append, batch_of, filled, open_log, with_config
 
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.records.records import build_batch, iter_records
 from local_log.errors import OffsetIsRemote, OffsetOutOfRange
+from tests.support.worlds.local_log import NOW_MS, append, batch_of, filled, open_log, with_config
 
 
 def _offsets(data: bytes) -> list[int]:
@@ -115,11 +115,11 @@ def test_time_look_up_agrees_with_reading_everything(tmp_path):
             log = open_log(tmp_path, log_start=17)
         records = _records(log)
         for timestamp in range(NOW_MS - 2, NOW_MS + 1110, 3):
-            found = log.offset_for_timestamp(timestamp)
+            found = log.lookups.offset_for_timestamp(timestamp)
             expected = _naive(records, timestamp, 17)
             assert (found and tuple(found[:2])) == expected
             assert found is None or found.leader_epoch == log.epochs.epoch_for(found.offset)
-        newest = log.max_timestamp()
+        newest = log.lookups.max_timestamp()
         largest = max(r.timestamp for r in records)
         assert (newest.timestamp, newest.offset) == _naive(records, largest)
 
@@ -128,9 +128,9 @@ def test_append_time_look_up_answers_the_first_of_the_batch(tmp_path):
     log = open_log(tmp_path, config=with_config(message_timestamp_type="LogAppendTime"))
     append(log, 3, now_ms=NOW_MS)
     append(log, 3, now_ms=NOW_MS + 10)
-    assert tuple(log.offset_for_timestamp(NOW_MS + 1)) == (NOW_MS + 10, 3, 0)
-    assert tuple(log.max_timestamp()) == (NOW_MS + 10, 3, 0)
-    assert log.offset_for_timestamp(NOW_MS + 11) is None
+    assert tuple(log.lookups.offset_for_timestamp(NOW_MS + 1)) == (NOW_MS + 10, 3, 0)
+    assert tuple(log.lookups.max_timestamp()) == (NOW_MS + 10, 3, 0)
+    assert log.lookups.offset_for_timestamp(NOW_MS + 11) is None
 
 
 def test_time_look_up_in_a_batch_that_cannot_be_opened_names_partition_and_offset(tmp_path):
@@ -143,7 +143,7 @@ def test_time_look_up_in_a_batch_that_cannot_be_opened_names_partition_and_offse
     write_crc(batch, 0, len(batch))
     log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
     with pytest.raises(KafkaError, match=r"orders-0.*offset 1") as refused:
-        log.offset_for_timestamp(NOW_MS + 1)
+        log.lookups.offset_for_timestamp(NOW_MS + 1)
     assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
 
 
@@ -164,7 +164,7 @@ def test_truncated_log_is_the_log_that_was_never_longer(offset, tmp_path):
     assert all(entry.start_offset < log.log_end_offset for entry in log.epochs.entries())
     append(log, 2, epoch=9, at_ms=NOW_MS + 5000)
     end = log.log_end_offset
-    found = log.offset_for_timestamp(NOW_MS + 5000)
+    found = log.lookups.offset_for_timestamp(NOW_MS + 5000)
     assert found is not None
     assert found.offset == end - 2
     log.close()

@@ -3,7 +3,12 @@
 import shutil
 
 import pytest
-from local_log_kit import (
+
+from kafka_protocol.records.batch import iter_batches
+from local_log.acceptance import ACCEPTED, Accepted, parse
+from local_log.refusal import Fault, FaultKind, describe
+from runtime.disk import Disk, OpenFile
+from tests.support.worlds.local_log import (
     SMALL,
     accept,
     append,
@@ -13,11 +18,6 @@ from local_log_kit import (
     refused,
     with_config,
 )
-
-from kafka_protocol.records.batch import iter_batches
-from local_log.acceptance import ACCEPTED, Accepted, parse
-from local_log.refusal import Fault, FaultKind, describe
-from runtime.disk import Disk, OpenFile
 
 CHAIN = "leader-epoch-checkpoint"
 

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from local_log_kit import NOW_MS, SMALL, append, filled, open_log, with_config
-
 from local_log.config import LogConfig
-from local_log.retention import LogFacts, Reason, SegmentFacts, decide
+from local_log.log_results import LogHooks
+from local_log.retention import Reason, RetentionFacts, SegmentFacts, decide
+from tests.support.worlds.local_log import NOW_MS, SMALL, append, filled, open_log, with_config
 
 NOW = 10_000
-FACTS = LogFacts(log_start_offset=0, high_watermark=100, copied_through=-1, now_ms=NOW)
+FACTS = RetentionFacts(log_start_offset=0, high_watermark=100, copied_through=-1, now_ms=NOW)
 KEEP = LogConfig(retention_ms=-1, retention_bytes=-1)
 
 
@@ -109,8 +109,8 @@ def test_topic_no_longer_copied_expires_by_the_total_limits_what_is_copied_and_k
 
 def test_dropped_segments_are_renamed_then_removed(tmp_path):
     waiting = []
-    log = filled(tmp_path, config=with_config(retention_bytes=3000))
-    log._delete_later = lambda paths, delay_ms: waiting.append((paths, delay_ms))
+    hooks = LogHooks(delete_later=lambda paths, delay_ms: waiting.append((paths, delay_ms)))
+    log = filled(tmp_path, config=with_config(retention_bytes=3000), hooks=hooks)
     before = log.segment_count
     result = log.retain(NOW_MS)
     assert result.dropped

@@ -1,12 +1,12 @@
 """A tiered log's start is in the checkpoint before local segments go, so that a kill keeps it."""
 
 import pytest
-from local_log_kit import NOW_MS, SMALL, TOPIC_ID, append, with_config
 
 from kafka_protocol.types import TopicPartition
 from local_log.log_dirs import LogManager
-from runtime.clock import ManualClock
-from runtime.disk import Disk
+from runtime.sim.clock import ManualClock
+from runtime.sim.ports import simulated
+from tests.support.worlds.local_log import NOW_MS, SMALL, TOPIC_ID, append, with_config
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -21,9 +21,8 @@ class Broker:
     def start(self):
         manager = LogManager(
             [self.path],
-            config_for=lambda _topic: self.config,
-            disk=Disk(),
-            clock=ManualClock(NOW_MS),
+            lambda _topic: self.config,
+            simulated(clock=ManualClock(NOW_MS)),
         )
         manager.lock()
         manager.load()

@@ -1,11 +1,11 @@
 """Closed segments for the remote tier."""
 
 import pytest
-from local_log_kit import NOW_MS, append, batch_of, files_of, filled, open_log
 
 from kafka_protocol.files import epoch_checkpoint, producer_snapshot
 from kafka_protocol.records.control import ControlType, end_transaction_batch
 from local_log.errors import OffsetOutOfRange
+from tests.support.worlds.local_log import NOW_MS, append, batch_of, files_of, filled, open_log
 
 
 def _content(file) -> bytes:
@@ -24,6 +24,21 @@ def test_closed_segments_are_all_but_the_active_one(tmp_path):
     assert closed[0].max_timestamp_ms == max(times)
 
 
+@pytest.mark.parametrize("count_max", [1, 3, 1_000])
+def test_the_tail_is_what_the_whole_list_says_from_an_offset_on(tmp_path, count_max):
+    log = filled(tmp_path)
+    closed = log.closed_segments()
+    assert len(closed) > 4
+    for offset in (*range(log.log_end_offset + 2), 2**63 - 1):
+        below = [one for one in closed if one.last_offset < offset]
+        wanted = closed[len(below) :]
+        tail = log.closed_tail(offset, count_max)
+        assert tail.segments == wanted[:count_max]
+        assert tail.bytes_below == sum(one.size_bytes for one in below)
+        assert tail.more_count == len(wanted[count_max:])
+        assert tail.more_bytes == sum(one.size_bytes for one in wanted[count_max:])
+
+
 def test_records_without_timestamps_are_as_old_as_their_file(tmp_path):
     log = filled(tmp_path, 0)
     for _ in range(60):
@@ -40,7 +55,7 @@ def test_opened_segment_has_everything(tmp_path):
     log = filled(tmp_path)
     log.epochs.assign(2, log.log_end_offset)
     second = log.closed_segments()[1]
-    files = log.open_segment(second.base_offset)
+    files = log.lookups.open_segment(second.base_offset)
     disk_files = files_of(tmp_path)
     stem = f"{second.base_offset:020d}"
     assert _content(files.log) == disk_files[f"{stem}.log"]
@@ -73,7 +88,7 @@ def test_damaged_index_is_made_again_before_the_copy(damage, suffix, tmp_path):
             path.write_bytes(bytes(len(good)))
         case "foreign":
             path.write_bytes(good[:-8] + b"\x00\x00\x00\x07\x00\x00\x00\x07")
-    files = log.open_segment(base)
+    files = log.lookups.open_segment(base)
     assert _content(files.offset_index if suffix == "index" else files.time_index) == good
     assert path.read_bytes() == good
 
@@ -105,7 +120,7 @@ def test_a_time_that_no_batch_has_is_mended_before_the_copy(from_end, tmp_path):
     lowest_byte = (entries - from_end) * 12 + 7
     flipped = bytes((good[lowest_byte] ^ 1,))
     path.write_bytes(good[:lowest_byte] + flipped + good[lowest_byte + 1 :])
-    assert _content(log.open_segment(base).time_index) == good
+    assert _content(log.lookups.open_segment(base).time_index) == good
     assert path.read_bytes() == good
 
 
@@ -117,7 +132,7 @@ def test_missing_producer_snapshot_is_made(tmp_path):
     path = tmp_path / f"{closed.last_offset + 1:020d}.snapshot"
     good = path.read_bytes()
     path.unlink()
-    files = log.open_segment(closed.base_offset)
+    files = log.lookups.open_segment(closed.base_offset)
     assert producer_snapshot.parse(_content(files.producer_snapshot)) == producer_snapshot.parse(
         good
     )
@@ -142,7 +157,7 @@ def test_segment_with_an_aborted_transaction_brings_its_index(tmp_path):
     )
     log.append_as_leader(marker, leader_epoch=0, now_ms=NOW_MS, from_client=False)
     log.roll(NOW_MS)
-    files = log.open_segment(0)
+    files = log.lookups.open_segment(0)
     assert files.transaction_index is not None
     assert not files.txn_index_empty
     assert len(_content(files.transaction_index)) == 34
@@ -151,10 +166,10 @@ def test_segment_with_an_aborted_transaction_brings_its_index(tmp_path):
 def test_active_or_dropped_segment_is_refused(tmp_path):
     log = filled(tmp_path)
     with pytest.raises(OffsetOutOfRange):
-        log.open_segment(log.segments[-1].base_offset)
+        log.lookups.open_segment(log.segments[-1].base_offset)
     with pytest.raises(OffsetOutOfRange):
-        log.open_segment(1)
+        log.lookups.open_segment(1)
     log.raise_log_start(log.log_end_offset)
     log.retain(NOW_MS)
     with pytest.raises(OffsetOutOfRange):
-        log.open_segment(0)
+        log.lookups.open_segment(0)

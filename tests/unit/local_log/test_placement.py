@@ -20,6 +20,10 @@ def found(
     return FoundReplica(directory, f"/{directory[0]}/t-0", topic_id, partition)
 
 
+def empty(directory: bytes) -> FoundReplica:
+    return replace(found(directory), holds_records=False)
+
+
 NEW = WantedReplica(TOPIC, 0, None)
 IN_A = WantedReplica(TOPIC, 0, A)
 LOST = WantedReplica(TOPIC, 0, None, was_never_served=False, may_be_begun=False, is_lost=True)
@@ -40,12 +44,17 @@ BEFORE_AND_MISSING = replace(BEFORE, may_be_begun=False)
         (NEW, [found(A), found(B, OTHER)], Placement(opened=0, aside=(1,))),
         (NEW, [found(A, None), found(B)], Placement(opened=1, aside=(0,))),
         (NEW, [found(A), found(B)], "several log directories"),
+        (NEW, [found(A), empty(B)], Placement(opened=0, aside=(1,))),
+        (NEW, [empty(A), found(B), empty(C)], Placement(opened=1, aside=(0, 2))),
+        (NEW, [empty(A), empty(B)], Placement(opened=0, aside=(1,))),
+        (NEW, [empty(A), found(B), found(C)], "several log directories"),
         (NEW, [found(A, None), found(B, None)], Placement(is_begun=True, aside=(0, 1))),
         (NEW, [found(A), found(B), found(C, None)], "several log directories"),
         # Never assigned, and of a time when that proved nothing.
         (BEFORE, [], Placement(is_begun=True)),
         (BEFORE, [found(A)], Placement(opened=0)),
         (BEFORE, [found(A, OTHER)], "those of another topic"),
+        (BEFORE, [empty(A), empty(B)], "several log directories"),
         (BEFORE_AND_MISSING, [], "may lie in a log directory that is missing"),
         (BEFORE_AND_MISSING, [found(A)], Placement(opened=0)),
         (BEFORE_AND_MISSING, [found(A, OTHER)], "may lie in a log directory that is missing"),

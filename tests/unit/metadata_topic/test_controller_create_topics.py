@@ -1,13 +1,18 @@
+from collections.abc import Iterator
+from dataclasses import replace
+
 import pytest
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID
 from metadata_topic.controller.errors import InvalidConfigError
 from metadata_topic.controller.result import ControllerResult
+from metadata_topic.controller.topic_deletion import delete_topics
 from metadata_topic.controller.topic_specs import Assignment, Config, TopicDefaults, TopicSpec
 from metadata_topic.controller.topics import CreatedTopic, create_topics
 from metadata_topic.image.image import MetadataImage
-from metadata_topic.image.model import DIRECTORY_UNASSIGNED
+from metadata_topic.image.model import DIRECTORY_UNASSIGNED, TopicImage
+from metadata_topic.image.sorted_map import SortedMap
 from metadata_topic.testing import apply, cluster_of
 
 IDS = [bytes([n]) * 16 for n in range(1, 21)]
@@ -88,6 +93,30 @@ def test_a_name_that_metrics_could_not_tell_from_another_is_refused_and_the_othe
     code, message = error_of(image, TopicSpec("a.b", 1, 1))
     assert code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert "a_b" in message
+
+
+@pytest.mark.parametrize(("there", "asked"), [("a_b", "a.b"), ("a.b", "a_b"), ("a.b.c", "a_b.c")])
+def test_each_spelling_of_a_name_is_taken_until_the_topic_is_gone(there: str, asked: str) -> None:
+    image = apply(cluster_of(1), create(cluster_of(1), TopicSpec(there, 1, 1)).records)
+    assert there in error_of(image, TopicSpec(asked, 1, 1))[1]
+    assert create(image, TopicSpec(asked + "d", 1, 1)).response[0].error is None
+    image = apply(image, delete_topics(image, [(there, ZERO_UUID)]).records)
+    assert create(image, TopicSpec(asked, 1, 1)).response[0].error is None
+
+
+class Unwalked(SortedMap[str, TopicImage]):
+    """Look-ups only."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("all names were looked at")
+
+
+def test_a_name_is_checked_without_a_look_at_all_others() -> None:
+    image = apply(cluster_of(1), create(cluster_of(1), TopicSpec("a_b", 1, 1)).records)
+    names = image.topics_by_name
+    image = replace(image, topics_by_name=Unwalked((), names.chunks, len(names)))
+    created = create(image, TopicSpec("a.b", 1, 1), TopicSpec("c.d", 1, 1), TopicSpec("c_d", 1, 1))
+    assert [topic.error is None for topic in created.response] == [False, True, False]
 
 
 def test_two_colliding_names_in_one_request_give_one_topic() -> None:

@@ -1,12 +1,11 @@
 """The controller gives leader epochs above those that were used before, and no nonsense."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
-from kafka_protocol.errors import ErrorCode
+from kafka_protocol.errors import ErrorCode, KafkaError
 from metadata_topic.controller.directories import ReplicaId
-from metadata_topic.controller.errors import ControllerError, StaleBrokerEpochError
+from metadata_topic.controller.errors import StaleBrokerEpochError
 from metadata_topic.controller.leader_epochs import HIGHEST_USED, UsedEpoch, raise_leader_epochs
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import PartitionImage
@@ -42,7 +41,7 @@ def of(image: MetadataImage, index: int = 0) -> PartitionImage:
 
 def raised(
     image: MetadataImage, found: dict[ReplicaId, UsedEpoch], broker_id: int = 1
-) -> tuple[MetadataImage, dict[ReplicaId, ControllerError]]:
+) -> tuple[MetadataImage, dict[ReplicaId, KafkaError]]:
     epoch = image.brokers[broker_id].epoch
     result = raise_leader_epochs(image, broker_id=broker_id, broker_epoch=epoch, found=found)
     records = [decode_record(encode_record(record)) for record in result.records]
@@ -52,7 +51,7 @@ def raised(
 def test_a_leader_gets_an_epoch_above_the_used_one_and_all_else_stays(image: MetadataImage) -> None:
     after, refused = raised(image, {REPLICA: UsedEpoch(4, 9)})
     assert refused == {}
-    assert of(after) == replace(of(image), leader_epoch=10, partition_epoch=7)
+    assert of(after) == structs.replace(of(image), leader_epoch=10, partition_epoch=7)
     assert of(after, 1) == of(image, 1)
     assert after.topics_by_id[TOPIC_ID].id == TOPIC_ID
 

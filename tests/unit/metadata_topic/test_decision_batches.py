@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from metadata_home import Home, records, topics
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import iter_batches
@@ -26,7 +25,9 @@ from metadata_topic.quorum.decision_batches import (
 )
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
 from metadata_topic.testing import cluster_of, registration_of
-from runtime.disk import Buffer, FaultyDisk, OpenFile
+from runtime.disk import Buffer, OpenFile
+from runtime.sim.faulty_disk import FaultyDisk
+from tests.support.worlds.metadata_home import Home, records, topics
 
 LIST = "leader.replication.throttled.replicas"
 CLUSTER, BROKER, TOPIC = "", "1", "t"

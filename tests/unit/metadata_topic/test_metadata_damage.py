@@ -4,7 +4,6 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from metadata_home import DIRECTORY_ID, Home, topics
 
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.records.batch import BatchHeader, iter_batches
@@ -24,7 +23,9 @@ from metadata_topic.quorum.flushed_end_file import (
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
 from metadata_topic.quorum.snapshots import SnapshotFiles, SnapshotId, snapshot_chunks
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
-from runtime.disk import Disk, FaultyDisk
+from runtime.disk import Disk
+from runtime.sim.faulty_disk import FaultyDisk
+from tests.support.worlds.metadata_home import DIRECTORY_ID, Home, topics
 
 EPOCH_BYTES = range(12, 16)
 
@@ -396,7 +397,7 @@ def test_a_replacement_on_a_failing_disk_is_finished_later(
         kraft_version=1,
         voters=VoterSet((voter,)),
     )
-    SnapshotFiles(home.metadata, Disk(), home.dice).write(SnapshotId(100, 3), chunks)
+    SnapshotFiles(home.metadata, Disk(), home.ports.dice).write(SnapshotId(100, 3), chunks)
     disk = home.disk = FaultyDisk()
     disk.fail([operation], path_part="__cluster_metadata", after=after)
     with contextlib.suppress(OSError, KafkaError):

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from metadata_home import Home, topics
-from support_places import Damaged, drawn, quick_directory
 
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.errors import UnusableMetadataError
 from metadata_topic.quorum.node import MetadataNode
 from runtime.disk import Disk, OpenFile
+from tests.support.damage.places import Damaged, drawn, quick_directory
+from tests.support.worlds.metadata_home import Home, topics
 
 SMALL = MetadataLogConfig(segment_bytes=700, max_retention_bytes=-1)
 LAST = "last"

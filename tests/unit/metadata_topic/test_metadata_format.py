@@ -15,9 +15,9 @@ from metadata_topic.quorum.format import (
 )
 from metadata_topic.quorum.snapshots import SnapshotId, read_snapshot
 from metadata_topic.raft.voters import VoterEndpoint
-from runtime.clock import ManualClock
-from runtime.dice import SeededDice
 from runtime.disk import Disk
+from runtime.sim.clock import ManualClock
+from runtime.sim.dice import SeededDice
 
 FORMATTED = Path(__file__).parents[2] / "golden/cluster-metadata/formatted"
 STANDALONE = FORMATTED / "standalone-transaction.version-1"

@@ -1,6 +1,5 @@
 """A metadata node opens directories that Apache Kafka 4.3.1 left, and goes on where it stopped."""
 
-import asyncio
 import shutil
 from collections import Counter
 from collections.abc import Iterable
@@ -23,12 +22,11 @@ from metadata_topic.image.records import MetadataRecord, encode_record
 from metadata_topic.quorum.batches import Batch, read_batches
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.format import METADATA_DIRECTORY, read_bootstrap
-from metadata_topic.quorum.node import MetadataNode
+from metadata_topic.quorum.node import MetadataNode, NodeIdentity
 from metadata_topic.testing import registration_of
-from runtime.clock import ManualClock
-from runtime.dice import SeededDice
 from runtime.disk import Disk
-from runtime.executors import InlinePool
+from runtime.sim.clock import ManualClock
+from runtime.sim.ports import simulated
 
 METADATA = Path(__file__).parents[2] / "golden/cluster-metadata"
 STATIC = METADATA / "static-quorum"
@@ -39,15 +37,11 @@ def node_in(home: Path, static_voters: tuple[int, ...] = ()) -> MetadataNode:
     assert meta.directory_id is not None
     return MetadataNode(
         home,
-        node_id=meta.node_id,
-        cluster_id=meta.cluster_id,
-        directory_id=meta.directory_id,
-        disk=Disk(),
-        clock=ManualClock(1_800_000_000_000),
-        pool=InlinePool(),
-        dice=SeededDice(1),
-        static_voters=static_voters,
-        config=MetadataLogConfig(segment_bytes=40_000),
+        NodeIdentity(
+            node_id=meta.node_id, cluster_id=meta.cluster_id, directory_id=meta.directory_id
+        ),
+        simulated(clock=ManualClock(1_800_000_000_000)),
+        MetadataLogConfig(static_voters=static_voters, segment_bytes=40_000),
     )
 
 
@@ -59,30 +53,29 @@ def kafka_home(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("keep_snapshots", [True, False])
-def test_a_single_node_goes_on_in_the_next_epoch(kafka_home: Path, keep_snapshots: bool) -> None:
+async def test_a_single_node_goes_on_in_the_next_epoch(
+    kafka_home: Path, keep_snapshots: bool
+) -> None:
     if not keep_snapshots:
         for path in (kafka_home / METADATA_DIRECTORY).glob("*.checkpoint"):
             path.unlink()
 
-    async def run() -> None:
-        node = node_in(kafka_home, (1,))
-        node.start()
-        assert (node.leader_epoch, node.kraft_version) == (6, 0)
-        assert len(node.image.topics_by_name) == 28
-        before = node.image.topics_by_name["epochs"].partitions[0]
-        assert (before.leader, before.leader_epoch) == (-1, 9)
-        epoch = await node.submit(lambda image: register_broker(image, registration_of(1)))
-        await node.submit(lambda i: unfence_broker(i, broker_id=1, broker_epoch=epoch))
-        after = node.image.topics_by_name["epochs"].partitions[0]
-        assert (after.leader, after.leader_epoch, after.isr) == (1, 10, (1,))
-        await node.snapshot()
-        await node.close()
-        again = node_in(kafka_home, (1,))
-        again.start()
-        assert again.image.topics_by_id == node.image.topics_by_id
-        assert again.image.scram_credentials.keys() == node.image.scram_credentials.keys()
-
-    asyncio.run(run())
+    node = node_in(kafka_home, (1,))
+    node.start()
+    assert (node.leader_epoch, node.kraft_version) == (6, 0)
+    assert len(node.image.topics_by_name) == 28
+    before = node.image.topics_by_name["epochs"].partitions[0]
+    assert (before.leader, before.leader_epoch) == (-1, 9)
+    epoch = await node.submit(lambda image: register_broker(image, registration_of(1)))
+    await node.submit(lambda i: unfence_broker(i, broker_id=1, broker_epoch=epoch))
+    after = node.image.topics_by_name["epochs"].partitions[0]
+    assert (after.leader, after.leader_epoch, after.isr) == (1, 10, (1,))
+    await node.snapshot()
+    await node.close()
+    again = node_in(kafka_home, (1,))
+    again.start()
+    assert again.image.topics_by_id == node.image.topics_by_id
+    assert again.image.scram_credentials.keys() == node.image.scram_credentials.keys()
 
 
 def test_a_directory_formatted_by_kafkas_tool_starts(tmp_path: Path) -> None:

@@ -23,15 +23,13 @@ from metadata_topic.quorum.format import (
     format_directory,
 )
 from metadata_topic.quorum.metadata_log import MetadataLog
-from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
+from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable, NodeIdentity
 from metadata_topic.quorum.voter_check import QuorumConfigError
 from metadata_topic.raft.voters import VoterEndpoint
 from metadata_topic.testing import registration_of
-from runtime.clock import ManualClock
-from runtime.dice import SeededDice
-from runtime.disk import Disk, FaultyDisk
-from runtime.executors import InlinePool
-from runtime.scheduler import ManualScheduler
+from runtime.disk import Disk
+from runtime.sim.faulty_disk import FaultyDisk
+from runtime.sim.ports import simulated
 
 DIRECTORY_ID = b"D" * 16
 
@@ -42,35 +40,25 @@ class Home:
     def __init__(self, path: Path, *, standalone: bool = True) -> None:
         self.path = path
         self.metadata = path / METADATA_DIRECTORY
-        self.clock = ManualClock()
-        self.dice = SeededDice(7)
         self.disk = FaultyDisk()
+        self.ports = simulated(7, disk=self.disk)
         self.failures: list[BaseException] = []
         endpoint = VoterEndpoint("CONTROLLER", "localhost", 9093) if standalone else None
         plan = FormatPlan("cluster", 1, (path,), path, endpoint, directory_ids={path: DIRECTORY_ID})
-        format_directory(plan, disk=Disk(), clock=self.clock, dice=self.dice)
+        format_directory(plan, disk=Disk(), clock=self.ports.clock, dice=self.ports.dice)
 
     def node(
         self,
         *,
         node_id: int = 1,
         directory_id: bytes = DIRECTORY_ID,
-        static_voters: tuple[int, ...] = (),
         config: MetadataLogConfig | None = None,
-        scheduler: ManualScheduler | None = None,
     ) -> MetadataNode:
         return MetadataNode(
             self.path,
-            node_id=node_id,
-            cluster_id="cluster",
-            directory_id=directory_id,
-            disk=self.disk,
-            clock=self.clock,
-            pool=InlinePool(),
-            dice=self.dice,
-            static_voters=static_voters,
-            config=config,
-            scheduler=scheduler,
+            NodeIdentity(node_id=node_id, cluster_id="cluster", directory_id=directory_id),
+            self.ports,
+            config,
             on_failure=self.failures.append,
         )
 
@@ -147,7 +135,7 @@ def test_each_start_opens_a_new_epoch_and_keeps_what_was_there(home: Home) -> No
 
 def test_static_voters_give_kraft_version_0(tmp_path: Path) -> None:
     home = Home(tmp_path, standalone=False)
-    node = home.node(static_voters=(1,))
+    node = home.node(config=MetadataLogConfig(static_voters=(1,)))
     node.start()
     assert node.kraft_version == 0
     assert node.image.provenance.end_offset == 5
@@ -176,7 +164,7 @@ def test_decisions_at_once_see_each_other(home: Home) -> None:
             image,
             [TopicSpec("a", assignments=())],
             defaults=TopicDefaults(),
-            topic_ids=[home.dice.uuid()],
+            topic_ids=[home.ports.dice.uuid()],
             validate_config=lambda _name, _configs: None,
         )
 
@@ -289,7 +277,7 @@ def test_a_transaction_without_end_leaves_nothing_and_is_aborted(home: Home) -> 
         home.metadata,
         config=MetadataLogConfig(),
         disk=Disk(),
-        clock=home.clock,
+        clock=home.ports.clock,
         recovery_point=0,
     )
     half = [make("BeginTransactionRecord", name="x"), make("TopicRecord", name="half")]
@@ -318,7 +306,7 @@ def test_without_voters_or_with_others_the_node_does_not_start(tmp_path: Path) -
     with pytest.raises(QuorumConfigError, match=r"controller\.quorum\.voters"):
         home.node().start()
     with pytest.raises(QuorumConfigError, match="quorum of one"):
-        home.node(static_voters=(1, 2, 3)).start()
+        home.node(config=MetadataLogConfig(static_voters=(1, 2, 3))).start()
 
 
 def test_an_unformatted_directory_is_refused_before_an_epoch_is_opened(home: Home) -> None:
@@ -390,20 +378,17 @@ def test_snapshots_come_by_themselves_and_old_ones_and_their_log_go(home: Home) 
     assert set(again.image.topics_by_name) == {"last"}
 
 
-def test_time_alone_makes_a_snapshot_if_something_changed(home: Home) -> None:
-    async def run() -> None:
-        scheduler = ManualScheduler(home.clock)
-        config = MetadataLogConfig(max_snapshot_interval_ms=600_000)
-        node = home.node(config=config, scheduler=scheduler)
-        node.start()
-        scheduler.advance(540_000)
-        await asyncio.sleep(0)
-        assert node.latest_snapshot_id == (0, 0)
-        scheduler.advance(120_000)
-        await node.close()
-        assert node.latest_snapshot_id == (7, 1)
-
-    asyncio.run(run())
+async def test_time_alone_makes_a_snapshot_if_something_changed(home: Home) -> None:
+    scheduler = home.ports.scheduler
+    config = MetadataLogConfig(max_snapshot_interval_ms=600_000)
+    node = home.node(config=config)
+    node.start()
+    scheduler.advance(540_000)
+    await asyncio.sleep(0)
+    assert node.latest_snapshot_id == (0, 0)
+    scheduler.advance(120_000)
+    await node.close()
+    assert node.latest_snapshot_id == (7, 1)
 
 
 def test_a_damaged_snapshot_is_put_aside_and_the_log_used(home: Home) -> None:
@@ -448,15 +433,12 @@ def test_a_snapshot_that_cannot_be_written_is_tried_again(home: Home) -> None:
     home.with_node(work)
 
 
-def test_a_closed_node_takes_nothing(home: Home) -> None:
-    async def run() -> None:
-        node = home.node()
-        node.start()
-        await node.close()
-        with pytest.raises(MetadataUnavailable):
-            await node.submit(a_topic("a", b"a" * 16))
-
-    asyncio.run(run())
+async def test_a_closed_node_takes_nothing(home: Home) -> None:
+    node = home.node()
+    node.start()
+    await node.close()
+    with pytest.raises(MetadataUnavailable):
+        await node.submit(a_topic("a", b"a" * 16))
 
 
 def test_a_log_cut_anywhere_starts_with_what_was_before_the_cut(home: Home) -> None:
@@ -479,8 +461,8 @@ def test_a_log_cut_anywhere_starts_with_what_was_before_the_cut(home: Home) -> N
     assert seen == {0, 1, 2}
 
 
-def test_closing_a_node_that_never_started_is_fine(home: Home) -> None:
-    asyncio.run(home.node().close())
+async def test_closing_a_node_that_never_started_is_fine(home: Home) -> None:
+    await home.node().close()
 
 
 def test_snapshots_asked_for_at_once_do_not_disturb_each_other(home: Home) -> None:

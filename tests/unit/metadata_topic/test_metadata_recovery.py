@@ -5,12 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from metadata_home import DIRECTORY_ID, Home, topics
 
 from kafka_protocol.records.control import ControlType
 from kafka_protocol.wire.codec import message
+from local_log.errors import LoadStopped
 from metadata_topic.image.model import TopicImage
 from metadata_topic.image.records import MetadataRecord, make
+from metadata_topic.image.sorted_map import SortedMap
 from metadata_topic.quorum.errors import DamagedMetadataError
 from metadata_topic.quorum.flushed_end_file import FLUSHED_END, FlushedEnd, dump_flushed_end
 from metadata_topic.quorum.node import MetadataNode
@@ -24,8 +25,9 @@ from metadata_topic.quorum.snapshots import (
     snapshot_chunks,
 )
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
-from runtime.dice import SeededDice
 from runtime.disk import Disk
+from runtime.sim.dice import SeededDice
+from tests.support.worlds.metadata_home import DIRECTORY_ID, Home, topics
 
 VOTERS = VoterSet((Voter(ReplicaKey(1, DIRECTORY_ID), (VoterEndpoint("C", "host", 9093),)),))
 
@@ -40,7 +42,9 @@ async def three_topics(node: MetadataNode) -> None:
         await node.submit(topics(name))
 
 
-def fetched(home: Home, snapshot_id: SnapshotId, *names: str) -> None:
+def fetched(
+    home: Home, snapshot_id: SnapshotId, *names: str, cluster_id: str | None = None
+) -> None:
     """A snapshot as another leader would have sent it."""
     records: list[MetadataRecord] = [
         make("FeatureLevelRecord", name="metadata.version", feature_level=30)
@@ -53,6 +57,7 @@ def fetched(home: Home, snapshot_id: SnapshotId, *names: str) -> None:
         now_ms=lambda: 1,
         kraft_version=1,
         voters=VOTERS,
+        cluster_id=cluster_id,
     )
     SnapshotFiles(home.metadata, Disk(), SeededDice(1)).write(snapshot_id, chunks)
 
@@ -67,6 +72,13 @@ def test_a_snapshot_of_a_newer_epoch_replaces_the_log(home: Home) -> None:
         assert node.leader_epoch == epoch
         assert node.log_start_offset == 8
     assert not home.log.exists()
+
+
+def test_a_start_that_is_refused_names_the_snapshots_that_it_cannot_use(home: Home) -> None:
+    home.life(three_topics)
+    fetched(home, SnapshotId(1_000, 9), "x", cluster_id="somebody else's")
+    with pytest.raises(DamagedMetadataError, match="snapshot of cluster somebody else's"):
+        home.life()
 
 
 def test_a_snapshot_of_the_same_epoch_leaves_the_longer_log(home: Home) -> None:
@@ -204,7 +216,7 @@ def test_a_snapshot_that_could_not_be_read_back_gets_no_name(home: Home) -> None
     async def work(node: MetadataNode) -> None:
         await node.submit(topics("a"))
         topic = TopicImage("x" * 40_000, b"x" * 16, {})
-        poisoned = replace(node.image, topics_by_id={topic.id: topic})
+        poisoned = replace(node.image, topics_by_id=SortedMap.of({topic.id: topic}))
         assert await node._snapshotter.make(poisoned) is None
         assert not list(home.metadata.glob("*.part"))
         assert await node.snapshot() is not None
@@ -230,3 +242,26 @@ def test_the_parts_of_a_large_snapshot_are_batches_that_kafka_takes() -> None:
     assert len(read_snapshot(b"".join(chunks)).records) == 600
     with pytest.raises(CorruptSnapshotError):
         read_snapshot(b"".join(chunks)[:-1])
+
+
+async def test_reading_the_log_ends_between_batches_where_it_is_asked_to(home: Home) -> None:
+    async def create(node: MetadataNode) -> None:
+        for number in range(5):
+            await node.submit(topics(f"t{number}"))
+
+    await home.lived(create)
+    before = home.files()
+    asked: list[int] = []
+
+    def check_stop() -> None:
+        asked.append(len(asked))
+        if len(asked) > 5:
+            raise LoadStopped("enough")
+
+    node = home.node()
+    with pytest.raises(LoadStopped):
+        node.open(check_stop=check_stop)
+    await node.close()
+    assert len(asked) == 6
+    assert home.files() == before
+    assert len((await home.lived()).image.topics_by_name) == 5

@@ -16,7 +16,7 @@ METADATA = Path(__file__).parents[2] / "golden/cluster-metadata"
 VOTERS = VoterSet(tuple(Voter(ReplicaKey(n)) for n in (1, 2, 3)))
 DIRECTORY = bytes.fromhex("11111111111111112222222222222222")
 
-# formats.md T20
+# Lines that Kafka's own classes wrote: a leader, a leader with a vote, a vote alone.
 VECTORS = [
     (
         b'{"clusterId":"","leaderId":1,"leaderEpoch":5,"votedId":-1,"appliedOffset":0,'

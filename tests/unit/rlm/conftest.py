@@ -1,7 +1,8 @@
 from pathlib import Path
 
 import pytest
-from tier_pair import Pair
+
+from tests.support.tier.pair import Pair
 
 
 @pytest.fixture

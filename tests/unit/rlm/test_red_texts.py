@@ -10,7 +10,7 @@ from typing import get_type_hints
 import pytest
 
 from broker.remote import tier
-from rlm.messages import PartitionHealth
+from rlm.link.messages import PartitionHealth
 from rlm.red_kinds import TierRed
 from rlmm.red import NOT_RED, RedKind, RedText, joined
 from rlmm.topic_based.removal_policy import RemovalRed

@@ -4,12 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tier_pair import Pair
 
-from rlm.messages import Ack, Connect, Health, Metrics, Reconfigure
+from rlm.link.endpoint import LinkFailureError
+from rlm.link.messages import Ack, Connect, Health, ReadAnswer, Reconfigure
 from rlm.service import JUDGE_THREADS
 from rlm.testing import PARTITION
 from rsm_plugins.segment import RemoteLogSegmentMetadata
+from tests.support.tier.pair import Pair
 
 CALL_MAX_MS = 1_000
 
@@ -36,8 +37,7 @@ def health(pair: Pair) -> Health:
 
 
 def metrics(pair: Pair) -> dict[str, float]:
-    last = [each for each in pair.told if isinstance(each, Metrics)][-1]
-    return {sample.name: sample.value for sample in last.samples}
+    return {sample.name: sample.value for sample in pair.tier.telemetry.registry.samples()}
 
 
 @pytest.fixture
@@ -108,5 +108,22 @@ def test_settings_change_while_it_runs(pair: Pair) -> None:
     assert pair.log.copied == copied + 9
 
 
+def test_a_read_that_hangs_is_given_up_after_the_maximum_of_the_new_settings(pair: Pair) -> None:
+    changed = replace(pair.config, call_max_ms=CALL_MAX_MS // 2)
+    assert pair.ask(Reconfigure(changed)).message == Ack()
+    pair.workers.held = {"post"}  # a thread has the load, and its result does not come
+    answer = pair.read(6, wait_ms=CALL_MAX_MS - 100).message
+    assert isinstance(answer, ReadAnswer)
+    assert answer.message == "the remote store fails: a read runs longer than 500 ms"
+
+
 def test_the_metadata_manager_is_connected_when_told(pair: Pair) -> None:
+    assert pair.ask(Connect()).message == Ack()
+
+
+def test_a_metadata_manager_that_cannot_be_connected_is_no_success(pair: Pair) -> None:
+    pair.connect_error = OSError("connection refused")
+    with pytest.raises(LinkFailureError, match="connection refused"):
+        pair.ask(Connect())
+    pair.connect_error = None
     assert pair.ask(Connect()).message == Ack()

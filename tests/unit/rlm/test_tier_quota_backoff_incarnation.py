@@ -1,11 +1,11 @@
 import pytest
 
-from rlm.backoff import Backoff
 from rlm.config import NO_LIMIT
 from rlm.plugin_calls import Cancellation, PluginCalls, TaskCancelledError
 from rlm.quota import RateQuota
-from runtime.clock import ManualClock
-from runtime.dice import SeededDice
+from rlm.upkeep.backoff import Backoff
+from runtime.sim.clock import ManualClock
+from runtime.sim.dice import SeededDice
 
 
 def test_bytes_pass_while_the_average_is_below_the_limit_and_wait_above() -> None:

@@ -1,11 +1,11 @@
 """A clean stop: the plugins are closed when nobody reads the store any more."""
 
 import pytest
-from tier_pair import NAMES, Pair
 
-from rlm.messages import Ack, AuxiliaryState, Read, Stop
-from rlm.performer import READER_POOL
+from rlm.link.messages import Ack, AuxiliaryState, Read, Stop
 from rlm.service import CLOSE_WAIT_MS, REPORT_MS
+from rlm.workers import READER_POOL
+from tests.support.tier.pair import NAMES, Pair
 
 
 def read(pair: Pair, offset: int) -> Read:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rlm.workers import ElasticPool
-from runtime.clock import ManualClock
+from runtime.sim.clock import ManualClock
 
 LIMIT_S = 20
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
-from folded_topic import A, B, Topic, make_barrier
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from rlmm.api import Fence, PartitionDeleteState
 from rlmm.lifecycle import OffsetsByEpoch, Verdict, raised
 from rlmm.testing import segment
 from rsm_plugins.segment import SegmentState
+from tests.support.tier.folded_topic import A, B, Topic, make_barrier
 
 FINISHED = SegmentState.COPY_SEGMENT_FINISHED
 DELETING = SegmentState.DELETE_SEGMENT_STARTED

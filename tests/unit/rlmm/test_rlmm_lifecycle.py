@@ -4,7 +4,6 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from folded_topic import A, B, Topic, make_barrier
 
 from rlmm.api import LOWEST_FENCE, REMOVER_FENCE, Fence, PartitionDeleteState
 from rlmm.events import SegmentAdded, SegmentUpdated, Stamp
@@ -17,6 +16,7 @@ from rlmm.lifecycle import (
 )
 from rlmm.testing import PARTITION, segment, update
 from rsm_plugins.segment import SegmentState
+from tests.support.tier.folded_topic import A, B, Topic, make_barrier
 
 STARTED = SegmentState.COPY_SEGMENT_STARTED
 FINISHED = SegmentState.COPY_SEGMENT_FINISHED
@@ -137,7 +137,7 @@ def test_incarnations_are_ordered_within_an_epoch(topic: Topic) -> None:
     assert topic.move(S0, FINISHED, Fence(1, 3)) is Verdict.ACCEPTED
 
 
-def test_b1_a_refused_barrier_raises_the_fence_all_the_same(topic: Topic) -> None:
+def test_a_refused_barrier_raises_the_fence_all_the_same(topic: Topic) -> None:
     topic.add(S0)
     stale = make_barrier([S0], B)
     topic.move(S0, FINISHED)  # lands before the barrier that says STARTED
@@ -146,20 +146,20 @@ def test_b1_a_refused_barrier_raises_the_fence_all_the_same(topic: Topic) -> Non
     assert topic.state(S0) is FINISHED
 
 
-def test_b2_an_empty_partition_gets_a_barrier_too(topic: Topic) -> None:
+def test_an_empty_partition_gets_a_barrier_too(topic: Topic) -> None:
     assert topic.barrier(B) == [Verdict.ACCEPTED] * 3
     assert topic.facts.live_count == 0
     assert topic.add(S0, A) is Verdict.FENCED
 
 
-def test_b20_from_the_mark_on_nobody_else_is_heard(topic: Topic) -> None:
+def test_from_the_mark_on_nobody_else_is_heard(topic: Topic) -> None:
     topic.add(S0)
     topic.partition(P_MARKED)
     assert topic.add(S1, Fence(2**31 - 2, 99)) is Verdict.FENCED
     assert topic.move(S0, FINISHED, B) is Verdict.FENCED
 
 
-def test_b20_a_mark_with_a_low_pair_closes_the_partition_too(topic: Topic) -> None:
+def test_a_mark_with_a_low_pair_closes_the_partition_too(topic: Topic) -> None:
     topic.add(S0, A)
     topic.partition(P_MARKED, A)
     assert topic.add(S1, B) is Verdict.PARTITION_CLOSED
@@ -167,7 +167,7 @@ def test_b20_a_mark_with_a_low_pair_closes_the_partition_too(topic: Topic) -> No
     assert topic.move(S0, DELETING, B) is Verdict.ACCEPTED
 
 
-def test_b22_a_barrier_of_a_restarted_tier_does_not_stop_the_remover(topic: Topic) -> None:
+def test_a_barrier_of_a_restarted_tier_does_not_stop_the_remover(topic: Topic) -> None:
     topic.add(S0)
     topic.partition(P_MARKED)
     topic.barrier(Fence(9, 9))

@@ -4,7 +4,7 @@ import pytest
 
 from kafka_protocol.types import TopicIdPartition
 from rlmm.api import Fence, MetadataNotReadyError
-from rlmm.foreign import ADDITIONS
+from rlmm.foreign import ADDITIONS, completed
 from rlmm.loader import load_metadata_manager
 from rlmm.memory import InMemoryRemoteLogMetadataManager
 from rlmm.testing import FENCE, PARTITION, segment
@@ -43,6 +43,22 @@ def test_a_manager_without_our_additions_works_and_proves_nothing() -> None:
     assert manager.catch_up(PARTITION).exception(0) is None
     manager.release(PARTITION)
     assert isinstance(manager.catch_up(PARTITION).exception(0), MetadataNotReadyError)
+
+
+def test_a_manager_without_our_additions_learns_the_offset_at_which_its_owner_saw_the_topic() -> (
+    None
+):
+    inner = KafkasInterface()
+    assert completed(inner).own(PARTITION, FENCE, 5, unclean_epoch=3).exception(0) is None
+    assert {event.stamp.metadata_offset for event, _ in inner.log} == {5}
+
+
+@pytest.mark.parametrize("missing", ADDITIONS)
+def test_a_manager_that_lacks_one_of_our_additions_has_none(missing: str) -> None:
+    lacking = type("Lacking", (InMemoryRemoteLogMetadataManager,), {missing: None})
+    manager = completed(lacking())
+    assert manager.own(PARTITION, FENCE, 5).exception(0) is None
+    assert manager.history(PARTITION) is None
 
 
 def test_our_own_managers_have_all_additions() -> None:

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from remover_setup import COPY_MAX_MS, FENCE, GRACE_MS, S0, S1, Setup
 
 from rlmm.api import Fence, PartitionDeleteState
 from rlmm.events import SegmentAdded, Stamp
@@ -13,6 +12,7 @@ from rlmm.memory import Fault
 from rlmm.testing import PARTITION
 from rsm_plugins.api import RetriableRemoteStorageError
 from rsm_plugins.testing import LOG_BYTES, Operation, segment_data
+from tests.support.tier.remover_setup import COPY_MAX_MS, FENCE, GRACE_MS, S0, S1, Setup
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_a_deleted_topic_goes_step_by_step(setup: Setup) -> None:
     assert list(setup.manager.list_segments(PARTITION)) == []
 
 
-def test_b21_a_put_that_lands_late_is_removed_too(setup: Setup) -> None:
+def test_a_put_that_lands_late_is_removed_too(setup: Setup) -> None:
     setup.copy()
     setup.delete_topic()
     setup.remover.run_pass()

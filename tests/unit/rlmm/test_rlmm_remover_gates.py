@@ -5,11 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from remover_setup import COPY_MAX_MS, FENCE, GRACE_MS, S0, S1, MetadataLog, Setup
 
 from rlmm.api import PartitionDeleteState, PartitionDeletion
 from rlmm.testing import PARTITION
-from rlmm.topic_based.remover import NotTakenError
+from rlmm.topic_based.remover import NotTakenError, StoreGate
+from tests.support.tier.remover_setup import (
+    COPY_MAX_MS,
+    FENCE,
+    GRACE_MS,
+    S0,
+    S1,
+    MetadataLog,
+    Setup,
+)
 
 FINISHED = PartitionDeleteState.DELETE_PARTITION_FINISHED
 STEPS = 16
@@ -53,7 +61,7 @@ def deleted_topic(root: Path, gate_at: int) -> tuple[Setup, Gate]:
     setup.copy(S1)
     setup.manager.own(PARTITION._replace(partition=1), FENCE, 50)
     gate = Gate(setup, gate_at)
-    setup.remover = setup.new_remover(may_write=gate.is_open)
+    setup.remover = setup.new_remover(StoreGate(may_write=gate.is_open))
     setup.delete_topic()
     return setup, gate
 

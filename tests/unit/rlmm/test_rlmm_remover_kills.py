@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from remover_setup import COPY_MAX_MS, GRACE_MS, S0, S1, MetadataLog, Setup
 
 from rlmm.api import PartitionDeleteState
 from rlmm.testing import PARTITION
+from tests.support.tier.remover_setup import COPY_MAX_MS, GRACE_MS, S0, S1, MetadataLog, Setup
 
 FINISHED = PartitionDeleteState.DELETE_PARTITION_FINISHED
 STEPS = 14

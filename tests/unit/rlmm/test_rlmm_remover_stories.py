@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from remover_setup import COPY_MAX_MS, FENCE, GRACE_MS, S1, MetadataLog, Setup
 
 from kafka_protocol.wire.primitives import uuid_to_text
 from rlmm.api import PartitionDeleteState, PartitionDeletion
 from rlmm.testing import PARTITION
 from rlmm.topic_based.removal_policy import reasons_of
+from rlmm.topic_based.remover import StoreGate
 from rsm_plugins.segment import RemoteLogSegmentMetadata
+from tests.support.tier.remover_setup import COPY_MAX_MS, FENCE, GRACE_MS, S1, MetadataLog, Setup
 
 ID = uuid_to_text(PARTITION.topic_id)
 MARKED = PartitionDeleteState.DELETE_PARTITION_MARKED
@@ -50,7 +51,7 @@ def test_h12_d31_a_metadata_log_cut_to_before_a_records_offset_blocks_no_removal
     assert setup.objects() == []
 
 
-def test_b19_an_image_of_before_the_topics_creation_proves_nothing(setup: Setup) -> None:
+def test_an_image_of_before_the_topics_creation_proves_nothing(setup: Setup) -> None:
     after, setup.log = setup.log, before_creation(setup)
     setup.run_until_gone()
     assert setup.state() is None
@@ -358,14 +359,14 @@ class HangingDeletion:
         self.inner(metadata)
 
 
-def test_t17_a_hanging_call_ends_its_pass_and_other_topics_go_on(setup: Setup) -> None:
+def test_a_hanging_call_ends_its_pass_and_other_topics_go_on(setup: Setup) -> None:
     other = PARTITION._replace(topic_id=b"z" * 16)
     setup.manager.own(other, FENCE, 50)
     setup.copy(S1)
     setup.delete_topic()
     setup.log.removed.add(other.topic_id)
     deletion = HangingDeletion(setup, PARTITION.topic_id)
-    setup.remover = setup.new_remover(watch_call=deletion.watch)
+    setup.remover = setup.new_remover(StoreGate(watch_call=deletion.watch))
     setup.remover.run_pass()
     setup.clock.advance(GRACE_MS)
     given_up: list[str] = []

@@ -7,6 +7,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 from rlmm.api import Fence, PartitionDeleteState
+from rlmm.barrier import newest_of
 from rlmm.lifecycle import PartitionFacts, SegmentEntry
 from rlmm.rocksdb_store import RocksdbStore
 from rlmm.store import START, Changes, MemoryStore, MetadataStore, Position, SegmentChange
@@ -72,6 +73,19 @@ def test_entries_ascend_by_start_offset(store: MetadataStore) -> None:
     store.write(3, put(*entries), Position(1, 0))
     starts = [e.metadata.start_offset for e in store.entries(3, KEY)]
     assert starts == [7, 300, 300, 2**40]
+
+
+def test_the_newest_entry_is_the_one_that_a_barrier_repeats(store: MetadataStore) -> None:
+    assert store.newest_entry(3, KEY) is None
+    long = SegmentEntry(segment(5, 20, 2**40), started_seen_ms=1)
+    same_end = SegmentEntry(segment(6, 500, 2**40), started_seen_ms=1)
+    entries = [entry(1, 0), entry(2, 300), long, entry(4, 2**39), same_end]
+    for count in range(1, len(entries) + 1):
+        store.write(3, put(*entries[:count]), Position(count, 0))
+        live = [each.metadata for each in store.entries(3, KEY)]
+        newest = store.newest_entry(3, KEY)
+        assert newest is not None
+        assert newest.metadata == newest_of(live)
 
 
 def test_a_forgotten_segment_is_gone(store: MetadataStore) -> None:

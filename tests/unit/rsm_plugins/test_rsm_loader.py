@@ -24,7 +24,7 @@ def test_our_own_and_kafkas_name_load_the_directory_plugin(name: str) -> None:
         "rsm_plugins.nowhere:Class",
         "rsm_plugins.local_fs:Nothing",
         "rsm_plugins.local_fs:object_layout",
-        "rsm_plugins.object_layout:Manifest",
+        "rsm_plugins.layout.objects:Manifest",
         "builtins:dict",
         "os;import evil:X",
     ],

@@ -14,8 +14,8 @@ from rsm_plugins.api import (
     RemoteStorageError,
     RetriableRemoteStorageError,
 )
+from rsm_plugins.layout.objects import parse_manifest
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
-from rsm_plugins.object_layout import parse_manifest
 from rsm_plugins.segment import IndexType
 from rsm_plugins.testing import LOG_BYTES, copy, read, segment, segment_data
 
@@ -105,7 +105,7 @@ def test_one_flipped_bit_in_an_index_is_noticed(
         manager.fetch_index(copied, IndexType.OFFSET)
 
 
-def test_n112_a_missing_object_is_told_apart_from_a_failing_store(
+def test_a_missing_object_is_told_apart_from_a_failing_store(
     manager: LocalFsRemoteStorageManager, root: Path
 ) -> None:
     copied = copy(manager, segment())
@@ -140,7 +140,7 @@ def test_an_open_stream_outlives_the_deletion(manager: LocalFsRemoteStorageManag
     assert read(stream) == LOG_BYTES
 
 
-def test_n116_foreign_custom_metadata_is_refused_everywhere(
+def test_foreign_custom_metadata_is_refused_everywhere(
     manager: LocalFsRemoteStorageManager, root: Path
 ) -> None:
     evil = replace(segment(), custom_metadata=b"../../x")

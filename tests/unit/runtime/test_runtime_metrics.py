@@ -1,12 +1,13 @@
 """Metrics, read back with Prometheus' own parser; log lines."""
 
 import logging
+from collections.abc import Iterator
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from runtime.log_context import Outage, bind, escape
-from runtime.metrics import Registry
+from runtime.metrics import PIECE_ROWS, Labelled, Registry, Sample
 
 
 def _parsed(registry: Registry) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -52,14 +53,67 @@ def test_asking_twice_for_a_metric_gives_the_same_one():
         registry.counter("a", "h", ["x"]).inc(1, "one", "two")
 
 
-def test_samples_of_another_process_are_merged_and_replaced():
-    tier, broker = Registry(), Registry()
-    tier.counter("copied_total", "h", ["topic"]).inc(3, "t")
-    broker.merge_remote([tuple(sample) for sample in tier.samples()])
-    assert _parsed(broker) == {("copied_total", (("topic", "t"),)): 3}
-    tier.counter("copied_total", "h", ["topic"]).inc(1, "t")
-    broker.merge_remote(tier.samples())
-    assert _parsed(broker) == {("copied_total", (("topic", "t"),)): 4}
+def _rendered_at_once(registry: Registry) -> str:
+    """The page as versions before pieces made it: from samples, by family."""
+    families: dict[str, list[Sample]] = {}
+    for sample in registry.samples():
+        cut = sample.name.rsplit("_", 1)[0] if sample.type == "histogram" else sample.name
+        families.setdefault(cut, []).append(sample)
+    lines = []
+    for name, members in families.items():
+        help_text = members[0].help.replace("\\", r"\\").replace("\n", r"\n")
+        lines += [f"# HELP {name} {help_text}", f"# TYPE {name} {members[0].type}"]
+        for sample in members:
+            texts = {
+                key: text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+                for key, text in sample.labels.items()
+            }
+            pairs = ",".join(f'{key}="{text}"' for key, text in texts.items())
+            value = int(sample.value) if sample.value == int(sample.value) else sample.value
+            lines.append(f"{sample.name}{{{pairs}}} {value}" if pairs else f"{sample.name} {value}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _large_registry(topics: int) -> Registry:
+    registry = Registry()
+    registry.counter("never_total", "nobody\ncounted", ["topic"])
+    counter = registry.counter("counted_total", "back\\slash", ["topic", "kind"])
+    times = registry.histogram("took_ms", "time", ["topic"], buckets=(0.5, 10))
+    for number in range(topics):
+        counter.inc(number / 4, f"t{number}", 'a "kind"\n\\')
+        times.observe(number, f"t{number}")
+    registry.gauge("set", "by hand", ["topic"]).set(7, "t")
+    registry.gauge("asked", "a mapping", ["topic"], lambda: {("a",): 1.5, ("b",): -2})
+    registry.gauge("walked", "an iterator", ["n"], lambda: (((str(n),), n) for n in range(topics)))
+    return registry
+
+
+def test_pieces_are_the_page_that_was_made_at_once_before():
+    registry = _large_registry(400)
+    assert b"".join(registry.pieces()).decode() == _rendered_at_once(registry)
+
+
+def test_no_piece_is_larger_than_a_slice_of_work():
+    pieces = list(_large_registry(2_000).pieces())
+    heads = 5 * 2
+    assert max(piece.count(b"\n") for piece in pieces) <= PIECE_ROWS + heads
+    assert len(pieces) >= 2_000 * 7 / PIECE_ROWS
+
+
+def test_a_long_walk_without_values_is_interrupted_too():
+    registry, walked = Registry(), list[int]()
+
+    def walk() -> Iterator[Labelled | None]:
+        for number in range(3):
+            walked.append(number)
+            yield None
+        yield (), 3
+
+    registry.gauge("walked", "h", fn=walk)
+    pieces = registry.pieces()
+    assert (next(pieces), walked) == (b"", [0])
+    assert b"".join(pieces) == b"# HELP walked h\n# TYPE walked gauge\nwalked 3\n"
+    assert [sample.value for sample in registry.samples()] == [3]
 
 
 def test_forgotten_labels_are_gone():
@@ -91,7 +145,7 @@ def test_outage_is_logged_once_and_its_end_once(caplog):
     outage = Outage(logging.getLogger("t"), "store")
     for _ in range(3):
         outage.failed("no route")
-    assert outage.failing
+    assert len(caplog.messages) == 1
     outage.succeeded()
     outage.succeeded()
     assert len(caplog.messages) == 2

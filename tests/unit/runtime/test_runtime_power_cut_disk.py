@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from runtime.dice import SeededDice
 from runtime.disk import Disk, OpenFile
-from runtime.power_cut_disk import PowerCutDisk, PowerCutError
+from runtime.sim.dice import SeededDice
+from runtime.sim.power_cut_disk import PowerCutDisk, PowerCutError
 
 SEEDS = 150
 State = dict[str, bytes | None]

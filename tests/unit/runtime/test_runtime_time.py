@@ -5,10 +5,13 @@ import threading
 
 import pytest
 
-from runtime.clock import ManualClock, SystemClock
-from runtime.dice import SeededDice, SystemDice
+from runtime.clock import SystemClock
+from runtime.dice import SystemDice
 from runtime.executors import InlinePool, make_pool, spawn_thread
-from runtime.scheduler import LoopScheduler, ManualScheduler
+from runtime.scheduler import LoopScheduler
+from runtime.sim.clock import ManualClock
+from runtime.sim.dice import SeededDice
+from runtime.sim.scheduler import ManualScheduler
 
 
 def test_system_clock_tells_milliseconds():
@@ -57,25 +60,22 @@ def test_failing_repeated_task_runs_again(caplog):
     assert "name=sweep" in caplog.text
 
 
-def test_loop_timers_run_on_the_loop():
-    async def main() -> list[str]:
-        seen: list[str] = []
-        done = asyncio.Event()
-        scheduler = LoopScheduler(asyncio.get_running_loop())
+async def test_loop_timers_run_on_the_loop():
+    seen: list[str] = []
+    done = asyncio.Event()
+    scheduler = LoopScheduler(asyncio.get_running_loop())
 
-        def tick() -> None:
-            seen.append("tick")
-            if len(seen) == 3:
-                repeat.cancel()
-                done.set()
+    def tick() -> None:
+        seen.append("tick")
+        if len(seen) == 3:
+            repeat.cancel()
+            done.set()
 
-        repeat = scheduler.every(1, tick, "tick")
-        scheduler.call_later(1, lambda: None)
-        await asyncio.wait_for(done.wait(), 10)
-        repeat.cancel()
-        return seen
-
-    assert asyncio.run(main()) == ["tick"] * 3
+    repeat = scheduler.every(1, tick, "tick")
+    scheduler.call_later(1, lambda: None)
+    await asyncio.wait_for(done.wait(), 10)
+    repeat.cancel()
+    assert seen == ["tick"] * 3
 
 
 def test_same_seed_gives_the_same_dice():
@@ -92,23 +92,20 @@ def test_ids_are_usable_on_a_command_line(dice):
     assert 0 <= dice.random() < 1
 
 
-def test_pool_gives_results_and_errors_back_to_the_loop():
-    async def main() -> None:
-        pool = make_pool("log-io", 2)
-        assert await pool.run(lambda a, b: a + b, 1, 2) == 3
-        with pytest.raises(ZeroDivisionError):
-            await pool.run(lambda: 1 // 0)
-        pool.shutdown()
-
-    asyncio.run(main())
+async def test_pool_gives_results_and_errors_back_to_the_loop():
+    pool = make_pool("log-io", 2)
+    assert await pool.run(lambda a, b: a + b, 1, 2) == 3
+    with pytest.raises(ZeroDivisionError):
+        await pool.run(lambda: 1 // 0)
+    pool.shutdown()
 
 
-def test_inline_pool_behaves_like_a_pool():
+async def test_inline_pool_behaves_like_a_pool():
     pool = InlinePool()
     assert pool.submit(pow, 2, 5).result() == 32
     with pytest.raises(ZeroDivisionError):
         pool.submit(lambda: 1 // 0).result()
-    assert asyncio.run(pool.run(lambda: 4)) == 4
+    assert await pool.run(lambda: 4) == 4
     pool.shutdown()
 
 

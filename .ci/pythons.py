@@ -1,0 +1,119 @@
+"""Runs the unit and property tests with each of Python 3.11 to 3.14 that is on PATH.
+
+    python .ci/pythons.py [ARGUMENTS OF PYTEST]
+
+The version of this interpreter is left out: `make test` has run it. Each other one gets an
+environment `.venv-3.N` of its own. Where a library has no wheel for a version, that is said and
+the version is skipped: a newcomer would need a compiler for it. All else that pip fails at is a
+failure.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+VERSIONS = ((3, 11), (3, 12), (3, 13), (3, 14))
+TESTS = ("tests/unit", "tests/property")
+ASK = "import sys; print(sys.version_info[:2])"
+
+
+def interpreter(version: tuple[int, int]) -> str | None:
+    """The first one on PATH that runs: a version manager's shim may stand for nothing."""
+    name = f"python{version[0]}.{version[1]}"
+    for folder in os.get_exec_path():
+        path = shutil.which(name, path=folder)
+        if path is None:
+            continue
+        done = subprocess.run([path, "-c", ASK], capture_output=True, text=True, check=False)
+        if done.stdout.strip() == str(version):
+            return path
+    return None
+
+
+class NoWheelError(Exception):
+    """A library is there for this Python as source only."""
+
+
+class PipError(Exception):
+    """Pip failed for another reason."""
+
+
+def install(pip: Sequence[str], *what: str) -> None:
+    """Install from wheels only.
+
+    Pip has the same words for a library without a wheel, one that is nowhere, and an index that
+    does not answer; so it is asked whether it sees the library at all.
+    """
+    done = _run(*pip, "install", "--quiet", "--only-binary", ":all:", *what)
+    if done.returncode == 0:
+        return
+    missing = re.search(r"No matching distribution found for ([\w.-]+)", done.stderr)
+    if missing and _run(*pip, "index", "versions", missing[1]).returncode == 0:
+        raise NoWheelError(f"no wheel of {missing[1]}")
+    raise PipError(done.stderr.strip() or "pip failed")
+
+
+def _run(*command: str) -> "subprocess.CompletedProcess[str]":
+    environment = os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def make_environment(python: str, place: Path) -> None:
+    """Make an environment, or bring it up to date."""
+    packaging = ROOT / "pyproject.toml"
+    stamp = place / ".installed"
+    if stamp.exists() and stamp.stat().st_mtime > packaging.stat().st_mtime:
+        return
+    subprocess.run([python, "-m", "venv", "--clear", str(place)], check=True)
+    install([str(place / "bin" / "pip")], "-e", ".[test]")
+    stamp.touch()
+
+
+def run(place: Path, arguments: list[str]) -> bool:
+    """Whether the tests pass there."""
+    workers = ["-n", os.environ.get("WORKERS", "4")]
+    pytest = [str(place / "bin" / "pytest"), *workers, "-m", "not long", *TESTS, *arguments]
+    return subprocess.run(pytest, cwd=ROOT, check=False).returncode == 0
+
+
+def main(arguments: list[str]) -> int:
+    """Run all versions; the exit status."""
+    missing, failed = [], []
+    for version in VERSIONS:
+        name = f"{version[0]}.{version[1]}"
+        if version == sys.version_info[:2]:
+            print(f"Python {name}: run by make test", flush=True)
+            continue
+        python = interpreter(version)
+        if python is None:
+            missing.append(name)
+            continue
+        place = ROOT / f".venv-{name}"
+        try:
+            make_environment(python, place)
+        except NoWheelError as e:
+            print(f"Python {name}: skipped, {e}", flush=True)
+            continue
+        except (PipError, subprocess.CalledProcessError) as e:
+            print(f"Python {name}: cannot be set up: {e}", file=sys.stderr)
+            failed.append(name)
+            continue
+        print(f"Python {name}: {' '.join(TESTS)}", flush=True)
+        if not run(place, arguments):
+            failed.append(name)
+    if missing:
+        print(f"not on PATH: Python {', '.join(missing)}", flush=True)
+    if failed:
+        print(f"failed with Python {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,141 @@
+"""The configuration as it is now: the file, and what was set over the wire since.
+
+Settings of brokers and topics that arrive through the metadata log take effect here without a
+restart. Who needs a setting asks at the moment of use; nobody keeps a copy of what may change.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from broker.config import topic_config
+from broker.config.broker_config import BrokerConfig
+from broker.config.dynamic import is_list as is_broker_list
+from broker.config.dynamic import validate_broker_change
+from broker.config.key import ConfigError, ConfigType
+from broker.config.keys import BROKER_KEYS, TOPIC_KEYS
+from broker.config.topic_config import InvalidConfig
+from local_log.config import LogConfig
+from metadata_topic.controller.topic_specs import TopicDefaults
+from metadata_topic.image.image import MetadataImage, ResourceType
+
+log = logging.getLogger(__name__)
+
+_EMPTY: Final[Mapping[str, str]] = {}
+_TOPICS_SHOWN: Final = 10
+
+
+class LiveConfig:
+    """Answers for all settings, and says which changes are allowed (`ConfigRules`)."""
+
+    def __init__(self, static: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
+        """Lay the dynamic entries of `image` over `static`."""
+        self._static = static
+        self._image = image
+        # One value, which is replaced as a whole: threads that open logs ask, too.
+        self._overlaid: tuple[Mapping[str, str], Mapping[str, str], BrokerConfig]
+        self._overlaid = (_EMPTY, _EMPTY, static)
+
+    @property
+    def current(self) -> BrokerConfig:
+        """This broker's settings, dynamic entries included."""
+        image = self._image()
+        default, own = image.broker_config(None), image.broker_config(self._static.node_id)
+        # Maps of an image are shared between images until they change, so identity is enough.
+        seen_default, seen_own, current = self._overlaid
+        if default is not seen_default or own is not seen_own:
+            current = self._overlay(default, own)
+            self._overlaid = (default, own, current)
+        return current
+
+    def _overlay(self, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
+        """Take the entries that can be taken: what another version wrote must not stop a start."""
+        if not default and not own:
+            return self._static
+        try:
+            return self._static.with_dynamic(_known(default), _known(own))
+        except ConfigError as error:
+            log.error("dynamic broker settings are ignored: %s", error)  # noqa: TRY400
+            return self._static
+
+    def log_config(self, topic: str) -> LogConfig:
+        """What the logs of `topic` obey."""
+        overrides = dict(self._image().topic_config(topic))
+        while True:
+            try:
+                return topic_config.log_config(self.current, overrides)
+            except InvalidConfig as error:
+                if error.key not in overrides:
+                    raise
+                log.error("topic setting ignored: topic=%s reason=%s", topic, error)  # noqa: TRY400
+                del overrides[error.key]
+
+    def topic_defaults(self) -> TopicDefaults:
+        """Partitions and replicas of a topic that does not say."""
+        return TopicDefaults(self.current.num_partitions, self.current.default_replication_factor)
+
+    def validate_new_topic(self, topic: str, overrides: Mapping[str, str]) -> None:
+        """Refuse settings a new topic must not have.
+
+        Raises:
+            InvalidConfig: naming key and value.
+        """
+        topic_config.validate(overrides, broker=self.current, topic=topic)
+
+    # -- ConfigRules, for the controller
+
+    def is_list(self, resource_type: int, key: str) -> bool:
+        """Whether APPEND and SUBTRACT make sense."""
+        if resource_type == ResourceType.TOPIC:
+            return key in TOPIC_KEYS and TOPIC_KEYS[key].type is ConfigType.LIST
+        return is_broker_list(key)
+
+    def default_of(self, resource_type: int, key: str) -> str | None:
+        """The value that APPEND and SUBTRACT start from where nothing is set."""
+        if resource_type == ResourceType.TOPIC:
+            return TOPIC_KEYS[key].show(topic_config.topic_defaults(self.current)[key])
+        return BROKER_KEYS[key].show(self.current.get(key))
+
+    def validate(
+        self, resource_type: int, name: str, new: dict[str, str], existing: Mapping[str, str]
+    ) -> None:
+        """Check the overrides a topic or broker would have.
+
+        Raises:
+            KafkaError: they are not allowed.
+        """
+        if resource_type == ResourceType.TOPIC:
+            topic_config.validate(new, broker=self.current, existing=existing, topic=name)
+            return
+        changed: dict[str, str | None] = {
+            key: new.get(key) for key in {*new, *existing} if new.get(key) != existing.get(key)
+        }
+        validate_broker_change(changed, broker=self.current, for_all=not name)
+
+
+def _known(entries: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in entries.items() if key in BROKER_KEYS}
+
+
+def check_tiered_topics(config: BrokerConfig, image: MetadataImage) -> None:
+    """Refuse to start without the remote tier while topics have data in it.
+
+    Such a broker could not read them, and would report their old offsets as gone.
+
+    Raises:
+        ConfigError: naming the switch and the topics.
+    """
+    if config.remote_log_storage_system_enable:
+        return
+    tiered = sorted(
+        topic
+        for topic in image.topics_by_name
+        if image.topic_config(topic).get("remote.storage.enable", "").strip().lower() == "true"
+    )
+    if tiered:
+        shown = ", ".join(tiered[:_TOPICS_SHOWN]) + (", ..." if len(tiered) > _TOPICS_SHOWN else "")
+        raise ConfigError(
+            "remote.log.storage.system.enable",
+            "false",
+            f"must be true: {len(tiered)} topics have remote.storage.enable=true ({shown})",
+        )

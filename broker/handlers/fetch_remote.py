@@ -1,0 +1,81 @@
+"""The partitions of a fetch whose offset is only in the remote tier."""
+
+import asyncio
+from typing import Protocol
+
+from broker.handlers import fetch_versions as since
+from broker.handlers.errors_out import code_of
+from broker.handlers.fetch_read import refuse_zstd
+from broker.remote.reads import RemoteFetched, RemoteRead
+from broker.replica.fetch_types import FetchParams, PartitionRead, RemoteWanted
+from kafka_protocol.errors import ErrorCode, KafkaError
+
+
+class RemoteReader(Protocol):
+    """What a fetch needs of the remote tier."""
+
+    def read(self, read: RemoteRead) -> "asyncio.Future[RemoteFetched]":
+        """Read from the remote tier; fails with a KafkaError for the client."""
+        ...
+
+
+def start_remote(
+    remote: RemoteReader | None,
+    params: FetchParams,
+    read: PartitionRead,
+    wanted: RemoteWanted,
+    deadline_ms: int,
+) -> "asyncio.Future[RemoteFetched] | None":
+    """Begin to read a partition from the remote tier; None where there is nothing to wait for."""
+    partition = read.partition
+    assert partition is not None
+    if remote is None:
+        read.error = int(ErrorCode.KAFKA_STORAGE_ERROR)
+        return None
+    if wanted.max_bytes <= 0 and not wanted.min_one_batch:
+        return None  # the budget went to others; the next fetch begins with this partition
+    return remote.read(
+        RemoteRead(
+            topic_id=partition.topic_id,
+            topic=partition.topic,
+            partition=partition.partition,
+            offset=read.fetch.offset,
+            max_bytes=wanted.max_bytes,
+            min_one_batch=wanted.min_one_batch,
+            read_committed=params.read_committed,
+            deadline_ms=deadline_ms,
+        )
+    )
+
+
+def take_remote(
+    params: FetchParams, read: PartitionRead, future: "asyncio.Future[RemoteFetched]"
+) -> None:
+    """Put what the remote tier answered into a read."""
+    partition = read.partition
+    assert partition is not None
+    try:
+        fetched = future.result()
+        if params.version < since.ZSTD:
+            refuse_zstd(partition, fetched.regions)
+    except KafkaError as error:
+        read.error = int(error.code)
+    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - this partition's answer
+        read.error = int(code_of(error, "remote fetch"))
+    else:
+        read.regions, read.size_bytes = fetched.regions, fetched.size_bytes
+        if params.read_committed:
+            read.aborted = fetched.aborted_transactions
+    if read.error:
+        partition.counters.failed_fetch.value += 1
+        read.high_watermark = read.last_stable_offset = read.log_start_offset = -1
+
+
+async def wait_for_all(
+    pending: "set[asyncio.Future[RemoteFetched]]", wait_ms: int
+) -> "set[asyncio.Future[RemoteFetched]]":
+    """Wait for all; return those that are not done in time."""
+    if not pending:
+        return pending
+    _, left = await asyncio.wait(pending, timeout=wait_ms / 1000)
+    return left

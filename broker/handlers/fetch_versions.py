@@ -1,0 +1,15 @@
+"""Versions of Fetch at which its code decides something; the head of `fetch.py` lists all.
+
+Each is the first version that has what its name says.
+"""
+
+from typing import Final
+
+LOG_START: Final = 5
+SESSIONS: Final = 7
+ZSTD: Final = 10
+READ_REPLICA: Final = 11
+FLEXIBLE: Final = 12
+TOPIC_IDS: Final = 13
+REPLICA_STATE: Final = 15
+NODE_ENDPOINTS: Final = 16

@@ -1,0 +1,59 @@
+"""Which APIs clients are served: the one place where an API is registered.
+
+A module of this list is one API: its head says what each version brought, its `make` builds the
+handler from the broker's parts. What is not in the list is absent from ApiVersions.
+"""
+
+from typing import Final, Protocol
+
+from broker.handlers import (
+    api_versions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_topic_partitions,
+    fetch,
+    incremental_alter_configs,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+from broker.handlers.parts import HandlerParts
+from broker.network.registry import Handler, HandlerTable
+
+
+class Api(Protocol):
+    """A module that serves an API."""
+
+    def make(self, parts: HandlerParts) -> Handler:
+        """Build the API's handler."""
+        ...
+
+
+APIS: Final[tuple[Api, ...]] = (
+    produce,
+    fetch,
+    list_offsets,
+    metadata,
+    api_versions,
+    create_topics,
+    delete_topics,
+    delete_records,
+    init_producer_id,
+    offset_for_leader_epoch,
+    describe_configs,
+    incremental_alter_configs,
+    describe_cluster,
+    describe_topic_partitions,
+)
+
+
+def build_handlers(parts: HandlerParts) -> HandlerTable:
+    """Make the table of a listener for clients."""
+    for api in APIS:
+        parts.table.add(api.make(parts))
+    return parts.table

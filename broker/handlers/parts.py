@@ -1,0 +1,43 @@
+"""What the broker hands to its handlers."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from broker.config.broker_config import BrokerConfig
+from broker.config.live_config import LiveConfig
+from broker.handlers.holding import Holding
+from broker.network.registry import HandlerTable
+from broker.node.registration import BrokerRegistration
+from broker.remote.tier import RemoteTier
+from broker.replica.manager import ReplicaManager
+from broker.topics.cluster import ClusterView
+from broker.topics.creation import TopicCreation
+from local_log.log_dirs import LogManager
+from metadata_topic.quorum.node import MetadataNode
+from runtime.ports import Ports
+
+
+@dataclass(frozen=True)
+class HandlerParts:
+    """What handlers are made of; `tier` is None without a remote tier."""
+
+    config: BrokerConfig
+    live: LiveConfig
+    cluster: ClusterView
+    creation: TopicCreation
+    node: MetadataNode
+    registration: BrokerRegistration
+    replicas: ReplicaManager
+    logs: LogManager
+    tier: RemoteTier | None
+    ports: Ports
+
+    @cached_property
+    def table(self) -> HandlerTable:
+        """The table that the handlers are put into; ApiVersions answers from it."""
+        return HandlerTable()
+
+    @cached_property
+    def holding(self) -> Holding:
+        """One for all APIs: a connection waits once, whatever it asks."""
+        return Holding(self.ports.clock, self.ports.scheduler)

@@ -1,0 +1,244 @@
+"""Whose directories are these? Checked before anything is written.
+
+Every log directory carries `meta.properties`: cluster, node and its own id. A broker that starts on
+the directories of another node would serve wrong data under a right name, so each such doubt is
+fatal. The lock files come first: two processes on one directory would write over each other.
+
+A directory that cannot be used is offline, and the others serve on; without the metadata directory
+there is no start. An empty directory beside formatted ones may be a new disk or the mount point of
+one that is missing: `adopt` decides when the metadata are known.
+"""
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kafka_protocol.errors import CorruptFileError, TidemarkError
+from kafka_protocol.files.meta_properties import (
+    META_PROPERTIES,
+    MetaProperties,
+    dump_meta_properties,
+    parse_meta_properties,
+)
+from kafka_protocol.wire.primitives import uuid_to_text
+from local_log.checked_files import CheckedFiles
+from runtime.dice import Dice
+from runtime.disk import Disk, Lock, LockHeldError
+
+log = logging.getLogger(__name__)
+
+LOCK_FILE: Final = ".lock"
+_OF_NOBODY: Final = frozenset({LOCK_FILE, "lost+found", META_PROPERTIES + ".tmp"})
+"""What an empty directory may hold; the last one is left by a kill while it was adopted."""
+
+
+class DirectoryError(TidemarkError):
+    """The broker must not start on these directories; the message names both sides of the clash."""
+
+
+class DirectoryOffline(TidemarkError):
+    """Why one directory is not used; the message is for people."""
+
+
+@dataclass(slots=True)
+class Directories:
+    """The log directories of this node, locked and checked.
+
+    Attributes:
+        cluster_id: 22 characters.
+        metadata_path: where the metadata log lies; always in `ids`.
+        ids: id (16 bytes) of each directory that is used, the metadata log's included.
+        locks: held until the process ends or `release`.
+        unformatted: empty directories: adopted or left alone once the metadata are known.
+        offline: why a directory is not used.
+        changed: whose `meta.properties` is not what its sidecar says. That counts only if this
+            broker wrote the sidecar last, which the metadata know.
+    """
+
+    cluster_id: str
+    metadata_path: Path
+    ids: dict[Path, bytes]
+    locks: dict[Path, Lock]
+    unformatted: list[Path] = field(default_factory=list)
+    offline: dict[Path, DirectoryOffline] = field(default_factory=dict)
+    changed: set[Path] = field(default_factory=set)
+
+    def put_offline(self, path: Path, reason: str) -> None:
+        """Use a directory no more."""
+        log.error("log directory is offline: path=%s reason=%s", path, reason)
+        self.offline[path] = DirectoryOffline(reason)
+        self.ids.pop(path, None)
+        if path in self.locks:
+            self.locks.pop(path).release()
+
+    def release(self) -> None:
+        """Give the directories up."""
+        for lock in self.locks.values():
+            lock.release()
+
+
+def open_directories(
+    paths: Sequence[Path], *, metadata_path: Path, node_id: int, disk: Disk
+) -> Directories:
+    """Lock and check the directories of a node; nothing is written but lock files.
+
+    Args:
+        paths: `log.dirs`.
+        metadata_path: where the metadata log lies; must be formatted.
+        node_id: `node.id` of the configuration.
+        disk: files.
+
+    Raises:
+        DirectoryError: the metadata directory is not formatted or cannot be used; any directory is
+            locked by another process, or of another node or cluster.
+    """
+    try:
+        if not disk.exists(metadata_path / META_PROPERTIES):
+            raise DirectoryError(
+                f"log directory {metadata_path} is not formatted: there is no {META_PROPERTIES} in "
+                "it; run `tidemark format` first, or bring the file back"
+            )
+    except OSError as error:
+        raise DirectoryError(f"log directory {metadata_path} cannot be used: {error}") from error
+    found = Directories("", metadata_path, {}, {})
+    metas: dict[Path, MetaProperties] = {}
+    try:
+        for path in dict.fromkeys([metadata_path, *paths]):
+            meta = _look(found, path, disk)
+            if meta is not None:
+                metas[path] = meta
+        found.cluster_id = metas[metadata_path].cluster_id
+        _identify(found, metas, node_id)
+    except DirectoryError:
+        found.release()
+        raise
+    return found
+
+
+def _look(found: Directories, path: Path, disk: Disk) -> MetaProperties | None:
+    """Lock a directory and read what it is; note why it cannot be used."""
+    is_metadata = path == found.metadata_path
+    try:
+        if not is_metadata and not disk.exists(path / META_PROPERTIES):
+            if disk.exists(path) and not disk.is_dir(path):
+                found.put_offline(path, f"{path} is no directory")
+            elif disk.is_dir(path) and set(disk.list_dir(path)) - _OF_NOBODY:
+                found.put_offline(
+                    path,
+                    f"it is not empty and has no {META_PROPERTIES}: whose it is cannot be told. "
+                    "Bring that file back",
+                )
+            else:
+                found.unformatted.append(path)
+            return None
+        found.locks[path] = _lock(path, disk)
+        if is_changed(path, disk):
+            found.changed.add(path)
+        return _read(path / META_PROPERTIES, disk)
+    except DirectoryError:
+        raise
+    except (OSError, CorruptFileError) as error:
+        if is_metadata:
+            raise DirectoryError(f"log directory {path} cannot be used: {error}") from error
+        found.put_offline(path, str(error))
+        return None
+
+
+def is_changed(path: Path, disk: Disk) -> bool:
+    """Whether `meta.properties` is none of the versions that the sidecar knows."""
+    try:
+        CheckedFiles(disk, path).read(META_PROPERTIES)
+    except CorruptFileError:
+        return True
+    return False
+
+
+def _lock(path: Path, disk: Disk) -> Lock:
+    try:
+        return disk.lock(path / LOCK_FILE)
+    except LockHeldError:
+        raise DirectoryError(
+            f"log directory {path} is locked by another process ({path / LOCK_FILE}); is a broker "
+            "already running on it?"
+        ) from None
+
+
+def _identify(found: Directories, metas: dict[Path, MetaProperties], node_id: int) -> None:
+    """Compare every `meta.properties` with the configuration and with the others."""
+    metadata_file = found.metadata_path / META_PROPERTIES
+    # The sound ones first: a damaged one may bear the id of another, which keeps it.
+    for path in sorted(metas, key=lambda path: path in found.changed):
+        file, meta = path / META_PROPERTIES, metas[path]
+        twin = next((one for one, known in found.ids.items() if known == meta.directory_id), None)
+        is_other = meta.node_id != node_id or meta.cluster_id != found.cluster_id
+        is_wrong = is_other or meta.directory_id is None or twin is not None
+        if is_wrong and path in found.changed and path != found.metadata_path:
+            found.put_offline(path, f"{file} is damaged: bring it back")
+            continue
+        if meta.node_id != node_id:
+            raise DirectoryError(
+                f"node.id={node_id} is configured, but {file} belongs to node.id={meta.node_id}"
+            )
+        if meta.cluster_id != found.cluster_id:
+            raise DirectoryError(
+                f"the log directories belong to two clusters: {metadata_file} has "
+                f"cluster.id={found.cluster_id}, {file} has cluster.id={meta.cluster_id}"
+            )
+        if meta.directory_id is None:
+            raise DirectoryError(f"{file} has no directory.id")
+        if twin is not None:
+            raise DirectoryError(f"{file} has the same directory.id as {twin / META_PROPERTIES}")
+        found.ids[path] = meta.directory_id
+
+
+def _read(file: Path, disk: Disk) -> MetaProperties:
+    """Read one.
+
+    Raises:
+        CorruptFileError, OSError: naming the file.
+    """
+    try:
+        return parse_meta_properties(disk.read_file(file))
+    except CorruptFileError as error:
+        raise CorruptFileError(f"{file} cannot be understood: {error}") from error
+
+
+def adopt(
+    directories: Directories, known: Collection[bytes], *, node_id: int, disk: Disk, dice: Dice
+) -> None:
+    """Make empty directories new disks of this node, unless one of its directories is missing.
+
+    Then an empty one may be the mount point of that one: partitions that begin in it would hide
+    records, and lie below the mount when the disk is back.
+
+    Args:
+        directories: gets them, or the reason why not.
+        known: directory ids that the metadata know of this broker.
+        node_id: of this broker.
+        disk: files.
+        dice: makes ids.
+    """
+    unformatted, directories.unformatted = directories.unformatted, []
+    missing = [uuid_to_text(one) for one in set(known) - set(directories.ids.values())]
+    for path in unformatted:
+        if missing:
+            directories.put_offline(
+                path,
+                f"it is not formatted, while log directory {', '.join(sorted(missing))} is "
+                "missing: is a disk not mounted? `tidemark format --ignore-formatted` makes it a "
+                "new directory",
+            )
+            continue
+        try:
+            disk.make_dirs(path)
+            directories.locks[path] = _lock(path, disk)
+            directory_id = dice.uuid()
+            meta = MetaProperties(directories.cluster_id, node_id, directory_id)
+            disk.atomic_write(path / META_PROPERTIES, dump_meta_properties(meta))
+        except OSError as error:
+            directories.put_offline(path, str(error))
+            continue
+        directories.ids[path] = directory_id
+        log.info("new log directory: path=%s", path)

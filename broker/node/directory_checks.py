@@ -1,0 +1,164 @@
+"""What the metadata say of the log directories: which are missing, damaged, or of another time.
+
+Runs once at the start, when the metadata log is open and before any partition is.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from broker.node.directories import Directories, DirectoryError, adopt
+from broker.node.lives import Life, dump_lives, judge_lives, next_lives, read_lives
+from kafka_protocol.files.meta_properties import META_PROPERTIES
+from kafka_protocol.wire.primitives import uuid_to_text
+from local_log.checked_files import SIDECAR, CheckedFiles
+from local_log.log_dir import LIVES
+from metadata_topic.controller.directories import known_directories
+from metadata_topic.image.image import MetadataImage
+from runtime.dice import Dice
+from runtime.disk import Disk
+
+
+def writes_sidecars(image: MetadataImage, node_id: int) -> bool:
+    """Whether the last life of this broker kept sidecars and lives, so that they can be compared.
+
+    Apache Kafka and older versions of ours do not: what lies there is then as old as our last life.
+    """
+    broker = image.brokers.get(node_id)
+    return broker is not None and broker.directories_assigned_from >= 0
+
+
+def without_sidecars(
+    image: MetadataImage, node_id: int, directories: Mapping[Path, bytes]
+) -> set[Path]:
+    """Log directories whose sidecars may be older than their files.
+
+    A directory that was missing at the first start after a life that kept no sidecars (Apache
+    Kafka, an older version) is not known to have been left by one that did.
+
+    Args:
+        image: committed metadata.
+        node_id: this broker.
+        directories: the id of each.
+    """
+    broker = image.brokers.get(node_id)
+    return {
+        path
+        for path, directory_id in directories.items()
+        if broker is None or broker.last_life_of(directory_id) is None
+    }
+
+
+def settle_directories(
+    directories: Directories,
+    image: MetadataImage,
+    *,
+    log_dirs: Sequence[Path],
+    node_id: int,
+    disk: Disk,
+    dice: Dice,
+) -> bool:
+    """Decide which directories are used.
+
+    Args:
+        directories: as found; gets new ones, and loses those that are offline.
+        image: committed metadata.
+        log_dirs: `log.dirs`.
+        node_id: of this broker.
+        disk: files.
+        dice: makes ids.
+
+    Returns:
+        Whether a directory that this broker had is missing or does not work.
+
+    Raises:
+        DirectoryError: the metadata directory is damaged, or of another time.
+    """
+    known = known_directories(image, node_id)
+    adopt(directories, known, node_id=node_id, disk=disk, dice=dice)
+    compare = writes_sidecars(image, node_id)
+    if compare:
+        _check_changed(directories)
+    # Lives are compared in any case: where the metadata log was lost whole, it knows of no broker.
+    check_lives(directories, image, log_dirs, node_id, disk)
+    _keep_checksums(directories, disk, compare=compare)
+    return bool(directories.offline) or not known <= set(directories.ids.values())
+
+
+def _check_changed(directories: Directories) -> None:
+    for path in sorted(directories.changed):
+        reason = (
+            f"{path / META_PROPERTIES} is not what was written: bring it back; if it was changed "
+            f"by hand and is right, remove {path / SIDECAR}"
+        )
+        if path == directories.metadata_path:
+            raise DirectoryError(reason)
+        directories.put_offline(path, reason)
+
+
+def _keep_checksums(directories: Directories, disk: Disk, *, compare: bool) -> None:
+    """From now on a changed `meta.properties` is noticed."""
+    for path in list(directories.ids):
+        try:
+            CheckedFiles(disk, path, compare=compare).keep(META_PROPERTIES)
+        except OSError as error:
+            reason = f"{path / SIDECAR} cannot be written: {error}"
+            if path == directories.metadata_path:
+                raise DirectoryError(reason) from error
+            directories.put_offline(path, reason)
+
+
+def check_lives(
+    directories: Directories,
+    image: MetadataImage,
+    log_dirs: Sequence[Path],
+    node_id: int,
+    disk: Disk,
+) -> None:
+    """Put directories of another time offline.
+
+    Raises:
+        DirectoryError: the metadata directory is the one of another time.
+    """
+    broker = image.brokers.get(node_id) if writes_sidecars(image, node_id) else None
+    lives: dict[Path, list[Life]] = {}
+    expected: dict[Path, bytes] = {}
+    for path in log_dirs:
+        if path not in directories.ids:
+            continue
+        try:
+            lives[path] = read_lives(disk, path)
+        except OSError as error:
+            reason = f"{path / LIVES} cannot be read: {error}"
+            if path == directories.metadata_path:
+                raise DirectoryError(reason) from error
+            directories.put_offline(path, reason)
+            continue
+        life = None if broker is None else broker.last_life_of(directories.ids[path])
+        if life is not None:
+            expected[path] = life
+    judged = judge_lives(
+        lives,
+        expected=expected,
+        metadata_end=image.provenance.end_offset,
+        metadata_path=directories.metadata_path,
+        ids={path: uuid_to_text(directories.ids[path]) for path in lives},
+    )
+    if judged.metadata_is_old:
+        raise DirectoryError(judged.metadata_is_old)
+    for path, reason in judged.old.items():
+        directories.put_offline(path, reason)
+
+
+def write_life(
+    disk: Disk, directory: Path, image: MetadataImage, node_id: int, incarnation_id: bytes
+) -> None:
+    """Before registering: name the coming life in a directory; survives a power cut on return.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    broker = image.brokers.get(node_id)
+    present = None if broker is None else broker.incarnation_id
+    new = Life(incarnation_id, image.provenance.end_offset)
+    lives = next_lives(read_lives(disk, directory), present, new)
+    disk.atomic_write(directory / LIVES, dump_lives(lives))

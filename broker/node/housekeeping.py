@@ -1,0 +1,91 @@
+"""What a broker does again and again without being asked: retention, checkpoints, expiry.
+
+Every task is a short pass over the hosted logs; what may wait for a disk is done by the pool
+`log-background`.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from kafka_protocol.errors import KafkaError
+from runtime.executors import Pool
+from runtime.log_context import Outage
+from runtime.scheduler import Scheduler, Timer
+
+log = logging.getLogger(__name__)
+
+_LONGEST_INTERVAL_MS: Final = 10 * 365 * 24 * 3600 * 1000
+"""Kafka writes "never" as 2^63-1; a timer cannot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One recurring task.
+
+    Attributes:
+        name: for the log.
+        interval_ms: between the end of one pass and the start of the next.
+        run: one pass.
+        in_pool: run it on the pool, because it waits for the disk.
+    """
+
+    name: str
+    interval_ms: int
+    run: Callable[[], object]
+    in_pool: bool = False
+
+
+class Housekeeping:
+    """Runs tasks until stopped."""
+
+    def __init__(self, tasks: list[Task], *, scheduler: Scheduler, pool: Pool) -> None:
+        self._tasks = tasks
+        self._scheduler = scheduler
+        self._pool = pool
+        self._timers: list[Timer] = []
+        self._running: set[str] = set()
+        self._outages = {task.name: Outage(log, f"task {task.name}") for task in tasks}
+
+    def start(self, initial_delay_ms: int) -> None:
+        """Begin after `initial_delay_ms` (`log.initial.task.delay.ms`)."""
+        self._timers.append(self._scheduler.call_later(initial_delay_ms, self._begin))
+
+    def stop(self) -> None:
+        """Start no further pass."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+    def _begin(self) -> None:
+        for task in self._tasks:
+            if task.interval_ms >= _LONGEST_INTERVAL_MS:
+                continue
+            self._run(task)
+            again = partial(self._run, task)
+            self._timers.append(self._scheduler.every(task.interval_ms, again, task.name))
+
+    def _run(self, task: Task) -> None:
+        if task.name in self._running:
+            return  # the disk is slow: one pass at a time
+        if not task.in_pool:
+            self._try(task)
+            return
+        self._running.add(task.name)
+        self._pool.submit(self._try, task).add_done_callback(
+            lambda _: self._running.discard(task.name)
+        )
+
+    def _try(self, task: Task) -> None:
+        outage = self._outages[task.name]
+        try:
+            task.run()
+        except (OSError, KafkaError) as error:
+            outage.failed(error)
+        except Exception:
+            # Nobody asks for the result of a pass: it would be lost, and the next one comes anyway.
+            log.exception("task %s failed", task.name)
+        else:
+            outage.succeeded()

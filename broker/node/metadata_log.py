@@ -1,0 +1,46 @@
+"""Opens the metadata log of this node with the settings of its configuration."""
+
+from collections.abc import Callable
+
+from broker.config.broker_config import BrokerConfig
+from broker.node.directories import Directories
+from broker.node.endpoints import controller_endpoints
+from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.node import MetadataNode, NodeIdentity
+from runtime.ports import Ports
+
+
+def metadata_log_config(config: BrokerConfig) -> MetadataLogConfig:
+    """The metadata log's settings out of the broker's."""
+    return MetadataLogConfig(
+        static_voters=tuple(voter.id for voter in config.controller_quorum_voters),
+        segment_bytes=config.metadata_log_segment_bytes,
+        segment_ms=config.metadata_log_segment_ms,
+        max_record_bytes_between_snapshots=config.metadata_log_max_record_bytes_between_snapshots,
+        max_snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
+        max_retention_bytes=config.metadata_max_retention_bytes,
+        max_retention_ms=config.metadata_max_retention_ms,
+        max_idle_interval_ms=config.metadata_max_idle_interval_ms,
+        min_insync_replicas=config.min_insync_replicas,
+    )
+
+
+def open_metadata_node(
+    config: BrokerConfig,
+    directories: Directories,
+    ports: Ports,
+    on_failure: Callable[[BaseException], None],
+) -> MetadataNode:
+    """Make the node of the metadata quorum; it is not started yet."""
+    return MetadataNode(
+        config.metadata_log_dir,
+        NodeIdentity(
+            node_id=config.node_id,
+            cluster_id=directories.cluster_id,
+            directory_id=directories.ids[config.metadata_log_dir],
+            endpoints=controller_endpoints(config),
+        ),
+        ports,
+        metadata_log_config(config),
+        on_failure,
+    )

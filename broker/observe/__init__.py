@@ -1,0 +1,1 @@
+"""What operators and machines look at: health, metrics, over HTTP."""

@@ -1,0 +1,114 @@
+"""Is this broker well, and may clients be sent to it? Both with reasons.
+
+Three pages answer three different callers. `/health` is for whoever restarts dead processes: as
+long as the event loop turns it answers 200, and its JSON says green, yellow or red. It does not
+turn into 503 when the tier is red, because a restart would not mend a remote store. `/ready` is for
+load balancers and scripts: 200 from the moment clients are served until shutdown begins, else 503.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from broker.observe.http import JSON, HttpAnswer, Route
+from broker.observe.metrics_page import MetricsPage
+from kafka_protocol.types import TopicPartition
+
+GREEN: Final = "green"
+YELLOW: Final = "yellow"
+RED: Final = "red"
+_SHOWN_MAX: Final = 100
+
+Check = Callable[[], Sequence[str]]
+"""Says what is wrong with one part; nothing where it is well."""
+
+
+@dataclass(slots=True)
+class Health:
+    """Collects what the broker's parts say about themselves.
+
+    Attributes:
+        node_id: this broker.
+        stage: where in its life the broker is: starting, running, stopping.
+        progress: how far a start or a stop is; empty while there is nothing to say.
+        checks: by the name of a part, what is wrong with it: red.
+        warnings: by the name of a part, what takes longer than it should: yellow.
+        notes: by the name of a part, what it is about to do: no reason to look.
+    """
+
+    node_id: int
+    stage: str = "starting"
+    progress: Callable[[], str] = field(default=lambda: "")
+    checks: dict[str, Check] = field(default_factory=dict)
+    warnings: dict[str, Check] = field(default_factory=dict)
+    notes: dict[str, Check] = field(default_factory=dict)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether clients are served."""
+        return self.stage == "running"
+
+    @property
+    def shown_stage(self) -> str:
+        """The stage, and where a start or a stop is long, how far it is."""
+        progress = "" if self.is_ready else self.progress()
+        if self.stage == "starting":
+            return progress or self.stage
+        return f"{self.stage}: {progress}" if progress else self.stage
+
+    def report(self) -> dict[str, object]:
+        """State of every part, with the reasons of those that are red or yellow."""
+        red, yellow = _lines(self.checks), _lines(self.warnings)
+        parts = dict.fromkeys(self.checks, GREEN)
+        parts |= dict.fromkeys(yellow, YELLOW) | dict.fromkeys(red, RED)
+        return {
+            "node_id": self.node_id,
+            "stage": self.shown_stage,
+            "status": RED if red else YELLOW if yellow else GREEN,
+            "parts": parts,
+            "reasons": [*_named(red), *_named(yellow)],
+            "notes": _named(_lines(self.notes)),
+        }
+
+    def health_page(self) -> HttpAnswer:
+        """Liveness: always 200, the state in the body."""
+        return _json(200, self.report())
+
+    def ready_page(self) -> HttpAnswer:
+        """Readiness: 200 or 503."""
+        report = self.report() | {"ready": self.is_ready}
+        if not self.is_ready:
+            report["reasons"] = [f"the broker is {self.shown_stage}"]
+        return _json(200 if self.is_ready else 503, report)
+
+
+def _lines(checks: Mapping[str, Check]) -> dict[str, Sequence[str]]:
+    """What the parts say, without those that say nothing."""
+    said = {name: check() for name, check in checks.items()}
+    return {name: lines for name, lines in said.items() if lines}
+
+
+def _named(lines: Mapping[str, Sequence[str]]) -> list[str]:
+    return [f"{name}: {line}" for name, found in lines.items() for line in found]
+
+
+def routes(health: Health, metrics: MetricsPage) -> dict[str, Route]:
+    """The pages of a broker."""
+    return {
+        "/metrics": metrics.answer,
+        "/health": health.health_page,
+        "/ready": health.ready_page,
+    }
+
+
+def offline_reasons(offline: Mapping[TopicPartition, str]) -> list[str]:
+    """One line for each partition that is offline, up to a page of them."""
+    shown = [f"{tp} is offline: {offline[tp]}" for tp in sorted(offline)[:_SHOWN_MAX]]
+    if len(offline) > _SHOWN_MAX:
+        shown.append(f"and {len(offline) - _SHOWN_MAX} more partitions are offline")
+    return shown
+
+
+def _json(status: int, content: dict[str, object]) -> HttpAnswer:
+    return HttpAnswer(status, JSON, json.dumps(content, indent=1).encode() + b"\n")

@@ -1,0 +1,87 @@
+"""Notes in which partitions something happened since a fetch has looked at them.
+
+A fetch of thousands of partitions looks once at all of them and then only at those that were noted:
+bytes became visible, or role, log start or existence changed. A partition that was not noted would
+answer the same again.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from broker.replica.partition import Partition
+
+
+SLICE_PARTITIONS: Final = 500
+"""So many are left in a turn of the loop."""
+
+
+class Waiter(Protocol):
+    """Something parked on partitions (a fetch)."""
+
+    def on_bytes(self, size_bytes: int) -> None:
+        """So many bytes became visible in a partition."""
+
+    def on_change(self) -> None:
+        """Role, epoch, log start or existence changed: look again now."""
+
+
+class FetchWatch:
+    """Is registered at each partition that was looked at.
+
+    Where no fetch is parked, a partition notes it once and forgets it until the next look: appends
+    cost nothing for a client that is not waiting.
+
+    Attributes:
+        changed: partitions that were noted and not yet looked at again.
+        parked: who waits now.
+    """
+
+    __slots__ = ("_watched", "changed", "parked")
+
+    def __init__(self) -> None:
+        self.changed: set[Partition] = set()
+        self.parked: Waiter | None = None
+        self._watched: set[Partition] = set()
+
+    def add(self, partition: "Partition") -> None:
+        """Watch a partition from now on: call it in the turn of the loop in which it is read."""
+        self._watched.add(partition)
+        partition.watches.add(self)
+
+    def on_bytes(self, partition: "Partition", size_bytes: int) -> None:
+        """So many bytes became visible there."""
+        self.changed.add(partition)
+        if self.parked is None:
+            self._leave(partition)
+        else:
+            self.parked.on_bytes(size_bytes)
+
+    def on_change(self, partition: "Partition") -> None:
+        """Role, epoch, log start or existence changed there."""
+        self.changed.add(partition)
+        if self.parked is None:
+            self._leave(partition)
+        else:
+            self.parked.on_change()
+
+    def take_changed(self) -> "set[Partition]":
+        """The partitions to look at again; from now on they count as looked at."""
+        changed, self.changed = self.changed, set()
+        return changed
+
+    def _leave(self, partition: "Partition") -> None:
+        self._watched.discard(partition)
+        partition.watches.discard(self)
+
+    def close(self) -> None:
+        """Leave all partitions, some in each turn of the loop; fine to call twice."""
+        watched, self._watched = self._watched, set()
+        self._leave_some(watched)
+        self.changed = set()
+
+    def _leave_some(self, watched: "set[Partition]") -> None:
+        for _ in range(min(SLICE_PARTITIONS, len(watched))):
+            watched.pop().watches.discard(self)
+        if watched:
+            asyncio.get_running_loop().call_soon(self._leave_some, watched)

@@ -1,0 +1,495 @@
+"""Makes the replicas here what the metadata want, without holding the event loop.
+
+The metadata say what is wanted, all at once; directories are made, renamed and fsynced beside the
+loop, a batch at a time, and roles are taken in slices. In the order in which it was said: a name is
+free for another topic only when the directory that had it is renamed away. What is gone is not
+served from the moment it is said.
+
+What a kill leaves: directories that nobody wants (put aside by the next start), empty ones that
+nobody was told of (opened by it), and a leader epoch in a chain in which nothing was written (cut
+off by it).
+"""
+
+import asyncio
+import logging
+from asyncio import Future
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+from broker.replica.controller_requests import ControllerRequests
+from broker.replica.events import Listener, ReplicaEvents
+from broker.replica.judgement_tally import JudgementTally
+from broker.replica.partition import Partition
+from broker.replica.reconfiguration import Reconfiguration
+from broker.replica.topic_metrics import TopicMetrics
+from broker.replica.wanted import describe
+from kafka_protocol.errors import KafkaError
+from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
+from kafka_protocol.types import TopicPartition
+from local_log.config import LogConfig
+from local_log.errors import KafkaStorageError
+from local_log.log_creation import NewLog
+from local_log.log_deletion import Removal
+from local_log.log_dirs import LogManager
+from local_log.partition_log import PartitionLog
+from local_log.placement import place
+from local_log.segment_files import EPOCH_CHECKPOINT
+from metadata_topic.controller.directories import ReplicaId, can_assign
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.model import NO_LEADER, PartitionImage, TopicImage
+from runtime.executors import side_by_side
+from runtime.ports import Ports
+from runtime.steps import NEXT_TURN, Job, StepRunner, Steps
+
+log = logging.getLogger(__name__)
+
+DURABLE_TOPICS: Final = frozenset({REMOTE_LOG_METADATA_TOPIC})
+BATCH: Final = 1_000
+"""Partitions whose directories are made or taken away together."""
+SLICE: Final = 100
+"""Partitions that are looked at in one turn of the loop."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wanted:
+    """A replica that is to be hosted here, as the metadata say."""
+
+    topic: TopicImage
+    number: int
+    partition: PartitionImage
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Name and number."""
+        return TopicPartition(self.topic.name, self.number)
+
+    @property
+    def topic_id(self) -> bytes:
+        """The topic's."""
+        return self.topic.id
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gone:
+    """A replica that is not to be hosted here any more."""
+
+    topic_partition: TopicPartition
+    topic_id: bytes
+
+
+Change = Wanted | Gone
+Logs = dict[TopicPartition, PartitionLog | KafkaStorageError]
+
+
+class Hosting:
+    """The replicas that are hosted here.
+
+    Attributes:
+        partitions: what is served here now.
+        offline: why a replica of this broker is not served, for people; a restart tries again.
+        pending: replicas whose files are made and whose directory is not in the metadata yet, with
+            their topic ids.
+        is_missing_some: whether a log directory was missing or did not work at the start.
+        listeners: called with what happened.
+        metrics: of the topics that are hosted.
+    """
+
+    def __init__(
+        self,
+        *,
+        logs: LogManager,
+        node_id: int,
+        config_for: Callable[[str], LogConfig],
+        ports: Ports,
+        requests: ControllerRequests,
+        judgements: JudgementTally | None,
+    ) -> None:
+        """Host nothing yet."""
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.offline: dict[TopicPartition, str] = {}
+        self.pending: dict[TopicPartition, bytes] = {}
+        self.is_missing_some = False
+        self.listeners: list[Listener] = []
+        self.metrics = TopicMetrics(ports.metrics)
+        self._logs, self._node_id, self._config_for = logs, node_id, config_for
+        self._requests, self._judgements = requests, judgements
+        self._commit = ports.executors.commit
+        self._image = MetadataImage()
+        self._by_topic: dict[str, dict[int, Partition]] = {}
+        self._queue: deque[Change] = deque()
+        self._newest: dict[TopicPartition, Change] = {}  # of those in the queue or being made
+        self._unsettled: Counter[bytes] = Counter()
+        self._waiting: list[tuple[frozenset[bytes], Future[None]]] = []
+        self._until_idle: list[Future[None]] = []
+        self._is_stopping = False
+        pool, scheduler = ports.executors.changes, ports.scheduler
+        self._runner = StepRunner(self._work, pool=pool, scheduler=scheduler, name="hosting")
+        self._settings = Reconfiguration(
+            config_for=config_for,
+            partitions_of=lambda name: self._by_topic.get(name, {}).values(),
+            tell=lambda changed: self.tell(ReplicaEvents(configured=changed)),
+            ports=ports,
+        )
+
+    # -- what is said
+
+    def want(self, image: MetadataImage, wanted: Iterable[Wanted]) -> None:
+        """Host these from now on, as `image` says; what was said of them before is old."""
+        self._image = image
+        for one in wanted:
+            self._put(one)
+            partition = self.partitions.get(one.topic_partition)
+            if partition is not None and one.partition.leader != self._node_id:
+                partition.pause()  # nothing more is acknowledged under an epoch that is over
+
+    def drop(self, gone: Iterable[Gone]) -> list[Partition]:
+        """Serve these no more, from this moment on; their directories go soon.
+
+        Returns:
+            Those that were served.
+        """
+        retired = []
+        for one in gone:
+            tp = one.topic_partition
+            self.offline.pop(tp, None)
+            self._end_pending(tp)
+            partition = self.partitions.pop(tp, None)
+            if partition is not None:
+                hosted = self._by_topic[tp.topic]
+                del hosted[tp.partition]
+                if not hosted:
+                    del self._by_topic[tp.topic]
+                    self.metrics.forget(tp.topic)
+                partition.retire()
+                retired.append(partition)
+            if tp in self._newest or self._logs.get(tp) is not None or tp in self._logs.refused:
+                self._put(one)
+        return retired
+
+    def _put(self, change: Change) -> None:
+        self._queue.append(change)
+        self._newest[change.topic_partition] = change
+        self._unsettled[change.topic_id] += 1
+
+    def start(self) -> None:
+        """Begin with what was said."""
+        self._runner.start()
+
+    def configure(self, names: Collection[str] | None) -> None:
+        """Hand changed settings to the logs of these topics, None: of all; in turns, if many."""
+        self._settings.of(self._by_topic if names is None else names & self._by_topic.keys())
+
+    def is_being_made(self, tp: TopicPartition) -> bool:
+        """Whether a replica is wanted that is not served yet."""
+        return tp in self.pending or isinstance(self._newest.get(tp), Wanted)
+
+    @property
+    def backlog(self) -> int:
+        """How many changes wait, or are being carried out."""
+        return len(self._newest)
+
+    # -- who waits
+
+    def settled(self, topic_ids: Collection[bytes]) -> Future[None] | None:
+        """Wait until nothing of these topics is being made, changed or taken away any more.
+
+        Returns:
+            None when that is so already.
+        """
+        asked = frozenset(topic_ids)
+        if self._unsettled.keys().isdisjoint(asked):
+            return None
+        future: Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((asked, future))
+        return future
+
+    async def caught_up(self) -> None:
+        """Wait until all that was said is done, but for what the controller has to note."""
+        while self._queue or self._newest:
+            future: Future[None] = asyncio.get_running_loop().create_future()
+            self._until_idle.append(future)
+            await future
+
+    async def stop(self) -> None:
+        """Make nothing more; directories that are to go still go."""
+        self._is_stopping = True
+        await self.caught_up()
+        await self._runner.stop()
+        await self._settings.stop()
+
+    def _settle(self, topic_id: bytes) -> None:
+        self._unsettled[topic_id] -= 1
+        if not self._unsettled[topic_id]:
+            del self._unsettled[topic_id]
+
+    def _end_pending(self, tp: TopicPartition) -> None:
+        topic_id = self.pending.pop(tp, None)
+        if topic_id is not None:
+            self._settle(topic_id)
+
+    def _answer_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for asked, future in waiting:
+            if not self._unsettled.keys().isdisjoint(asked):
+                self._waiting.append((asked, future))
+            elif not future.done():
+                future.set_result(None)
+
+    # -- what is done
+
+    def _work(self) -> Steps:
+        while self._queue:
+            batch = [self._queue.popleft() for _ in range(min(BATCH, len(self._queue)))]
+            try:
+                yield from self._remove([one for one in batch if isinstance(one, Gone)])
+                wanted = [one for one in batch if isinstance(one, Wanted)]
+                yield from self._host(wanted if not self._is_stopping else [])
+            except Exception as error:  # the other batches go on
+                log.exception("partitions were not made or taken away: count=%d", len(batch))
+                self._put_all_offline(batch, error)
+            for one in batch:
+                if self._newest.get(one.topic_partition) is one:
+                    del self._newest[one.topic_partition]
+                self._settle(one.topic_id)
+            self._answer_waiting()
+            yield NEXT_TURN
+        idle, self._until_idle = self._until_idle, []
+        for future in idle:
+            if not future.done():
+                future.set_result(None)
+
+    def _remove(self, gone: Sequence[Gone]) -> Steps:
+        if not gone:
+            return
+        removal = Removal()
+        for some in _sliced(gone):
+            self._logs.let_go((one.topic_partition for one in some), removal)
+            yield NEXT_TURN
+        yield partial(self._logs.remove, removal)
+
+    def _host(self, wanted: Sequence[Wanted]) -> Steps:
+        made = yield from self._make(wanted)
+        assignments: dict[ReplicaId, bytes] = {}
+        for some in _sliced(wanted):
+            ready = self._ready(some, made, assignments)
+            yield from self._write_epochs(ready)
+            self._serve_all(ready)
+            yield NEXT_TURN
+        if assignments and self._requests.assign is not None:
+            self._requests.assign(assignments)
+
+    def _make(self, wanted: Sequence[Wanted]) -> Generator[Job | None, Any, Logs]:
+        """Begin the logs that may be begun; say why others are missing."""
+        working = {directory.directory_id for directory in self._logs.online_dirs()}
+        is_missing_some = self.is_missing_some or not all(one.works for one in self._logs.dirs)
+        new: list[NewLog] = []
+        for some in _sliced(wanted):
+            new += self._to_begin(some, working, is_missing_some=is_missing_some)
+            yield NEXT_TURN
+        if not new:
+            return {}
+        creation = self._logs.plan_creation(new)
+        begun = yield creation.carry_out
+        made = dict(creation.known)
+        for each in _sliced(list(begun.items())):
+            made |= self._logs.take_created(creation, dict(each))
+            yield NEXT_TURN
+        return made
+
+    def _to_begin(
+        self, wanted: Sequence[Wanted], working: Collection[bytes], *, is_missing_some: bool
+    ) -> list[NewLog]:
+        new = []
+        for one in wanted:
+            tp = one.topic_partition
+            if self._logs.get(tp) is not None or self._newest.get(tp) is not one:
+                continue
+            if tp in self._logs.refused:
+                self._put_offline(tp, self._logs.refused[tp].reason)
+                continue
+            replica = describe(
+                self._image,
+                self._node_id,
+                one.topic,
+                one.number,
+                one.partition,
+                is_missing_some=is_missing_some,
+            )
+            placement = place(replica, [], working)
+            if placement.offline:
+                self._put_offline(tp, placement.offline)
+            else:
+                leads = one.partition.leader == self._node_id
+                epoch = one.partition.leader_epoch if leads else None
+                new.append(NewLog(*tp, one.topic.id, self._config_for(tp.topic), epoch))
+        return new
+
+    def _ready(
+        self, wanted: Sequence[Wanted], made: Logs, assignments: dict[ReplicaId, bytes]
+    ) -> list[tuple[Wanted, PartitionLog]]:
+        """Those that can take their role; others have a directory that is to be noted first."""
+        ready = []
+        for one in wanted:
+            tp = one.topic_partition
+            partition_log = made.get(tp) or self._logs.get(tp)
+            if self._newest.get(tp) is not one or partition_log is None:
+                continue  # something else was said since; or it is offline, and said so
+            if isinstance(partition_log, KafkaStorageError):
+                self._put_offline(tp, str(partition_log))
+                continue
+            directory = self._logs.directory_of(tp)
+            assert directory is not None
+            noted = one.partition.directory_of(self._node_id)
+            can_note = self._requests.assign is not None and can_assign(self._image)
+            if can_note and noted != directory.directory_id:
+                if tp not in self.pending:
+                    self.pending[tp] = one.topic_id
+                    self._unsettled[one.topic_id] += 1
+                    assignments[ReplicaId(one.topic_id, one.number)] = directory.directory_id
+                continue
+            self._end_pending(tp)
+            ready.append((one, partition_log))
+        return ready
+
+    def _write_epochs(self, ready: Sequence[tuple[Wanted, PartitionLog]]) -> Steps:
+        """Have the epoch chains of those that will lead on the disk before they do."""
+        new = []
+        for one, partition_log in ready:
+            epoch = one.partition.leader_epoch
+            latest = partition_log.latest_epoch
+            is_new = latest is None or epoch > latest
+            if is_new and one.partition.leader == self._node_id:
+                new.append((partition_log, epoch))
+                partition = self.partitions.get(one.topic_partition)
+                if partition is not None:
+                    partition.pause()
+        if new:
+            yield partial(self._write_each, new)
+
+    def _write_each(self, logs: Sequence[tuple[PartitionLog, int]]) -> None:
+        """Side by side: what many chains have to fsync the disk takes in common."""
+        calls = [partial(each.write_epoch, epoch) for each, epoch in logs]
+        for done in side_by_side(self._commit, calls):
+            if isinstance(error := done.exception(), Exception) and not isinstance(
+                error, KafkaError
+            ):
+                raise error  # else the log says so itself, to whoever uses it
+
+    def _serve_all(self, ready: Sequence[tuple[Wanted, PartitionLog]]) -> None:
+        led: list[Partition] = []
+        followed: list[Partition] = []
+        for one, partition_log in ready:
+            if self._newest.get(one.topic_partition) is one:
+                partition = self._serve(one, partition_log)
+                if partition is not None:
+                    (led if partition.is_leader else followed).append(partition)
+        self.tell(ReplicaEvents(led=tuple(led), followed=tuple(followed)))
+
+    def tell(self, events: ReplicaEvents) -> None:
+        """Let the listeners know."""
+        if events != ReplicaEvents():
+            for listener in self.listeners:
+                listener(events)
+
+    # -- one replica
+
+    def _serve(self, one: Wanted, partition_log: PartitionLog) -> Partition | None:
+        """Take the role that the metadata give; a failing disk is this partition's trouble only."""
+        tp, wanted = one.topic_partition, one.partition
+        leads = wanted.leader in (self._node_id, NO_LEADER)  # none yet: fenced until it has started
+        written = partition_log.epochs.latest_epoch or 0
+        if leads and written > wanted.leader_epoch:
+            self._put_too_low(one, written)
+            return None
+        self.offline.pop(tp, None)
+        partition = self.partitions.get(tp)
+        if partition is None:
+            partition = Partition(
+                partition_log,
+                node_id=self._node_id,
+                pool=self._commit,
+                counters=self.metrics.of(tp.topic),
+                durable=tp.topic in DURABLE_TOPICS,
+                judgements=self._judgements,
+            )
+            self.partitions[tp] = partition
+            self._by_topic.setdefault(tp.topic, {})[tp.partition] = partition
+            config = self._config_for(tp.topic)
+            if partition_log.config != config:  # changed while it was being made
+                partition.set_config(config)
+        try:
+            if wanted.leader == self._node_id:
+                partition.become_leader(
+                    leader_epoch=wanted.leader_epoch,
+                    partition_epoch=wanted.partition_epoch,
+                    replicas=wanted.replicas,
+                    isr=wanted.isr,
+                    unclean_epoch=wanted.unclean_epoch,
+                )
+            else:
+                partition.become_follower(
+                    leader_id=wanted.leader,
+                    leader_epoch=wanted.leader_epoch,
+                    partition_epoch=wanted.partition_epoch,
+                    replicas=wanted.replicas,
+                    isr=wanted.isr,
+                )
+        except KafkaStorageError as error:
+            # Its directory is offline now, and the log answers so itself.
+            log.error("partition cannot take its role: %s: %s", tp, error)  # noqa: TRY400
+        return partition
+
+    def _put_offline(self, tp: TopicPartition, reason: str) -> None:
+        if self.offline.get(tp) != reason:
+            log.error("partition is offline: %s: %s", tp, reason)
+            self.offline[tp] = reason
+
+    def _put_all_offline(self, batch: Sequence[Change], error: Exception) -> None:
+        """A defect: what it stopped is red until a restart."""
+        for one in batch:
+            if isinstance(one, Wanted) and self._newest.get(one.topic_partition) is one:
+                self._put_offline(one.topic_partition, f"it could not be made: {error!r}")
+
+    def _put_too_low(self, one: Wanted, written: int) -> None:
+        """Nothing is appended before the metadata give a leader epoch above that of the log."""
+        given, in_vain = one.partition.leader_epoch, ""
+        raise_epoch = self._requests.raise_epoch
+        if raise_epoch is not None and one.partition.leader == self._node_id:
+            replica = ReplicaId(one.topic_id, one.number)
+            in_vain = raise_epoch(replica, leader_epoch=given, used=written)
+        step = in_vain or "the controller is asked for a higher one"
+        self._put_offline(
+            one.topic_partition,
+            f"its log was written under leader epoch {written}, and the metadata say {given}: they "
+            f"are of an earlier time, or {EPOCH_CHECKPOINT} is damaged; {step}. Way out, where it "
+            "stays so: put the newest copy of the metadata directory, or that file, back",
+        )
+
+    # -- what the controller says
+
+    def assignment_failed(self, replicas: Collection[ReplicaId], error: KafkaError) -> None:
+        """The metadata could not take note of new replicas: they are not served."""
+        made = set(replicas)
+        for tp, topic_id in list(self.pending.items()):
+            if ReplicaId(topic_id, tp.partition) in made:
+                self._end_pending(tp)
+                self._put_offline(tp, f"its log directory could not be noted: {error}")
+        self._answer_waiting()
+
+    def epoch_refused(self, one: Wanted) -> None:
+        """The controller gives no higher leader epoch: whoever waits for one hears why."""
+        partition_log = self._logs.get(one.topic_partition)
+        if one.topic_partition in self.offline and partition_log is not None:
+            self._serve(one, partition_log)
+
+
+def _sliced(items: Sequence[T]) -> Iterable[list[T]]:
+    rest = iter(items)
+    while some := list(islice(rest, SLICE)):
+        yield some

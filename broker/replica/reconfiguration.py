@@ -1,0 +1,76 @@
+"""Hands changed settings to the logs of topics, in turns of the event loop."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from broker.replica.partition import Partition
+from local_log.config import LogConfig
+from runtime.ports import Ports
+from runtime.steps import NEXT_TURN, StepRunner, Steps
+
+SLICE: Final = 100
+"""Topics and partitions that are looked at in one turn."""
+
+
+class Reconfiguration:
+    """A topic that is named again while its turn lasts is looked at once more."""
+
+    def __init__(
+        self,
+        *,
+        config_for: Callable[[str], LogConfig],
+        partitions_of: Callable[[str], Iterable[Partition]],
+        tell: Callable[[tuple[Partition, ...]], None],
+        ports: Ports,
+    ) -> None:
+        """Change nothing yet.
+
+        Args:
+            config_for: settings of a topic now.
+            partitions_of: its partitions that are hosted here.
+            tell: called with those whose settings have changed, once a turn.
+            ports: of the process.
+        """
+        self._config_for, self._partitions_of, self._tell = config_for, partitions_of, tell
+        self._due: OrderedDict[str, None] = OrderedDict()
+        self._runner = StepRunner(
+            self._work,
+            pool=ports.executors.changes,
+            scheduler=ports.scheduler,
+            name="settings of topics",
+        )
+
+    def of(self, names: Iterable[str]) -> None:
+        """The settings of these topics may have changed; of few it is done on return."""
+        self._due.update(dict.fromkeys(names))
+        self._runner.start()
+
+    async def stop(self) -> None:
+        """Change nothing more."""
+        await self._runner.stop()
+
+    def _work(self) -> Steps:
+        changed: list[Partition] = []
+        for count, partition in enumerate(self._to_change(), 1):
+            if partition is not None:
+                changed.append(partition)
+            if count % SLICE == 0:
+                if changed:
+                    self._tell(tuple(changed))
+                    changed = []
+                yield NEXT_TURN
+        if changed:
+            self._tell(tuple(changed))
+
+    def _to_change(self) -> Iterator[Partition | None]:
+        """Changes one after the other; None for each topic, and for what stays as it is."""
+        while self._due:
+            name, _ = self._due.popitem(last=False)
+            config = self._config_for(name)
+            yield None
+            for partition in list(self._partitions_of(name)):
+                is_new = not partition.deleted and partition.log.config != config
+                if is_new:
+                    partition.set_config(config)
+                yield partition if is_new else None

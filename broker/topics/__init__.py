@@ -1,0 +1,1 @@
+"""Topics of the cluster: found in the image, and made."""

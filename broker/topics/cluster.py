@@ -1,0 +1,145 @@
+"""What the answering side of a broker knows of its cluster: the image, and who listens where.
+
+Metadata answers name an endpoint of the very listener a request came in on, so every look-up here
+takes the listener's name. Nothing here changes anything.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_protocol.errors import ErrorCode, KafkaError
+from kafka_protocol.topics import CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC
+from metadata_topic.controller.topic_names import INTERNAL_TOPICS, validate_name
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.model import NO_LEADER, BrokerImage, PartitionImage
+
+GUARDED_TOPICS: Final = frozenset({CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC})
+"""Topics that clients may not create, delete or configure: POLICY_VIOLATION (44)."""
+
+ALL_TOPIC_OPERATIONS: Final = 3576
+"""Bits of the ACL operations of a topic, all allowed: there is no authorizer yet."""
+ALL_CLUSTER_OPERATIONS: Final = 8096
+"""Bits of the ACL operations of a cluster, all allowed."""
+OPERATIONS_NOT_ASKED: Final = -2147483648
+
+
+def is_internal(topic: str) -> bool:
+    """Tell whether clients should treat `topic` as belonging to the brokers."""
+    return topic in INTERNAL_TOPICS
+
+
+def is_legal_topic_name(name: str) -> bool:
+    """Whether a topic can have this name."""
+    try:
+        validate_name(name)
+    except KafkaError:
+        return False
+    return True
+
+
+def why_missing(name: str) -> ErrorCode:
+    """The code for a topic that is not there: because it cannot be, or because nobody made it."""
+    if is_legal_topic_name(name):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """One broker as a client of one listener reaches it."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One partition as a client is told of it.
+
+    Attributes:
+        error: LEADER_NOT_AVAILABLE or LISTENER_NOT_FOUND while nobody can be asked.
+        leader: broker id, -1 with an error.
+        offline: replicas whose broker is gone, fenced or not on the asked listener, or registered
+            without the replica's log directory.
+    """
+
+    error: ErrorCode
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
+    isr: list[int]
+    offline: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """The cluster for the handlers that describe it.
+
+    Attributes:
+        node_id: this broker.
+        cluster_id: 22 characters, from `meta.properties`.
+        image: the committed metadata as of now.
+    """
+
+    node_id: int
+    cluster_id: str
+    image: Callable[[], MetadataImage]
+
+    def addresses(self, listener: str, *, with_fenced: bool = False) -> Iterator[BrokerAddress]:
+        """Brokers that have `listener`, by id; fenced ones only when asked for."""
+        brokers = self.image().brokers
+        for broker_id in sorted(brokers):
+            broker = brokers[broker_id]
+            endpoint = broker.endpoint(listener)
+            if endpoint is not None and (with_fenced or not broker.fenced):
+                yield BrokerAddress(
+                    broker.id, endpoint.host, endpoint.port, broker.rack, broker.fenced
+                )
+
+    def controller_id(self) -> int:
+        """The broker that clients should send admin requests to, -1 while there is none.
+
+        As in Kafka's KRaft mode any live broker will do; this one answers without a detour.
+        """
+        own = self.image().brokers.get(self.node_id)
+        if own is not None and not own.fenced:
+            return self.node_id
+        return next((b.id for b in self.image().brokers.values() if not b.fenced), NO_LEADER)
+
+    def partition(self, partition: PartitionImage, listener: str, *, old: bool) -> PartitionView:
+        """Say who leads a partition, for a client of `listener`.
+
+        Args:
+            partition: as in the image.
+            listener: the listener the request came in on.
+            old: the client knows no LISTENER_NOT_FOUND (Metadata before version 6).
+        """
+        brokers = self.image().brokers
+        leader = brokers.get(partition.leader)
+        error = ErrorCode.NONE
+        if leader is None or leader.fenced:
+            error = ErrorCode.LEADER_NOT_AVAILABLE
+        elif leader.endpoint(listener) is None:
+            error = ErrorCode.LEADER_NOT_AVAILABLE if old else ErrorCode.LISTENER_NOT_FOUND
+        return PartitionView(
+            error=error,
+            leader=NO_LEADER if error else partition.leader,
+            leader_epoch=partition.leader_epoch,
+            replicas=list(partition.replicas),
+            isr=list(partition.isr),
+            offline=[
+                replica
+                for replica in partition.replicas
+                if _is_offline(brokers.get(replica), listener, partition.directory_of(replica))
+            ],
+        )
+
+
+def _is_offline(broker: BrokerImage | None, listener: str, directory_id: bytes) -> bool:
+    if broker is None or broker.fenced or broker.endpoint(listener) is None:
+        return True
+    return not broker.works_with(directory_id)

@@ -1,0 +1,149 @@
+"""Making topics, for whoever asks: a client, a Metadata request on the way, or the broker itself.
+
+The decision is the controller's; here are only the broker's defaults and rules for settings, fresh
+ids, and the two topics that nobody but the broker may make.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Final, Protocol, TypeVar
+
+from broker.topics.cluster import GUARDED_TOPICS
+from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
+from kafka_protocol.steps import Pace, Steps
+from metadata_topic.controller.result import Decided
+from metadata_topic.controller.topic_specs import NewTopic, TopicDefaults, TopicSpec
+from metadata_topic.controller.topics import ConfigValidator, CreatedTopic, create_topics
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS
+from runtime.dice import Dice
+from runtime.log_context import escape
+from runtime.turns import run_in_steps
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+_LOG_LINE_WORK: Final = 50
+
+
+class Submit(Protocol):
+    """The metadata node's way in: decide on the newest image, make it durable, then answer."""
+
+    def __call__(
+        self, decide: Callable[[MetadataImage], Decided[R]], *, timeout_ms: int = ...
+    ) -> Awaitable[R]:
+        """Return the decision's response once its records are committed.
+
+        `timeout_ms`: how long the caller waits for that; 0 or less for the usual time.
+        """
+        ...
+
+
+Settled = Callable[[Collection[bytes]], asyncio.Future[None] | None]
+"""Waits until nothing of topics, by id, is made or taken away here; None: that is so already."""
+
+
+def _log_created(created: Sequence[CreatedTopic]) -> Steps[None]:
+    pace = Pace()
+    for topic in created:
+        if topic.error is None:
+            log.info("created topic: name=%s partitions=%d", topic.name, topic.num_partitions)
+        if pace.is_step_over(_LOG_LINE_WORK):
+            yield
+
+
+BACKLOG_MAX: Final = 20_000
+"""While so many changes of replicas wait for this broker's disks, no topic is made."""
+
+
+class TopicCreation:
+    """Creates topics through the metadata log."""
+
+    def __init__(
+        self,
+        submit: Submit,
+        *,
+        defaults: Callable[[], TopicDefaults],
+        validate_config: ConfigValidator,
+        dice: Dice,
+        settled: Settled = lambda _ids: None,
+        backlog: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """Write through `submit`; `defaults` is asked at each call, as it may change.
+
+        `settled` waits until this broker serves its replicas of topics; `backlog` says how many
+        changes of replicas wait for its disks.
+        """
+        self._submit = submit
+        self._defaults = defaults
+        self._validate_config = validate_config
+        self._dice = dice
+        self._settled = settled
+        self._backlog = backlog
+
+    async def create(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 0
+    ) -> list[CreatedTopic]:
+        """Create what can be created; see `create_topics`. Guarded names are not refused here.
+
+        Returns when the replicas that this broker hosts are made and their directories are noted,
+        or when the time is up: as in Kafka, topics that the metadata hold by then are created.
+        `timeout_ms` as in `Submit`; of both waits together.
+
+        Raises:
+            ApiError: the disks are too far behind.
+        """
+        waiting = self._backlog()
+        if waiting >= BACKLOG_MAX and not validate_only:
+            raise ApiError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                f"{waiting} changes of partitions wait for this broker's disks (at most "
+                f"{BACKLOG_MAX}): try again when they are done",
+            )
+        ids = [self._dice.uuid() for _ in topics]
+        start = int(self._dice.random() * 1_000)
+
+        def decide(image: MetadataImage) -> Decided[list[CreatedTopic]]:
+            return create_topics.steps(
+                image,
+                topics,
+                defaults=self._defaults(),
+                topic_ids=ids,
+                validate_config=self._validate_config,
+                validate_only=validate_only,
+                placement_start=start,
+            )
+
+        wait_ms = timeout_ms if timeout_ms > 0 else DECISION_TIMEOUT_MS
+        end_s = asyncio.get_running_loop().time() + wait_ms / 1_000
+        created: list[CreatedTopic] = await self._submit(decide, timeout_ms=timeout_ms)
+        if validate_only:
+            return created
+        made = self._settled([topic.topic_id for topic in created if not topic.error])
+        await run_in_steps(_log_created(created))
+        if made is not None:  # what is decided stands, however slow the disk is
+            left_s = end_s - asyncio.get_running_loop().time()
+            await asyncio.wait({made}, timeout=max(0.0, left_s))
+        return created
+
+    async def auto_create(self, names: Sequence[str]) -> None:
+        """Create topics that a client named in a Metadata request, with the broker's defaults.
+
+        What cannot be created is logged; the client is told that the topic is unknown.
+        """
+        wanted = [TopicSpec(name) for name in names if name not in GUARDED_TOPICS]
+        if not wanted:
+            return
+        try:
+            created = await self.create(wanted)
+        except KafkaError as error:
+            log.warning("no topic could be created on the way: reason=%s", error)
+            return
+        for topic in created:
+            if topic.error is not None:
+                log.info(
+                    "topic not created on the way: name=%s reason=%s",
+                    escape(topic.name, 100),
+                    topic.error,
+                )

@@ -1,0 +1,95 @@
+"""The metadata manager's topic, made by the broker before the tier starts.
+
+Nobody else may make it: a retention or a compaction on it would forget remote segments, which means
+losing them. So it is never created on the way, and clients are refused (`GUARDED_TOPICS`).
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from broker.config.rules import check_replication
+from broker.topics.creation import TopicCreation
+from kafka_protocol.errors import TidemarkError
+from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
+from metadata_topic.controller.topic_specs import Config, TopicSpec
+from metadata_topic.image.image import MetadataImage
+
+log = logging.getLogger(__name__)
+
+_PARTITIONS: Final = "remote.log.metadata.topic.num.partitions"
+_FACTOR: Final = "remote.log.metadata.topic.replication.factor"
+_RETENTION: Final = "remote.log.metadata.topic.retention.ms"
+_MIN_ISR: Final = "remote.log.metadata.topic.min.isr"
+
+
+class InternalTopicError(TidemarkError):
+    """The tier cannot start because its metadata topic cannot be made."""
+
+
+async def ensure_remote_metadata_topic(
+    image: MetadataImage, creation: TopicCreation, settings: Mapping[str, str], *, prefix: str
+) -> None:
+    """Make `__remote_log_metadata` unless it exists.
+
+    Args:
+        image: the cluster now.
+        creation: makes topics.
+        settings: the metadata manager's settings, prefix removed, defaults filled in.
+        prefix: of these settings in the configuration, for error messages.
+
+    Raises:
+        ConfigError: more replicas than brokers; key, value and brokers are named.
+        InternalTopicError: it could not be made for another reason.
+    """
+    existing = image.topics_by_name.get(REMOTE_LOG_METADATA_TOPIC)
+    partitions, factor = int(settings[_PARTITIONS]), int(settings[_FACTOR])
+    if existing is not None:
+        if len(existing.partitions) != partitions:
+            log.warning(
+                "%s%s=%d has no effect: %s exists with %d partitions",
+                prefix,
+                _PARTITIONS,
+                partitions,
+                REMOTE_LOG_METADATA_TOPIC,
+                len(existing.partitions),
+            )
+        _tell_what_forgets(image.topic_config(REMOTE_LOG_METADATA_TOPIC), settings)
+        return
+    check_replication(prefix + _FACTOR, factor, sorted(image.brokers))
+    configs = {
+        **_what_is_kept(settings),
+        "remote.storage.enable": "false",
+        "min.insync.replicas": settings[_MIN_ISR],
+    }
+    spec = TopicSpec(
+        REMOTE_LOG_METADATA_TOPIC,
+        num_partitions=partitions,
+        replication_factor=factor,
+        configs=tuple(Config(name, value) for name, value in configs.items()),
+    )
+    (created,) = await creation.create([spec])
+    if created.error is not None:
+        raise InternalTopicError(f"{REMOTE_LOG_METADATA_TOPIC} cannot be made: {created.error}")
+
+
+def _what_is_kept(settings: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "cleanup.policy": "delete",
+        "retention.ms": settings[_RETENTION],
+        "retention.bytes": "-1",
+    }
+
+
+def _tell_what_forgets(found: Mapping[str, str], settings: Mapping[str, str]) -> None:
+    """Warn of a topic that somebody else made, or changed, so that it may lose records."""
+    for key, wanted in _what_is_kept(settings).items():
+        there = found.get(key, wanted)
+        if there not in (wanted, "-1"):
+            log.warning(
+                "%s may forget remote segments: %s=%s, should be %s; set it by kafka-configs.sh",
+                REMOTE_LOG_METADATA_TOPIC,
+                key,
+                there,
+                wanted,
+            )

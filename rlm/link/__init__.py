@@ -1,0 +1,1 @@
+"""What passes between broker and tier: messages, and how they get across."""

@@ -1,0 +1,492 @@
+"""The messages between a broker and its tier process: the ports of this package, as data.
+
+Every message about a partition names topic id, partition and leader epoch; whoever gets an answer
+for another id or an older epoch drops it. Offsets: `end` is exclusive, `last` is inclusive. File
+descriptors travel beside a message (SCM_RIGHTS), in the order its fields name them.
+
+Each request has exactly one answer, or `Failure`. Source: docs/tiering.md, "Two processes".
+"""
+
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from rlm.config import TierConfig
+from rlmm.red import RedText
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Base of all messages: immutable, sent as a MessagePack array that begins with its name."""
+
+
+class PartitionMessage(Message, frozen=True, array_like=True, tag=True):
+    """A message about one partition under one leader epoch."""
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+
+
+# ---------------------------------------------------------------- answers without facts
+class Ack(Message, frozen=True, array_like=True, tag=True):
+    """Done. `taken` is False where the other side refused what it was told, and may say why."""
+
+    taken: bool = True
+    reason: str = ""
+
+
+class Failure(Message, frozen=True, array_like=True, tag=True):
+    """The request could not be answered. `code` is Kafka's error code, -1 if it has none."""
+
+    code: int
+    message: str
+
+
+# ---------------------------------------------------------------- broker to tier
+class Configure(Message, frozen=True, array_like=True, tag=True):
+    """First message: who you are. Answer: Ack once the storage plugin took its settings.
+
+    Those of the metadata manager are looked at as far as that is possible without its topic.
+    """
+
+    config: TierConfig
+
+
+class Connect(Message, frozen=True, array_like=True, tag=True):
+    """The broker takes connections. Answer: Ack once the metadata manager took its settings."""
+
+
+class Reconfigure(Message, frozen=True, array_like=True, tag=True):
+    """Settings that change at run time changed: pool sizes and quotas. Answer: Ack."""
+
+    config: TierConfig
+
+
+class PartitionSettings(msgspec.Struct, frozen=True, array_like=True):
+    """What a topic's configuration says to its tier. -1: no limit.
+
+    Attributes:
+        mode: "active", "read_only" (remote.log.copy.disable: nothing more is copied, total
+            retention
+            goes on) or "drop" (tiering was switched off and its remote data is to go).
+        copy_lag_ms, copy_lag_bytes: how long, or until how many newer bytes exist, a closed segment
+            waits before it is copied; 0 ms: not at all.
+    """
+
+    mode: str = "active"
+    retention_ms: int = -1
+    retention_bytes: int = -1
+    copy_lag_ms: int = 0
+    copy_lag_bytes: int = -1
+
+
+class Assign(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """This broker hosts the partition; again when role, epoch or settings change. Answer: Ack.
+
+    Attributes:
+        metadata_offset: of the image in which the topic was seen to exist, -1 if unknown.
+        unclean_epoch: leader epoch of the unclean election that the partition has not recovered
+            from, -1 where there is none: what lineages before it wrote proves nothing any more.
+    """
+
+    topic: str
+    is_leader: bool
+    settings: PartitionSettings
+    metadata_offset: int = -1
+    unclean_epoch: int = -1
+
+
+class Unassign(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """This broker no longer hosts it. After the Ack no further plugin call starts for it."""
+
+
+class Read(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """Read batches from `offset` on, as far as they belong to `offset_epoch`. Answer: ReadAnswer.
+
+    Attributes:
+        offset_epoch: epoch of `offset` on the leader's chain.
+        epoch_end: first offset that is not of that epoch (exclusive).
+        max_bytes: bound of the answer; `min_one_batch` lets one larger batch through.
+        read_committed: aborted transactions are wanted with it.
+        chain: (epoch, start offset) from the epoch of the offset on, where these are wanted: only
+            what this lineage aborted counts.
+        wait_ms: how long the asker waits; the answer comes by then, with data or without.
+        window_bytes: the answer may go this far beyond `max_bytes`: the asker serves the reader's
+            next questions from it.
+    """
+
+    offset: int
+    offset_epoch: int
+    epoch_end: int
+    max_bytes: int
+    min_one_batch: bool
+    read_committed: bool
+    wait_ms: int
+    window_bytes: int = 0
+    chain: list[tuple[int, int]] = []
+
+
+class OffsetForTimestamp(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """First remote offset at or above the log start with timestamp >= `timestamp_ms`.
+
+    Answer: TimestampAnswer. `chain` holds (epoch, start offset) from the log start on.
+    """
+
+    timestamp_ms: int
+    log_start_offset: int
+    chain: list[tuple[int, int]]
+    wait_ms: int
+
+
+class AuxiliaryState(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """Epoch chain and producer snapshot of the remote segment that holds (`epoch`, `offset`).
+
+    Answer: AuxiliaryStateAnswer. Asked by a follower that starts above the log start.
+    """
+
+    offset: int
+    epoch: int
+
+
+class ImageChanged(Message, frozen=True, array_like=True, tag=True):
+    """One-way: topics were deleted, or the led metadata partitions changed."""
+
+    led_metadata_partitions: list[int]
+
+
+class Released(Message, frozen=True, array_like=True, tag=True):
+    """One-way: the broker closed these handed-out chunks (a token once for each descriptor)."""
+
+    tokens: list[int]
+
+
+class Heartbeat(Message, frozen=True, array_like=True, tag=True):
+    """Are you alive? Answer: Ack, from the thread that owns the tier's state."""
+
+
+class DescribeMetrics(Message, frozen=True, array_like=True, tag=True):
+    """The next piece of a page of the tier's metrics. Answer: MetricsPiece.
+
+    `page` is a number that the asker chose; another one than in the question before begins a page.
+    """
+
+    page: int
+
+
+class Stop(Message, frozen=True, array_like=True, tag=True):
+    """Cancel copies and end. Answer: Ack, after which the process ends."""
+
+
+# ---------------------------------------------------------------- answers of the tier
+class MetricsPiece(Message, frozen=True, array_like=True, tag=True):
+    """Whole lines of Prometheus' text format, for the broker's page; `is_last` ends the page."""
+
+    content: bytes
+    is_last: bool
+
+
+class Region(msgspec.Struct, frozen=True, array_like=True):
+    """`size_bytes` at `position` of the descriptor number `descriptor` beside the message."""
+
+    descriptor: int
+    token: int
+    position: int
+    size_bytes: int
+
+
+class ReadAnswer(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """Whole batches, or an error code (0: none; no regions and no error: nothing came in time).
+
+    Attributes:
+        next_offset: first offset after the last batch (exclusive end); -1 without regions.
+        aborted: (producer id, first offset) of transactions aborted within the regions.
+        batch_ends, last_offsets: of each batch in the regions, where these go beyond what was asked
+            for (`Read.window_bytes`): end (exclusive) counted in bytes over all regions, and last
+            offset (inclusive). Native int64s.
+    """
+
+    error: int = 0
+    message: str = ""
+    regions: list[Region] = []
+    next_offset: int = -1
+    aborted: list[tuple[int, int]] = []
+    batch_ends: bytes = b""
+    last_offsets: bytes = b""
+
+
+class TimestampAnswer(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """The record found: its timestamp, offset and epoch; offset -1 if there is none remotely."""
+
+    error: int = 0
+    message: str = ""
+    timestamp_ms: int = -1
+    offset: int = -1
+    offset_epoch: int = -1
+
+
+class AuxiliaryStateAnswer(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """Chain up to the segment's end as (epoch, start), snapshot, first offset after it."""
+
+    chain: list[tuple[int, int]]
+    producer_snapshot: bytes
+    end_offset: int
+
+
+# ---------------------------------------------------------------- tier to broker
+class DescribeLog(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """What does the local log look like now? Answer: LogDescription.
+
+    Closed segments wholly below `closed_from` are not named: they were copied, or nobody asks.
+    """
+
+    closed_from: int = 0
+
+
+CLOSED_SEGMENTS_MAX = 500
+"""Of one description: about a millisecond of the broker's loop."""
+
+
+class ClosedLocalSegment(msgspec.Struct, frozen=True, array_like=True):
+    """A local segment that is no longer written. `last_offset` is inclusive."""
+
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+    max_timestamp_ms: int
+
+
+class LogDescription(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """The leader's local log at one moment.
+
+    Attributes:
+        log_start_known: False if the checkpoint that held the log start was lost.
+        log_start_has_no_entry: not known, and the checkpoint file is sound: it never had an entry.
+        log_end_offset: first offset not written (exclusive).
+        chain: (epoch, start offset) from the log start on, ascending. From the local start on the
+            local batches confirm it.
+        chain_problem: why nothing is known of it below the local start; "" if something is.
+        closed_segments: ascending by base offset, the active one not among them: the first of those
+            that reach up to `closed_from` or above it.
+        closed_from: what was asked for.
+        closed_bytes_below: of the closed segments before them.
+        more_closed_count, more_closed_bytes: of those after them.
+        unjudged_end: where the log ended when it was last known to be sound, or was opened: what
+            lies above was appended since. -1: it is known to be sound up to its end.
+        adopted_epoch: what owners up to this leader epoch gave counts only above the log end, and
+            where a finished segment holds it: a person adopted the log as it was. -1: none.
+        local_bytes: all local segments, the active one included.
+        metadata_offset: of the image in which the topic was seen to exist.
+    """
+
+    log_start_offset: int
+    log_start_known: bool
+    local_log_start_offset: int
+    last_stable_offset: int
+    high_watermark: int
+    chain: list[tuple[int, int]]
+    closed_segments: list[ClosedLocalSegment]
+    local_bytes: int
+    metadata_offset: int
+    log_end_offset: int
+    log_start_has_no_entry: bool = False
+    chain_problem: str = ""
+    unjudged_end: int = -1
+    adopted_epoch: int = -1
+    closed_from: int = 0
+    closed_bytes_below: int = 0
+    more_closed_count: int = 0
+    more_closed_bytes: int = 0
+
+
+class OpenSegment(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """Open a closed segment for copying. Answer: OpenedSegment."""
+
+    base_offset: int
+
+
+class OpenedSegment(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """Beside it: log, offset index, time index, producer snapshot, transaction index if any.
+
+    All checked and fsynced.
+    """
+
+    base_offset: int
+    size_bytes: int
+    transaction_index_is_there: bool
+    transaction_index_is_empty: bool
+    leader_epoch_index: bytes
+
+
+class Loss(StrEnum):
+    """Why an owner is red: what was lost. Nothing is copied, raised or deleted then."""
+
+    LEADER_EPOCH = "leader epoch too low"
+    LOG_END = "log end lost"
+    CHAIN = "chain lost"
+    LOG_START = "log start unknown"
+    HOLE = "hole"
+
+
+class CopiedThrough(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """Judged sound, and how far the log start's run of durably copied offsets reaches. Answer: Ack.
+
+    Attributes:
+        last_offset: last offset of the run (inclusive), -1 if the run is empty.
+        last_offset_epoch: its epoch on the chain that the tier judged by, -1 if the run is empty.
+        remote_start: first offset on the chain that is remote, -1 if none.
+        remote_bytes: finished segments on the chain.
+    """
+
+    last_offset: int
+    last_offset_epoch: int
+    remote_start: int
+    remote_bytes: int
+
+
+class LossFound(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """Judged, and not sound: the owner is red, and nothing counts as copied. Answer: Ack."""
+
+    loss: Loss
+
+
+class JudgementWithdrawn(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """What was reported rests on nothing now: nothing counts as copied. Answer: Ack.
+
+    A loss that was found stays until a later judgement ends it.
+    """
+
+
+Report: TypeAlias = CopiedThrough | LossFound | JudgementWithdrawn
+"""What an owner has found out about a partition; no report yet is no judgement."""
+
+
+class RaiseLogStart(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """Move the log start. Answer: Ack once it is checkpointed and fsynced.
+
+    `reason` is one of "time", "size", "drop", "carried" (records carry a higher one than this log
+    had), "rebuilt" (the checkpoint was lost: the offset may then lie below the log start that the
+    broker believed in).
+    """
+
+    offset: int
+    reason: str
+
+
+class RestoreChain(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """Take this epoch chain, which was read from the store. Answer: Ack once it is fsynced.
+
+    Not taken where it contradicts a local batch. `entries` holds (epoch, start offset), ascending,
+    from the log start on.
+    """
+
+    entries: list[tuple[int, int]]
+
+
+class RaiseLeaderEpoch(PartitionMessage, frozen=True, array_like=True, tag=True):
+    """`used` is a leader epoch that was used before: one above it is needed. Answer: Ack.
+
+    At once, before the controller has answered: a higher epoch comes as another `Assign`. Not taken
+    where it is known to be in vain, with the reason. May be repeated.
+    """
+
+    used: int
+
+
+class ImageAtLeast(Message, frozen=True, array_like=True, tag=True):
+    """The image at or past a high watermark confirmed after this question. Answer: Image."""
+
+
+class Image(Message, frozen=True, array_like=True, tag=True):
+    """What the committed metadata log says of topics.
+
+    Attributes:
+        topic_ids: of the topics that exist.
+        metadata_offset: the last offset (inclusive) that this is made of.
+        removed_topic_ids: of tiered topics whose removal was read in the log, or in a snapshot's
+            list of them, and that may have something left in the remote store.
+        removals_are_kept: False where the log does not say yet that the list holds every removal:
+            a mark that an earlier version wrote counts as one then.
+    """
+
+    topic_ids: list[bytes]
+    metadata_offset: int
+    cluster_id: str
+    removed_topic_ids: list[bytes] = []
+    removals_are_kept: bool = True
+
+
+class TopicsEmptied(Message, frozen=True, array_like=True, tag=True):
+    """Nothing is left of these removed topics: they leave the list. Answer: Ack once committed."""
+
+    topic_ids: list[bytes]
+
+
+class KeepRemovals(Message, frozen=True, array_like=True, tag=True):
+    """From here on only the list counts. Answer: Ack once committed.
+
+    Attributes:
+        marked_topic_ids: ids marked by an earlier version, that do not exist: they come onto it.
+    """
+
+    marked_topic_ids: list[bytes]
+
+
+class PartitionHealth(msgspec.Struct, frozen=True, array_like=True):
+    """A partition that does not do what it should, and why; -1: the whole tier."""
+
+    topic_id: bytes
+    partition: int
+    reason: RedText
+
+
+class Health(Message, frozen=True, array_like=True, tag=True):
+    """One-way: state of the tier; the lists are empty when all is well.
+
+    Attributes:
+        ready: the metadata manager answers for this many assigned partitions.
+        abandoned_calls: plugin calls past their deadline that still hold a thread.
+    """
+
+    assigned: int
+    ready: int
+    abandoned_calls: int
+    red: list[PartitionHealth]
+
+
+AnyMessage: TypeAlias = (
+    Ack
+    | Failure
+    | Configure
+    | Connect
+    | Reconfigure
+    | Assign
+    | Unassign
+    | Read
+    | OffsetForTimestamp
+    | AuxiliaryState
+    | ImageChanged
+    | Released
+    | Heartbeat
+    | DescribeMetrics
+    | Stop
+    | MetricsPiece
+    | ReadAnswer
+    | TimestampAnswer
+    | AuxiliaryStateAnswer
+    | DescribeLog
+    | LogDescription
+    | OpenSegment
+    | OpenedSegment
+    | CopiedThrough
+    | LossFound
+    | JudgementWithdrawn
+    | RaiseLogStart
+    | RestoreChain
+    | RaiseLeaderEpoch
+    | ImageAtLeast
+    | Image
+    | TopicsEmptied
+    | KeepRemovals
+    | Health
+)

@@ -1,0 +1,221 @@
+"""Brings chunks into memory files: from the disk cache, or adjacent ones by one GET. Pool threads.
+
+A chunk is read and checked in a buffer that stays warm in the processor's cache, and then written
+into its file at once. What the file held before goes to the disk cache first.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from rlm.config import TierConfig
+from rlm.read.chunk import Chunk, DamagedChunkError, Fetched, check_chunk
+from rlm.read.disk_chunk_cache import ChunkKey, DiskChunkCache
+from rlm.read.object_faults import LOG
+from rlm.read.remote_store import RemoteStore
+from rlm.read.segment_index import SegmentIndex
+from rlm.workers import READER_POOL
+from rsm_plugins.api import (
+    RemoteObjectDamagedError,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+)
+from rsm_plugins.segment import RemoteLogSegmentMetadata
+from runtime.clock import Clock
+from runtime.disk import Disk, OpenFile
+
+PART_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """A chunk that was evicted from memory; its file is closed, or taken by the next one."""
+
+    key: ChunkKey
+    file: OpenFile
+    size_bytes: int
+    is_reused: bool
+
+
+@dataclass(slots=True)
+class Place:
+    """Memory set aside for the bytes [first, end) of a segment.
+
+    Attributes:
+        capacity_bytes: that the file takes, or will take.
+        shrink: the file is larger than that, once `leaving` has left it.
+        leaving: chunks that made room for it.
+    """
+
+    first: int
+    end: int
+    file: OpenFile
+    capacity_bytes: int
+    shrink: bool = False
+    leaving: list[Leaving] = field(default_factory=list)
+
+
+class ChunkLoader:
+    """Fills places."""
+
+    def __init__(
+        self,
+        *,
+        store: RemoteStore,
+        on_disk: DiskChunkCache,
+        config: TierConfig,
+        disk: Disk,
+        clock: Clock,
+    ) -> None:
+        self._store, self._on_disk, self._config = store, on_disk, config
+        self._disk, self._clock = disk, clock
+        self._buffers = _Buffers()
+
+    def load(
+        self, metadata: RemoteLogSegmentMetadata, index: SegmentIndex, places: Sequence[Place]
+    ) -> Iterator[Chunk]:
+        """Fill adjacent places in their order; each chunk is given when it is whole and checked.
+
+        Raises:
+            DamagedChunkError: the bytes are wrong.
+            RemoteStorageError: the store failed.
+        """
+        for place in places:
+            self._let_go(place)
+        segment_id = metadata.id.id
+        at = 0
+        while at < len(places):
+            chunk = self._from_disk(metadata, index, places[at])
+            if chunk is not None:
+                at += 1
+                yield chunk
+                continue
+            end = at + 1
+            while end < len(places) and _key(segment_id, places[end]) not in self._on_disk:
+                end += 1
+            yield from self._fetch(metadata, index, places[at:end])
+            at = end
+
+    def _let_go(self, place: Place) -> None:
+        for each in place.leaving:
+            self._on_disk.put(each.key, each.file, each.size_bytes)
+            if not each.is_reused:
+                each.file.close()
+        if place.shrink:
+            self._disk.truncate(place.file, place.capacity_bytes)
+
+    def _from_disk(
+        self, metadata: RemoteLogSegmentMetadata, index: SegmentIndex, place: Place
+    ) -> Chunk | None:
+        key = _key(metadata.id.id, place)
+        if key not in self._on_disk:
+            return None
+        buffer = self._buffers.take(place.end - place.first)
+        try:
+            with memoryview(buffer)[: place.end - place.first] as view:
+                if not self._on_disk.read_into(key, view):
+                    return None
+                chunk = self._checked(metadata, index, place, view)
+        except DamagedChunkError:
+            self._on_disk.drop(key)  # the store's word counts
+            return None
+        finally:
+            self._buffers.give_back(buffer)
+        self._store.telemetry.cache_asked("disk", is_hit=True)
+        return chunk
+
+    def _checked(
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        index: SegmentIndex,
+        place: Place,
+        view: memoryview,
+    ) -> Chunk:
+        table = check_chunk(view, metadata, index, place.first)
+        self._disk.write_at(place.file, 0, view)
+        return Chunk(place.first, place.end, place.file, place.capacity_bytes, table)
+
+    def _fetch(
+        self, metadata: RemoteLogSegmentMetadata, index: SegmentIndex, places: Sequence[Place]
+    ) -> Iterator[Chunk]:
+        """One ranged read of the store."""
+        first, end = places[0].first, places[-1].end
+        topic = metadata.id.topic_id_partition.topic
+        buffer = self._buffers.take(max(place.end - place.first for place in places))
+        began_ms, got, failed = self._clock.monotonic_ms(), 0, True
+        try:
+            with (
+                self._store.calls.call(READER_POOL, "fetch", self._config.call_max_ms),
+                self._store.storage.fetch_log_segment(metadata, first, end - 1) as stream,
+            ):
+                opened_ms = self._clock.monotonic_ms()
+                for place in places:
+                    with memoryview(buffer)[: place.end - place.first] as view:
+                        count = _fill(stream, view)
+                        got += count
+                        if count < len(view):
+                            missing = end - first - got
+                            raise DamagedChunkError(f"the object ends {missing} bytes too early")
+                        chunk = self._checked(metadata, index, place, view)
+                    self._store.faults.read_well(metadata, LOG, (place.first, place.end))
+                    if place is places[-1]:
+                        now_ms = self._clock.monotonic_ms()
+                        chunk.fetched = Fetched(opened_ms - began_ms, now_ms - opened_ms, got)
+                    if self._on_disk.is_on:
+                        self._store.telemetry.cache_asked("disk", is_hit=False)
+                    yield chunk
+            failed = False
+        except (RemoteResourceNotFoundError, RemoteObjectDamagedError):
+            raise  # the store answered
+        except (RemoteStorageError, OSError) as error:
+            self._store.telemetry.store_read_failed(error)
+            raise
+        finally:
+            self._buffers.give_back(buffer)
+            took_ms = self._clock.monotonic_ms() - began_ms
+            self._store.telemetry.store_called("fetch", topic, got, took_ms, failed=failed)
+        self._store.telemetry.store_worked()
+
+
+def _key(segment_id: bytes, place: Place) -> ChunkKey:
+    return segment_id, place.first, place.end
+
+
+def _fill(stream: BinaryIO, view: memoryview) -> int:
+    """Fill `view` from the stream; fewer bytes than it takes only at the stream's end."""
+    readinto = getattr(stream, "readinto", None)
+    got = 0
+    while got < len(view):
+        if readinto is not None:
+            count = readinto(view[got:])
+        else:
+            data = stream.read(min(PART_BYTES, len(view) - got))
+            view[got : got + len(data)] = data
+            count = len(data)
+        if not count:
+            break
+        got += count
+    return got
+
+
+class _Buffers:
+    """Read buffers for the pool's threads; some are kept, so that an idle tier holds little."""
+
+    _KEPT = 8
+
+    def __init__(self) -> None:
+        self._free: deque[bytearray] = deque()
+
+    def take(self, size: int) -> bytearray:
+        """A buffer of at least `size` bytes."""
+        try:
+            buffer = self._free.pop()
+        except IndexError:
+            return bytearray(size)
+        return buffer if len(buffer) >= size else bytearray(size)
+
+    def give_back(self, buffer: bytearray) -> None:
+        """It is not used any more."""
+        if len(self._free) < self._KEPT:
+            self._free.append(buffer)

@@ -1,0 +1,194 @@
+"""Indexes of remote segments, fetched once and kept on this machine's disk.
+
+The files are in `disk_index_cache`. Parsed indexes of a few segments stay in memory, because every
+read needs one. What an index says is checked when it is parsed, and fetched anew where it is wrong.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from kafka_protocol.errors import CorruptFileError
+from kafka_protocol.files import txn_index
+from rlm.config import TierConfig
+from rlm.read.disk_index_cache import DiskIndexCache
+from rlm.read.loads import Loads, Wait, Waiter
+from rlm.read.object_faults import OFFSET_AND_TIME, index_name
+from rlm.read.remote_store import RemoteStore
+from rlm.read.segment_index import DamagedIndexError, SegmentIndex
+from rlm.workers import READER_POOL
+from rsm_plugins.api import (
+    RemoteObjectDamagedError,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+)
+from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
+from runtime.clock import Clock
+
+MEMORY_BYTES, TRANSACTION_INDEXES_MAX = 8 << 20, 64
+
+
+class IndexCache:
+    """Parsed indexes in memory in front of the files; belongs to the owner's thread."""
+
+    def __init__(
+        self,
+        *,
+        store: RemoteStore,
+        files: DiskIndexCache,
+        loads: Loads,
+        config: TierConfig,
+        clock: Clock,
+    ) -> None:
+        self._store, self._files, self._loads = store, files, loads
+        self._config, self._clock = config, clock
+        self._parsed: OrderedDict[bytes, SegmentIndex] = OrderedDict()
+        self._transactions: OrderedDict[bytes, bytes] = OrderedDict()
+        self._bytes = 0
+        self._distrusted: set[bytes] = set()
+
+    def get(self, metadata: RemoteLogSegmentMetadata, waiter: Waiter) -> SegmentIndex | Wait:
+        """Offset and time index of the segment, or why they are not here yet."""
+        segment_id = metadata.id.id
+        found = self._parsed.get(segment_id)
+        if found is not None:
+            self._parsed.move_to_end(segment_id)
+            return found
+        return self._loads.ask(_SegmentIndexLoad(self, metadata), waiter)
+
+    def _keep(self, segment_id: bytes, index: SegmentIndex) -> None:
+        self._parsed[segment_id] = index
+        self._distrusted.discard(segment_id)
+        self._bytes += index.size_bytes
+        while self._bytes > MEMORY_BYTES and len(self._parsed) > 1:
+            self._bytes -= self._parsed.popitem(last=False)[1].size_bytes
+
+    def distrust(self, segment_id: bytes) -> None:
+        """Its log contradicts it: parse it again, from the store."""
+        self._distrusted.add(segment_id)
+        found = self._parsed.pop(segment_id, None)
+        if found is not None:
+            self._bytes -= found.size_bytes
+
+    def raw(
+        self, metadata: RemoteLogSegmentMetadata, kind: IndexType, *, past_cache: bool = False
+    ) -> bytes:
+        """The bytes of one index; blocks, for pool threads."""
+        return self._files.get(
+            metadata, kind, lambda: self.raw_uncached(metadata, kind), past_cache=past_cache
+        )
+
+    def raw_uncached(self, metadata: RemoteLogSegmentMetadata, kind: IndexType) -> bytes:
+        """The bytes of one index from the store; blocks, for pool threads."""
+        topic, began_ms = metadata.id.topic_id_partition.topic, self._clock.monotonic_ms()
+        data: bytes | None = None
+        try:
+            with (
+                self._store.calls.call(READER_POOL, "fetch index", self._config.call_max_ms),
+                self._store.storage.fetch_index(metadata, kind) as stream,
+            ):
+                data = stream.read()
+        except RemoteResourceNotFoundError as error:
+            self._store.faults.failed(metadata, index_name(kind), error)
+            raise
+        except RemoteObjectDamagedError:
+            raise
+        except RemoteStorageError as error:
+            self._store.telemetry.store_read_failed(error)
+            raise
+        finally:
+            took_ms = self._clock.monotonic_ms() - began_ms
+            size_bytes = 0 if data is None else len(data)
+            self._store.telemetry.store_called(
+                "fetch_index", topic, size_bytes, took_ms, failed=data is None
+            )
+        self._store.faults.is_there(metadata, index_name(kind))
+        return data
+
+    def transactions(self, metadata: RemoteLogSegmentMetadata, waiter: Waiter) -> bytes | Wait:
+        """The transaction index, or why it is not here yet."""
+        found = self._transactions.get(metadata.id.id)
+        if found is not None:
+            return found
+        return self._loads.ask(_TransactionsLoad(self, metadata), waiter)
+
+
+class _IndexLoad:
+    """What the loads of indexes share: they set no memory aside."""
+
+    def __init__(
+        self, cache: IndexCache, metadata: RemoteLogSegmentMetadata, kind: str, what: str
+    ) -> None:
+        self._cache, self._metadata, self._what = cache, metadata, what
+        self.keys = ((kind, metadata.id.id),)
+
+    def reserve(self) -> bool:
+        return True
+
+    def failed(self, error: BaseException, is_final: bool) -> None:
+        if is_final:
+            self._cache._store.faults.failed(self._metadata, self._what, error)
+
+    def free(self, number: int) -> None:
+        """Nothing was set aside."""
+
+
+class _SegmentIndexLoad(_IndexLoad):
+    """A `Load` of offset and time index, which are parsed together."""
+
+    def __init__(self, cache: IndexCache, metadata: RemoteLogSegmentMetadata) -> None:
+        super().__init__(cache, metadata, "index", OFFSET_AND_TIME)
+        self._is_distrusted = metadata.id.id in cache._distrusted
+
+    def run(self, damaged: int) -> Iterator[SegmentIndex]:
+        try:
+            index = self._parse(past_cache=self._is_distrusted or damaged > 0)
+        except DamagedIndexError:
+            # The file may have been damaged here: the store's word counts.
+            index = self._parse(past_cache=True)
+        yield index
+
+    def _parse(self, *, past_cache: bool) -> SegmentIndex:
+        cache, metadata = self._cache, self._metadata
+        offsets = cache.raw(metadata, IndexType.OFFSET, past_cache=past_cache)
+        times = cache.raw(metadata, IndexType.TIMESTAMP, past_cache=past_cache)
+        config = cache._config
+        index = SegmentIndex(metadata, offsets, times, config.chunk_bytes, config.slice_bytes)
+        cache._store.faults.read_well(metadata, self._what)
+        return index
+
+    def arrived(self, number: int, value: SegmentIndex) -> None:
+        self._cache._keep(self._metadata.id.id, value)
+
+
+class _TransactionsLoad(_IndexLoad):
+    """A `Load` of a transaction index."""
+
+    def __init__(self, cache: IndexCache, metadata: RemoteLogSegmentMetadata) -> None:
+        super().__init__(cache, metadata, "transactions", index_name(IndexType.TRANSACTION))
+
+    def run(self, damaged: int) -> Iterator[bytes]:
+        data = self._cache.raw(self._metadata, IndexType.TRANSACTION, past_cache=damaged > 0)
+        _check_transactions(self._metadata, data)
+        self._cache._store.faults.read_well(self._metadata, self._what)
+        yield data
+
+    def arrived(self, number: int, value: bytes) -> None:
+        cache = self._cache._transactions
+        cache[self._metadata.id.id] = value
+        while len(cache) > TRANSACTION_INDEXES_MAX:
+            cache.popitem(last=False)
+
+
+def _check_transactions(metadata: RemoteLogSegmentMetadata, data: bytes) -> None:
+    """Refuse a transaction index that cannot be this segment's.
+
+    Raises:
+        DamagedIndexError: what is wrong.
+    """
+    try:
+        for entry in txn_index.iter_entries(data):
+            # The marker of each lies in the segment.
+            if not metadata.start_offset <= entry.last_offset <= metadata.end_offset:
+                raise DamagedIndexError(f"transaction index: marker at {entry.last_offset}")
+    except CorruptFileError as error:
+        raise DamagedIndexError(f"transaction index: {error}") from error

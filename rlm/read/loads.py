@@ -1,0 +1,319 @@
+"""Loads from the store: one for each key however many wait, a memory of failures, a bounded queue.
+
+Belongs to the thread that owns the tier's state. A caller that receives a `Wait` gets one callback
+when that key's state changes, and must then ask again. What is loaded ahead of a reader waits
+behind what somebody waits for, and is dropped if its reader vanishes before it has begun.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from rlm.read.chunk import DamagedChunkError
+from rlm.read.load_queue import LoadQueue
+from rlm.read.segment_index import DamagedIndexError
+from rlm.workers import READER_POOL, Workers
+from rsm_plugins.api import RemoteObjectDamagedError
+from runtime.clock import Clock
+from runtime.scheduler import Scheduler
+
+log = logging.getLogger(__name__)
+
+FIRST_RETRY_MS, RETRY_MAX_MS = 100, 5_000
+FULL_RETRY_MS = 20
+DAMAGE_LIMIT = 2
+"""A damaged object is fetched once more past the caches; then it counts as damaged for a while."""
+
+T = TypeVar("T")
+Waiter = Callable[[], None]
+
+DAMAGE = (DamagedChunkError, DamagedIndexError, RemoteObjectDamagedError)
+
+
+class Wait(Enum):
+    """Why a key's value is not there yet."""
+
+    LOADING = "loading"
+    FAILING = "the store fails"
+    FULL = "too many reads wait"
+    DAMAGED = "the object is damaged"
+
+
+class Load(Protocol[T]):
+    """What one job of the reader pool brings: a value for each of its keys.
+
+    `run` is called in a pool thread, everything else on the owner's thread. After `reserve`, each
+    key either arrives or is freed.
+    """
+
+    @property
+    def keys(self) -> Sequence[Hashable]:
+        """Names of the values, in the order in which `run` yields them."""
+        ...
+
+    def reserve(self) -> bool:
+        """Set memory aside, just before the load is queued; False: there is none, it is not."""
+        ...
+
+    def run(self, damaged: int) -> Iterator[T]:
+        """Yield the values; the object was found damaged so often already."""
+        ...
+
+    def arrived(self, number: int, value: T) -> None:
+        """Take the value of a key, before its waiters are called."""
+        ...
+
+    def failed(self, error: BaseException, is_final: bool) -> None:
+        """Take the reason why no more arrives, unless it was given up before.
+
+        `is_final`: the object was damaged also when it was fetched past the caches.
+        """
+        ...
+
+    def free(self, number: int) -> None:
+        """Give back what was set aside for a key that will not arrive."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class _Flight:
+    """A load that waits for a thread or has one.
+
+    Attributes:
+        urgent: somebody waits for it.
+        damaged: how often its object was found damaged before.
+        owner: of a load ahead: the reader it is for.
+        arrived: how many of its keys have arrived.
+        began_ms: when a thread took it.
+        given_up: it runs too long; its keys may be loaded again.
+        waiters: by the number of the key.
+    """
+
+    load: Load[Any]
+    keys: Sequence[Hashable]
+    urgent: bool
+    damaged: int = 0
+    owner: object = None
+    arrived: int = 0
+    began_ms: int | None = None
+    given_up: bool = False
+    waiters: dict[int, list[Waiter]] = field(default_factory=lambda: defaultdict(list))
+
+    @property
+    def missing(self) -> range:
+        """Numbers of the keys that have not arrived."""
+        return range(self.arrived, len(self.keys))
+
+    def wake(self, number: int) -> None:
+        """Call those who wait for a key."""
+        for each in self.waiters.pop(number, ()):
+            each()
+
+
+@dataclass(slots=True)
+class _Failure:
+    error: BaseException
+    retry_at_ms: int
+    attempts: int
+    damaged: int
+
+
+class Loads:
+    """All loads of one tier, over all caches: they share the reader pool and its bound."""
+
+    def __init__(
+        self, workers: Workers, clock: Clock, scheduler: Scheduler, in_flight_max: int
+    ) -> None:
+        self._workers, self._clock, self._scheduler = workers, clock, scheduler
+        self._in_flight_max = in_flight_max
+        self._flights: dict[Hashable, tuple[_Flight, int]] = {}
+        self._failures: dict[Hashable, _Failure] = {}
+        self._queue = LoadQueue(self._ahead_max)
+
+    def _ahead_max(self) -> int:
+        threads = self._workers.threads(READER_POOL)
+        return max(1, threads - max(1, threads // 5))
+
+    def set_bound(self, in_flight_max: int) -> None:
+        """Let that many loads be queued or running from now on."""
+        self._in_flight_max = in_flight_max
+
+    @property
+    def in_flight(self) -> int:
+        """Keys queued or being loaded."""
+        return len(self._flights)
+
+    def has_room(self) -> bool:
+        """Whether a load that nobody waits for may be started."""
+        return len(self._flights) * 2 < self._in_flight_max
+
+    def __contains__(self, key: Hashable) -> bool:
+        """Whether the key is on its way."""
+        return key in self._flights
+
+    def has_failed(self, key: Hashable) -> bool:
+        """Whether the last load of the key failed: only who needs it should try again."""
+        return key in self._failures
+
+    def failure(self, key: Hashable) -> BaseException | None:
+        """Why the key could not be loaded the last time."""
+        known = self._failures.get(key)
+        return None if known is None else known.error
+
+    def ask(self, load: Load[Any], waiter: Waiter) -> Wait:
+        """Have the one key of `load` loaded, unless it is on its way or has just failed.
+
+        Args:
+            load: reserves its memory only if it is queued.
+            waiter: called once, on the owner's thread, when it is worth asking again.
+        """
+        (key,) = load.keys
+        found = self._flights.get(key)
+        if found is not None:
+            flight, number = found
+            flight.waiters[number].append(waiter)
+            if self._queue.hurry(flight):
+                self._send_for_one()
+            return Wait.FAILING if key in self._failures else Wait.LOADING
+        now_ms = self._clock.monotonic_ms()
+        failed = self._failures.get(key)
+        if failed is not None and now_ms < failed.retry_at_ms:
+            if failed.damaged >= DAMAGE_LIMIT:
+                return Wait.DAMAGED
+            self._scheduler.call_later(failed.retry_at_ms - now_ms, waiter)
+            return Wait.FAILING
+        if len(self._flights) >= self._in_flight_max or not load.reserve():
+            self._scheduler.call_later(FULL_RETRY_MS, waiter)
+            return Wait.FULL
+        damaged = 0 if failed is None or failed.damaged >= DAMAGE_LIMIT else failed.damaged
+        flight = _Flight(load, (key,), urgent=True, damaged=damaged)
+        flight.waiters[0].append(waiter)
+        self._start(flight)
+        return Wait.FAILING if failed is not None else Wait.LOADING
+
+    def ahead(self, owner: object, load: Load[Any]) -> bool:
+        """Have keys loaded that nobody waits for yet and that are not on their way.
+
+        Args:
+            owner: the reader they are for, see `forget_reader`.
+            load: may leave out keys when it reserves its memory.
+
+        Returns:
+            False if there was no memory for any of them.
+        """
+        if not load.reserve():
+            return False
+        self._start(_Flight(load, load.keys, urgent=False, owner=owner))
+        return True
+
+    def forget_reader(self, owner: object) -> None:
+        """Drop what was to be loaded ahead of a reader that is gone, unless it has begun."""
+        for flight in {id(flight): flight for flight, _ in self._flights.values()}.values():
+            if flight.owner == owner and not flight.urgent and self._queue.drop(flight):
+                self._land(flight)
+
+    def _start(self, flight: _Flight) -> None:
+        for number, key in enumerate(flight.keys):
+            self._flights[key] = (flight, number)
+        self._queue.add(flight)
+        self._send_for_one()
+
+    def _send_for_one(self) -> None:
+        """Have a thread take the load that comes first by then."""
+        taken: list[_Flight] = []
+
+        def work() -> Any:
+            flight = self._queue.take()
+            if flight is None:
+                return None
+            assert isinstance(flight, _Flight)
+            taken.append(flight)
+            flight.began_ms = self._clock.monotonic_ms()
+            return self._fly(flight)
+
+        def done(value: Any, error: BaseException | None) -> None:
+            if taken:
+                self._ended(taken[0], value, error)
+
+        self._workers.run(READER_POOL, work, done)
+
+    def _fly(self, flight: _Flight) -> Any:
+        """In a pool thread: hand over each value as it comes, and return the last."""
+        value, count, key_count = None, 0, len(flight.keys)
+        for value in flight.load.run(flight.damaged):
+            count += 1
+            if count < key_count:
+                self._workers.post(partial(self._arrived, flight, value))
+        assert count == key_count, (count, key_count)
+        return value
+
+    def _arrived(self, flight: _Flight, value: Any) -> None:
+        number = flight.arrived
+        self._leave(flight, number)
+        flight.arrived += 1
+        self._failures.pop(flight.keys[number], None)
+        flight.load.arrived(number, value)
+        flight.wake(number)
+
+    def _ended(self, flight: _Flight, value: Any, error: BaseException | None) -> None:
+        if self._queue.ended(flight):
+            self._send_for_one()
+        if error is None:
+            self._arrived(flight, value)
+            return
+        self._land(flight)
+        if not flight.given_up:
+            is_final = self._failed(flight.keys[flight.arrived], error, flight.damaged)
+            flight.load.failed(error, is_final)
+        for number in flight.missing:
+            flight.wake(number)
+
+    def _land(self, flight: _Flight) -> None:
+        """No more of it arrives."""
+        for number in flight.missing:
+            self._leave(flight, number)
+        for number in flight.missing:
+            flight.load.free(number)
+
+    def _leave(self, flight: _Flight, number: int) -> None:
+        """A key is not on its way any more, unless a later load brings it."""
+        key = flight.keys[number]
+        if self._flights.get(key) == (flight, number):
+            del self._flights[key]
+
+    def _failed(self, key: Hashable, error: BaseException, damaged: int) -> bool:
+        """Remember a failure; say whether the object counts as damaged from here on."""
+        known = self._failures.pop(key, None)
+        attempts = 1 if known is None else known.attempts + 1
+        if isinstance(error, DAMAGE):
+            damaged += 1
+        pause_ms = min(FIRST_RETRY_MS * 2 ** min(attempts - 1, 10), RETRY_MAX_MS)
+        if damaged == 1 and isinstance(error, DAMAGE):
+            pause_ms = 0
+        elif damaged >= DAMAGE_LIMIT:
+            pause_ms = RETRY_MAX_MS
+        retry_at_ms = self._clock.monotonic_ms() + pause_ms
+        self._failures[key] = _Failure(error, retry_at_ms, attempts, damaged)
+        while len(self._failures) > 10_000:
+            del self._failures[next(iter(self._failures))]
+        return damaged >= DAMAGE_LIMIT
+
+    def give_up_hanging(self, limit_ms: int) -> None:
+        """Let go of loads that run longer than `limit_ms`: who waits hears of a failing store."""
+        now_ms = self._clock.monotonic_ms()
+        for flight, number in list(self._flights.values()):
+            if number != flight.arrived or flight.began_ms is None:
+                continue
+            if now_ms - flight.began_ms <= limit_ms:
+                continue
+            flight.given_up = True
+            for missing in flight.missing:
+                self._leave(flight, missing)
+            late = TimeoutError(f"a read runs longer than {limit_ms} ms")
+            self._failed(flight.keys[number], late, 0)
+            for missing in flight.missing:
+                flight.wake(missing)

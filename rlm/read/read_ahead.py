@@ -1,0 +1,181 @@
+"""Loads ahead of readers that go on what they will want next, across the ends of segments.
+
+How much is for `read_ahead_policy` to say; where it lies is found out here. Owner's thread.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kafka_protocol.types import TopicIdPartition
+from rlm.link.messages import Read
+from rlm.read.caches import Caches
+from rlm.read.read_ahead_policy import after_answer, bounded_depth, run_chunks
+from rlm.read.segment_index import SegmentIndex
+from rlm.read.sequences import Sequence, Sequences
+from rlmm.api import MetadataNotReadyError, RemoteLogMetadataManager
+from rsm_plugins.segment import RemoteLogSegmentMetadata
+from runtime.clock import Clock
+
+SEGMENTS_MAX = 64
+"""So many segments at most are looked at for one reader."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer that a reader was given.
+
+    Attributes:
+        next_offset: first offset after it (exclusive end).
+        waited_ms: how long the log's bytes were waited for.
+    """
+
+    partition: TopicIdPartition
+    question: Read
+    next_offset: int
+    size_bytes: int
+    waited_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """A chunk ahead of a reader. `index` None: the segment's index is on its way."""
+
+    metadata: RemoteLogSegmentMetadata
+    index: SegmentIndex | None
+    number: int
+    size_bytes: int
+
+
+class ReadAhead:
+    """Knows the readers and keeps loading for them."""
+
+    def __init__(
+        self, metadata: RemoteLogMetadataManager, caches: Caches, clock: Clock, chunk_bytes: int
+    ) -> None:
+        self._metadata, self._clock, self._chunk_bytes = metadata, clock, chunk_bytes
+        self._indexes, self._chunks, self._loads = caches.indexes, caches.chunks, caches.loads
+        self.readers = Sequences(self._loads.forget_reader)
+
+    def take(self, question: Read) -> Sequence:
+        """Who asks this."""
+        place = (question.topic_id, question.partition, question.offset)
+        return self.readers.take(place, self._clock.monotonic_ms())
+
+    def in_vain(self, question: Read, sequence: Sequence) -> None:
+        """A reader was given nothing in time, and will ask the same again."""
+        place = (question.topic_id, question.partition, question.offset)
+        self.readers.remember(place, sequence, self._clock.monotonic_ms())
+
+    def forget_silent(self) -> None:
+        """Let go of what is loaded for readers that are gone."""
+        self.readers.forget_silent(self._clock.monotonic_ms())
+
+    def answered(
+        self,
+        answer: Answered,
+        sequence: Sequence,
+        metadata: RemoteLogSegmentMetadata,
+        index: SegmentIndex,
+        position: int,
+    ) -> None:
+        """A reader was given bytes up to a chunk that ends at `position` of the segment."""
+        now_ms, question = self._clock.monotonic_ms(), answer.question
+        sequence.pace = after_answer(
+            sequence.pace,
+            now_ms=now_ms,
+            waited_ms=answer.waited_ms,
+            size_bytes=answer.size_bytes,
+            chunk_bytes=self._chunk_bytes,
+            load_ms=self._chunks.store.load_ms(self._chunk_bytes),
+            first_byte_ms=self._chunks.store.first_byte_ms,
+        )
+        place = (question.topic_id, question.partition, answer.next_offset)
+        self.readers.remember(place, sequence, now_ms)
+        if sequence.pace.streak > 1:
+            self.load(answer.partition, sequence, metadata, index, position)
+
+    def load(
+        self,
+        partition: TopicIdPartition,
+        sequence: Sequence,
+        metadata: RemoteLogSegmentMetadata,
+        index: SegmentIndex,
+        position: int,
+    ) -> None:
+        """Have on its way what a reader will want of a segment from `position` on, and after it."""
+        readers = max(1, self.readers.active)
+        depth = bounded_depth(sequence.pace, self._chunks.share(readers), self._chunk_bytes)
+        budget = depth * self._chunk_bytes
+        # Also where batches make chunks larger, two requests of a reader must fit.
+        run_bytes = min(run_chunks(depth, readers) * self._chunk_bytes, budget // 2)
+        wanted = list[_Stretch]()
+        is_start = True
+        is_first = True  # nothing is here or on its way before what is wanted
+        for each in self._following(partition, metadata, index, position):
+            is_full = sum(one.size_bytes for one in [*wanted, each]) > run_bytes
+            if wanted and (is_full or wanted[-1].metadata is not each.metadata):
+                is_first = False
+                if not self._ask(sequence, wanted):
+                    return
+                wanted = []
+            if budget <= 0 or (budget < each.size_bytes and not is_start):
+                # A request that is not as long as it may be waits until the reader has moved on.
+                if is_first and wanted:
+                    self._ask(sequence, wanted)
+                return
+            budget, is_start = budget - each.size_bytes, False
+            if each.index is None:
+                continue
+            first, end = each.index.borders[each.number], each.index.borders[each.number + 1]
+            if self._chunks.is_wanted(each.metadata, first, end):
+                wanted.append(each)
+                continue
+            if wanted and not self._ask(sequence, wanted):
+                return
+            wanted, is_first = [], False
+        if wanted:
+            self._ask(sequence, wanted)
+
+    def _ask(self, sequence: Sequence, wanted: list[_Stretch]) -> bool:
+        """Ask for adjacent chunks of one segment; says whether there is room for more."""
+        metadata, index = wanted[0].metadata, wanted[0].index
+        assert index is not None
+        if not self._loads.has_room():
+            return False
+        numbers = [each.number for each in wanted]
+        return self._chunks.load_ahead(sequence.number, metadata, index, numbers)
+
+    def _following(
+        self,
+        partition: TopicIdPartition,
+        metadata: RemoteLogSegmentMetadata,
+        index: SegmentIndex | None,
+        position: int,
+    ) -> Iterator[_Stretch]:
+        """Chunks from a place on, into the segments after; asks for their indexes as it comes."""
+        for _ in range(SEGMENTS_MAX):
+            if index is None:
+                yield _Stretch(metadata, None, 0, metadata.segment_size_bytes)
+            elif position < metadata.segment_size_bytes:
+                for number in range(index.chunk_at(position), index.chunk_count):
+                    size_bytes = index.borders[number + 1] - index.borders[number]
+                    yield _Stretch(metadata, index, number, size_bytes)
+            following = self._segment_after(partition, metadata)
+            if following is None:
+                return
+            found = self._indexes.get(following, _nobody)
+            metadata, position = following, 0
+            index = found if isinstance(found, SegmentIndex) else None
+
+    def _segment_after(
+        self, partition: TopicIdPartition, metadata: RemoteLogSegmentMetadata
+    ) -> RemoteLogSegmentMetadata | None:
+        epoch = metadata.leader_epochs[-1].epoch
+        try:
+            return self._metadata.segment_for(partition, epoch, metadata.end_offset + 1)
+        except MetadataNotReadyError:
+            return None
+
+
+def _nobody() -> None:
+    """Nobody waits for what is loaded ahead."""

@@ -1,0 +1,333 @@
+"""Everything of a tier that reads the store: caches, loads, read-ahead, quota, and who uses them.
+
+Belongs to the owner's thread. Knows nothing of copying and of retention; which partitions are
+assigned it is told by the manager.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from pathlib import Path
+
+from kafka_protocol.errors import CorruptFileError, ErrorCode
+from kafka_protocol.files import epoch_checkpoint, producer_snapshot
+from rlm.config import TierConfig
+from rlm.link.endpoint import Reply
+from rlm.link.messages import (
+    AuxiliaryState,
+    AuxiliaryStateAnswer,
+    Failure,
+    OffsetForTimestamp,
+    PartitionHealth,
+    Read,
+    ReadAnswer,
+    TimestampAnswer,
+)
+from rlm.quota import RateQuota
+from rlm.read import disk_chunk_cache
+from rlm.read.caches import Caches
+from rlm.read.chunk_cache import ChunkCache
+from rlm.read.chunk_loader import ChunkLoader
+from rlm.read.disk_chunk_cache import DiskChunkCache
+from rlm.read.disk_index_cache import DiskIndexCache
+from rlm.read.index_cache import IndexCache
+from rlm.read.loads import DAMAGE, Loads
+from rlm.read.object_faults import ObjectFaults, index_name
+from rlm.read.read_ahead import ReadAhead
+from rlm.read.reader import RemoteReader
+from rlm.read.remote_store import Partitions, RemoteStore
+from rlm.read.segment_index import DamagedIndexError
+from rlm.read.timestamp_search import TimestampSearches
+from rlm.red_kinds import TierRed
+from rlm.store import Store
+from rlm.workers import EXPIRATION_POOL, READER_POOL, Workers
+from rlmm.api import MetadataError
+from rsm_plugins.api import RemoteStorageError
+from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
+from runtime.disk import OpenFile
+from runtime.ports import Ports
+
+log = logging.getLogger(__name__)
+
+CATCH_UP_LIMIT_S = 5.0
+
+
+def _logged(_: object, error: BaseException | None) -> None:
+    """Take the end of a job whose failure harms nobody."""
+    if error is not None:
+        log.warning("tidying a cache failed: %s", error)
+
+
+class ReadPath:
+    """Answers the broker's questions for what lies in the store.
+
+    Attributes:
+        quota: bytes per second that clients read.
+    """
+
+    def __init__(
+        self,
+        config: TierConfig,
+        store: Store,
+        workers: Workers,
+        ports: Ports,
+        partitions: Partitions,
+    ) -> None:
+        """Make all caches, empty but for the index files of an earlier process."""
+        clock, scheduler, disk = ports.clock, ports.scheduler, ports.disk
+        self.faults = ObjectFaults(store.metadata.segment)
+        seen = RemoteStore(
+            metadata=store.metadata,
+            storage=store.storage,
+            calls=store.calls,
+            telemetry=store.telemetry,
+            faults=self.faults,
+            partitions=partitions,
+        )
+        self._store, self._workers, self._clock = seen, workers, clock
+        self.loads = Loads(
+            workers, clock, scheduler, config.reader_threads + config.reader_pending_max
+        )
+        self._index_files = DiskIndexCache(
+            disk,
+            Path(config.cache_dir),
+            config.index_cache_bytes,
+            clock,
+            config.index_cache_ttl_ms,
+        )
+        self.indexes = IndexCache(
+            store=seen, files=self._index_files, loads=self.loads, config=config, clock=clock
+        )
+        directory = Path(config.chunk_cache_dir or config.cache_dir) / disk_chunk_cache.DIRECTORY
+        self.on_disk = DiskChunkCache(
+            disk, directory, config.chunk_cache_disk_bytes, config.chunk_cache_policy
+        )
+        workers.run(EXPIRATION_POOL, self.on_disk.open, _logged)
+        self.chunks = ChunkCache(
+            store=seen,
+            loader=ChunkLoader(
+                store=seen, on_disk=self.on_disk, config=config, disk=disk, clock=clock
+            ),
+            loads=self.loads,
+            indexes=self.indexes,
+            config=config,
+            disk=disk,
+        )
+        caches = Caches(self.indexes, self.chunks, self.loads)
+        self._ahead = ReadAhead(seen.metadata, caches, clock, config.chunk_bytes)
+        self.quota = RateQuota(
+            config.fetch_bytes_per_second,
+            config.fetch_quota_window_count,
+            config.fetch_quota_window_seconds,
+        )
+        self._reader = RemoteReader(
+            store=seen,
+            caches=caches,
+            ahead=self._ahead,
+            quota=self.quota,
+            clock=clock,
+            scheduler=scheduler,
+        )
+        self._searches = TimestampSearches(
+            store=seen, caches=caches, workers=workers, disk=disk, scheduler=scheduler
+        )
+        self._stopped, self._auxiliary_jobs = False, 0
+        self._watch_metrics()
+
+    # -- questions
+
+    def read(self, question: Read, reply: Reply) -> None:
+        """Answer with batches from an offset on."""
+        clock = self._clock
+        began_ms = clock.monotonic_ms()
+
+        def timed(answer: ReadAnswer, files: Sequence[OpenFile] = ()) -> None:
+            self._store.telemetry.read_took(clock.monotonic_ms() - began_ms)
+            reply(answer, files)
+
+        tip = self._store.partitions.tip_of(question.topic_id, question.partition)
+        if tip is None:
+            reply(
+                ReadAnswer(
+                    question.topic_id,
+                    question.partition,
+                    question.leader_epoch,
+                    error=int(ErrorCode.REPLICA_NOT_AVAILABLE),
+                    message="not assigned to the tier",
+                )
+            )
+            return
+        self._reader.read(tip, question, timed)
+
+    def released(self, tokens: list[int]) -> None:
+        """The broker has closed these descriptors."""
+        self.chunks.released(tokens)
+
+    def search(self, question: OffsetForTimestamp, reply: Reply) -> None:
+        """Answer with the first record at or after a time."""
+        tip = self._store.partitions.tip_of(question.topic_id, question.partition)
+        if tip is None:
+            code = int(ErrorCode.REPLICA_NOT_AVAILABLE)
+            names = (question.topic_id, question.partition, question.leader_epoch)
+            reply(TimestampAnswer(*names, error=code, message="not assigned to the tier"))
+            return
+        self._searches.search(tip, question, reply)
+
+    def auxiliary(self, question: AuxiliaryState, reply: Reply) -> None:
+        """Answer with the epoch chain and the producer snapshot that a follower needs."""
+        tip = self._store.partitions.tip_of(question.topic_id, question.partition)
+        not_ready = Failure(int(ErrorCode.REPLICA_NOT_AVAILABLE), "not caught up so far")
+        if tip is None or self._stopped:
+            reply(not_ready)
+            return
+
+        def job() -> AuxiliaryStateAnswer | Failure:
+            try:
+                # A follower builds on the answer: what was read once may be long out of date.
+                self._store.metadata.catch_up(tip).result(CATCH_UP_LIMIT_S)
+                metadata = self._store.metadata.segment_for(tip, question.epoch, question.offset)
+            except (MetadataError, FutureTimeoutError):
+                return not_ready
+            if metadata is None:
+                return not_ready
+            try:
+                epochs = self._parsed(metadata, IndexType.LEADER_EPOCH, epoch_checkpoint.parse)
+                snapshot = self._parsed(
+                    metadata, IndexType.PRODUCER_SNAPSHOT, producer_snapshot.parse
+                )
+            except DAMAGE as error:
+                return Failure(int(ErrorCode.CORRUPT_MESSAGE), str(error))
+            except RemoteStorageError as error:
+                return Failure(int(ErrorCode.KAFKA_STORAGE_ERROR), str(error))
+            return AuxiliaryStateAnswer(
+                question.topic_id,
+                question.partition,
+                question.leader_epoch,
+                chain=[
+                    (entry.epoch, entry.start_offset) for entry in epoch_checkpoint.parse(epochs)
+                ],
+                producer_snapshot=snapshot,
+                end_offset=metadata.end_offset + 1,
+            )
+
+        def done(
+            answer: AuxiliaryStateAnswer | Failure | None, error: BaseException | None
+        ) -> None:
+            self._auxiliary_jobs -= 1
+            reply(answer if answer is not None else Failure(-1, str(error)))
+
+        self._auxiliary_jobs += 1
+        self._workers.run(READER_POOL, job, done)
+
+    def _parsed(
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        kind: IndexType,
+        parse: Callable[[bytes], object],
+    ) -> bytes:
+        """The bytes of an index that `parse` takes; fetched twice where they are damaged.
+
+        Raises:
+            RemoteObjectDamagedError, DamagedIndexError: also the second time.
+            RemoteStorageError: the store failed, or the index is missing.
+        """
+        try:
+            return self._parsed_once(metadata, kind, parse)
+        except DAMAGE:
+            try:
+                return self._parsed_once(metadata, kind, parse)
+            except DAMAGE as error:
+                self.faults.failed(metadata, index_name(kind), error)
+                raise
+
+    def _parsed_once(
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        kind: IndexType,
+        parse: Callable[[bytes], object],
+    ) -> bytes:
+        data = self.indexes.raw_uncached(metadata, kind)
+        try:
+            parse(data)
+        except CorruptFileError as error:
+            raise DamagedIndexError(f"{index_name(kind)}: {error}") from error
+        self.faults.read_well(metadata, index_name(kind))
+        return data
+
+    # -- from time to time
+
+    def reconfigure(self, config: TierConfig) -> None:
+        """Go by other limits from now on."""
+        self.loads.set_bound(config.reader_threads + config.reader_pending_max)
+        self.quota.set_limit(config.fetch_bytes_per_second)
+        bound = config.index_cache_bytes
+        self._workers.run(EXPIRATION_POOL, lambda: self._index_files.set_bound(bound), _logged)
+
+    def stop(self) -> None:
+        """Begin no further load; those that are on their way come to their ends."""
+        self._stopped = True
+        self.loads.set_bound(0)
+
+    def red(self) -> list[PartitionHealth]:
+        """What is wrong: remote objects that are missing or damaged, caches that are off."""
+        red = self.faults.red()
+        for what, failure in (
+            ("chunk cache", self.on_disk.failure),
+            ("index cache", self._index_files.failure),
+        ):
+            if failure is not None:
+                off = TierRed.CACHE_OFF.text(cache=what, error=failure)
+                red.append(PartitionHealth(b"", -1, off))
+        return red
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody reads the store now, but for calls that hang."""
+        return not self.loads.in_flight and not self._auxiliary_jobs
+
+    def watch(self, call_max_ms: int) -> None:
+        """Let go of loads that hang and of readers that went silent."""
+        self.loads.give_up_hanging(call_max_ms)
+        self._ahead.forget_silent()
+
+    def expire_indexes(self) -> None:
+        """Drop index files that nobody has used for their time."""
+        self._workers.run(EXPIRATION_POOL, self._index_files.expire, _logged)
+
+    def _watch_metrics(self) -> None:
+        gauge, workers = self._store.telemetry.gauge, self._workers
+        gauge(
+            "kafka_log_remote_RemoteStorageThreadPool_RemoteLogReaderTaskQueueSize",
+            "Reads of the remote store that wait for a thread",
+            lambda: float(workers.queued(READER_POOL)),
+        )
+        gauge(
+            "kafka_log_remote_RemoteStorageThreadPool_RemoteLogReaderAvgIdlePercent",
+            "Idle part of the reader threads in the last minute, 0 to 1",
+            lambda: workers.idle_share(READER_POOL),
+        )
+        gauge(
+            "tidemark_remote_chunk_cache_bytes",
+            "Bytes of chunks in memory, handed-out ones included",
+            lambda: float(self.chunks.total_bytes),
+        )
+        gauge(
+            "tidemark_remote_chunk_cache_disk_bytes",
+            "Bytes of chunks on disk",
+            lambda: float(self.on_disk.total_bytes),
+        )
+        gauge(
+            "tidemark_remote_object_faults",
+            "Remote objects found missing or damaged although their segment is finished",
+            lambda: float(len(self.faults)),
+        )
+        gauge(
+            "tidemark_remote_read_ahead_depth",
+            "Chunks that are loaded ahead of the reader with the most",
+            lambda: float(self._ahead.readers.deepest()),
+        )
+        gauge(
+            "tidemark_remote_read_ahead_readers",
+            "Readers of the remote tier that go on",
+            lambda: float(self._ahead.readers.active),
+        )

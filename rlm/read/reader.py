@@ -1,0 +1,427 @@
+"""Reads of the remote tier for clients: look up, wait for what is missing, answer by the deadline.
+
+Belongs to the owner's thread; only loads of indexes and chunks run in the reader pool, so a cached
+read costs no thread switch and a slow store holds no thread per waiting client. Each read tries
+from the top whenever something it waited for has changed: metadata, index, chunk. What to answer
+when time is up depends on what it was waiting for (docs/tiering.md §6).
+"""
+
+import logging
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from weakref import WeakSet
+
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.files import txn_index
+from kafka_protocol.types import EpochEntry, TopicIdPartition
+from rlm.link.endpoint import Reply
+from rlm.link.messages import Read, ReadAnswer, Region
+from rlm.quota import RateQuota
+from rlm.read.caches import Caches
+from rlm.read.chunk import Chunk, Selection, select
+from rlm.read.loads import Wait
+from rlm.read.read_ahead import Answered, ReadAhead
+from rlm.read.remote_store import RemoteStore
+from rlm.read.segment_index import SegmentIndex
+from rlmm import lineage
+from rlmm.api import KnowsAborts, MetadataNotReadyError
+from rlmm.powers import power_of
+from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
+from runtime.clock import Clock
+from runtime.disk import OpenFile
+from runtime.scheduler import Scheduler
+
+log = logging.getLogger(__name__)
+
+NOT_READY_RETRY_MS = 25
+REGIONS_MAX = 16
+WINDOW_BATCHES_MAX = 2_000
+NO_END = 2**63 - 1
+
+
+class NotReady(Enum):
+    """Reasons to wait that no load will end."""
+
+    METADATA = "metadata not ready"
+    QUOTA = "fetch quota"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of one chunk that goes into an answer."""
+
+    chunk: Chunk
+    selection: Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where in a segment an answer begins."""
+
+    metadata: RemoteLogSegmentMetadata
+    index: SegmentIndex
+    chunk: Chunk
+    offset: int
+
+
+class RemoteReader:
+    """Serves `Read` messages."""
+
+    def __init__(
+        self,
+        *,
+        store: RemoteStore,
+        caches: Caches,
+        ahead: ReadAhead,
+        quota: RateQuota,
+        clock: Clock,
+        scheduler: Scheduler,
+    ) -> None:
+        self.store, self.metadata = store, store.metadata
+        self._knows_aborts = power_of(store.metadata, KnowsAborts)
+        self.indexes, self.chunks, self.loads = caches.indexes, caches.chunks, caches.loads
+        self.ahead, self.quota, self.clock, self.scheduler = ahead, quota, clock, scheduler
+        self._told = WeakSet[BaseException]()
+
+    def read(self, partition: TopicIdPartition, question: Read, reply: Reply) -> None:
+        """Answer now, or when what is missing has come, or at the deadline."""
+        _OneRead(self, partition, question, reply).attempt()
+
+    def aborting_segments(
+        self, partition: TopicIdPartition, offset: int
+    ) -> Iterator[RemoteLogSegmentMetadata]:
+        """Finished segments from an offset on that may say of aborted transactions."""
+        if self._knows_aborts is not None:
+            return self._knows_aborts.aborting_segments(partition, offset)
+        return (
+            segment
+            for segment in self.metadata.list_segments(partition)
+            if segment.state is SegmentState.COPY_SEGMENT_FINISHED
+            and not segment.txn_index_empty
+            and segment.end_offset >= offset
+        )
+
+    def is_news(self, cause: BaseException | None) -> bool:
+        """Whether a failure has not been logged yet; from now on it has.
+
+        One failure ends every read of its object until the object is fetched again. Remembered
+        as long as `Loads` remembers it.
+        """
+        if cause is None or cause in self._told:
+            return False
+        self._told.add(cause)
+        return True
+
+
+class _OneRead:
+    """One question on its way to its answer."""
+
+    def __init__(
+        self, reader: RemoteReader, partition: TopicIdPartition, question: Read, reply: Reply
+    ) -> None:
+        self._reader, self._partition = reader, partition
+        self._question, self._reply = question, reply
+        self._ends_at_ms = reader.clock.monotonic_ms() + question.wait_ms
+        self._sequence = reader.ahead.take(question)
+        self._misses_since_ms: int | None = None
+        self._waits_for: Wait | NotReady | None = None
+        self._key: tuple[object, ...] | None = None
+        # Bytes of a segment that were found to end before the offset: not needed again, and in a
+        # small cache they may have made room for those that follow.
+        self._passed: tuple[bytes, int] = (b"", 0)
+        self._done = False
+        self._timed = False
+
+    # -- trying
+
+    def attempt(self) -> None:
+        """Try from the top."""
+        if self._done:
+            return
+        try:
+            self._waits_for = self._try()
+        except MetadataNotReadyError:
+            self._again_in(NOT_READY_RETRY_MS)
+            self._waits_for = NotReady.METADATA
+        if self._waits_for is None:
+            return
+        if self._waits_for is Wait.DAMAGED:
+            self._corrupt()
+        elif self._reader.clock.monotonic_ms() >= self._ends_at_ms:
+            self._time_is_up()
+        elif not self._timed:
+            self._timed = True
+            self._reader.scheduler.call_later(self._question.wait_ms, self._time_is_up)
+
+    def _again_in(self, delay_ms: float) -> None:
+        self._reader.scheduler.call_later(delay_ms, self.attempt)
+
+    def _try(self) -> Wait | NotReady | None:
+        """Answer if everything is here (then None), else say what is missing."""
+        reader, question = self._reader, self._question
+        if not reader.store.is_readable(self._partition):
+            self._again_in(NOT_READY_RETRY_MS)
+            return NotReady.METADATA
+        wait_ms = reader.quota.throttle_ms(0, reader.clock.monotonic_ms())
+        if wait_ms > 0:
+            self._again_in(wait_ms)
+            return NotReady.QUOTA
+        offset = question.offset
+        while offset < question.epoch_end:
+            metadata = reader.metadata.segment_for(self._partition, question.offset_epoch, offset)
+            if metadata is None:
+                # The broker has checked the log start: a consumer must not reset and skip.
+                self._fail(ErrorCode.KAFKA_STORAGE_ERROR, f"offset {offset} is in no segment")
+                return None
+            found = self._segment(metadata, offset)
+            if isinstance(found, Wait):
+                return found
+            if found is not None:
+                return self._answer_from(found)
+            offset = metadata.end_offset + 1  # nothing left in this segment from here on
+        self._answer([], question.epoch_end, [])
+        return None
+
+    def _segment(self, metadata: RemoteLogSegmentMetadata, offset: int) -> Found | Wait | None:
+        """The chunk of a segment that holds `offset`; None if the segment ends before it."""
+        reader = self._reader
+        self._key = ("index", metadata.id.id)
+        index = reader.indexes.get(metadata, self.attempt)
+        if isinstance(index, Wait):
+            return index
+        start = position = index.position_for(offset)
+        if self._passed[0] == metadata.id.id:
+            position = max(position, self._passed[1])
+        while position < metadata.segment_size_bytes:
+            # Somebody who has just come may want one record: a little must do.
+            small = not self._sequence.pace.streak and position == start
+            key = reader.chunks.key_at(metadata, index, position, small=small)
+            self._key = ("chunk", *key)
+            chunk = reader.chunks.get(metadata, index, key, self.attempt)
+            if isinstance(chunk, Wait):
+                if self._misses_since_ms is None:
+                    self._misses_since_ms = reader.clock.monotonic_ms()
+                    if self._sequence.pace.streak:
+                        ahead = reader.ahead.load
+                        ahead(self._partition, self._sequence, metadata, index, key[2])
+                return chunk
+            if chunk.last_offset >= offset:
+                return Found(metadata, index, chunk, offset)
+            position = chunk.end
+            self._passed = (metadata.id.id, position)
+        return None
+
+    def _answer_from(self, found: Found) -> Wait | None:
+        """Answer with what is here from the place on."""
+        question = self._question
+        window = self._window_bytes()
+        pieces = self._pieces(found, window)
+        aborted: list[tuple[int, int]] | Wait = []
+        if question.read_committed and pieces:
+            aborted = self._aborted(found.metadata, pieces[-1].selection.next_offset)
+            if aborted and window and not isinstance(aborted, Wait):
+                # Each answer must name its own transactions, so this one goes no further.
+                window, pieces = 0, self._pieces(found, 0)
+                if pieces:
+                    aborted = self._aborted(found.metadata, pieces[-1].selection.next_offset)
+        if isinstance(aborted, Wait):
+            return aborted
+        if pieces:
+            next_offset = pieces[-1].selection.next_offset
+            self._answer(pieces, next_offset, aborted, with_table=window > 0)
+        else:
+            # The next batch is of a later epoch, or larger than the answer may be.
+            slot = bisect_left(found.chunk.table.last_offsets, found.offset)
+            is_later = found.chunk.table.last_offsets[slot] >= question.epoch_end
+            next_offset = question.epoch_end if is_later else -1
+            self._answer([], next_offset, [])
+        self._look_ahead(found, pieces)  # only now: it may evict what was not handed out
+        return None
+
+    def _window_bytes(self) -> int:
+        """How far the answer may go beyond what was asked for: a reader that goes on wants it."""
+        if not self._sequence.pace.streak or not self._question.window_bytes:
+            return 0
+        room = self._reader.chunks.room_for_windows() - self._question.max_bytes
+        return max(0, min(self._question.window_bytes, room))
+
+    def _pieces(self, found: Found, window: int) -> list[Piece]:
+        """Batches of the first chunk and of those after it that are here, within the bound."""
+        question, pieces, batches = self._question, list[Piece](), 0
+        chunk = found.chunk
+        left = question.max_bytes + window
+        while len(pieces) < REGIONS_MAX:
+            picked = select(
+                chunk.table,
+                found.offset,
+                question.epoch_end,
+                left,
+                min_one_batch=question.min_one_batch and not pieces,
+            )
+            if picked is None:
+                break
+            pieces.append(Piece(chunk, picked))
+            left -= picked.size_bytes
+            batches += picked.end_batch - picked.first_batch
+            if window and batches > WINDOW_BATCHES_MAX:
+                return self._pieces(found, 0)
+            if picked.position + picked.size_bytes < chunk.size_bytes:
+                break
+            if chunk.end == found.metadata.segment_size_bytes:
+                break
+            following = self._reader.chunks.peek(found.metadata, found.index, chunk.end)
+            if following is None:
+                break
+            chunk = following
+        return pieces
+
+    def _look_ahead(self, found: Found, pieces: list[Piece]) -> None:
+        reader, sequence = self._reader, self._sequence
+        if not pieces:
+            return
+        for piece in pieces:
+            if piece.chunk.token != sequence.token:
+                waited = self._misses_since_ms is not None and piece is pieces[0]
+                reader.chunks.enter(found.metadata, piece.chunk, waited=waited)
+                sequence.token = piece.chunk.token
+        waited_ms = 0
+        if self._misses_since_ms is not None:
+            waited_ms = reader.clock.monotonic_ms() - self._misses_since_ms
+        reader.ahead.answered(
+            Answered(
+                self._partition,
+                self._question,
+                pieces[-1].selection.next_offset,
+                sum(piece.selection.size_bytes for piece in pieces),
+                waited_ms,
+            ),
+            sequence,
+            found.metadata,
+            found.index,
+            pieces[-1].chunk.end,
+        )
+
+    def _aborted(
+        self, metadata: RemoteLogSegmentMetadata, end: int
+    ) -> list[tuple[int, int]] | Wait:
+        """Transactions aborted from the asked offset to `end`, in later segments too.
+
+        Only by markers that lie on the asker's chain: a given up lineage may have aborted what
+        this one has committed.
+        """
+        reader, start = self._reader, self._question.offset
+        chain = [EpochEntry(*entry) for entry in self._question.chain]
+        found = dict[tuple[int, int], None]()  # a copy of the same segment says the same again
+        for segment in reader.aborting_segments(self._partition, metadata.start_offset):
+            parts = lineage.parts_on_chain(segment, chain, NO_END)
+            if not parts:
+                continue
+            self._key = ("transactions", segment.id.id)
+            data = reader.indexes.transactions(segment, self.attempt)
+            if isinstance(data, Wait):
+                return data
+            on_chain = (
+                entry
+                for entry in txn_index.iter_entries(data)
+                if any(part.first <= entry.last_offset <= part.last for part in parts)
+            )
+            entries, over = txn_index.overlapping(on_chain, start, end)
+            found |= dict.fromkeys((entry.producer_id, entry.first_offset) for entry in entries)
+            if over:
+                break
+        return list(found)
+
+    # -- answering
+
+    def _answer(
+        self,
+        pieces: list[Piece],
+        next_offset: int,
+        aborted: list[tuple[int, int]],
+        *,
+        with_table: bool = False,
+    ) -> None:
+        if self._done:
+            return
+        self._done = True
+        question, files, regions = self._question, list[OpenFile](), list[Region]()
+        for piece in pieces:
+            selection = piece.selection
+            regions.append(
+                Region(len(files), piece.chunk.token, selection.position, selection.size_bytes)
+            )
+            files.append(piece.chunk.file)
+            self._reader.chunks.hand_out(piece.chunk)
+        ends, last_offsets = _batch_table(pieces) if with_table else (b"", b"")
+        size_bytes = sum(region.size_bytes for region in regions)
+        if size_bytes:
+            self._reader.quota.record(size_bytes, self._reader.clock.monotonic_ms())
+        self._reply(
+            ReadAnswer(
+                question.topic_id,
+                question.partition,
+                question.leader_epoch,
+                regions=regions,
+                next_offset=next_offset,
+                aborted=aborted,
+                batch_ends=ends,
+                last_offsets=last_offsets,
+            ),
+            files,
+        )
+
+    def _fail(self, code: ErrorCode, message: str) -> None:
+        if self._done:
+            return
+        self._done = True
+        question = self._question
+        self._reply(
+            ReadAnswer(
+                question.topic_id,
+                question.partition,
+                question.leader_epoch,
+                error=int(code),
+                message=message,
+            )
+        )
+
+    def _corrupt(self) -> None:
+        cause = self._reader.loads.failure(self._key)
+        if self._reader.is_news(cause):
+            log.error(
+                "remote bytes are damaged and are not served: partition=%s offset=%d cause=%s",
+                self._partition.topic_partition,
+                self._question.offset,
+                cause,
+            )
+        self._reader.store.telemetry.corrupt(self._partition.topic)
+        self._fail(ErrorCode.CORRUPT_MESSAGE, f"remote bytes are damaged: {cause}")
+
+    def _time_is_up(self) -> None:
+        if self._done:
+            return
+        match self._waits_for:
+            case NotReady.METADATA:
+                self._fail(ErrorCode.REPLICA_NOT_AVAILABLE, "remote metadata is not caught up")
+            case Wait.FAILING:
+                cause = self._reader.loads.failure(self._key)
+                self._fail(ErrorCode.KAFKA_STORAGE_ERROR, f"the remote store fails: {cause}")
+            case _:
+                self._answer([], -1, [])
+                self._reader.ahead.in_vain(self._question, self._sequence)
+
+
+def _batch_table(pieces: list[Piece]) -> tuple[bytes, bytes]:
+    """Ends, counted over all pieces, and last offsets of the batches; see `ReadAnswer`."""
+    ends, last_offsets, base = array("q"), array("q"), 0
+    for piece in pieces:
+        table, picked = piece.chunk.table, piece.selection
+        shift = base - picked.position
+        first, end = picked.first_batch, picked.end_batch
+        ends.extend(position + shift for position in table.positions[first + 1 : end + 1])
+        last_offsets += table.last_offsets[first:end]
+        base += picked.size_bytes
+    return ends.tobytes(), last_offsets.tobytes()

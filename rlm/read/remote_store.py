@@ -1,0 +1,48 @@
+"""What every part that reads the remote store works with, as one value."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from kafka_protocol.types import TopicIdPartition
+from rlm.plugin_calls import PluginCalls
+from rlm.read.object_faults import ObjectFaults
+from rlm.telemetry import Telemetry
+from rlmm.api import RemoteLogMetadataManager
+from rsm_plugins.api import RemoteStorageManager
+
+
+class Partitions(Protocol):
+    """The partitions that the broker has assigned to the tier."""
+
+    def tip_of(self, topic_id: bytes, partition: int) -> TopicIdPartition | None:
+        """The partition with that id and number, None if it is not assigned."""
+        ...
+
+    def is_judged(self, tip: TopicIdPartition) -> bool:
+        """Whether the broker's chain of it was judged."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteStore:
+    """The remote store, seen by its readers.
+
+    Attributes:
+        metadata: which segments there are.
+        storage: their objects.
+        calls: registers each call of `storage`, so that one that hangs is noticed.
+        telemetry: counts the calls, and what the caches saved.
+        faults: objects that were found missing or damaged.
+        partitions: those that may be read at all.
+    """
+
+    metadata: RemoteLogMetadataManager
+    storage: RemoteStorageManager
+    calls: PluginCalls
+    telemetry: Telemetry
+    faults: ObjectFaults
+    partitions: Partitions
+
+    def is_readable(self, partition: TopicIdPartition) -> bool:
+        """Whether its segments are known, and which of them belong to its chain."""
+        return self.metadata.is_ready(partition) and self.partitions.is_judged(partition)

@@ -1,0 +1,4 @@
+"""The partitions that a tier owns: taken over, copied, expired.
+
+Knows nothing of `rlm.read`.
+"""

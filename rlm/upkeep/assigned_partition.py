@@ -1,0 +1,87 @@
+"""What the RemoteLogManager holds of one assigned partition; it belongs to the manager's thread."""
+
+from dataclasses import dataclass, field
+
+from kafka_protocol.types import TopicIdPartition
+from rlm.link.messages import Assign, PartitionSettings
+from rlm.red_kinds import TierRed
+from rlm.upkeep.backoff import Backoff
+from rlm.upkeep.ownership import Ownership
+from rlmm.red import NOT_RED, RedText
+from runtime.scheduler import Timer
+
+COPY, EXPIRE = "copy", "expire"
+_FAILED = {COPY: TierRed.COPY, EXPIRE: TierRed.EXPIRE}
+
+
+@dataclass(slots=True)
+class Pass:
+    """One kind of pass of one ownership."""
+
+    kind: str
+    backoff: Backoff
+    running: bool = False
+    again: bool = False
+    timer: Timer | None = None
+    red: RedText = NOT_RED
+
+    def failed(self, error: object) -> None:
+        """It is red for `error`."""
+        self.red = _FAILED[self.kind].text(error=error)
+
+
+@dataclass(slots=True)
+class AssignedPartition:
+    """An assigned partition.
+
+    Attributes:
+        judged: the chain and the log start were judged under this ownership.
+        above: its next incarnation is a higher one: the last that it had where that is over or lost
+            records, or the highest that was read under our leader epoch where we were refused.
+    """
+
+    tip: TopicIdPartition
+    leader_epoch: int
+    is_leader: bool
+    settings: PartitionSettings
+    metadata_offset: int
+    unclean_epoch: int = -1
+    ownership: Ownership | None = None
+    ready: bool = False
+    judged: bool = False
+    red: RedText = NOT_RED
+    above: int = -1
+    own_backoff: Backoff | None = None
+    own_timer: Timer | None = None
+    passes: dict[str, Pass] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, assign: Assign) -> "AssignedPartition":
+        """As the broker assigns it."""
+        return cls(
+            TopicIdPartition(assign.topic_id, assign.partition, assign.topic),
+            assign.leader_epoch,
+            assign.is_leader,
+            assign.settings,
+            assign.metadata_offset,
+            assign.unclean_epoch,
+        )
+
+    def reds(self) -> list[RedText]:
+        """What is wrong with it."""
+        found = [self.red, *(each.red for each in self.passes.values())]
+        return [reason for reason in dict.fromkeys(found) if reason]
+
+    def end_ownership(self) -> None:
+        """Cancel all that runs or is due under it; no further plugin call starts."""
+        if self.ownership is not None:
+            self.ownership.cancellation.cancel()
+            self.ownership = None
+        self.ready = self.judged = False
+        for each in self.passes.values():
+            if each.timer is not None:
+                each.timer.cancel()
+        self.passes = {}
+        if self.own_timer is not None:
+            self.own_timer.cancel()
+            self.own_timer = None

@@ -1,0 +1,139 @@
+"""What the tier asks of its broker, as a port; over the link, or of a simulated broker."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from rlm.link.endpoint import Endpoint, Received
+from rlm.link.messages import (
+    Ack,
+    AnyMessage,
+    DescribeLog,
+    Image,
+    ImageAtLeast,
+    KeepRemovals,
+    LogDescription,
+    OpenedSegment,
+    OpenSegment,
+    RaiseLeaderEpoch,
+    RaiseLogStart,
+    Report,
+    RestoreChain,
+    TopicsEmptied,
+)
+from runtime.disk import OpenFile
+
+ANSWER_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFiles:
+    """The answer about a local segment, and its descriptors in the order the answer names them."""
+
+    answer: OpenedSegment
+    files: tuple[OpenFile, ...]
+
+
+class BrokerPort(Protocol):
+    """Blocking questions to the broker, from pool threads.
+
+    All raise LinkFailureError where the broker refuses (it does not lead the partition under that
+    epoch), and LinkEndedError when it is gone.
+    """
+
+    def describe(self, question: DescribeLog) -> LogDescription:
+        """The local log now."""
+        ...
+
+    def open_segment(self, question: OpenSegment) -> OpenedFiles:
+        """Descriptors of a closed segment."""
+        ...
+
+    def report(self, report: Report) -> bool:
+        """Whether the broker took the report."""
+        ...
+
+    def raise_log_start(self, request: RaiseLogStart) -> bool:
+        """Whether the log start is there now, checkpointed and fsynced."""
+        ...
+
+    def restore_chain(self, request: RestoreChain) -> bool:
+        """Whether the chain is the broker's now, fsynced."""
+        ...
+
+    def raise_leader_epoch(self, request: RaiseLeaderEpoch) -> str:
+        """Why asking the controller is in vain, "" while a higher leader epoch may still come."""
+        ...
+
+    def image(self) -> Image:
+        """The image at or past a high watermark confirmed after this call."""
+        ...
+
+    def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
+        """Nothing is left of these removed topics; returns once the metadata log says so."""
+        ...
+
+    def keep_removals(self, marked: Collection[bytes]) -> None:
+        """Go by the list of removals from here on; returns once the metadata log says so."""
+        ...
+
+
+class LinkBroker:
+    """The broker at the other end of the link."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    def _ask(self, message: AnyMessage) -> Received:
+        return self._endpoint.ask(message).result(ANSWER_LIMIT_S)
+
+    def describe(self, question: DescribeLog) -> LogDescription:
+        """The local log now."""
+        answer = self._ask(question).message
+        assert isinstance(answer, LogDescription), answer
+        return answer
+
+    def open_segment(self, question: OpenSegment) -> OpenedFiles:
+        """Descriptors of a closed segment."""
+        received = self._ask(question)
+        assert isinstance(received.message, OpenedSegment), received.message
+        return OpenedFiles(received.message, received.files)
+
+    def report(self, report: Report) -> bool:
+        """Whether the broker took the report."""
+        return self._taken(report)
+
+    def raise_log_start(self, request: RaiseLogStart) -> bool:
+        """Whether the log start is there now."""
+        return self._taken(request)
+
+    def restore_chain(self, request: RestoreChain) -> bool:
+        """Whether the chain is the broker's now, fsynced."""
+        return self._taken(request)
+
+    def raise_leader_epoch(self, request: RaiseLeaderEpoch) -> str:
+        """Why asking the controller is in vain, "" while a higher leader epoch may still come."""
+        answer = self._told(request)
+        return "" if answer.taken else answer.reason
+
+    def _taken(self, message: AnyMessage) -> bool:
+        return self._told(message).taken
+
+    def _told(self, message: AnyMessage) -> Ack:
+        answer = self._ask(message).message
+        assert isinstance(answer, Ack), answer
+        return answer
+
+    def image(self) -> Image:
+        """The image at or past a high watermark confirmed after this call."""
+        answer = self._ask(ImageAtLeast()).message
+        assert isinstance(answer, Image), answer
+        return answer
+
+    def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
+        """Nothing is left of these removed topics; returns once the metadata log says so."""
+        self._taken(TopicsEmptied(list(topic_ids)))
+
+    def keep_removals(self, marked: Collection[bytes]) -> None:
+        """Go by the list of removals from here on; returns once the metadata log says so."""
+        self._taken(KeepRemovals(list(marked)))

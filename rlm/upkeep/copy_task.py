@@ -1,0 +1,171 @@
+"""Copying closed segments, oldest first, one after the other.
+
+Write order (docs/tiering.md §3, "copy"): OpenSegment, STARTED under a new id, objects, FINISHED
+with the custom metadata, CopiedThrough. A crash after any of them leaves at most a STARTED id,
+which a later expiration pass takes through deletion; the range is copied again under another id.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from kafka_protocol.types import TopicIdPartition
+from rlm.link.messages import (
+    ClosedLocalSegment,
+    CopiedThrough,
+    JudgementWithdrawn,
+    Loss,
+    LossFound,
+    PartitionSettings,
+)
+from rlm.upkeep.copy_policy import lag, next_to_copy, started_metadata
+from rlm.upkeep.effects import (
+    AddStarted,
+    BeginCopy,
+    Carry,
+    DeleteObjects,
+    Judge,
+    LocalSegment,
+    Measure,
+    OpenLocal,
+    PassResult,
+    PutObjects,
+    Report,
+    Task,
+    UpdateState,
+    WallMs,
+)
+from rlm.upkeep.log_facts import LogFacts
+from rlm.upkeep.settling import hole_of
+from rlmm.api import SegmentUpdate
+from rsm_plugins.api import RemoteStorageError
+from rsm_plugins.segment import RemoteLogSegmentId, SegmentState
+
+
+class CustomMetadataTooLargeError(RemoteStorageError):
+    """The plugin wants more stored with a segment than is allowed."""
+
+
+def copied_through_report(facts: LogFacts) -> CopiedThrough:
+    """What the broker may rely on for local expiry, by what is known now of a sound log."""
+    run = facts.copied_through()
+    log = facts.log
+    return CopiedThrough(
+        log.topic_id,
+        log.partition,
+        log.leader_epoch,
+        last_offset=-1 if run is None else run.last_offset,
+        last_offset_epoch=-1 if run is None else run.leader_epoch,
+        remote_start=-1 if facts.remote_start is None else facts.remote_start,
+        remote_bytes=facts.remote_bytes,
+    )
+
+
+def loss_report(facts: LogFacts, loss: Loss) -> LossFound:
+    """While red nothing is known to be remote, so that the broker expires nothing locally."""
+    log = facts.log
+    return LossFound(log.topic_id, log.partition, log.leader_epoch, loss)
+
+
+def withdraw_judgement(topic_id: bytes, partition: int, leader_epoch: int) -> Task[PassResult]:
+    """Tell the broker that what it was told of the partition rests on nothing any more."""
+    yield Report(JudgementWithdrawn(topic_id, partition, leader_epoch))
+    return PassResult()
+
+
+REFUSED_REPORT_AGAIN_MS: Final = 1_000
+
+
+def _for_ever() -> bool:
+    """Settings that do not change."""
+    return True
+
+
+def copy_pass(
+    partition: TopicIdPartition,
+    settings: PartitionSettings,
+    *,
+    broker_id: int,
+    custom_metadata_bytes_max: int,
+    throttle_ms: Callable[[int], int],
+    is_current: Callable[[], bool] = _for_ever,
+) -> Task[PassResult]:
+    """Copy all that is ready; each copied segment is reported before the next is looked for.
+
+    A pass may take hours; it ends early when the topic's settings are not those it began with.
+
+    Args:
+        partition: whose log.
+        settings: what its topic says.
+        broker_id: written into the records.
+        custom_metadata_bytes_max: a plugin that wants more stored fails the copy.
+        throttle_ms: how long the quota makes a copy of so many bytes wait; 0: it may go.
+        is_current: whether `settings` still are what the topic says.
+    """
+    while True:
+        facts: LogFacts = yield Judge()
+        if facts.hole() is not None:
+            red = hole_of(facts)
+            # The broker must not go by what was true before it.
+            yield Report(loss_report(facts, red.loss))
+            return PassResult(red=red.reason)
+        taken: bool = yield Report(copied_through_report(facts))
+        if not taken:
+            # The log has changed since it was judged. What would be announced now, the broker could
+            # take for the proof of a loss: to it the end that it opened with still counts.
+            return PassResult(again_in_ms=REFUSED_REPORT_AGAIN_MS)
+        yield Carry(facts.log.log_start_offset)
+        segments, size_bytes = lag(facts)
+        yield Measure(
+            copy_lag_segments=segments,
+            copy_lag_bytes=size_bytes,
+            remote_bytes=facts.remote_bytes,
+            remote_segments=len(facts.remote),
+        )
+        now_ms: int = yield WallMs()
+        if not is_current():
+            return PassResult(again_in_ms=0)
+        segment = next_to_copy(facts, settings, now_ms)
+        if segment is None:
+            return PassResult()
+        wait_ms = throttle_ms(segment.size_bytes)
+        if wait_ms > 0:
+            return PassResult(again_in_ms=wait_ms)
+        yield from _copy_one(partition, facts, segment, broker_id, custom_metadata_bytes_max)
+
+
+def _copy_one(
+    partition: TopicIdPartition,
+    facts: LogFacts,
+    segment: ClosedLocalSegment,
+    broker_id: int,
+    custom_metadata_bytes_max: int,
+) -> Task[None]:
+    opened: LocalSegment = yield OpenLocal(segment.base_offset)
+    # The copy maximum counts from here, before STARTED is sent: others count from when they see it.
+    new_id: bytes = yield BeginCopy()
+    now_ms: int = yield WallMs()
+    metadata = started_metadata(
+        facts,
+        segment,
+        id=RemoteLogSegmentId(partition, new_id),
+        size_bytes=opened.answer.size_bytes,
+        txn_index_empty=opened.answer.transaction_index_is_empty,
+        broker_id=broker_id,
+        now_ms=now_ms,
+    )
+    metadata_offset = facts.log.metadata_offset
+    yield AddStarted(metadata, metadata_offset)
+    custom: bytes | None = yield PutObjects(metadata, opened.data)
+    if custom is not None and len(custom) > custom_metadata_bytes_max:
+        # Now, and with it: no record will ever hold it, and a plugin may find its objects by it.
+        yield DeleteObjects(replace(metadata, custom_metadata=custom))
+        raise CustomMetadataTooLargeError(
+            f"custom metadata of {len(custom)} bytes,"
+            f" remote.log.metadata.custom.metadata.max.bytes is {custom_metadata_bytes_max}"
+        )
+    finished_ms: int = yield WallMs()
+    finished = SegmentState.COPY_SEGMENT_FINISHED
+    yield UpdateState(
+        SegmentUpdate(metadata.id, finished, finished_ms, broker_id, custom), metadata_offset
+    )

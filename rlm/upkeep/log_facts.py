@@ -1,0 +1,103 @@
+"""What a pass judges by: the leader's local log and the remote segments, at one moment. Pure.
+
+`log_end` for coverage is the high watermark: nothing above it is ever copied.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from kafka_protocol.types import EpochEntry
+from rlm.link.messages import LogDescription
+from rlmm import lineage
+from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
+
+
+class RemoteSegment(NamedTuple):
+    """A live remote segment, and where in the topic it was FINISHED."""
+
+    metadata: RemoteLogSegmentMetadata
+    finished_order: int | None
+
+
+@dataclass(frozen=True)
+class LogFacts:
+    """A log description and the remote segments, with what follows from both."""
+
+    log: LogDescription
+    remote: Sequence[RemoteSegment]
+
+    @cached_property
+    def chain(self) -> list[EpochEntry]:
+        """The leader's epoch chain."""
+        return [EpochEntry(epoch, start) for epoch, start in self.log.chain]
+
+    @cached_property
+    def finished(self) -> list[RemoteLogSegmentMetadata]:
+        """Segments in COPY_SEGMENT_FINISHED, ascending by start offset."""
+        return finished_of(self.remote)
+
+    @cached_property
+    def coverage(self) -> lineage.Coverage:
+        """All (epoch, offset) in finished segments, of every lineage."""
+        return lineage.Coverage(self.finished)
+
+    def copied_through(self, log_start: int | None = None) -> lineage.CopiedRun | None:
+        """How far the run from the log start (or from `log_start`) reaches."""
+        start = self.log.log_start_offset if log_start is None else log_start
+        return lineage.copied_through(self.coverage, self.chain, start, self.log.high_watermark)
+
+    @property
+    def needed_from(self) -> int:
+        """What is local and closed below this offset is in the store, or below the log start."""
+        start, run = self.log.log_start_offset, self.copied_through()
+        return start if run is None else max(start, run.last_offset + 1)
+
+    @property
+    def names_what_is_needed(self) -> bool:
+        """Whether the description names the closed segments that are needed, or the first of them.
+
+        It was asked for before anybody knew which: more is copied by now, or less.
+        """
+        log, needed = self.log, self.needed_from
+        return log.closed_from == needed or (log.closed_from < needed and not log.more_closed_count)
+
+    @cached_property
+    def remote_start(self) -> int | None:
+        """Smallest offset on the chain that is in a finished segment."""
+        return lineage.remote_start(self.coverage, self.chain, self.log.high_watermark)
+
+    def on_chain(self, segment: RemoteLogSegmentMetadata) -> list[lineage.Span]:
+        """The parts of a segment that the chain confirms."""
+        return lineage.parts_on_chain(segment, self.chain, self.log.high_watermark)
+
+    @cached_property
+    def remote_bytes(self) -> int:
+        """Size of all finished segments that touch the chain at or above the log start."""
+        start = self.log.log_start_offset
+        return sum(
+            segment.segment_size_bytes
+            for segment in self.finished
+            if segment.end_offset >= start and self.on_chain(segment)
+        )
+
+    def hole(self, log_start: int | None = None) -> tuple[int, int] | None:
+        """Offsets [start, end) at or above the log start that are neither local nor remote.
+
+        Such a hole can only mean lost metadata: then nothing is raised and nothing deleted.
+        """
+        start = self.log.log_start_offset if log_start is None else log_start
+        local_start = self.log.local_log_start_offset
+        if start >= local_start:
+            return None
+        run = self.copied_through(start)
+        reached = start if run is None else run.last_offset + 1
+        return None if reached >= local_start else (reached, local_start)
+
+
+def finished_of(remote: Iterable[RemoteSegment]) -> list[RemoteLogSegmentMetadata]:
+    """The finished ones, ascending by start offset."""
+    done = SegmentState.COPY_SEGMENT_FINISHED
+    found = [segment.metadata for segment in remote if segment.metadata.state is done]
+    return sorted(found, key=lambda metadata: (metadata.start_offset, metadata.id.id))

@@ -1,0 +1,88 @@
+"""Records that were handed to the port and are not yet read back, found without a walk."""
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from rlmm.api import Fence
+from rlmm.events import MetadataEvent
+from rlmm.store import PartitionKey, partition_key
+
+R = TypeVar("R")
+
+
+@dataclass(slots=True, eq=False)
+class Write(Generic[R]):
+    """A record that was handed to the port and is not yet read back.
+
+    Attributes:
+        role: of its owner; None: the remover's.
+        done: of the caller; None: part of a barrier that a later record completes.
+        ends_barrier: the barrier of `role` is complete when this one is read back.
+        offset: where the log has it, as far as known.
+        failure: why it will not be, and whether that is certain.
+    """
+
+    event: MetadataEvent
+    role: R | None
+    done: "Future[None] | None"
+    deadline_ms: int
+    ends_barrier: bool = False
+    offset: int | None = None
+    failure: str | None = None
+    maybe_written: bool = True
+
+
+class Writes(Generic[R]):
+    """Those of one metadata partition, in the order of the calls; not thread-safe."""
+
+    __slots__ = ("_by_partition", "_by_role", "_writes")
+
+    def __init__(self) -> None:
+        self._writes: dict[Write[R], None] = {}
+        self._by_role: dict[int, dict[Write[R], None]] = {}  # by identity of the role, or of None
+        self._by_partition: Counter[tuple[PartitionKey, Fence]] = Counter()
+
+    def __bool__(self) -> bool:
+        return bool(self._writes)
+
+    def __iter__(self) -> Iterator[Write[R]]:
+        return iter(self._writes)
+
+    def __contains__(self, write: Write[R]) -> bool:
+        return write in self._writes
+
+    def add(self, write: Write[R]) -> None:
+        """One more is under way."""
+        self._writes[write] = None
+        self._by_role.setdefault(id(write.role), {})[write] = None
+        self._by_partition[_names(write.event)] += 1
+
+    def remove(self, write: Write[R]) -> None:
+        """It is read back, or given up."""
+        del self._writes[write]
+        of_role = self._by_role[id(write.role)]
+        del of_role[write]
+        if not of_role:
+            del self._by_role[id(write.role)]
+        names = _names(write.event)
+        self._by_partition[names] -= 1
+        if not self._by_partition[names]:
+            del self._by_partition[names]
+
+    def take_of(self, role: R | None) -> list[Write[R]]:
+        """Remove and return those of a role; None: the remover's."""
+        found = list(self._by_role.get(id(role), ()))
+        for write in found:
+            self.remove(write)
+        return found
+
+    def await_event(self, event: MetadataEvent) -> bool:
+        """Whether a record may be one of them."""
+        return _names(event) in self._by_partition
+
+
+def _names(event: MetadataEvent) -> tuple[PartitionKey, Fence]:
+    return partition_key(event.topic_id_partition), event.stamp.fence

@@ -1,0 +1,65 @@
+"""Listings of fsspec file systems, made alike: in the order of keys, with times in milliseconds.
+
+Must not know: roots, keys, segments.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from rsm_plugins.fsspec.calls import BoundedCalls
+from rsm_plugins.fsspec.errors import Meaning, meaning_of
+
+
+def files_below(
+    calls: BoundedCalls, folder: str, left_out_suffix: str
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Paths and facts of all files below a directory, in order; none where it does not exist.
+
+    One directory is held in memory at a time.
+
+    Args:
+        calls: calls of the file system.
+        folder: where to begin.
+        left_out_suffix: directories with this end of their name are not entered.
+    """
+    try:
+        infos = calls.method("ls", folder, detail=True)
+    except Exception as e:
+        if meaning_of(e) is Meaning.NOT_FOUND:
+            return
+        raise
+    # A folder sorts as its children's keys do: with the slash at its end.
+    entries = {
+        _last(info["name"]) + "/" * (info["type"] == "directory"): info
+        for info in infos
+        if info["name"].strip("/") != folder.strip("/")  # some list the folder itself, too
+    }
+    for name, info in sorted(entries.items()):
+        path = f"{folder}/{name}"
+        if name.endswith(left_out_suffix + "/"):
+            continue
+        if name.endswith("/"):
+            yield from files_below(calls, path[:-1], left_out_suffix)
+        else:
+            yield path, info
+
+
+def modified_ms(info: Mapping[str, Any]) -> int:
+    """When a file was last written, ms since 1970, whatever its file system calls that."""
+    names = ("mtime", "LastModified", "last_modified", "modification_time", "modificationTime")
+    for name in (*names, "updated", "created"):
+        value = info.get(name)
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        if isinstance(value, datetime):
+            aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+            return int(aware.timestamp() * 1_000)
+        if isinstance(value, (int, float)):
+            # HDFS counts milliseconds, a disk seconds.
+            return int(value if "odification" in name else value * 1_000)
+    return 0
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]

@@ -1,0 +1,417 @@
+"""Objects in any store that fsspec reaches: `s3://`, `gs://`, `az://`, `sftp://`, `file://` ...
+
+An object is one file below the URL. Where the store shows a written object only when it is whole
+(object stores), `put` writes it directly; where a file can be seen while it grows (disks, SFTP,
+HDFS), it is written to a random name in `<key>.copying/` and moved to its place. No cache of
+fsspec's is used: not of instances, not of listings, not of blocks.
+
+Must not know: what a segment is; any one library, but for the few lines of `s3` and `file`.
+"""
+
+import contextlib
+import logging
+import os
+import secrets
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
+
+from crc32c import crc32c
+
+from rsm_plugins.api import (
+    RemoteObjectDamagedError,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RetriableRemoteStorageError,
+    StoredObject,
+)
+from rsm_plugins.fsspec.calls import BoundedCalls
+from rsm_plugins.fsspec.errors import Meaning, hidden, meaning_of, s3_code, shown
+from rsm_plugins.fsspec.listing import files_below, modified_ms
+from rsm_plugins.fsspec.source import WRITE_BYTES, SourceError, chunks, read_up_to, write_all
+from rsm_plugins.layout.objects import ObjectFacts, check_key, folder_of_prefix
+from rsm_plugins.layout.piece_stream import PieceStream
+from rsm_plugins.layout.store import ObjectStore
+
+log = logging.getLogger(__name__)
+
+COPYING_SUFFIX = ".copying"
+_PART_BYTES = 8 << 20
+_DIRECT_PIECE_BYTES = 8 << 20
+_FILE_PIECE_BYTES = 4 << 20
+_RACES_MAX = 3
+LOCAL = frozenset({"file", "local"})
+_S3 = frozenset({"s3", "s3a"})
+_NO_UPLOAD_LISTINGS = frozenset(
+    {"AccessDenied", "MethodNotAllowed", "NotImplemented", "501", "405"}
+)
+SHOWN_WHOLE = frozenset(
+    {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "obs", "memory"}
+)
+"""Protocols whose stores show an object only when it is whole."""
+_RMDIR_KEEPS_FILES = LOCAL | {"sftp", "ssh", "smb", "hdfs", "viewfs", "webhdfs"}
+"""Protocols whose `rmdir` refuses a directory that is not empty; pyarrow's removes all in it."""
+
+
+class FsspecStore(ObjectStore):
+    """Objects as files of one fsspec file system, below a root."""
+
+    def __init__(
+        self,
+        fs: Any,
+        root: str,
+        *,
+        rename: bool,
+        timeout_s: float,
+        secret_values: Sequence[str] = (),
+        file_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Make it.
+
+        Args:
+            fs: the file system.
+            root: path of the root in it.
+            rename: write under a temporary name and move.
+            timeout_s: deadline of one call.
+            secret_values: what must never be in a message.
+            file_options: what `open` is told of each new file.
+        """
+        protocols = {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
+        self.fs = fs
+        self._root = root.rstrip("/")
+        self._rename = rename
+        self._secrets = secret_values
+        self.file_options = dict(file_options or {})
+        self._is_local = bool(protocols & LOCAL)
+        self._has_upload_listings = bool(protocols & _S3)
+        self._in_memory = "memory" in protocols
+        self._removes_empty = rename and bool(protocols & _RMDIR_KEEPS_FILES)
+        self.calls = BoundedCalls(fs, timeout_s, threads=not (self._is_local or self._in_memory))
+
+    def check(self) -> None:
+        """Find the root, or make it.
+
+        A store that does not answer now may answer later: that is a warning.
+
+        Raises:
+            RemoteStorageError: the store cannot be used with these settings.
+        """
+        try:
+            if self._rename:
+                self.calls.method("makedirs", self._root, exist_ok=True)
+                self._settle(self._root, top="/")
+            elif not self._in_memory:
+                bucket = self._root.strip("/").partition("/")[0]
+                self.calls.method("info", bucket)
+        except Exception as e:  # noqa: BLE001 - libraries behind fsspec have no common error
+            error = self._storage_error(e, "open", self._root, RemoteStorageError)
+            if not isinstance(error, RetriableRemoteStorageError):
+                self.close()
+                raise error from None
+            log.warning("the store does not answer yet: %s", error)
+
+    def put(self, key: str, source: BinaryIO) -> ObjectFacts:
+        """See ObjectStore."""
+        target = self._path(key)
+        self._check_local_root()
+        source.seek(0)
+        head = read_up_to(source, self._part_bytes())
+        try:
+            if self._rename:
+                facts = self._put_by_rename(target, head, source)
+            else:
+                facts = self._put_directly(target, head, source)
+            held = int(self.calls.method("info", target)["size"])
+        except SourceError as e:
+            raise e.error from None
+        except Exception as e:  # noqa: BLE001 - as above
+            raise self._storage_error(e, "copy", key, RetriableRemoteStorageError) from None
+        if held != facts.size_bytes:
+            raise RetriableRemoteStorageError(
+                f"copy of {key}: the store holds {held} bytes of {facts.size_bytes}"
+            )
+        return facts
+
+    def get(self, key: str, first: int = 0, last: int | None = None) -> PieceStream:
+        """See ObjectStore."""
+        path = self._path(key)
+        if last is None:
+            last = self._size(key, path) - 1
+            if first > max(last, 0):
+                raise RemoteObjectDamagedError(f"{key} has {last + 1} bytes, none at {first}")
+        piece_bytes = _FILE_PIECE_BYTES if self._rename else _DIRECT_PIECE_BYTES
+
+        def fetch(begin: int, end: int) -> bytes:
+            return self._piece(key, path, begin, end)
+
+        stream = PieceStream(key, fetch, first, last + 1, piece_bytes)
+        error: RemoteStorageError | None = None
+        try:
+            stream.fill()
+            if not stream.cut:
+                return stream
+        except RemoteResourceNotFoundError:
+            raise
+        except RemoteStorageError as e:
+            error = e
+        # Stores differ in what they say of a range that touches the end: their words do not count.
+        size = self._size(key, path)
+        if first >= size:
+            raise RemoteObjectDamagedError(f"{key} has {size} bytes, none at {first}")
+        if error is not None:
+            raise error
+        if size > last:
+            raise RetriableRemoteStorageError(f"fetch of {key} ended early at {stream.position}")
+        return PieceStream(key, fetch, first, size, piece_bytes)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """See ObjectStore."""
+        self._check_local_root()
+        for key in keys:
+            path = self._path(key)
+            try:
+                if self._rename:
+                    self._remove_copying(path)
+                elif self._has_upload_listings:
+                    self._abort_uploads(path)
+                self.remove(path)
+            except Exception as e:  # noqa: BLE001 - as above
+                raise self._storage_error(e, "delete", key, RetriableRemoteStorageError) from None
+        if self._removes_empty:
+            for folder in dict.fromkeys(_parent(self._path(key)) for key in keys):
+                self._settle(folder)
+                self._remove_empty(folder)
+
+    def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
+        """See ObjectStore."""
+        self._check_local_root()
+        start = folder_of_prefix(prefix)
+        if start is None:
+            return
+        folder = f"{self._root}/{start}" if start else self._root
+        try:
+            for path, info in files_below(self.calls, folder, COPYING_SUFFIX):
+                key = path[len(self._root) + 1 :]
+                if key.startswith(prefix):
+                    yield StoredObject(key, int(info["size"]), modified_ms(info))
+        except Exception as e:  # noqa: BLE001 - as above
+            raise self._storage_error(e, "list", folder, RetriableRemoteStorageError) from None
+
+    def close(self) -> None:
+        """See ObjectStore."""
+        self.calls.close()
+
+    # ------------------------------------------------------------------ for subclasses
+
+    def write(self, path: str, head: bytes, source: BinaryIO) -> ObjectFacts:
+        """Write `head` and what is left in `source` to a new file, durably.
+
+        Raises:
+            SourceError: `source` broke.
+        """
+        options = {"block_size": _PART_BYTES} if self.fs.async_impl else self.file_options
+        file = self.calls.call(self.fs.open, path, "wb", **options)
+        size = crc = 0
+        try:
+            for chunk in chunks(head, source):
+                crc = crc32c(chunk, crc)
+                size += len(chunk)
+                self.calls.call(write_all, file, chunk)
+            if self._is_local:
+                file.flush()
+                os.fsync(file.fileno())
+            self.calls.call(file.close)
+        except BaseException as e:
+            self._abandon(file, hangs=isinstance(e, TimeoutError))
+            raise
+        return ObjectFacts(size, crc)
+
+    def move(self, temporary: str, target: str) -> None:
+        """Give a file its name, in place of another."""
+        self.calls.method("mv", temporary, target)
+
+    def release(self, temporary: str) -> None:
+        """Take a temporary file, about to be deleted, from a writer that may be dead."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file; one that is not there is fine."""
+        try:
+            self.calls.method("rm_file", path)
+        except Exception as e:
+            if meaning_of(e) is not Meaning.NOT_FOUND:
+                raise
+
+    def remove_folder(self, folder: str) -> bool:
+        """Remove a directory if it is empty; one in use by somebody else stays."""
+        if not self._removes_empty:
+            return False
+        try:
+            self.calls.method("rmdir", folder)
+        except Exception:  # noqa: BLE001 - not empty, gone already, or the store is down: all fine
+            return False
+        return True
+
+    # ------------------------------------------------------------------ inside: put
+
+    def _part_bytes(self) -> int:
+        if self._in_memory:
+            return sys.maxsize
+        return WRITE_BYTES if self._rename else _PART_BYTES
+
+    def _put_directly(self, target: str, head: bytes, source: BinaryIO) -> ObjectFacts:
+        if len(head) < self._part_bytes():
+            self.calls.method("pipe_file", target, head)
+            return ObjectFacts(len(head), crc32c(head))
+        return self.write(target, head, source)
+
+    def _put_by_rename(self, target: str, head: bytes, source: BinaryIO) -> ObjectFacts:
+        copying = target + COPYING_SUFFIX
+        temporary = f"{copying}/{secrets.token_hex(8)}"
+        try:
+            facts = self._write_temporary(copying, temporary, head, source)
+            self.move(temporary, target)
+        except BaseException as e:
+            if not isinstance(e, TimeoutError):  # a store that hangs would hang here, too
+                self._try_remove_temporary(temporary, copying)
+            raise
+        self.remove_folder(copying)
+        self._settle(_parent(target))
+        return facts
+
+    def _write_temporary(
+        self, copying: str, temporary: str, head: bytes, source: BinaryIO
+    ) -> ObjectFacts:
+        for _ in range(_RACES_MAX):
+            # Whoever deletes the last segment of a partition removes its empty directory.
+            with contextlib.suppress(FileNotFoundError):
+                self.calls.method("makedirs", copying, exist_ok=True)
+                return self.write(temporary, head, source)
+            source.seek(len(head))
+        raise RetriableRemoteStorageError(f"the directory of {temporary} went again and again")
+
+    def _try_remove_temporary(self, temporary: str, copying: str) -> None:
+        with contextlib.suppress(Exception):  # the error that led here is the one to tell
+            self.release(temporary)
+            self.remove(temporary)
+        self.remove_folder(copying)
+
+    def _abandon(self, file: Any, *, hangs: bool) -> None:
+        """Let go of a half written file so that nothing of it becomes visible."""
+        # An AbstractBufferedFile publishes what it has when it is closed, also by its finalizer.
+        publishes = hasattr(file, "_upload_chunk")
+        if not hangs:  # else this would hang, too
+            with contextlib.suppress(Exception):  # the error that led here is the one to tell
+                self.calls.call(file.discard if publishes else file.close)
+        if publishes:
+            file.closed = True
+
+    # ------------------------------------------------------------------ inside: get
+
+    def _piece(self, key: str, path: str, begin: int, end: int) -> bytes:
+        # The files of some file systems read ahead.
+        uncached = {} if self.fs.async_impl or self._in_memory else {"cache_type": "none"}
+        try:
+            piece = self.calls.method("cat_file", path, start=begin, end=end, **uncached)
+        except Exception as e:  # noqa: BLE001 - as above
+            raise self._storage_error(e, "fetch", key, RemoteResourceNotFoundError) from None
+        piece = bytes(piece or b"")
+        if begin and len(piece) > end - begin:
+            # All of the object, it seems: these are not the bytes that were asked for.
+            raise RemoteStorageError(
+                f"fetch of {key}: {len(piece)} bytes came where [{begin}, {end}) were asked for:"
+                " the store does not serve ranges"
+            )
+        return piece[: end - begin]
+
+    def _size(self, key: str, path: str) -> int:
+        try:
+            info = self.calls.method("info", path)
+        except Exception as e:  # noqa: BLE001 - as above
+            raise self._storage_error(e, "fetch", key, RemoteResourceNotFoundError) from None
+        if info.get("type") == "directory":
+            raise RemoteResourceNotFoundError(f"fetch of {key}: it is a directory")
+        return int(info["size"])
+
+    # ------------------------------------------------------------------ inside: delete
+
+    def _remove_copying(self, target: str) -> None:
+        copying = target + COPYING_SUFFIX
+        try:
+            left = self.calls.method("ls", copying, detail=True)
+        except Exception as e:
+            if meaning_of(e) is Meaning.NOT_FOUND:
+                return
+            raise
+        for info in left:
+            self.release(info["name"])
+            self.remove(info["name"])
+        self.remove_folder(copying)
+
+    def _remove_empty(self, folder: str) -> None:
+        while folder != self._root and self.remove_folder(folder):
+            folder = _parent(folder)
+
+    def _settle(self, folder: str, top: str = "") -> None:
+        """Make what changed in local directories survive a power cut, up to `top` or the root."""
+        top = top or self._root
+        while self._is_local and len(folder) >= len(top):
+            # Others may have emptied and removed it; what is above the root may be closed to us.
+            with contextlib.suppress(FileNotFoundError, PermissionError):
+                fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    os.fsync(fd)
+                finally:
+                    os.close(fd)
+            folder = _parent(folder)
+
+    def _abort_uploads(self, path: str) -> None:
+        """End the open multipart uploads of a key, whose writers are dead."""
+        bucket, key, _ = self.fs.split_path(path)
+        try:
+            answer = self.calls.method(
+                "call_s3", "list_multipart_uploads", Bucket=bucket, Prefix=key
+            )
+        except Exception as e:
+            if s3_code(e) not in _NO_UPLOAD_LISTINGS:
+                raise
+            log.warning(
+                "unfinished uploads cannot be listed: give the bucket a lifecycle rule that aborts"
+                " them: %s",
+                shown(e, self._secrets),
+            )
+            self._has_upload_listings = False
+            return
+        for upload in answer.get("Uploads", ()):
+            if upload["Key"] == key:
+                self.calls.method("abort_mpu", bucket, key, upload["UploadId"])
+
+    # ------------------------------------------------------------------ inside: list, names
+
+    def _check_local_root(self) -> None:
+        # `check` made it: where it is missing now, a disk is not mounted, and nothing is absent.
+        if self._is_local and not os.path.isdir(self._root):
+            raise RetriableRemoteStorageError(f"the root of the store is not there: {self._root}")
+
+    def _path(self, key: str) -> str:
+        return f"{self._root}/{check_key(key)}"
+
+    def _storage_error(
+        self, error: Exception, doing: str, what: str, if_not_found: type[RemoteStorageError]
+    ) -> RemoteStorageError:
+        if isinstance(error, RemoteStorageError):
+            return error
+        kinds: Mapping[Meaning, type[RemoteStorageError]] = {
+            Meaning.NOT_FOUND: if_not_found,
+            Meaning.FATAL: RemoteStorageError,
+            Meaning.RETRIABLE: RetriableRemoteStorageError,
+        }
+        meaning = meaning_of(error)
+        if meaning is Meaning.NOT_FOUND and doing == "fetch":
+            self._check_local_root()
+        message = f"{doing} of {hidden(what, self._secrets)}: {shown(error, self._secrets)}"
+        kind = kinds[meaning]
+        return kind(message)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]

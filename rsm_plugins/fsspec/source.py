@@ -1,0 +1,55 @@
+"""What is copied, read in pieces of bounded size and written to files that may take less.
+
+Must not know: which file system the pieces go to.
+"""
+
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from kafka_protocol.errors import TidemarkError
+
+WRITE_BYTES = 1 << 20
+"""One write; as `bytes` what hdfs-native takes fastest: a memoryview costs it 15 times the CPU."""
+
+
+class SourceError(TidemarkError):
+    """What was to be copied cannot be read; carries the error of the file."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def chunks(head: bytes, source: BinaryIO) -> Iterator[bytes]:
+    """What is to be written, in pieces of bounded size.
+
+    Raises:
+        SourceError: `source` broke.
+    """
+    for at in range(0, len(head), WRITE_BYTES):
+        yield head[at : at + WRITE_BYTES]
+    while True:
+        try:
+            chunk = source.read(WRITE_BYTES)
+        except OSError as e:
+            raise SourceError(e) from e
+        if not chunk:
+            return
+        yield chunk
+
+
+def read_up_to(source: BinaryIO, size: int) -> bytes:
+    """The first `size` bytes, fewer only where the source ends."""
+    parts = []
+    while size > 0 and (part := source.read(min(size, WRITE_BYTES))):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def write_all(file: Any, chunk: bytes) -> None:
+    """Write a chunk to a file that may take less at once."""
+    written = file.write(chunk)
+    while written is not None and written < len(chunk):
+        chunk = chunk[written:]
+        written = file.write(chunk)

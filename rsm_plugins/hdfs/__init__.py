@@ -1,0 +1,5 @@
+"""HDFS, over three drivers."""
+
+from rsm_plugins.hdfs.plugin import HdfsRemoteStorageManager
+
+__all__ = ["HdfsRemoteStorageManager"]

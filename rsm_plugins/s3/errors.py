@@ -1,0 +1,191 @@
+"""Which failures of S3 pass by themselves, and what to tell about those that do not.
+
+`error_class` is the table: pure, from an error's code and HTTP status to the class that the tier
+acts on. `storage_error` makes one of ours out of whatever the library raises. What a message never
+holds: credentials, signatures, and the words of the store about them.
+"""
+
+from collections.abc import Mapping
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    FlexibleChecksumError,
+    HTTPClientError,
+    IncompleteReadError,
+    MetadataRetrievalError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    SSLError,
+)
+from botocore.exceptions import (
+    ConnectionError as BotoConnectionError,
+)
+from botocore.parsers import ResponseParserError
+from urllib3.exceptions import HTTPError
+
+from kafka_protocol.errors import TidemarkError
+from rsm_plugins.api import (
+    RemoteObjectDamagedError,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RetriableRemoteStorageError,
+)
+from rsm_plugins.settings import PREFIX
+
+LIBRARY_ERRORS = (BotoCoreError, ClientError, ResponseParserError, HTTPError)
+"""All that a call of the library, or reading a body, may raise."""
+
+UNSUPPORTED = frozenset({"NotImplemented", "MethodNotAllowed", "501", "405"})
+"""Codes and statuses of a store that does not have an operation or a header."""
+
+_RETRIABLE = frozenset(
+    {
+        "BadDigest",
+        "BandwidthLimitExceeded",
+        "ConditionalRequestConflict",
+        "IncompleteBody",
+        "InternalError",
+        "InvalidPart",
+        "InvalidPartOrder",
+        "KMS.ThrottlingException",
+        "NoSuchUpload",  # the put begins anew, with another upload
+        "OperationAborted",
+        "RequestLimitExceeded",
+        "RequestTimeout",
+        "ServiceUnavailable",
+        "SlowDown",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+        "XAmzContentChecksumMismatch",
+        "XAmzContentSHA256Mismatch",
+    }
+)
+_NOT_FOUND = frozenset({"NoSuchKey", "NoSuchVersion"})
+_RETRIABLE_STATUSES = frozenset({408, 409, 425, 429})
+_FATAL_SERVER_STATUSES = frozenset({501, 505})
+
+_CREDENTIALS = (
+    "check the credentials that the broker's process finds: AWS_ACCESS_KEY_ID and"
+    " AWS_SECRET_ACCESS_KEY in its environment, the shared AWS files (profile:"
+    f" {PREFIX}profile), or its role"
+)
+_RIGHTS = (
+    "allow s3:ListBucket, s3:ListBucketMultipartUploads on the bucket and s3:GetObject,"
+    " s3:PutObject, s3:DeleteObject, s3:AbortMultipartUpload on its objects (without s3:ListBucket"
+    " a missing object looks like a forbidden one), and look that the bucket is yours"
+)
+_REGION = f"set {PREFIX}region to the bucket's region and look at {PREFIX}endpoint.url"
+_CHECKSUM = f"if the store does not know CRC32C, set {PREFIX}checksum=none"
+_WAYS_OUT: Mapping[str, str] = {
+    "NoSuchBucket": f"make the bucket, or name another one in {PREFIX}bucket",
+    "InvalidBucketName": f"name another bucket in {PREFIX}bucket",
+    "InvalidAccessKeyId": _CREDENTIALS,
+    "SignatureDoesNotMatch": _CREDENTIALS,
+    "InvalidToken": _CREDENTIALS,
+    "ExpiredToken": _CREDENTIALS,
+    "ExpiredTokenException": _CREDENTIALS,
+    "TokenRefreshRequired": _CREDENTIALS,
+    "AuthFailure": _CREDENTIALS,
+    "RequestTimeTooSkewed": "set this host's clock",
+    "AccessDenied": _RIGHTS,
+    "AllAccessDisabled": _RIGHTS,
+    "403": f"{_RIGHTS}; or {_CREDENTIALS}",
+    "PermanentRedirect": _REGION,
+    "AuthorizationHeaderMalformed": _REGION,
+    "IllegalLocationConstraintException": _REGION,
+    "301": _REGION,
+    "InvalidObjectState": "the object was moved to an archive class: restore it, and keep lifecycle"
+    " rules of that kind away from this prefix",
+    "InvalidStorageClass": f"set {PREFIX}storage.class to a class that the store has",
+    "EntityTooSmall": f"raise {PREFIX}upload.part.size.bytes",
+    "InvalidRequest": _CHECKSUM,
+    "InvalidArgument": _CHECKSUM,
+    "NotImplemented": _CHECKSUM,
+}
+_ABOUT_SECRETS = frozenset(code for code, way in _WAYS_OUT.items() if way is _CREDENTIALS)
+_WORDS_MAX = 200
+
+
+class RefusedError(TidemarkError):
+    """The store answered with an error that the caller asked to hear of."""
+
+    def __init__(self, code: str, status: int) -> None:
+        super().__init__(f"{code} ({status})")
+        self.code, self.status = code, status
+
+
+def error_class(code: str, status: int) -> type[RemoteStorageError]:
+    """Say what an error answer of S3 means for whoever asked.
+
+    Args:
+        code: the answer's error code; the status as text where it has none (HEAD).
+        status: HTTP status, 0 if unknown.
+    """
+    if code in _NOT_FOUND or (status == 404 and code == "404"):
+        return RemoteResourceNotFoundError
+    if code in _RETRIABLE or status in _RETRIABLE_STATUSES:
+        return RetriableRemoteStorageError
+    if status >= 500 and status not in _FATAL_SERVER_STATUSES:
+        return RetriableRemoteStorageError
+    return RemoteStorageError
+
+
+def code_and_status(error: ClientError) -> tuple[str, int]:
+    """The error code and the HTTP status of an error answer."""
+    answer = error.response
+    status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    return str(answer.get("Error", {}).get("Code", status)), status
+
+
+def storage_error(error: Exception, doing: str) -> RemoteStorageError:
+    """One of our errors for one of the library's; `doing` names operation, bucket and key."""
+    if isinstance(error, ClientError):
+        return _of_answer(error, doing)
+    if isinstance(error, FlexibleChecksumError):
+        return RemoteObjectDamagedError(f"{doing}: its bytes are not those of its checksum")
+    what = f"{doing} failed: {type(error).__name__}: {str(error)[:_WORDS_MAX]}"
+    if isinstance(error, NoCredentialsError | PartialCredentialsError):
+        return RemoteStorageError(f"{doing} failed: no credentials; {_CREDENTIALS}")
+    if isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return RemoteStorageError(f"{what}; name the authority's PEM file in {PREFIX}tls.ca.file")
+    passing = (
+        BotoConnectionError,
+        HTTPClientError,
+        IncompleteReadError,
+        CredentialRetrievalError,
+        MetadataRetrievalError,
+        ResponseParserError,
+        HTTPError,
+    )
+    if isinstance(error, passing):
+        return RetriableRemoteStorageError(what)
+    return RemoteStorageError(what)
+
+
+def _of_answer(error: ClientError, doing: str) -> RemoteStorageError:
+    code, status = code_and_status(error)
+    if status == 404 and not _is_of_s3(error, code):
+        # A proxy that does not know the way says so, too: no object is missing by that, and none
+        # is deleted.
+        return RemoteStorageError(
+            f"{doing} failed: a 404 that is not S3's; look at {PREFIX}endpoint.url"
+        )
+    words = str(error.response.get("Error", {}).get("Message", ""))[:_WORDS_MAX]
+    message = f"{doing} failed: {code} ({status})"
+    if words and code not in _ABOUT_SECRETS:
+        message += f": {words}"
+    if code in _WAYS_OUT:
+        message += f"; {_WAYS_OUT[code]}"
+    return error_class(code, status)(message)
+
+
+def _is_of_s3(error: ClientError, code: str) -> bool:
+    """Whether an error answer shows that it comes from a store, and not from what is before it."""
+    if code and not code.isdecimal():
+        return True
+    answer = error.response.get("ResponseMetadata", {})
+    is_head = error.operation_name.startswith("Head")  # its answers have no body
+    return is_head or "x-amz-request-id" in answer.get("HTTPHeaders", {})

@@ -1,0 +1,80 @@
+"""The plugin whose store is a bucket of S3: AWS, and every store that speaks S3.
+
+`store.py` knows buckets, this knows settings and where a segment's objects lie: under
+`<prefix>/<entropy>/<layout's key>`, where the folder `entropy` is there only if it is configured.
+How many digits it had is kept with each segment (custom metadata `e4`), so that the setting may
+change.
+
+boto3 is an extra (`pip install 'tidemark-broker[s3]'`), imported when the plugin is configured.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from crc32c import crc32c
+
+from rsm_plugins.api import RemoteStorageError
+from rsm_plugins.layout.manager import LayoutStorageManager
+from rsm_plugins.layout.objects import ObjectNames, object_names
+from rsm_plugins.layout.store import ObjectStore
+from rsm_plugins.s3.settings import ENTROPY_CHARS_MAX, SETTINGS, s3_options
+from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
+from rsm_plugins.settings import Setting
+
+_CUSTOM = re.compile(rb"e([1-%d])" % ENTROPY_CHARS_MAX)
+
+
+class S3RemoteStorageManager(LayoutStorageManager):
+    """Keeps remote segments in a bucket."""
+
+    SETTINGS: ClassVar[Sequence[Setting]] = SETTINGS
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._entropy_chars = 0
+
+    def open_store(self, values: Mapping[str, Any]) -> ObjectStore:
+        """See LayoutStorageManager."""
+        options = s3_options(values)
+        try:
+            from rsm_plugins.s3.client import probe
+            from rsm_plugins.s3.store import S3Store
+        except ModuleNotFoundError as e:
+            raise RemoteStorageError(
+                f"S3 needs boto3 ({e}): pip install 'tidemark-broker[s3]'"
+            ) from e
+        self._entropy_chars = options.entropy_chars
+        probe(options)
+        return S3Store(options)
+
+    def places(self, metadata: RemoteLogSegmentMetadata) -> Sequence[ObjectNames]:
+        """See LayoutStorageManager.
+
+        A segment without custom metadata either lies where no entropy is, or is a copy that has not
+        ended: its objects are where the setting says, and no deletion may miss them.
+        """
+        plain, configured = _names(metadata, 0), _names(metadata, self._entropy_chars)
+        if metadata.custom_metadata is not None:
+            match = _CUSTOM.fullmatch(metadata.custom_metadata)
+            if match is None:
+                raise RemoteStorageError(
+                    f"custom metadata is not ours: {metadata.custom_metadata[:100]!r}"
+                )
+            return (_names(metadata, int(match[1])),)
+        if plain == configured:
+            return (plain,)
+        if metadata.state is SegmentState.COPY_SEGMENT_STARTED:
+            return (configured, plain)
+        return (plain, configured)
+
+    def custom_metadata(self) -> bytes | None:
+        """See LayoutStorageManager."""
+        return b"e%d" % self._entropy_chars if self._entropy_chars else None
+
+
+def _names(metadata: RemoteLogSegmentMetadata, entropy_chars: int) -> ObjectNames:
+    names = object_names(metadata)
+    if not entropy_chars:
+        return names
+    return ObjectNames(f"{crc32c(metadata.id.id):08x}"[:entropy_chars] + "/" + names.base)

@@ -1,0 +1,225 @@
+"""Objects in one bucket of S3, or of a store that speaks S3.
+
+What S3 promises, and this leans on: a PUT is whole or not there, and durable when it is answered;
+every read after it sees it. What some stores lack, this does without: batched deletes, conditional
+PUTs, listings of uploads.
+
+Must not know: segments, indexes, topics.
+"""
+
+import io
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+from crc32c import crc32c
+
+from rsm_plugins.api import (
+    RemoteObjectDamagedError,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RetriableRemoteStorageError,
+    StoredObject,
+)
+from rsm_plugins.layout.objects import ObjectFacts
+from rsm_plugins.layout.store import ObjectStore
+from rsm_plugins.s3.body import S3Body, length_of_range, whole_object_crc32c
+from rsm_plugins.s3.client import S3Calls, make_client
+from rsm_plugins.s3.errors import UNSUPPORTED, RefusedError
+from rsm_plugins.s3.settings import S3Options
+from rsm_plugins.s3.upload import S3Uploader
+
+log = logging.getLogger(__name__)
+
+_DELETES_MAX = 1_000
+"""Keys of one DeleteObjects."""
+_NO_BATCHES = UNSUPPORTED | {
+    "InvalidDigest",
+    "InvalidRequest",
+    "MalformedXML",
+    "MissingContentLength",
+    "MissingContentMD5",
+}
+_NO_CONDITIONS = UNSUPPORTED | {"InvalidArgument", "InvalidRequest"}
+_NO_UPLOAD_LISTINGS = UNSUPPORTED | {"AccessDenied"}
+_NO_UPLOADS = "NoSuchUpload"
+"""What one store (rclone) says where there is none of a key."""
+
+
+class S3Store(ObjectStore):
+    """Objects under a prefix of a bucket."""
+
+    def __init__(self, options: S3Options) -> None:
+        """Make the client; no request is sent yet.
+
+        Raises:
+            ValueError: the library does not take these settings.
+        """
+        client = make_client(
+            options, timeout_s_max=options.call_timeout_s, attempts=options.attempts
+        )
+        self._calls = S3Calls(client, options.bucket, options.call_timeout_s)
+        self._options, self._prefix = options, options.prefix
+        self._uploader = S3Uploader(
+            self._calls,
+            part_bytes=options.part_bytes,
+            concurrency=options.concurrency,
+            write_params=options.write_params,
+            has_checksums=options.has_checksums,
+            abort_uploads=self._abort_uploads,
+        )
+        self._has_batches = self._has_conditions = self._has_upload_listings = True
+
+    def put(self, key: str, source: BinaryIO) -> ObjectFacts:
+        """See ObjectStore."""
+        return self._uploader.put(self._prefix + key, source)
+
+    def put_once(self, key: str, source: BinaryIO) -> ObjectFacts:
+        """See ObjectStore."""
+        if not self._has_conditions:
+            return self.put(key, source)
+        try:
+            return self._uploader.put(
+                self._prefix + key, source, IfNoneMatch="*", hear=_NO_CONDITIONS | {"412"}
+            )
+        except RefusedError as e:
+            if e.status != 412:
+                log.info("the store has no conditional PUT, goes on without: %s", e)
+                self._has_conditions = False
+                return self.put(key, source)
+        # An attempt before was applied and its answer lost, or this is a repetition.
+        source.seek(0)
+        body = source.read()
+        try:
+            with io.BufferedReader(self.get(key)) as stream:
+                is_same = stream.read() == body
+        except RemoteResourceNotFoundError:
+            is_same = False
+        if not is_same:
+            raise RemoteStorageError(
+                f"{self._calls.doing('put_object', self._prefix + key)} failed: another object of"
+                " that key is there, or was a moment ago"
+            )
+        return ObjectFacts(len(body), crc32c(body))
+
+    def get(self, key: str, first: int = 0, last: int | None = None) -> io.RawIOBase:
+        """See ObjectStore."""
+        whole_key = self._prefix + key
+        params: dict[str, Any] = {}
+        if first or last is not None:
+            params["Range"] = f"bytes={first}-{'' if last is None else last}"
+        elif self._options.has_checksums:
+            params["ChecksumMode"] = "ENABLED"
+        try:
+            answer = self._calls("get_object", whole_key, hear={"InvalidRange", "416"}, **params)
+        except RefusedError as e:
+            raise RemoteObjectDamagedError(f"{key} has no byte at {first}: {e}") from None
+        body = answer["Body"]
+        try:
+            length = length_of_range(answer, first, last)
+        except BaseException:
+            body.close()
+            raise
+        return S3Body(
+            body,
+            length,
+            doing=self._calls.doing("get_object", whole_key),
+            timeout_s=self._options.call_timeout_s,
+            expected_crc32c=None if "Range" in params else whole_object_crc32c(answer),
+        )
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """See ObjectStore."""
+        whole_keys = [self._prefix + key for key in keys]
+        # First the uploads: one that is completed in between is then deleted as an object.
+        for key in whole_keys:
+            self._abort_uploads(key)
+        for start in range(0, len(whole_keys), _DELETES_MAX):
+            self._delete(whole_keys[start : start + _DELETES_MAX])
+
+    def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
+        """See ObjectStore."""
+        params = {"Prefix": self._prefix + prefix}
+        while True:
+            page = self._calls("list_objects_v2", **params)
+            for found in page.get("Contents", ()):
+                key = found["Key"].removeprefix(self._prefix)
+                if key:
+                    modified_ms = int(found["LastModified"].timestamp() * 1000)
+                    yield StoredObject(key, found["Size"], modified_ms)
+            if not page.get("IsTruncated"):
+                return
+            params["ContinuationToken"] = page["NextContinuationToken"]
+
+    def close(self) -> None:
+        """See ObjectStore."""
+        self._uploader.close()
+        self._calls.close()
+
+    def _delete(self, keys: Sequence[str]) -> None:
+        if self._has_batches and len(keys) > 1:
+            wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+            try:
+                answer = self._calls("delete_objects", hear=_NO_BATCHES, Delete=wanted)
+            except RefusedError as e:
+                log.info("the store has no batched deletes, goes on without: %s", e)
+                self._has_batches = False
+            else:
+                self._raise_failed(answer.get("Errors", ()))
+                return
+        for key in keys:
+            try:
+                self._calls("delete_object", key)
+            except RemoteResourceNotFoundError:
+                continue  # some stores say so
+
+    def _raise_failed(self, errors: Sequence[dict[str, str]]) -> None:
+        """Raise what the first key failed with, rather one that trying again will not mend."""
+        failed = [
+            self._calls.error(e.get("Code", ""), e.get("Message", ""), "delete", e.get("Key", ""))
+            for e in errors
+        ]
+        failed = [e for e in failed if not isinstance(e, RemoteResourceNotFoundError)]
+        failed.sort(key=lambda e: isinstance(e, RetriableRemoteStorageError))
+        if failed:
+            raise failed[0]
+
+    def _abort_uploads(self, key: str) -> None:
+        """Abort what dead copies left unfinished under this very key."""
+        if not self._has_upload_listings:
+            return
+        params: dict[str, str] = {}
+        while True:
+            try:
+                page = self._calls(
+                    "list_multipart_uploads",
+                    hear=_NO_UPLOAD_LISTINGS | {_NO_UPLOADS},
+                    Prefix=key,
+                    **params,
+                )
+            except RefusedError as e:
+                if e.code == _NO_UPLOADS:
+                    return
+                log.warning(
+                    "unfinished uploads cannot be listed: give the bucket a lifecycle rule that"
+                    " aborts them: %s",
+                    e,
+                )
+                self._has_upload_listings = False
+                return
+            for upload in page.get("Uploads", ()):
+                # Uploads of other keys begin with this one, and some stores ignore the prefix.
+                if upload["Key"] == key:
+                    self._abort(key, upload["UploadId"])
+            if not page.get("IsTruncated"):
+                return
+            params = {
+                "KeyMarker": page["NextKeyMarker"],
+                "UploadIdMarker": page["NextUploadIdMarker"],
+            }
+
+    def _abort(self, key: str, upload_id: str) -> None:
+        try:
+            self._calls("abort_multipart_upload", key, hear={"NoSuchUpload"}, UploadId=upload_id)
+        except RefusedError:
+            return  # completed or aborted in between

@@ -1,0 +1,1 @@
+"""The simulated side of every port: what tests and simulations stand on."""

@@ -1,0 +1,68 @@
+"""A start puts aside what is no partition of the broker, and its loop does not wait for it."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from broker.broker import Broker
+from broker.config.broker_config import BrokerConfig
+from runtime.disk import Disk
+from runtime.ports import system_ports
+from tests.support.brokers.process import BrokerProcess
+from tests.support.worlds.pools import turns
+
+
+class SlowToRename(Disk):
+    """Waits, where a stray is renamed, until the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached, self.go_on = threading.Event(), threading.Event()
+
+    def rename(self, source: Path, target: Path, *, durable: bool = False) -> None:
+        if target.name.endswith("-stray"):
+            self.reached.set()
+            assert self.go_on.wait(10)
+        super().rename(source, target, durable=durable)
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_the_loop_goes_on_while_strays_are_renamed(
+    make_broker: Callable[..., BrokerProcess], is_stopped: bool
+) -> None:
+    formatted = make_broker()
+    assert formatted.format().returncode == 0
+    stray = formatted.log_directory / "gone-0"
+    stray.mkdir()
+    (stray / f"{0:020d}.log").write_bytes(b"")
+    config, _ = BrokerConfig.load(formatted.properties())
+    disk = SlowToRename()
+
+    async def scenario() -> None:
+        ports = replace(system_ports(asyncio.get_running_loop()), disk=disk)
+        broker = Broker(config, ports)
+        starting = asyncio.ensure_future(broker.start())
+        try:
+            assert await asyncio.to_thread(disk.reached.wait, 10)  # the loop takes this turn
+            assert stray.exists()
+            if is_stopped:
+                starting.cancel()
+                await turns()
+                assert not starting.done()
+            disk.go_on.set()
+            if is_stopped:
+                with pytest.raises(asyncio.CancelledError):
+                    await starting
+            else:
+                await starting
+            assert not stray.exists()
+            assert len(list(formatted.log_directory.glob("gone-0.*-stray"))) == 1
+        finally:
+            disk.go_on.set()
+            await broker.stop()
+
+    asyncio.run(scenario())

@@ -1,0 +1,105 @@
+"""Many user partitions: a turn does what is due, and never walks all of them."""
+
+from concurrent.futures import Future
+from random import Random
+
+import pytest
+
+from kafka_protocol.types import TopicIdPartition
+from rlmm.api import Fence
+from rlmm.events import MetadataEvent, SegmentAdded, Stamp
+from rlmm.store import PartitionKey
+from rlmm.testing import segment
+from rlmm.topic_based.engine import BARRIER_COST, BARRIERS_COST_MAX
+from rlmm.topic_based.memory_topic import MemoryTopic
+from rlmm.topic_based.roles import Role
+from rlmm.topic_based.writes import Write, Writes
+from runtime.sim.clock import ManualClock
+from tests.support.tier.metadata_topic import A1, Node
+
+COUNT = 3 * BARRIERS_COST_MAX // BARRIER_COST
+
+
+def partitions(count: int = COUNT) -> list[TopicIdPartition]:
+    return [TopicIdPartition(b"T" * 16, number, "orders") for number in range(count)]
+
+
+@pytest.fixture
+def node() -> Node:
+    node = Node(MemoryTopic(1), ManualClock(), 1)
+    node.turn()
+    return node
+
+
+def test_the_barriers_of_many_are_written_in_several_turns(node: Node) -> None:
+    owned = [node.manager.own(each, A1) for each in partitions()]
+    written = []
+    for _ in range(6):
+        before = len(node.topic.logs[0])
+        node.turn(1)
+        written.append(len(node.topic.logs[0]) - before)
+    node.turn(5)
+    assert all(each.done() for each in owned)
+    a_turns = BARRIERS_COST_MAX // BARRIER_COST
+    assert max(written) == 3 * a_turns, "three records each, of as many as one turn takes"
+    assert sum(written) == 3 * COUNT
+
+
+class NeverWalked(dict[PartitionKey, Role]):
+    """Roles that are looked up one by one only."""
+
+    def values(self) -> object:  # type: ignore[override]
+        raise AssertionError("a turn walks all roles")
+
+    items = __iter__ = values  # type: ignore[assignment]
+
+
+def test_a_turn_walks_no_roles_that_have_nothing_due(node: Node) -> None:
+    owned = [node.manager.own(each, A1) for each in partitions(20)]
+    node.turn(6)
+    assert all(each.done() for each in owned)
+    engine = node.manager._engine
+    assert engine is not None
+    tracked = engine._tracked[0]
+    tracked.roles, engine._roles = NeverWalked(tracked.roles), NeverWalked(engine._roles)
+    node.turn()
+    assert tracked.under_way == {}
+    one = segment(1, 0, 9, partition=partitions(1)[0])
+    added = node.manager.add(one, A1, 5)
+    node.turn()
+    assert added.result(0) is None
+
+
+def event_of(dice: Random) -> MetadataEvent:
+    partition = TopicIdPartition(b"T" * 16, dice.randrange(3), dice.choice(["a", "b"]))
+    return SegmentAdded(segment(1, 0, 9, partition=partition), Stamp(Fence(dice.randrange(3), 1)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_writes_are_found_as_by_a_walk(seed: int) -> None:
+    dice, writes, naive = Random(seed), Writes[Role](), list[Write[Role]]()
+    roles: list[Role | None] = [None]
+    roles += [Role(each, A1, Future()) for each in partitions(3)]
+    for _ in range(60):
+        match dice.randrange(4):
+            case 0 | 1:
+                write = Write(event_of(dice), dice.choice(roles), None, 0)
+                writes.add(write)
+                naive.append(write)
+            case 2 if naive:
+                write = naive.pop(dice.randrange(len(naive)))
+                writes.remove(write)
+                assert write not in writes
+            case _ if dice.random() < 0.2:
+                role = dice.choice(roles)
+                assert writes.take_of(role) == [each for each in naive if each.role is role]
+                naive = [each for each in naive if each.role is not role]
+        assert list(writes) == naive
+        asked = event_of(dice)
+        names = asked.topic_id_partition.topic_id, asked.topic_id_partition.partition
+        assert writes.await_event(asked) == any(
+            each.event.stamp.fence == asked.stamp.fence
+            and (each.event.topic_id_partition.topic_id, each.event.topic_id_partition.partition)
+            == names
+            for each in naive
+        )

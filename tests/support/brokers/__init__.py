@@ -1,0 +1,1 @@
+"""A broker as a process: started, killed, written to and read from as clients do."""

@@ -1,0 +1,17 @@
+"""Claims that brokers wrote to their store."""
+
+from pathlib import Path
+
+from tests.support.brokers.process import BrokerProcess, until
+from tests.support.brokers.tiered_partition import reasons
+
+
+def claim_files(root: Path) -> list[Path]:
+    return sorted((root / "claims").rglob("1"))
+
+
+def older_copy_reason(broker: BrokerProcess) -> str:
+    def found() -> list[str]:
+        return [each for each in reasons(broker) if "older copy" in each]
+
+    return until(found, "health says that the directories are an older copy")[0]

@@ -1,0 +1,87 @@
+"""Producing and reading back with confluent-kafka, as most end-to-end tests need it."""
+
+import time
+from collections.abc import Iterable
+
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+
+from tests.support.brokers.process import BrokerProcess
+
+Sent = tuple[bytes | None, bytes | None]
+Read = tuple[int, bytes | None, bytes | None]
+
+
+def produce(
+    broker: BrokerProcess, topic: str, records: Iterable[Sent], partition: int = 0, **config: object
+) -> None:
+    """Send all records to one partition in order, and wait for every acknowledgement."""
+    failures: list[str] = []
+
+    def on_delivery(error: object, _: Message) -> None:
+        if error is not None:
+            failures.append(str(error))
+
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 20} | config)
+    for key, value in records:
+        while True:
+            try:
+                producer.produce(
+                    topic, key=key, value=value, partition=partition, on_delivery=on_delivery
+                )
+                break
+            except BufferError:
+                producer.poll(0.1)
+    left = producer.flush(120)
+    assert left == 0, f"{left} records were not acknowledged:\n{broker.log_tail()}"
+    assert not failures, failures[:3]
+
+
+def end_offsets(broker: BrokerProcess, topic: str, partition: int = 0) -> tuple[int, int]:
+    """First offset, and the one after the last."""
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.auto.commit": False}
+    )
+    try:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+        return low, high
+    finally:
+        consumer.close()
+
+
+def read_all(
+    broker: BrokerProcess,
+    topic: str,
+    partition: int = 0,
+    *,
+    start: int | None = None,
+    silence_s: float = 60,
+) -> list[Read]:
+    """Every record from `start` (default: the first) to the end seen at the call."""
+    low, high = end_offsets(broker, topic, partition)
+    position = low if start is None else start
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+        }
+    )
+    found: list[Read] = []
+    try:
+        consumer.assign([TopicPartition(topic, partition, position)])
+        heard = time.monotonic()
+        while position < high:
+            # Not all at once: where offsets are missing there are fewer than it would wait for.
+            messages = consumer.consume(min(1_000, high - position), min(1, silence_s))
+            silent_s = time.monotonic() - heard
+            assert messages or silent_s < silence_s, f"nothing after offset {position} of {high}"
+            if messages:
+                heard = time.monotonic()
+            for message in messages:
+                assert message.error() is None, message.error()
+                found.append((message.offset(), message.key(), message.value()))
+                position = message.offset() + 1
+    finally:
+        consumer.close()
+    return found

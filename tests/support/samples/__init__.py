@@ -1,0 +1,1 @@
+"""Values that tests start from."""

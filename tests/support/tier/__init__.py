@@ -1,0 +1,1 @@
+"""A tier in this process: its broker, its facts, its metadata topic, its deaths."""

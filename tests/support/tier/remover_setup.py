@@ -1,0 +1,106 @@
+"""A remover with a metadata log, a metadata manager and a store, on one manual clock."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rlmm.api import Fence, PartitionDeleteState
+from rlmm.memory import InMemoryRemoteLogMetadataManager
+from rlmm.testing import PARTITION, segment, update
+from rlmm.topic_based.removal_policy import ClusterImage
+from rlmm.topic_based.remover import OPEN_GATE, Remover, RemoverConfig, StoreGate
+from rsm_plugins.local_fs import LocalFsRemoteStorageManager
+from rsm_plugins.segment import SegmentState
+from rsm_plugins.testing import LOG_BYTES, FaultyStorage, segment_data
+from runtime.sim.clock import ManualClock
+from runtime.sim.dice import SeededDice
+
+FENCE = Fence(3, 1)
+GRACE_MS, COPY_MAX_MS = 60_000, 3_600_000
+S0, S1 = segment(1, 0, 9), segment(2, 10, 19)
+
+
+@dataclass
+class MetadataLog:
+    """The cluster metadata as far as the remover sees them; its list is kept as the real one is."""
+
+    topic_ids: set[bytes] = field(default_factory=lambda: {PARTITION.topic_id})
+    removed: set[bytes] = field(default_factory=set)
+    cluster_id: str = "c"
+    removals_are_kept: bool = True
+
+    def image(self) -> ClusterImage | None:
+        return ClusterImage(
+            frozenset(self.topic_ids),
+            frozenset(self.removed),
+            self.cluster_id,
+            self.removals_are_kept,
+        )
+
+    def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
+        self.removed -= set(topic_ids)
+
+    def keep_removals(self, marked: Collection[bytes]) -> None:
+        self.removed |= set(marked)
+        self.removals_are_kept = True
+
+    def copy(self) -> "MetadataLog":
+        return MetadataLog(
+            set(self.topic_ids), set(self.removed), self.cluster_id, self.removals_are_kept
+        )
+
+
+@dataclass
+class Setup:
+    root: Path
+    clock: ManualClock = field(default_factory=ManualClock)
+    log: MetadataLog = field(default_factory=MetadataLog)
+
+    def __post_init__(self) -> None:
+        self.manager = InMemoryRemoteLogMetadataManager(self.clock, SeededDice(1))
+        inner = LocalFsRemoteStorageManager()
+        inner.configure({"dir": str(self.root)})
+        self.storage = FaultyStorage(inner)
+        self.remover = self.new_remover()
+        self.manager.own(PARTITION, FENCE, 50)
+
+    def new_remover(self, gate: StoreGate = OPEN_GATE) -> Remover:
+        config = RemoverConfig(
+            cluster_id="c",
+            node_id=1,
+            grace_ms=GRACE_MS,
+            copy_max_ms=COPY_MAX_MS,
+            write_wait_ms=1,
+        )
+        return Remover(self.manager, self.storage, self.log, config, self.clock, gate)
+
+    def copy(self, of: object = S0) -> None:
+        sized = replace(of, segment_size_bytes=len(LOG_BYTES))  # type: ignore[type-var]
+        self.manager.add(sized, FENCE, 50)
+        self.storage.copy_log_segment_data(sized, segment_data())
+        done = update(sized, SegmentState.COPY_SEGMENT_FINISHED)
+        assert self.manager.update(done, FENCE, 50).exception(0) is None
+
+    def delete_topic(self) -> None:
+        self.log.topic_ids.discard(PARTITION.topic_id)
+        self.log.removed.add(PARTITION.topic_id)
+
+    def restore(self, log: MetadataLog) -> None:
+        """Another broker process begins on an earlier copy of the metadata log."""
+        self.log = log
+        self.remover = self.new_remover()
+
+    def state(self) -> PartitionDeleteState | None:
+        known = self.manager.deletion(PARTITION)
+        assert known is not None
+        return known.state
+
+    def objects(self) -> list[Path]:
+        return [path for path in self.root.rglob("*") if path.is_file()]
+
+    def run_until_gone(self) -> None:
+        self.remover.run_pass()
+        self.clock.advance(GRACE_MS)
+        self.remover.run_pass()
+        self.clock.advance(COPY_MAX_MS + 1)
+        self.remover.run_pass()

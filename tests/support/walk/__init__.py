@@ -1,0 +1,1 @@
+"""A broker through many lives on damaged files, and what must hold in each."""

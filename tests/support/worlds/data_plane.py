@@ -1,0 +1,185 @@
+"""Hosted partitions on a real disk, and handlers called as the network calls them."""
+
+import asyncio
+import inspect
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from broker.network.registry import KEPT_FRAME_BYTES, Handler, InTurn, RawHandler, RequestContext
+from broker.replica.judgement_tally import JudgementTally
+from broker.replica.manager import ReplicaManager
+from kafka_protocol.records.records import Record, build_batch, iter_records
+from kafka_protocol.types import TopicPartition
+from kafka_protocol.wire import codec
+from local_log.config import LogConfig
+from local_log.log_dirs import LogManager
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.model import PartitionImage, TopicImage
+from metadata_topic.image.sorted_map import SortedMap
+from runtime.disk import Disk, FileRegion
+from runtime.executors import InlinePool, Pool
+from runtime.sim.clock import ManualClock
+from runtime.sim.ports import simulated
+
+NODE = 1
+NOW_MS = 1_700_000_000_000
+
+
+@dataclass
+class World:
+    """One broker's partitions. Topics are made by `add_topic`, all led by this broker."""
+
+    directory: Path
+    disk: Disk = field(default_factory=Disk)
+    pool: Pool = field(default_factory=InlinePool)
+    configs: dict[str, LogConfig] = field(default_factory=dict)
+    topics: dict[str, TopicImage] = field(default_factory=dict)
+    has_tier: bool = False
+
+    def __post_init__(self) -> None:
+        ports = self.ports = simulated(7, clock=ManualClock(NOW_MS), disk=self.disk, pool=self.pool)
+        self.clock, self.scheduler, self.dice = ports.clock, ports.scheduler, ports.dice
+        self.metrics = ports.metrics
+        self.judgements = JudgementTally(self.clock)
+        self.logs = LogManager([self.directory], self.config_for, ports)
+        self.logs.load()
+        self.replicas = ReplicaManager(
+            logs=self.logs,
+            node_id=NODE,
+            config_for=self.config_for,
+            ports=ports,
+            judgements=self.judgements if self.has_tier else None,
+        )
+
+    def config_for(self, topic: str) -> LogConfig:
+        return self.configs.get(topic, LogConfig())
+
+    def add_topic(
+        self, name: str, partitions: int = 1, *, leader_epoch: int = 3, **config: Any
+    ) -> bytes:
+        """Make a topic; returns its id."""
+        self.configs[name] = replace(LogConfig(), **config)
+        topic_id = os.urandom(16)
+        image = PartitionImage((NODE,), (NODE,), NODE, leader_epoch, 0)
+        self.topics[name] = TopicImage(name, topic_id, dict.fromkeys(range(partitions), image))
+        self.apply()
+        return topic_id
+
+    def change(self, name: str, index: int = 0, **values: Any) -> None:
+        topic = self.topics[name]
+        partitions = dict(topic.partitions)
+        partitions[index] = structs.replace(partitions[index], **values)
+        self.topics[name] = structs.replace(topic, partitions=partitions)
+        self.apply()
+
+    def apply(self) -> None:
+        image = MetadataImage(
+            topics_by_name=SortedMap.of(self.topics),
+            topics_by_id=SortedMap.of({topic.id: topic for topic in self.topics.values()}),
+        )
+        self.replicas.apply(image, None)
+
+    def log(self, topic: str, index: int = 0) -> Any:
+        return self.replicas.require(topic, index).log
+
+    def append(self, topic: str, *values: bytes, index: int = 0) -> None:
+        """Append one batch."""
+        self.replicas.partitions[TopicPartition(topic, index)].append(
+            batch(*values), now_ms=self.clock.wall_ms()
+        )
+
+
+def batch(*values: bytes, **options: Any) -> bytearray:
+    """A producer's batch; one record a value."""
+    return build_batch([(NOW_MS, None, value, []) for value in values], **options)
+
+
+def values_of(records: bytes) -> list[bytes | None]:
+    """Values of all whole batches."""
+    found: list[Record] = list(iter_records_of(records))
+    return [record.value for record in found]
+
+
+def iter_records_of(records: bytes) -> list[Record]:
+    position, found = 0, []
+    while position + 61 <= len(records):
+        size = int.from_bytes(records[position + 8 : position + 12], "big") + 12
+        if position + size > len(records):
+            break
+        found += list(iter_records(records, position))
+        position += size
+    return found
+
+
+def context(api_key: int, version: int, client_id: str = "test") -> RequestContext:
+    return RequestContext(api_key, version, 1, client_id, "PLAINTEXT", ("127.0.0.1", 9), NOW_MS)
+
+
+def start(
+    handler: Handler, version: int, fields: Mapping[str, Any], client_id: str = "test"
+) -> Any:
+    """Call a handler as the network does; returns what it returned."""
+    message = codec.request(handler.api_key)
+    request = build(message.cls, fields)
+    asked = context(handler.api_key, version, client_id)
+    frame = bytearray(message.encode(request, version))
+    if isinstance(handler, RawHandler):
+        answer = handler.raw(asked, memoryview(frame), 0)
+    else:
+        answer = handler.handle(asked, message.decode(frame, version)[0])
+    if isinstance(answer, InTurn):
+        if len(frame) <= KEPT_FRAME_BYTES:
+            frame[:] = bytes(len(frame))
+        return answer.answer
+    frame[:] = bytes(len(frame))  # the network recycles it
+    return answer
+
+
+def finish(handler: Handler, version: int, answer: Any) -> Any:
+    """Decode a response, whatever form the handler gave it."""
+    if answer is None:
+        return None
+    message = codec.response(handler.api_key)
+    if isinstance(answer, list):
+        data = b"".join(
+            os.pread(part.file.fd, part.size_bytes, part.position)
+            if isinstance(part, FileRegion)
+            else bytes(part)
+            for part in answer
+        )
+    else:
+        data = message.encode(answer, version)
+    value, end = message.decode(data, version)
+    assert end == len(data)
+    return value
+
+
+def call(handler: Handler, version: int, fields: Mapping[str, Any], client_id: str = "test") -> Any:
+    """Ask and wait for the answer, decoded."""
+
+    async def wait() -> Any:
+        answer = start(handler, version, fields, client_id)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        return finish(handler, version, answer)
+
+    return asyncio.run(wait())
+
+
+def build(cls: Any, fields: Mapping[str, Any]) -> Any:
+    """A request struct from nested dicts."""
+    made = {}
+    for name, value in fields.items():
+        nested = getattr(cls, "".join(word.capitalize() for word in name.split("_")), None)
+        if nested is not None and isinstance(value, list) and value and isinstance(value[0], dict):
+            made[name] = [build(nested, item) for item in value]
+        elif nested is not None and isinstance(value, dict):
+            made[name] = build(nested, value)
+        else:
+            made[name] = value
+    return cls(**made)

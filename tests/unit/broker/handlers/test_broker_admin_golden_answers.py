@@ -1,0 +1,173 @@
+"""Our answers to the requests of the golden frames are Kafka's, byte for byte.
+
+The cluster is built from Kafka's own answer, so what is tested is everything between: which topics
+are named, in which order, with which error, fields and flags.
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.handlers.describe_cluster import DescribeClusterHandler
+from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
+from broker.handlers.metadata import MetadataHandler
+from broker.network.registry import Handler, RequestContext
+from broker.topics.cluster import ClusterView
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.wire.api_keys import ApiKey, header_versions
+from kafka_protocol.wire.codec import request, response
+from kafka_protocol.wire.framing import read_request_header
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.model import (
+    DIRECTORY_UNASSIGNED,
+    BrokerImage,
+    Endpoint,
+    PartitionImage,
+    TopicImage,
+)
+from metadata_topic.image.sorted_map import SortedMap
+
+FRAMES = Path(__file__).resolve().parents[3] / "golden" / "frames"
+LISTENER = "PLAINTEXT"
+
+
+def frames(api: str) -> list[Any]:
+    lines = (FRAMES / f"{api}.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    return [pytest.param(f, id=f"v{f['version']}-{n}") for n, f in enumerate(found)]
+
+
+class Exchange:
+    """One golden request with Kafka's answer, decoded."""
+
+    def __init__(self, frame: dict[str, Any]) -> None:
+        self.key, self.version = frame["api_key"], frame["version"]
+        raw = bytes.fromhex(frame["request_hex"])
+        header = read_request_header(raw)
+        self.request = request(self.key).decode(raw, self.version, header.body_offset)[0]
+        self.answer_bytes = bytes.fromhex(frame["response_hex"])
+        skip = 4 + (header_versions(self.key, self.version)[1] == 1)
+        self.body = self.answer_bytes[skip:]
+        self.answer = response(self.key).decode(self.body, self.version)[0]
+
+    def answered_by(self, handler: Handler) -> bytes:
+        context = RequestContext(self.key, self.version, 1, "golden", LISTENER, ("127.0.0.1", 1), 0)
+        return response(self.key).encode(handler.handle(context, self.request), self.version)
+
+
+def partition_image(partition: Any) -> PartitionImage:
+    return PartitionImage(
+        replicas=tuple(partition.replica_nodes),
+        isr=tuple(partition.isr_nodes),
+        leader=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=0,
+        elr=tuple(getattr(partition, "eligible_leader_replicas", None) or ()),
+        last_known_elr=tuple(getattr(partition, "last_known_elr", None) or ()),
+    )
+
+
+def cluster_of(answer: Any, brokers: dict[int, BrokerImage], cluster_id: str) -> ClusterView:
+    topics = [
+        TopicImage(
+            topic.name,
+            topic.topic_id if any(topic.topic_id) else topic.name.encode().ljust(16, b"\0")[:16],
+            {p.partition_index: partition_image(p) for p in topic.partitions},
+        )
+        for topic in answer.topics
+        if topic.error_code == ErrorCode.NONE
+    ]
+    image = MetadataImage(
+        topics_by_name=SortedMap.of({topic.name: topic for topic in topics}),
+        topics_by_id=SortedMap.of({topic.id: topic for topic in topics}),
+        brokers=brokers,
+    )
+    return ClusterView(min(brokers), cluster_id, lambda: image)
+
+
+def broker(id: int, host: str, port: int, rack: str | None) -> BrokerImage:
+    endpoints = (Endpoint("OTHER", "elsewhere", 1), Endpoint(LISTENER, host, port))
+    return BrokerImage(id, 0, bytes(16), endpoints, rack=rack, fenced=False)
+
+
+@pytest.mark.parametrize("frame", frames("Metadata"))
+def test_metadata_is_answered_as_kafka_does(frame: dict[str, Any]) -> None:
+    exchange = Exchange(frame)
+    brokers = {
+        b.node_id: broker(b.node_id, b.host, b.port, b.rack) for b in exchange.answer.brokers
+    }
+    view = cluster_of(exchange.answer, brokers, exchange.answer.cluster_id or "unused")
+    if exchange.version < 10:
+        ids = [topic.topic_id for topic in exchange.answer.topics]
+        assert not any(any(topic_id) for topic_id in ids)
+    if not exchange.request.topics:  # all of them: Kafka's order is that of a hash map
+        exchange.answer.topics.sort(key=lambda topic: topic.name)
+        exchange.body = response(exchange.key).encode(exchange.answer, exchange.version)
+    assert exchange.answered_by(MetadataHandler(view, None)) == exchange.body
+
+
+@pytest.mark.parametrize("frame", frames("DescribeCluster"))
+def test_describe_cluster_is_answered_as_kafka_does(frame: dict[str, Any]) -> None:
+    exchange = Exchange(frame)
+    brokers = {
+        b.broker_id: broker(b.broker_id, b.host, b.port, b.rack) for b in exchange.answer.brokers
+    } or {1: broker(1, "127.0.0.1", 31092, None)}
+    image = MetadataImage(brokers=brokers)
+    view = ClusterView(min(brokers), exchange.answer.cluster_id, lambda: image)
+    assert exchange.answered_by(DescribeClusterHandler(view)) == exchange.body
+
+
+@pytest.mark.parametrize("frame", frames("DescribeTopicPartitions"))
+def test_describe_topic_partitions_is_answered_as_kafka_does(frame: dict[str, Any]) -> None:
+    exchange = Exchange(frame)
+    replicas = {
+        replica
+        for topic in exchange.answer.topics
+        for partition in topic.partitions
+        for replica in (*partition.replica_nodes, partition.leader_id)
+    }
+    offline = {
+        replica
+        for topic in exchange.answer.topics
+        for partition in topic.partitions
+        for replica in partition.offline_replicas
+    }
+    brokers = {r: broker(r, "127.0.0.1", 9092, None) for r in replicas - offline if r >= 0}
+    view = cluster_of(exchange.answer, brokers, "unused")
+    cursor = exchange.answer.next_cursor
+    if cursor is not None:  # what did not fit on the page must exist, too
+        topic = view.image().topics_by_name[cursor.topic_name]
+        topic.partitions[cursor.partition_index] = topic.partitions[0]
+    if exchange.request.cursor is not None:
+        first = exchange.answer.topics[0]
+        topic = view.image().topics_by_name[first.name]
+        for index in range(first.partitions[0].partition_index):
+            topic.partitions[index] = topic.partitions[first.partitions[0].partition_index]
+    handler = DescribeTopicPartitionsHandler(view, 2_000, lambda _partition: False)
+    assert exchange.answered_by(handler) == exchange.body
+
+
+@pytest.mark.parametrize(
+    ("directory", "offline"),
+    [(bytes([1]) * 16, []), (bytes([2]) * 16, [1]), (DIRECTORY_UNASSIGNED, [])],
+)
+def test_a_replica_in_a_directory_that_is_not_registered_is_offline(
+    directory: bytes, offline: list[int]
+) -> None:
+    registered = replace(broker(1, "127.0.0.1", 9092, None), log_dirs=(bytes([1]) * 16,))
+    view = ClusterView(1, "id", lambda: MetadataImage(brokers={1: registered}))
+    partition = PartitionImage((1,), (1,), 1, 0, 0, (directory,))
+    assert view.partition(partition, LISTENER, old=False).offline == offline
+
+
+def test_every_api_is_served_in_kafkas_versions() -> None:
+    image = MetadataImage()
+    view = ClusterView(1, "id", lambda: image)
+    served = [MetadataHandler(view, None), DescribeClusterHandler(view)]
+    assert [(h.api_key, *h.versions) for h in served] == [
+        (ApiKey.METADATA, 0, 13),
+        (ApiKey.DESCRIBE_CLUSTER, 0, 2),
+    ]

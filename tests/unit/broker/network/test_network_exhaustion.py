@@ -1,0 +1,207 @@
+"""Files that cannot be read, and descriptors that are used up, at the network layer."""
+
+import asyncio
+import errno
+import gc
+import os
+import resource
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from broker.network.limits import NetworkLimits
+from broker.network.server import SWEEP_MS
+from runtime.disk import Disk, FileRegion, OpenFile
+from runtime.disk_errors import DESCRIPTORS_RESERVED, descriptors_for_connections
+from tests.support.worlds.network import Client, Harness, frame, serving
+from tests.support.worlds.waiting import PATIENCE_S, until
+
+REFUSED = "tidemark_connections_refused_descriptors_total"
+
+
+class BadDisk(Disk):
+    """Fails where an answer is sent from a file."""
+
+    def __init__(self, operation: str, number: int) -> None:
+        super().__init__()
+        self.operation, self.number = operation, number
+
+    def _check(self, operation: str) -> None:
+        if operation == self.operation:
+            raise OSError(self.number, os.strerror(self.number))
+
+    def is_resident(self, file: OpenFile, position: int, size: int) -> bool:
+        self._check("is_resident")
+        return self.operation != "read_at"
+
+    def read_at(self, file: OpenFile, position: int, size: int) -> bytes:
+        self._check("read_at")
+        return super().read_at(file, position, size)
+
+    def send_file(self, socket_fd: int, file: OpenFile, position: int, size: int) -> int:
+        self._check("send_file")
+        return super().send_file(socket_fd, file, position, size)
+
+
+def regions(tmp_path: Path) -> tuple[Path, Callable[..., list[object]]]:
+    path = tmp_path / "orders-0" / "00.log"
+    path.parent.mkdir()
+    path.write_bytes(bytes(1000))
+    return path, lambda *_: [FileRegion(Disk().open_read(path), 0, 1000)]
+
+
+def value(harness: Harness, name: str, *labels: str) -> float:
+    return harness.metrics.counter(name, "", ("listener",) if labels else ()).value(*labels)
+
+
+@pytest.mark.parametrize("operation", ["is_resident", "read_at", "send_file"])
+async def test_a_file_that_cannot_be_read_is_named_once_counted_and_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, operation: str
+) -> None:
+    path, raw = regions(tmp_path)
+
+    heard: list[tuple[Path, OSError]] = []
+    async with serving(raw, disk=BadDisk(operation, errno.EIO)) as harness:
+        harness.server.read_failures.on_failure = lambda *failure: heard.append(failure)
+        for _ in range(3):
+            client = await harness.connect()
+            client.send(frame())
+            with pytest.raises(EOFError):
+                await client.answer()
+        assert value(harness, "tidemark_file_read_failures_total") == 3
+    assert [(where, error.errno) for where, error in heard] == [(path, errno.EIO)] * 3
+    errors = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert [str(path) in each.getMessage() for each in errors] == [True]
+
+
+@pytest.mark.parametrize("number", [errno.ENOMEM, errno.EMFILE])
+async def test_exhaustion_ends_the_connection_and_blames_no_file(
+    tmp_path: Path, number: int
+) -> None:
+    _, raw = regions(tmp_path)
+
+    heard: list[object] = []
+    async with serving(raw, disk=BadDisk("send_file", number)) as harness:
+        harness.server.read_failures.on_failure = lambda *failure: heard.append(failure)
+        client = await harness.connect()
+        client.send(frame())
+        with pytest.raises(EOFError):
+            await client.answer()
+    assert heard == []
+
+
+@pytest.mark.parametrize("number", [errno.EPIPE, errno.ECONNRESET, errno.ETIMEDOUT])
+async def test_what_happens_to_the_connection_is_not_the_files_fault(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    _, raw = regions(tmp_path)
+
+    heard: list[object] = []
+    async with serving(raw, disk=BadDisk("send_file", number)) as harness:
+        harness.server.read_failures.on_failure = lambda *failure: heard.append(failure)
+        client = await harness.connect()
+        client.send(frame())
+        with pytest.raises(EOFError):
+            await client.answer()
+        assert value(harness, "tidemark_file_read_failures_total") == 0
+    assert heard == []
+    assert [each for each in caplog.records if each.levelname == "ERROR"] == []
+
+
+def lowest_free_descriptor() -> int:
+    fd = os.open("/dev/null", os.O_RDONLY)
+    os.close(fd)
+    return fd
+
+
+@contextmanager
+def no_hole_among_descriptors() -> Iterator[None]:
+    """What opens next gets the number above all: other tests left some open, with holes below."""
+    gc.collect()
+    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+    with ExitStack() as fillers:
+        while True:
+            filler = os.open("/dev/null", os.O_RDONLY)
+            fillers.callback(os.close, filler)
+            if filler > highest:
+                break
+        yield
+
+
+async def echoes(client: Client) -> bool:
+    client.send(frame(b"hello"))
+    try:
+        return (await client.answer())[1] == b"hello"
+    except (EOFError, ConnectionResetError):
+        return False
+
+
+async def test_connections_are_refused_while_descriptors_are_short_and_taken_again_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with AsyncExitStack() as stack:
+        stack.enter_context(no_hole_among_descriptors())
+        limits = NetworkLimits(descriptors_max=lowest_free_descriptor() + 40)
+        harness = await stack.enter_async_context(serving(limits=limits))
+        first = await harness.connect()
+        assert await echoes(first)
+        held = []
+        while value(harness, REFUSED, "PLAINTEXT") < 5:
+            held.append(await harness.connect())
+            await until(lambda: True)
+            assert len(held) < 100
+        assert await echoes(first), "who is there already is served"
+        assert lowest_free_descriptor() < limits.descriptors_max + 2 * len(held)
+        for client in held:
+            client.close()
+        await until(lambda: len(harness.server._connections) == 1)
+        assert await echoes(await harness.connect())
+    said = [each.getMessage() for each in caplog.records if "ulimit -n" in each.getMessage()]
+    assert len(said) == 1, "once a minute"
+
+
+@contextmanager
+def no_descriptor_free() -> Iterator[None]:
+    gc.collect()  # what others left open would be closed meanwhile
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free_descriptor(), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_while_no_descriptor_is_free_the_backlog_waits_and_the_loop_rests() -> None:
+    async with serving() as harness:
+        with socket.socket() as sock:
+            sock.setblocking(False)
+            with no_descriptor_free():
+                loop = asyncio.get_running_loop()
+                await loop.sock_connect(sock, harness.server.bound["PLAINTEXT"])
+                await until(lambda: value(harness, REFUSED, "PLAINTEXT") == 1)
+                for _ in range(50):  # in each turn of the loop a ready reader is called
+                    await asyncio.sleep(0)
+                assert value(harness, REFUSED, "PLAINTEXT") == 1
+            harness.advance(SWEEP_MS)
+            await loop.sock_sendall(sock, frame(b"hello"))
+            async with asyncio.timeout(PATIENCE_S):
+                assert (await loop.sock_recv(sock, 100)).endswith(b"hello")
+
+
+async def test_the_tiers_clients_are_taken_into_the_reserve() -> None:
+    limits = NetworkLimits(descriptors_max=1, exempt_client_ids=frozenset({"tier"}))
+    async with serving(limits=limits) as harness:
+        tier, other = await harness.connect(), await harness.connect()
+        tier.send(frame(b"x", client_id=b"tier"))
+        assert (await tier.answer())[1] == b"x"
+        other.send(frame(b"x", client_id=b"other"))
+        assert await other.is_closed()
+
+
+def test_the_reserve_is_never_all_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit, expected in ((20_000, 20_000 - DESCRIPTORS_RESERVED), (260, 130), (1_024, 524)):
+        monkeypatch.setattr("resource.getrlimit", lambda _, limit=limit: (limit, limit))
+        assert descriptors_for_connections() == expected

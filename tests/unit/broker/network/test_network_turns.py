@@ -1,0 +1,168 @@
+"""A connection with many requests ready gives others a turn; real sockets, the clock by hand."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from broker.network.connection import LOOKS_AFTER, TURN_MS
+from broker.network.limits import NetworkLimits
+from broker.network.registry import RequestContext
+from tests.support.worlds.network import frame, serving
+from tests.support.worlds.waiting import until
+
+COST_MS = 2
+IN_ONE_TURN = LOOKS_AFTER
+assert TURN_MS <= COST_MS * LOOKS_AFTER, "the turn is over at the first look at the clock"
+
+
+class Costly:
+    """Serves requests that take their time, and notes in which turn of the loop each was served."""
+
+    def __init__(self) -> None:
+        self.advance: Callable[[int], None] = lambda _: None
+        self.served: list[bytes] = []
+        self.turns = Counter[int]()
+        self.meanwhile: Callable[[bytes], Any] = lambda _: None
+        self._turn = 0
+
+    def __call__(self, _: RequestContext, body: bytes) -> Any:
+        if not self.served:
+            self._count_turns()
+        self.served.append(body)
+        self.turns[self._turn] += 1
+        self.advance(COST_MS)
+        answer = self.meanwhile(body)
+        return [body] if answer is None else answer
+
+    def _count_turns(self) -> None:
+        self._turn += 1
+        asyncio.get_running_loop().call_soon(self._count_turns)
+
+
+def body(i: int) -> bytes:
+    return b"%010d" % i
+
+
+def frames(count: int) -> bytes:
+    return b"".join(frame(body(i), correlation_id=i) for i in range(count))
+
+
+async def test_a_turn_ends_after_some_time_and_answers_keep_their_order() -> None:
+    costly = Costly()
+    async with serving(costly) as harness:
+        costly.advance = harness.advance
+        client = await harness.connect()
+        client.send(frames(100))
+        assert [await client.answer() for _ in range(100)] == [(i, body(i)) for i in range(100)]
+        assert max(costly.turns.values()) == IN_ONE_TURN
+
+
+async def test_another_connection_is_served_in_between() -> None:
+    costly = Costly()
+    async with serving(costly) as harness:
+        costly.advance = harness.advance
+        busy, other = await harness.connect(), await harness.connect()
+        costly.meanwhile = lambda asked: other.send(frame(b"other")) if asked == body(0) else None
+        busy.send(frames(100))
+        assert await other.answer() == (0, b"other")
+        assert costly.served.index(b"other") <= 2 * IN_ONE_TURN
+        assert len([await busy.answer() for _ in range(100)]) == 100
+
+
+async def test_requests_that_cost_nothing_are_served_in_one_turn() -> None:
+    costly = Costly()
+    async with serving(costly) as harness:
+        client = await harness.connect()
+        client.send(frames(200))
+        for _ in range(200):
+            await client.answer()
+        assert list(costly.turns.values()) == [200]
+
+
+async def test_what_lies_ready_after_a_pause_is_served_in_turns_as_well() -> None:
+    costly = Costly()
+    async with serving(costly, limits=NetworkLimits(in_flight_max=10)) as harness:
+        costly.advance = harness.advance
+        gate = asyncio.get_running_loop().create_future()
+        costly.meanwhile = lambda asked: gate if asked == body(0) else None
+        client = await harness.connect()
+        client.send(frames(100))
+        await until(lambda: len(costly.served) == 10)
+        gate.set_result([b"first"])
+        assert await client.answer() == (0, b"first")
+        assert [await client.answer() for _ in range(99)] == [(i, body(i)) for i in range(1, 100)]
+        assert max(costly.turns.values()) == IN_ONE_TURN
+
+
+async def test_an_answer_does_not_bring_the_next_turn_forward() -> None:
+    """100 answers that come at once would else be 100 turns of the same connection."""
+    costly = Costly()
+    async with serving(costly) as harness:
+        costly.advance = harness.advance
+        loop = asyncio.get_running_loop()
+        gates = [loop.create_future() for _ in range(IN_ONE_TURN)]
+
+        def meanwhile(asked: bytes) -> Any:
+            number = int(asked)
+            if number == IN_ONE_TURN - 1:
+                for gate in gates:
+                    gate.set_result([b"late"])
+            return gates[number] if number < IN_ONE_TURN else None
+
+        costly.meanwhile = meanwhile
+        client = await harness.connect()
+        client.send(frames(50))
+        for i in range(50):
+            assert await client.answer() == (i, b"late" if i < IN_ONE_TURN else body(i))
+        assert max(costly.turns.values()) == IN_ONE_TURN
+
+
+async def test_a_large_request_behind_small_ones_is_received_whole() -> None:
+    costly = Costly()
+    async with serving(costly) as harness:
+        costly.advance = harness.advance
+        client = await harness.connect()
+        large = b"x" * 200_000
+        client.send(frames(20) + frame(large, correlation_id=20) + frame(b"end", correlation_id=21))
+        answers = [await client.answer() for _ in range(22)]
+        assert answers == [*((i, body(i)) for i in range(20)), (20, large), (21, b"end")]
+
+
+async def test_a_stop_serves_nothing_more_of_what_waits_for_its_turn() -> None:
+    costly = Costly()
+    async with serving(costly) as harness:
+        costly.advance = harness.advance
+        stops: list[asyncio.Task[None]] = []
+
+        def meanwhile(asked: bytes) -> None:
+            if asked == body(0):
+                stops.append(asyncio.ensure_future(harness.server.stop()))
+
+        costly.meanwhile = meanwhile
+        client = await harness.connect()
+        client.send(frames(100))
+        for i in range(IN_ONE_TURN):
+            assert await client.answer() == (i, body(i))
+        assert await client.is_closed()
+        await stops[0]
+        assert len(costly.served) == IN_ONE_TURN
+
+
+async def test_a_client_that_has_gone_is_served_no_further() -> None:
+    costly = Costly()
+    async with serving(costly) as harness:
+        costly.advance = harness.advance
+        client = await harness.connect()
+
+        def meanwhile(asked: bytes) -> None:
+            if asked == body(IN_ONE_TURN - 1):
+                (connection,) = harness.server._connections
+                asyncio.get_running_loop().call_soon(connection.close, "gone")
+
+        costly.meanwhile = meanwhile
+        client.send(frames(100))
+        await until(lambda: not harness.server._connections)
+        turns = costly._turn
+        await until(lambda: costly._turn > turns + 3)
+        assert len(costly.served) == IN_ONE_TURN

@@ -1,0 +1,265 @@
+"""What the broker answers to its tier, and that it answers no sooner than it may."""
+
+import asyncio
+import errno
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from broker.remote.answers import BrokerAnswers
+from kafka_protocol.errors import ApiError, ErrorCode
+from kafka_protocol.files import offset_checkpoint
+from kafka_protocol.types import TopicPartition
+from metadata_topic.controller.directories import ReplicaId
+from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
+from metadata_topic.image.model import Provenance
+from metadata_topic.image.records import make
+from metadata_topic.image.replay import replay_all
+from rlm.link.endpoint import Received
+from rlm.link.judgement import Judgement
+from rlm.link.messages import (
+    Ack,
+    AnyMessage,
+    CopiedThrough,
+    DescribeLog,
+    Failure,
+    Health,
+    Image,
+    ImageAtLeast,
+    JudgementWithdrawn,
+    KeepRemovals,
+    LogDescription,
+    Loss,
+    LossFound,
+    OpenSegment,
+    RaiseLeaderEpoch,
+    RaiseLogStart,
+    TopicsEmptied,
+)
+from runtime.disk import Disk
+from runtime.sim.dice import SeededDice
+from runtime.sim.faulty_disk import FaultyDisk
+from runtime.sim.power_cut_disk import PowerCutDisk
+from tests.support.worlds.data_plane import World
+from tests.support.worlds.pools import HeldPool, turns
+
+LEADER_EPOCH = 3
+ORDERS = TopicPartition("orders", 0)
+
+
+class NoFacts:
+    def on_health(self, health: Health) -> None:
+        pass
+
+
+class Tier:
+    """A world with a topic of ten records, its metadata, and its tier, which asks."""
+
+    def __init__(self, directory: Path, disk: Disk | None = None) -> None:
+        self.pool = HeldPool(is_holding=False)
+        self.world = World(directory, disk=disk or Disk(), pool=self.pool)
+        self.topic_id = self.world.add_topic("orders", leader_epoch=LEADER_EPOCH)
+        for number in range(10):
+            self.world.append("orders", b"%d" % number)
+        self.log = self.world.log("orders")
+        self.directory = directory
+        self.answers: list[AnyMessage] = []
+        self.kept_at_answer: list[int | None] = []
+        self.at_answer: Callable[[], None] = lambda: None
+        self.cluster_id, self.image, self.high_watermark = "cluster", EMPTY_IMAGE, 0
+        self.raised: list[tuple[ReplicaId, int, int]] = []
+        self.in_vain = ""
+
+    def kept_log_start(self) -> int | None:
+        """The log start that a new process would find."""
+        path = self.directory / offset_checkpoint.LOG_STARTS
+        return offset_checkpoint.parse(path.read_bytes()).get(ORDERS) if path.exists() else None
+
+    async def submit(self, decide: Callable[[MetadataImage], Any], **_: object) -> Any:
+        result = decide(self.image)
+        self.image, _delta = replay_all(self.image, list(result.records), Provenance())
+        return result.response
+
+    def raise_epoch(self, replica: ReplicaId, *, leader_epoch: int, used: int) -> str:
+        self.raised.append((replica, leader_epoch, used))
+        return self.in_vain
+
+    def ask(self, question: AnyMessage) -> None:
+        """Send a question; its answer comes into `answers`."""
+        broker = BrokerAnswers(
+            self.world.replicas,
+            self,
+            self.raise_epoch,
+            ports=self.world.ports,
+            loop=asyncio.get_running_loop(),
+            facts=NoFacts(),
+        )
+
+        def reply(answer: AnyMessage, files: Sequence[Any] = ()) -> None:
+            self.at_answer()
+            self.kept_at_answer.append(self.kept_log_start())
+            self.answers.append(answer)
+
+        broker(Received(question), reply)
+
+    def raise_log_start(self, offset: int, leader_epoch: int = LEADER_EPOCH) -> None:
+        self.ask(RaiseLogStart(self.topic_id, 0, leader_epoch, offset=offset, reason="time"))
+
+
+async def test_a_raised_log_start_is_answered_when_its_checkpoint_is_on_disk(
+    tmp_path: Path,
+) -> None:
+    tier = Tier(tmp_path)
+    tier.pool.is_holding = True
+    tier.raise_log_start(7)
+    await tier.pool.until_held()
+    await turns()
+    assert tier.answers == []
+    tier.pool.release()
+    await turns()
+    assert tier.answers == [Ack()]
+    assert tier.kept_at_answer == [7]
+
+
+@pytest.mark.parametrize("operation", ["fsync", "write_at", "rename"])
+async def test_a_log_start_that_cannot_be_kept_is_a_failure(tmp_path: Path, operation: str) -> None:
+    disk = FaultyDisk()
+    tier = Tier(tmp_path, disk)
+    disk.fail([operation], path_part=offset_checkpoint.LOG_STARTS)
+    tier.raise_log_start(7)
+    await turns()
+    (answer,) = tier.answers
+    assert isinstance(answer, Failure), answer
+    assert answer.code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_an_acknowledged_log_start_survives_a_power_cut(tmp_path: Path, seed: int) -> None:
+    disk = PowerCutDisk(tmp_path, SeededDice(seed))
+    tier = Tier(tmp_path, disk)
+    tier.at_answer = disk.cut
+    tier.raise_log_start(7)
+    await turns()
+    assert tier.answers == [Ack()]
+    assert tier.kept_at_answer == [7]
+
+
+async def test_a_log_start_above_the_high_watermark_is_not_taken(tmp_path: Path) -> None:
+    tier = Tier(tmp_path)
+    tier.raise_log_start(11)
+    await turns()
+    (answer,) = tier.answers
+    assert isinstance(answer, Ack)
+    assert not answer.taken
+    assert tier.log.log_start_offset == 0
+
+
+async def test_questions_of_an_older_leader_epoch_are_refused_and_change_nothing(
+    tmp_path: Path,
+) -> None:
+    tier = Tier(tmp_path)
+    tier.ask(DescribeLog(tier.topic_id, 0, LEADER_EPOCH))
+    assert isinstance(tier.answers.pop(), LogDescription)
+    older = (tier.topic_id, 0, LEADER_EPOCH - 1)
+    tier.ask(DescribeLog(*older))
+    tier.ask(OpenSegment(*older, base_offset=0))
+    tier.ask(
+        CopiedThrough(*older, last_offset=5, last_offset_epoch=3, remote_start=0, remote_bytes=1)
+    )
+    tier.raise_log_start(7, leader_epoch=LEADER_EPOCH - 1)
+    await turns()
+    codes = [answer.code for answer in tier.answers if isinstance(answer, Failure)]
+    assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 4
+    assert tier.log.log_start_offset == 0
+    assert tier.log.copied_through == -1
+    assert tier.kept_log_start() is None
+
+
+async def test_a_report_is_a_judgement_only_where_it_is_taken(tmp_path: Path) -> None:
+    tier = Tier(tmp_path)
+    partition = tier.world.replicas.require("orders", 0)
+    names = (tier.topic_id, 0, LEADER_EPOCH)
+    of_another_chain = CopiedThrough(
+        *names, last_offset=5, last_offset_epoch=2, remote_start=0, remote_bytes=1
+    )
+    tier.ask(of_another_chain)
+    assert [answer.taken for answer in tier.answers if isinstance(answer, Ack)] == [False]
+    assert (partition.verdict, tier.log.copied_through) == (Judgement.OPEN, -1)
+    tier.ask(msgspec.structs.replace(of_another_chain, last_offset_epoch=LEADER_EPOCH))
+    assert (partition.verdict, tier.log.copied_through) == (Judgement.SOUND, 5)
+    tier.ask(JudgementWithdrawn(*names))
+    assert (partition.verdict, tier.log.copied_through) == (Judgement.OPEN, -1)
+    tier.ask(LossFound(*names, Loss.LOG_END))
+    tier.ask(JudgementWithdrawn(*names))
+    assert (partition.verdict, tier.log.copied_through) == (Loss.LOG_END, -1)
+
+
+async def test_the_tier_hears_of_no_log_start_that_may_fall_back(tmp_path: Path) -> None:
+    """It was raised in memory, by DeleteRecords or retention, and its checkpoint failed."""
+
+    disk = FaultyDisk()
+    tier = Tier(tmp_path, disk)
+    tier.log.raise_log_start(7)
+    disk.fail(["rename"], path_part="log-start", error=errno.EMFILE)
+    tier.ask(DescribeLog(tier.topic_id, 0, LEADER_EPOCH))
+    await turns()
+    assert [type(answer) for answer in tier.answers] == [Failure]
+    disk.heal()
+    tier.ask(DescribeLog(tier.topic_id, 0, LEADER_EPOCH))
+    await turns()
+    answer = tier.answers[-1]
+    assert isinstance(answer, LogDescription)
+    assert answer.log_start_offset == tier.kept_log_start() == 7
+
+
+async def test_the_image_says_what_exists_what_was_removed_and_whether_that_is_all(
+    tmp_path: Path,
+) -> None:
+    tier = Tier(tmp_path)
+    living, removed, marked = b"l" * 16, b"r" * 16, b"m" * 16
+    records = [
+        make("TopicRecord", name="living", topic_id=living),
+        make("TopicRecord", name="removed", topic_id=removed, was_tiered=True),
+        make("RemoveTopicRecord", topic_id=removed),
+    ]
+    tier.image, _ = replay_all(EMPTY_IMAGE, records, Provenance(9, 1, 1))
+    tier.ask(ImageAtLeast())
+    assert tier.answers == [Image([living], 9, "cluster", [removed], removals_are_kept=False)]
+    tier.ask(KeepRemovals([living, marked]))
+    await turns()
+    assert tier.answers[-1] == Ack()
+    assert list(tier.image.removed_tiered_topics) == [removed, marked]
+    assert tier.image.removals_are_kept
+    tier.ask(TopicsEmptied([living, removed]))
+    await turns()
+    assert list(tier.image.removed_tiered_topics) == [marked]
+
+
+async def test_where_the_metadata_log_takes_no_records_the_tier_hears_it(tmp_path: Path) -> None:
+    tier = Tier(tmp_path)
+
+    async def refuse(decide: object, **_: object) -> None:
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "no quorum")
+
+    tier.submit = refuse  # type: ignore[method-assign,assignment]
+    tier.ask(TopicsEmptied([b"r" * 16]))
+    await turns()
+    (answer,) = tier.answers
+    assert isinstance(answer, Failure)
+
+
+async def test_a_needed_leader_epoch_is_asked_for_and_answered_at_once(tmp_path: Path) -> None:
+    tier = Tier(tmp_path)
+    replica = ReplicaId(tier.topic_id, 0)
+    tier.ask(RaiseLeaderEpoch(tier.topic_id, 0, LEADER_EPOCH, used=9))
+    assert tier.raised == [(replica, LEADER_EPOCH, 9)]
+    tier.in_vain = "the controller refuses a higher one"
+    tier.ask(RaiseLeaderEpoch(tier.topic_id, 0, LEADER_EPOCH, used=9))
+    tier.ask(RaiseLeaderEpoch(tier.topic_id, 0, LEADER_EPOCH - 1, used=9))
+    *answers, stale = tier.answers
+    assert answers == [Ack(), Ack(taken=False, reason=tier.in_vain)]
+    assert isinstance(stale, Failure)
+    assert len(tier.raised) == 2, "nobody asks under a leader epoch that is over"

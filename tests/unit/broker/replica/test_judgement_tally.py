@@ -1,0 +1,119 @@
+"""How many partitions are judged: the count after each change, and what health says of it."""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from broker.replica.judgement_tally import LATE_AFTER_MS, JudgementTally, Standing
+from broker.replica.partition import Partition
+from local_log.config import LogConfig
+from metadata_topic.image.delta import MetadataDelta
+from metadata_topic.image.image import MetadataImage, ResourceType
+from metadata_topic.image.sorted_map import SortedMap
+from rlm.link.messages import CopiedThrough, JudgementWithdrawn, Loss, LossFound, Report
+from runtime.sim.clock import ManualClock
+from tests.support.worlds.data_plane import World
+
+PARTITIONS = 6
+OTHER_NODE = 2
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path, has_tier=True)
+    yield world
+    world.logs.close(clean=False)
+
+
+def report_for(partition: Partition, number: int) -> Report:
+    names = (partition.topic_id, partition.partition, partition.leader_epoch)
+    reports: tuple[Report, ...] = (
+        CopiedThrough(*names, -1, -1, -1, 0),
+        LossFound(*names, Loss.HOLE),
+        JudgementWithdrawn(*names),
+    )
+    return reports[number % len(reports)]
+
+
+def walked(world: World) -> tuple[int, int]:
+    """Unjudged and concerned partitions, counted one by one."""
+    hosted = world.replicas.partitions.values()
+    tiered = [each for each in hosted if each.is_leader and each.log.config.is_tiered]
+    return sum(each.is_unjudged for each in tiered), len(tiered)
+
+
+def configured(world: World, topic: str, config: LogConfig) -> None:
+    world.configs[topic] = config
+    delta = MetadataDelta(MetadataImage())
+    delta.changed_configs.add((ResourceType.TOPIC, topic))
+    image = MetadataImage(
+        topics_by_name=SortedMap.of(world.topics),
+        topics_by_id=SortedMap.of({topic.id: topic for topic in world.topics.values()}),
+    )
+    world.replicas.apply(image, delta)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_count_is_that_of_a_walk_after_whatever_happens(world: World, seed: int) -> None:
+    dice = random.Random(seed)
+    topics = ("tiered", "plain")
+    world.add_topic("tiered", PARTITIONS, remote_storage_enable=True)
+    world.add_topic("plain", PARTITIONS)
+    assert (world.judgements.unjudged, world.judgements.concerned) == (PARTITIONS, PARTITIONS)
+
+    def partition() -> Partition:
+        return dice.choice(list(world.replicas.partitions.values()))
+
+    def judged() -> None:
+        one = partition()
+        one.take_report(report_for(one, dice.randrange(3)))
+
+    def led_anew() -> None:
+        one = partition()
+        leader = dice.choice((world.replicas.node_id, OTHER_NODE))
+        world.change(one.topic, one.partition, leader=leader, leader_epoch=one.leader_epoch + 1)
+
+    def tiered_or_not() -> None:
+        topic = dice.choice(topics)
+        if topic in world.topics:
+            config = replace(LogConfig(), remote_storage_enable=dice.random() < 0.5)
+            configured(world, topic, config)
+
+    def made_again() -> None:
+        topic = dice.choice(topics)
+        world.topics.pop(topic)
+        world.apply()
+        world.add_topic(topic, PARTITIONS, remote_storage_enable=dice.random() < 0.5)
+
+    happenings: list[Callable[[], None]] = [judged] * 6 + [led_anew] * 3 + [tiered_or_not]
+    for number in range(200):
+        dice.choice([*happenings, made_again] if number % 20 == 0 else happenings)()
+        assert (world.judgements.unjudged, world.judgements.concerned) == walked(world)
+    for topic in topics:
+        world.topics.pop(topic)
+    world.apply()
+    assert (world.judgements.unjudged, world.judgements.concerned) == (0, 0)
+
+
+def test_health_counts_what_is_judged_and_is_late_only_after_minutes() -> None:
+    clock = ManualClock()
+    tally = JudgementTally(clock)
+    assert (tally.progress(), tally.late()) == ((), ())
+    clock.advance(10 * LATE_AFTER_MS)  # the broker's life does not count, only the judging
+    for _ in range(3):
+        tally.move(Standing.NOT_CONCERNED, Standing.UNJUDGED)
+    tally.move(Standing.UNJUDGED, Standing.JUDGED)
+    assert (tally.progress(), tally.late()) == (("judged 1 of 3 partitions",), ())
+    clock.advance(LATE_AFTER_MS - 1)
+    assert not tally.late()
+    clock.advance(1)
+    (late,) = tally.late()
+    assert late.startswith("judging takes long: 1 of 3 partitions are judged after 5 min")
+    for _ in range(2):
+        tally.move(Standing.UNJUDGED, Standing.JUDGED)
+    assert (tally.progress(), tally.late()) == ((), ())
+    tally.move(Standing.JUDGED, Standing.UNJUDGED)
+    assert (tally.progress(), tally.late()) == (("judged 2 of 3 partitions",), ())

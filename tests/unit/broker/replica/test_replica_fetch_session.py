@@ -1,0 +1,182 @@
+"""Fetch sessions: KIP-227 as clients live it."""
+
+import pytest
+
+from broker.replica.fetch_session import (
+    EPOCH_MAX,
+    EVICTION_MS,
+    FetchContext,
+    FetchSessionCache,
+    next_epoch,
+)
+from broker.replica.fetch_types import FetchPartition, PartitionRead
+from kafka_protocol.errors import ApiError, ErrorCode
+from runtime.sim.dice import SeededDice
+
+
+def cache(slots: int = 10) -> FetchSessionCache:
+    return FetchSessionCache(slots_max=slots, dice=SeededDice(1))
+
+
+def ask(topic: str, index: int = 0, offset: int = 0) -> FetchPartition:
+    return FetchPartition((topic, index), topic, None, index, offset, 1000)
+
+
+def begin(
+    sessions: FetchSessionCache,
+    session_id: int,
+    epoch: int,
+    *asked: FetchPartition,
+    forgotten: tuple[tuple[str, int], ...] = (),
+    with_ids: bool = False,
+    now_ms: int = 0,
+) -> FetchContext:
+    return sessions.begin(
+        session_id=session_id,
+        session_epoch=epoch,
+        asked=asked,
+        forgotten=forgotten,
+        with_ids=with_ids,
+        now_ms=now_ms,
+    )
+
+
+def read(
+    fetch: FetchPartition, *, high_watermark: int = 5, size: int = 0, error: int = 0
+) -> PartitionRead:
+    made = PartitionRead(fetch, error)
+    made.high_watermark, made.log_start_offset, made.size_bytes = high_watermark, 0, size
+    return made
+
+
+def answered(context: FetchContext, **sizes: int) -> list[str]:
+    """Topics in the answer, when the topics named in `sizes` have so many bytes."""
+    reads = [read(p, size=sizes.get(p.topic, 0)) for p in context.partitions]
+    return [r.fetch.topic for r in context.to_answer(reads)]
+
+
+def test_epoch_minus_one_makes_no_session() -> None:
+    sessions = cache()
+    context = begin(sessions, 0, -1, ask("a"))
+    assert context.session_id == 0
+    assert len(sessions) == 0
+    assert answered(context) == ["a"]
+
+
+def test_epoch_zero_makes_a_session_that_remembers() -> None:
+    sessions = cache()
+    first = begin(sessions, 0, 0, ask("a"), ask("b"))
+    assert first.session_id > 0
+    assert answered(first) == ["a", "b"]
+    second = begin(sessions, first.session_id, 1)
+    assert [p.topic for p in second.partitions] == ["a", "b"]
+    assert answered(second) == []
+    assert second.session_id == first.session_id
+
+
+def test_an_incremental_answer_names_what_is_new() -> None:
+    sessions = cache()
+    first = begin(sessions, 0, 0, ask("a"), ask("b"), ask("c"))
+    answered(first)
+    second = begin(sessions, first.session_id, 1)
+    reads = [
+        read(second.partitions[0], size=10),
+        read(second.partitions[1]),
+        read(second.partitions[2], high_watermark=6),
+    ]
+    assert [r.fetch.topic for r in second.to_answer(reads)] == ["a", "c"]
+
+
+def test_after_an_error_the_partition_is_named_again() -> None:
+    sessions = cache()
+    first = begin(sessions, 0, 0, ask("a"))
+    first.to_answer([read(first.partitions[0], high_watermark=-1, error=6)])
+    second = begin(sessions, first.session_id, 1)
+    assert answered(second) == ["a"]
+    assert answered(begin(sessions, first.session_id, 2)) == []
+
+
+def test_partitions_that_brought_data_go_to_the_end() -> None:
+    sessions = cache()
+    first = begin(sessions, 0, 0, ask("a"), ask("b"), ask("c"))
+    answered(first, a=10)
+    second = begin(sessions, first.session_id, 1)
+    assert [p.topic for p in second.partitions] == ["b", "c", "a"]
+
+
+def test_partitions_are_changed_added_and_forgotten() -> None:
+    sessions = cache()
+    first = begin(sessions, 0, 0, ask("a"), ask("b"))
+    answered(first)
+    second = begin(
+        sessions, first.session_id, 1, ask("a", offset=7), ask("c"), forgotten=(("b", 0),)
+    )
+    assert [(p.topic, p.offset) for p in second.partitions] == [("a", 7), ("c", 0)]
+    assert answered(second) == ["c"]
+
+
+def test_forgetting_the_last_partition_ends_the_session() -> None:
+    sessions = cache()
+    first = begin(sessions, 0, 0, ask("a"))
+    last = begin(sessions, first.session_id, 1, forgotten=(("a", 0),))
+    assert last.session_id == 0
+    assert len(sessions) == 0
+
+
+@pytest.mark.parametrize("session_id", [1, 12345, 2**31 - 1])
+def test_an_invented_session_is_refused(session_id: int) -> None:
+    with pytest.raises(ApiError) as caught:
+        begin(cache(), session_id, 1, ask("a"))
+    assert caught.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("epoch", [2, 5, EPOCH_MAX])
+def test_a_wrong_epoch_is_refused(epoch: int) -> None:
+    sessions = cache()
+    first = begin(sessions, 0, 0, ask("a"))
+    with pytest.raises(ApiError) as caught:
+        begin(sessions, first.session_id, epoch)
+    assert caught.value.code is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_a_session_does_not_change_how_topics_are_named() -> None:
+    sessions = cache()
+    first = begin(sessions, 0, 0, ask("a"))
+    with pytest.raises(ApiError) as caught:
+        begin(sessions, first.session_id, 1, with_ids=True)
+    assert caught.value.code is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+def test_a_full_fetch_ends_the_session_it_names() -> None:
+    sessions = cache()
+    first = begin(sessions, 0, 0, ask("a"))
+    again = begin(sessions, first.session_id, 0, ask("a"))
+    assert again.session_id not in (0, first.session_id)
+    begin(sessions, again.session_id, -1, ask("a"))
+    assert len(sessions) == 0
+
+
+def test_the_cache_keeps_its_bound() -> None:
+    sessions = cache(slots=1000)
+    ids = [begin(sessions, 0, 0, ask("a"), now_ms=i).session_id for i in range(10_000)]
+    assert len(sessions) == 1000
+    assert all(ids[:1000])
+    assert not any(ids[1000:])
+    assert begin(sessions, ids[0], 1, now_ms=10_000).session_id == ids[0]
+
+
+def test_a_session_unused_for_long_gives_its_slot_away() -> None:
+    sessions = cache(slots=2)
+    old = begin(sessions, 0, 0, ask("a"), now_ms=0).session_id
+    used = begin(sessions, 0, 0, ask("b"), now_ms=1).session_id
+    begin(sessions, used, 1, now_ms=EVICTION_MS)
+    assert begin(sessions, 0, 0, ask("c"), now_ms=EVICTION_MS + 1).session_id > 0
+    with pytest.raises(ApiError):
+        begin(sessions, old, 1, now_ms=EVICTION_MS + 2)
+    assert begin(sessions, used, 2, now_ms=EVICTION_MS + 2).session_id == used
+
+
+def test_epochs_wrap_to_one() -> None:
+    assert next_epoch(0) == 1
+    assert next_epoch(EPOCH_MAX) == 1
+    assert next_epoch(-1) == -1

@@ -1,0 +1,153 @@
+"""How much of a change of many partitions one turn of the loop does."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from broker.replica import hosting, reconfiguration
+from broker.replica.events import ReplicaEvents
+from local_log.config import LogConfig
+from metadata_topic.image.delta import MetadataDelta
+from metadata_topic.image.image import MetadataImage, ResourceType
+from metadata_topic.image.records import make
+from metadata_topic.image.sorted_map import SortedMap
+from runtime.sim.scheduler import ManualScheduler
+from tests.support.worlds.data_plane import World
+from tests.support.worlds.one_broker import OneBroker
+
+
+class Turns:
+    """The loop's turns, one at a time."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Callable[[], object]] = []
+
+    def add(self, fn: Callable[[], object]) -> None:
+        self._waiting.append(fn)
+
+    def one(self) -> bool:
+        if not self._waiting:
+            return False
+        self._waiting.pop(0)()
+        return True
+
+    def count(self, number: Callable[[], int], before: int) -> list[int]:
+        """How much it changes in each of the turns, from `before` on, where it does."""
+        seen = [before, number()]
+        while self.one():
+            seen.append(number())
+        return [after - earlier for earlier, after in pairwise(seen) if after != earlier]
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
+    turns = Turns()
+    monkeypatch.setattr(ManualScheduler, "call_soon", lambda _scheduler, fn: turns.add(fn))
+    return turns
+
+
+def settings_changed(world: World, *kinds: tuple[ResourceType, str]) -> None:
+    image = MetadataImage(
+        topics_by_name=SortedMap.of(world.topics),
+        topics_by_id=SortedMap.of({topic.id: topic for topic in world.topics.values()}),
+    )
+    delta = MetadataDelta(image)
+    delta.changed_configs.update(kinds)
+    world.replicas.apply(image, delta)
+
+
+class Settings:
+    """A world with topics whose settings all change with the broker's."""
+
+    def __init__(self, path: Path) -> None:
+        self.world = World(path)
+        for name, count in {"a": 3, "b": 12, **{f"t{n}": 1 for n in range(20)}}.items():
+            self.world.add_topic(name, count)
+        self.hosted = list(self.world.replicas.partitions.values())
+        self.told: list[tuple[str, int]] = []
+        self.world.replicas.listeners.append(self._hear)
+
+    def _hear(self, events: ReplicaEvents) -> None:
+        self.told += [(each.topic, each.partition) for each in events.configured]
+
+    def set(self, **values: int) -> None:
+        for name in self.world.configs:
+            self.world.configs[name] = replace(LogConfig(), **values)
+        settings_changed(self.world, (ResourceType.BROKER, ""))
+
+    def with_bytes(self, max_message_bytes: int) -> int:
+        return sum(each.log.config.max_message_bytes == max_message_bytes for each in self.hosted)
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setattr(reconfiguration, "SLICE", 5)
+    return Settings(tmp_path)
+
+
+def test_a_setting_of_the_broker_reaches_few_partitions_in_a_turn(
+    settings: Settings, turns: Turns
+) -> None:
+    settings.set(max_message_bytes=77)
+    steps = turns.count(lambda: settings.with_bytes(77), 0)
+    assert sum(steps) == len(settings.hosted) == 35
+    assert max(steps) <= 5
+    assert sorted(settings.told) == sorted((each.topic, each.partition) for each in settings.hosted)
+
+
+def test_settings_that_change_once_more_meanwhile_hold_in_the_end(
+    settings: Settings, turns: Turns
+) -> None:
+    settings.set(max_message_bytes=77)
+    turns.one()
+    settings.set(max_message_bytes=88)
+    while turns.one():
+        pass
+    assert settings.with_bytes(88) == 35
+
+
+def test_a_topic_that_goes_meanwhile_is_left_out(settings: Settings, turns: Turns) -> None:
+    settings.set(max_message_bytes=77)
+    del settings.world.topics["b"]
+    settings.world.apply()
+    while turns.one():
+        pass
+    assert settings.with_bytes(77) >= 23
+    assert not [one for one in settings.told if one[0] == "b" and one[1] > 5]
+
+
+def test_new_logs_are_taken_over_in_turns(
+    tmp_path: Path, turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosting, "SLICE", 7)
+    broker = OneBroker(tmp_path)
+    while turns.one():
+        pass
+    broker.create("t", 50)
+    steps = turns.count(lambda: len(broker.logs.all()), 0)
+    assert steps == [7] * 7 + [1]
+    broker.commit_assignments()
+    while turns.one():
+        pass
+    assert broker.ends("t", 50) == [0] * 50
+
+
+def test_a_topic_that_goes_while_its_logs_are_taken_over_leaves_nothing(
+    tmp_path: Path, turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosting, "SLICE", 7)
+    broker = OneBroker(tmp_path)
+    while turns.one():
+        pass
+    topic_id = broker.create("t", 50)
+    while not 0 < len(broker.logs.all()) < 50:
+        assert turns.one()
+    broker.commit(make("RemoveTopicRecord", topic_id=topic_id))
+    while turns.one():
+        pass
+    assert broker.logs.all() == []
+    assert broker.replicas.partitions == {}
+    assert not any((path / f"t-{n}").exists() for path in broker.paths for n in range(50))

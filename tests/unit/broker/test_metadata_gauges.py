@@ -1,0 +1,52 @@
+"""Gauges of the whole cluster follow each image."""
+
+from broker.observe.metrics import register_metadata_metrics
+from metadata_topic.controller.brokers import fence_broker
+from metadata_topic.controller.topic_specs import TopicDefaults, TopicSpec
+from metadata_topic.controller.topics import create_topics
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.records import make
+from metadata_topic.testing import apply, cluster_of
+from runtime.metrics import Registry
+
+
+class Log:
+    leader_epoch = 1
+    high_watermark = 2
+    log_end_offset = 3
+
+
+def test_partitions_and_those_without_a_working_leader_are_counted_after_each_change() -> None:
+    image = cluster_of(1, 2)
+    registry = Registry()
+
+    def now() -> MetadataImage:
+        return image
+
+    register_metadata_metrics(registry, now, Log())
+
+    def gauges() -> tuple[float, float]:
+        found = {sample.name.rpartition("_")[2]: sample.value for sample in registry.samples()}
+        return found["GlobalPartitionCount"], found["OfflinePartitionsCount"]
+
+    assert gauges() == (0, 0)
+    created = create_topics(
+        image,
+        [TopicSpec(f"topic-{number}", 2, 1) for number in range(1_000)],
+        defaults=TopicDefaults(),
+        topic_ids=[number.to_bytes(16, "big") for number in range(1, 1_001)],
+        validate_config=lambda _name, _configs: None,
+    )
+    image = apply(image, created.records)
+    assert gauges() == (2_000, 0)
+    records = [
+        make("PartitionChangeRecord", 2, partition_id=1, topic_id=bytes(15) + b"\x07", leader=-1)
+    ]
+    image = apply(image, records)
+    assert gauges() == (2_000, 1)
+    epoch = image.brokers[2].epoch
+    led = sum(p.leader == 2 for t in image.topics_by_id.values() for p in t.partitions.values())
+    image = apply(image, fence_broker(image, broker_id=2, broker_epoch=epoch).records)
+    assert gauges() == (2_000, 1 + led)
+    image = apply(image, [make("RemoveTopicRecord", topic_id=bytes(15) + b"\x07")])
+    assert gauges()[0] == 1_998

@@ -1,0 +1,36 @@
+"""The bytes of transaction indexes that are kept in memory have a bound."""
+
+from pathlib import Path
+
+from local_log.aborted_index import AbortedCache
+from local_log.segment import LogSegment
+from runtime.disk import Disk
+
+
+def _segments(count: int) -> list[LogSegment]:
+    return [LogSegment(Disk(), Path("none"), base, 0) for base in range(count)]
+
+
+def test_the_least_recently_used_goes_when_the_bound_is_reached() -> None:
+    first, second, third, huge = _segments(4)
+    cache = AbortedCache(bytes_max=100)
+    cache.put(first, b"a" * 40)
+    cache.put(second, b"b" * 40)
+    assert cache.get(first) == b"a" * 40
+    cache.put(third, b"c" * 40)
+    assert cache.get(second) is None
+    assert (cache.get(first), cache.get(third)) == (b"a" * 40, b"c" * 40)
+    cache.put(huge, b"d" * 101)
+    assert cache.get(huge) is None
+    assert cache.size_bytes == 80
+
+
+def test_what_is_put_again_or_dropped_does_not_count_twice() -> None:
+    (segment,) = _segments(1)
+    cache = AbortedCache(bytes_max=100)
+    cache.put(segment, b"a" * 40)
+    cache.put(segment, b"b" * 50)
+    assert cache.size_bytes == 50
+    cache.drop(segment)
+    cache.drop(segment)
+    assert (cache.get(segment), cache.size_bytes) == (None, 0)

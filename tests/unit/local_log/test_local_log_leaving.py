@@ -1,0 +1,317 @@
+"""Expired segments leave the log in memory; their files change names on a pool thread."""
+
+import errno
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
+from kafka_protocol.files import epoch_checkpoint
+from kafka_protocol.types import EpochEntry, TopicPartition
+from local_log.log_dirs import LogManager
+from local_log.partition_log import PartitionLog
+from runtime.disk import Buffer, Disk, OpenFile
+from runtime.executors import Pool, make_pool
+from runtime.sim.clock import ManualClock
+from runtime.sim.faulty_disk import FaultyDisk
+from runtime.sim.ports import simulated
+from tests.support.worlds.local_log import (
+    NOW_MS,
+    SMALL,
+    TOPIC_ID,
+    append,
+    filled,
+    open_log,
+    with_config,
+)
+from tests.support.worlds.pools import HeldPool
+
+LATER_MS = NOW_MS + 10_000
+EXPIRES = with_config(SMALL, retention_ms=1000)
+
+
+class Touched(Disk):
+    """Notes which files are read or renamed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def open_read(self, path: Path) -> OpenFile:
+        self.names.append(path.name)
+        return super().open_read(path)
+
+    def read_at(self, file: OpenFile, position: int, size: int) -> bytes:
+        self.names.append(Path(file.path).name)
+        return super().read_at(file, position, size)
+
+    def size(self, path: Path) -> int:
+        self.names.append(path.name)
+        return super().size(path)
+
+    def modified_ms(self, path: Path) -> int:
+        self.names.append(path.name)
+        return super().modified_ms(path)
+
+    def rename(self, source: Path, target: Path, *, durable: bool = False) -> None:
+        self.names.append(source.name)
+        super().rename(source, target, durable=durable)
+
+
+def _reopened(directory: Path, disk: Disk, **kwargs: object) -> PartitionLog:
+    filled(directory, config=EXPIRES).close()
+    log = open_log(directory, disk=disk, config=EXPIRES, **kwargs)
+    log.high_watermark = log.log_end_offset
+    return log
+
+
+@pytest.mark.parametrize("limit", ["time", "size", "none"])
+def test_what_retention_asks_of_the_disk_is_read_on_the_pool(tmp_path: Path, limit: str) -> None:
+    disk = Touched()
+    log = _reopened(tmp_path, disk)
+    if limit != "time":
+        size = log.size_bytes // 2 if limit == "size" else -1
+        log.set_config(with_config(EXPIRES, retention_ms=10**9, retention_bytes=size))
+    now_ms = NOW_MS + 1300  # half of them are too old
+    log.retention.learn_ages(now_ms)
+    assert disk.names
+    disk.names.clear()
+    expiry = log.retention.expire(now_ms)
+    assert disk.names == []
+    assert (expiry is not None) == (limit != "none")
+
+
+def test_of_a_log_of_which_nothing_expires_only_the_oldest_segment_is_read(tmp_path: Path) -> None:
+    disk = Touched()
+    log = _reopened(tmp_path, disk)
+    log.set_config(with_config(EXPIRES, retention_ms=10**9))
+    disk.names.clear()
+    log.retention.learn_ages(LATER_MS)
+    assert {Path(name).stem for name in disk.names} == {f"{0:020d}"}
+
+
+def test_nothing_is_read_of_a_log_that_holds_nothing(tmp_path: Path) -> None:
+    disk = Touched()
+    log = open_log(tmp_path, disk=disk, config=EXPIRES)
+    disk.names.clear()
+    log.retention.learn_ages(LATER_MS)
+    assert log.retention.expire(LATER_MS) is None
+    assert disk.names == []
+
+
+def test_taking_segments_out_touches_no_file(tmp_path: Path) -> None:
+    disk = Touched()
+    log = filled(tmp_path, disk=disk, config=EXPIRES)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    expiry = log.retention.expire(LATER_MS)
+    assert expiry is not None
+    disk.names.clear()
+    result = log.retention.take_out(expiry)
+    assert len(result.dropped) > 5
+    assert [name for name in disk.names if "checkpoint" not in name] == []
+    assert set(before) <= {path.name for path in tmp_path.iterdir()}
+    paths = log.retention.rename_leaving()
+    assert sorted(path.suffix for path in paths) == [".deleted"] * len(paths)
+    assert len(paths) >= 3 * len(result.dropped)
+    assert log.retention.rename_leaving() == []
+
+
+def test_a_kill_before_the_files_change_names_lets_them_go_again(tmp_path: Path) -> None:
+    log = filled(tmp_path, config=EXPIRES)
+    expiry = log.retention.expire(LATER_MS)
+    assert expiry is not None
+    log.flush(expiry.log_start_offset)
+    log.retention.take_out(expiry)
+    start, end = log.log_start_offset, log.log_end_offset
+    log.close(clean=False)
+    again = open_log(tmp_path, config=EXPIRES, clean=False, log_start=start, high_watermark=end)
+    assert (again.log_start_offset, again.log_end_offset) == (start, end)
+    assert again.segment_count > 1
+    again.retain(LATER_MS)
+    assert again.segment_count == 1
+    assert not list(tmp_path.glob(f"{0:020d}.log"))
+
+
+def test_a_log_that_begins_anew_where_one_left_keeps_its_new_segment(tmp_path: Path) -> None:
+    log = filled(tmp_path, config=EXPIRES)
+    second = log.segments[1].base_offset
+    expiry = log.retention.expire(LATER_MS)
+    assert expiry is not None
+    log.retention.take_out(expiry)
+    log.truncate_fully_and_start_at(second)
+    append(log, 3)
+    assert log.retention.rename_leaving() == []
+    log.close()
+    again = open_log(tmp_path, config=EXPIRES, log_start=second, recovery_point=second + 3)
+    assert (again.log_start_offset, again.log_end_offset) == (second, second + 3)
+
+
+def test_segments_go_after_their_log_starts_are_kept_and_before_their_files_do(
+    tmp_path: Path,
+) -> None:
+    pool = HeldPool(is_holding=False)
+    ports = simulated(clock=ManualClock(NOW_MS), pool=pool)
+    manager = LogManager([tmp_path], lambda _: EXPIRES, ports)
+    manager.load()
+    log = manager.create("orders", 0, TOPIC_ID)
+    for _ in range(60):
+        append(log)
+    log.high_watermark = log.log_end_offset
+    count, oldest = log.segment_count, log.segments[0].path(".log")
+    pool.is_holding = True
+    dropped = manager.run_retention(LATER_MS)
+    pool.release(1)  # the ages are known
+    assert log.segment_count > 1
+    assert not manager.is_log_start_kept(TopicPartition("orders", 0))
+    while log.segment_count > 1:
+        assert pool.held
+        assert dropped == []
+        pool.release(1)
+    assert manager.is_log_start_kept(TopicPartition("orders", 0))
+    assert len(dropped) >= count
+    assert oldest.exists()
+    pool.release()
+    assert not oldest.exists()
+
+
+CHAIN = "leader-epoch-checkpoint"
+TIERED = with_config(EXPIRES, remote_storage_enable=True)
+THEN_MS = NOW_MS + 6000
+"""Of three epochs two have expired, and a part of the third."""
+
+
+def _fill_three_epochs(log: PartitionLog) -> None:
+    for i in range(60):
+        append(log, epoch=i // 20, at_ms=NOW_MS + 100 * i)
+    log.high_watermark = log.log_end_offset
+
+
+def _of_three_epochs(directory: Path, **kwargs: object) -> PartitionLog:
+    log = open_log(directory, config=EXPIRES, log_start=0, **kwargs)
+    _fill_three_epochs(log)
+    return log
+
+
+def _on_disk(directory: Path) -> list[EpochEntry]:
+    return epoch_checkpoint.parse((directory / CHAIN).read_bytes())
+
+
+@pytest.mark.parametrize("tiered", [False, True])
+def test_the_chain_that_begins_later_is_written_before_the_loop_takes_it(
+    tmp_path: Path, tiered: bool
+) -> None:
+    disk = Touched()
+    log = _of_three_epochs(tmp_path, disk=disk)
+    if tiered:  # its log start moves apart from its segments
+        log.set_config(TIERED)
+        log.set_copied_through(log.log_end_offset - 1, 2)
+        log.raise_log_start(45)
+        log.clip_chain(45)
+    expiry = log.retention.expire(THEN_MS)
+    assert expiry is not None
+    assert expiry.log_start_offset > 40
+    log.epoch_file.write_clipped_ahead(expiry.log_start_offset)
+    disk.names.clear()
+    assert log.retention.take_out(expiry).dropped
+    assert disk.names == []
+    assert _on_disk(tmp_path) == log.epochs.entries() == [EpochEntry(2, expiry.log_start_offset)]
+
+
+def test_a_chain_that_nothing_is_clipped_from_is_not_written(tmp_path: Path) -> None:
+    log = _of_three_epochs(tmp_path)
+    (tmp_path / CHAIN).unlink()
+    log.epoch_file.write_clipped_ahead(0)
+    assert not (tmp_path / CHAIN).exists()
+
+
+def test_an_epoch_that_begins_meanwhile_stays_in_the_clipped_chain(tmp_path: Path) -> None:
+    log = _of_three_epochs(tmp_path)
+    expiry = log.retention.expire(THEN_MS)
+    assert expiry is not None
+    log.epoch_file.write_clipped_ahead(expiry.log_start_offset)
+    log.epochs.assign(7, log.log_end_offset)
+    assert [entry.epoch for entry in _on_disk(tmp_path)] == [0, 1, 2, 7]
+    log.retention.take_out(expiry)
+    assert [entry.epoch for entry in _on_disk(tmp_path)] == [2, 7]
+    assert _on_disk(tmp_path) == log.epochs.entries()
+
+
+def test_a_kill_after_the_clipped_chain_is_written_loses_no_epoch(tmp_path: Path) -> None:
+    log = _of_three_epochs(tmp_path)
+    expiry = log.retention.expire(THEN_MS)
+    assert expiry is not None
+    log.flush(expiry.log_start_offset)
+    log.epoch_file.write_clipped_ahead(expiry.log_start_offset)
+    start, end = log.log_start_offset, log.log_end_offset
+    log.close(clean=False)
+    known = {"clean": False, "log_start": start, "high_watermark": end, "recovery_point": start}
+    again = open_log(tmp_path, config=EXPIRES, **known)
+    assert not again.epoch_file.lost
+    assert again.epochs.entries() == [EpochEntry(2, start)]
+    assert again.segment_count > 1
+
+
+class OfChains(FaultyDisk):
+    """Notes which thread replaces an epoch chain."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: list[str] = []
+
+    def atomic_write(self, path: Path, data: Buffer, *, durable: bool = True) -> None:
+        if path.name == CHAIN:
+            self.threads.append(threading.current_thread().name)
+        super().atomic_write(path, data, durable=durable)
+
+
+class TestAPass:
+    """The chain's file is the pool's work, after the log start."""
+
+    def _manager(
+        self, root: Path, disk: Disk, pool: Pool, to_loop: Callable[..., object] | None = None
+    ) -> tuple[LogManager, PartitionLog]:
+        ports = simulated(clock=ManualClock(NOW_MS), disk=disk, pool=pool)
+        manager = LogManager([root], lambda _: EXPIRES, ports, to_loop=to_loop)
+        manager.load()
+        log = manager.create("orders", 0, TOPIC_ID)
+        _fill_three_epochs(log)
+        return manager, log
+
+    def test_it_is_clipped_when_the_log_start_is_kept_and_before_segments_go(
+        self, tmp_path: Path
+    ) -> None:
+        pool = HeldPool(is_holding=False)
+        manager, log = self._manager(tmp_path, Disk(), pool)
+        pool.is_holding = True
+        manager.run_retention(THEN_MS)
+        was_kept, count = False, 0
+        while _on_disk(log.directory)[0].start_offset == 0:
+            was_kept, count = manager.is_log_start_kept(log.topic_partition), log.segment_count
+            assert pool.held
+            pool.release(1)
+        assert was_kept
+        assert count > 1
+        pool.release()
+        assert _on_disk(log.directory) == log.epochs.entries()
+
+    def test_the_loop_writes_no_chain(self, tmp_path: Path) -> None:
+        disk, calls = OfChains(), SimpleQueue[Callable[[], None]]()
+        pool = make_pool("beside", 1)
+        manager, log = self._manager(tmp_path, disk, pool, calls.put)
+        disk.threads.clear()
+        dropped = manager.run_retention(THEN_MS)
+        while not dropped:
+            calls.get(timeout=30)()
+        pool.shutdown()
+        assert _on_disk(log.directory) == log.epochs.entries()
+        assert log.epochs.entries()[0].start_offset > 40
+        assert [name.startswith("beside") for name in disk.threads] == [True]
+
+    def test_it_stays_whole_where_the_log_start_is_not_kept(self, tmp_path: Path) -> None:
+        disk = FaultyDisk()
+        manager, log = self._manager(tmp_path, disk, HeldPool(is_holding=False))
+        disk.fail(["rename"], path_part="log-start-offset-checkpoint", error=errno.EMFILE)
+        assert manager.run_retention(THEN_MS) == []
+        assert _on_disk(log.directory)[0] == EpochEntry(0, 0)

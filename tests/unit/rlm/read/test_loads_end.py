@@ -1,0 +1,167 @@
+"""How loads end: what was set aside for a key is used or given back, and each waiter is called."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+
+import pytest
+
+from rlm.read.chunk import DamagedChunkError
+from rlm.read.loads import RETRY_MAX_MS, Loads, Wait
+from rlm.testing import InlineWorkers
+from runtime.sim.clock import ManualClock
+from runtime.sim.scheduler import ManualScheduler
+
+HANGING_MS = 50
+
+
+@dataclass
+class Ledger:
+    """A load that notes what becomes of its keys.
+
+    Attributes:
+        room: for so many keys there is memory.
+        errors: by the key that fails.
+        found_damaged: what each run was told of its object.
+        ended: numbers of keys that arrived or were freed.
+    """
+
+    keys: list[str]
+    room: int = 99
+    errors: dict[str, Exception] = field(default_factory=dict)
+    reserved: bool = False
+    found_damaged: list[int] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
+
+    def reserve(self) -> bool:
+        del self.keys[self.room :]
+        self.reserved = bool(self.keys)
+        return self.reserved
+
+    def run(self, damaged: int) -> Iterator[str]:
+        self.found_damaged.append(damaged)
+        for key in self.keys:
+            if key in self.errors:
+                raise self.errors[key]
+            yield key
+
+    def arrived(self, number: int, value: str) -> None:
+        assert value == self.keys[number]
+        self.ended.append(number)
+
+    def failed(self, error: BaseException, is_final: bool) -> None:
+        assert error in self.errors.values()
+
+    def free(self, number: int) -> None:
+        self.ended.append(number)
+
+
+class World:
+    """Loads, and threads whose results can be held back."""
+
+    def __init__(self, in_flight_max: int) -> None:
+        self.clock, self.workers = ManualClock(), InlineWorkers()
+        self.scheduler = ManualScheduler(self.clock)
+        self.loads = Loads(self.workers, self.clock, self.scheduler, in_flight_max)
+        self.woken = Counter[int]()
+        self.waits = list[Wait]()
+
+    def ask(self, load: Ledger) -> Wait:
+        wait = self.loads.ask(load, partial(self.woken.update, [len(self.waits)]))
+        self.waits.append(wait)
+        return wait
+
+    def hang(self) -> None:
+        """Let threads take loads whose results do not come for now."""
+        self.workers.held = {"post"}
+        self.workers.turn()
+
+    def go_on(self) -> None:
+        self.workers.held = set()
+        self.workers.turn()
+
+
+def test_a_load_that_is_refused_sets_nothing_aside() -> None:
+    world = World(in_flight_max=1)
+    second = Ledger(["b"])
+    assert world.ask(Ledger(["a"])) is Wait.LOADING
+    assert world.ask(second) is Wait.FULL
+    assert not second.reserved
+
+
+def test_a_load_that_comes_after_it_was_given_up_leaves_the_next_one_on_its_way() -> None:
+    world = World(in_flight_max=9)
+    first, second, third = Ledger(["a"]), Ledger(["a"]), Ledger(["a"])
+    assert world.ask(first) is Wait.LOADING
+    world.hang()
+    world.scheduler.advance(HANGING_MS + 1)
+    world.loads.give_up_hanging(HANGING_MS)
+    world.scheduler.advance(1_000)
+    assert world.ask(second) is Wait.FAILING
+    world.workers.held = {"remote-reader"}  # the second one has not begun
+    world.workers.turn()
+    assert (first.ended, second.ended) == ([0], [])
+    assert world.ask(third) is Wait.LOADING
+    assert not third.reserved
+    world.go_on()
+    assert second.ended == [0]
+    assert world.woken == {0: 1, 1: 1, 2: 1}
+
+
+def test_of_a_load_ahead_that_hangs_only_the_key_it_hangs_at_has_failed() -> None:
+    world = World(in_flight_max=9)
+    assert world.loads.ahead("reader", Ledger(["a", "b"]))
+    world.hang()
+    world.scheduler.advance(HANGING_MS + 1)
+    world.loads.give_up_hanging(HANGING_MS)
+    assert [world.loads.has_failed(key) for key in "ab"] == [True, False]
+
+
+def test_an_object_that_stayed_damaged_is_later_read_through_the_caches_again() -> None:
+    world = World(in_flight_max=9)
+    load = Ledger(["d"], errors={"d": DamagedChunkError("wrong")})
+    for _ in range(2):
+        while world.ask(load) is not Wait.DAMAGED:
+            world.go_on()
+        world.scheduler.advance(RETRY_MAX_MS)
+    assert load.found_damaged == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_key_ends_once_and_each_waiter_is_called_once(seed: int) -> None:
+    dice, world, made = Random(seed), World(in_flight_max=6), list[Ledger]()
+
+    def ledger(keys: list[str]) -> Ledger:
+        errors: dict[str, Exception] = {"d": DamagedChunkError("wrong")}
+        if dice.randrange(2):
+            errors["e"] = OSError("broken")
+        made.append(Ledger(keys, dice.choice([99, 99, 1, 0]), errors))
+        return made[-1]
+
+    for _ in range(1_500):
+        match dice.randrange(7):
+            case 0 | 1:
+                world.ask(ledger([dice.choice("abcdefgh")]))
+            case 2:
+                wanted = [each for each in "abcdefgh" if each not in world.loads]
+                first = dice.randrange(8)
+                world.loads.ahead(dice.randrange(3), ledger(wanted[first : first + 4]))
+            case 3:
+                world.loads.forget_reader(dice.randrange(3))
+            case 4:
+                world.hang()
+            case 5:
+                world.scheduler.advance(dice.randrange(400))
+                world.loads.give_up_hanging(HANGING_MS)
+            case 6:
+                world.go_on()
+    world.go_on()
+    world.scheduler.advance(10_000)
+    assert world.loads.in_flight == 0
+    for load in made:
+        assert sorted(load.ended) == (list(range(len(load.keys))) if load.reserved else [])
+    for number, wait in enumerate(world.waits):
+        assert world.woken[number] == (0 if wait is Wait.DAMAGED else 1), wait
+    assert set(world.waits) == set(Wait), "the steps reach every state"

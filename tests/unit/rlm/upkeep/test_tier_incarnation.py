@@ -1,0 +1,178 @@
+"""An incarnation never repeats, whatever became of its file."""
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_protocol.types import EpochEntry
+from rlm.link.messages import Health
+from rlm.testing import PARTITION
+from rlm.upkeep.census import NAMED_MAX
+from rlm.upkeep.incarnation import FILE_NAME, Counter, Incarnations, dump, parse
+from rlmm.api import Fence
+from rlmm.events import SegmentAdded, Stamp
+from rsm_plugins.testing import segment
+from runtime.disk import Disk
+from runtime.sim.clock import ManualClock
+from runtime.sim.dice import SeededDice
+from runtime.sim.faulty_disk import FaultyDisk
+from runtime.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from tests.support.tier.pair import Pair, bytes_of
+
+NOW_MS = 1_900_000_000_000
+
+
+def incarnations(
+    path: Path, clock: ManualClock, *, old: Path | None = None, disk: Disk | None = None
+) -> Incarnations:
+    return Incarnations(disk or Disk(), path, clock, SeededDice(1), [] if old is None else [old])
+
+
+def test_numbers_rise_over_restarts_with_a_clock_that_stands_still(tmp_path: Path) -> None:
+    clock = ManualClock(wall_ms=NOW_MS)
+    first = incarnations(tmp_path, clock)
+    taken = [first.take(), first.take(), incarnations(tmp_path, clock).take()]
+    assert taken == [NOW_MS, NOW_MS + 1, NOW_MS + 2]
+
+
+def test_numbers_rise_with_a_clock_that_was_set_back(tmp_path: Path) -> None:
+    incarnations(tmp_path, ManualClock(wall_ms=NOW_MS)).take()
+    assert incarnations(tmp_path, ManualClock(wall_ms=5)).take() == NOW_MS + 1
+
+
+@pytest.mark.parametrize("operation", ["fsync", "fsync_path"])
+def test_a_number_that_cannot_be_fsynced_is_not_given_out(tmp_path: Path, operation: str) -> None:
+    disk = FaultyDisk()
+    disk.fail([operation])
+    with pytest.raises(OSError, match="No space"):
+        incarnations(tmp_path, ManualClock(wall_ms=NOW_MS), disk=disk).take()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_never_repeat_over_power_cuts_with_a_clock_that_stands_still(
+    tmp_path: Path, seed: int
+) -> None:
+    dice, taken = SeededDice(seed), list[int]()
+    for operations in (3, 7, 1, 12, 5, 30):
+        disk = PowerCutDisk(tmp_path, dice, operations)
+        given = incarnations(tmp_path, ManualClock(wall_ms=NOW_MS), disk=disk)
+        with suppress(PowerCutError):
+            while True:
+                taken.append(given.take())
+    assert len(taken) > 5
+    assert taken == sorted(set(taken))
+
+
+DAMAGES = {
+    "lost": lambda path: path.unlink(),
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:5]),
+    "cut to the digits": lambda path: path.write_bytes(path.read_bytes().split()[0]),
+    "zeros": lambda path: path.write_bytes(bytes(20)),
+    "a directory": lambda path: (path.unlink(), path.mkdir()),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.keys() - {"a directory"})
+def test_a_damaged_counter_goes_on_by_the_clock(tmp_path: Path, damage: str) -> None:
+    clock = ManualClock(wall_ms=NOW_MS)
+    before = incarnations(tmp_path, clock).take()
+    DAMAGES[damage](tmp_path / FILE_NAME)
+    clock.advance(1)
+    assert incarnations(tmp_path, clock).take() > before
+
+
+def test_each_flipped_bit_is_noticed_or_harmless(tmp_path: Path) -> None:
+    content = bytearray(dump(Counter(NOW_MS, NOW_MS - 7, (NOW_MS - 9,))))
+    for bit in range(len(content) * 8):
+        content[bit // 8] ^= 1 << bit % 8
+        assert parse(bytes(content)) is None, bit
+        content[bit // 8] ^= 1 << bit % 8
+
+
+def test_a_counter_that_cannot_be_read_goes_on_by_the_clock(tmp_path: Path) -> None:
+    clock = ManualClock(wall_ms=NOW_MS)
+    before = incarnations(tmp_path, clock).take()
+    disk = FaultyDisk()
+    disk.fail(["open_read"], path_part=FILE_NAME, error=5)
+    clock.advance(1)
+    assert incarnations(tmp_path, clock, disk=disk).take() > before
+
+
+def test_a_counter_that_an_earlier_version_left_in_the_first_log_directory_counts(
+    tmp_path: Path,
+) -> None:
+    state, old = tmp_path / "metadata", tmp_path / "data"
+    state.mkdir(), old.mkdir()
+    (old / FILE_NAME).write_bytes(b"70\n")
+    clock = ManualClock(wall_ms=3)
+    assert incarnations(state, clock, old=old).take() == 71
+    (old / FILE_NAME).write_bytes(b"60\n")
+    assert incarnations(state, clock, old=old).take() == 72, "the highest counts"
+    (old / FILE_NAME).write_bytes(b"200\n")
+    assert incarnations(state, clock, old=old).take() == 201
+
+
+@pytest.mark.parametrize(
+    ("left", "counter"),
+    [(b"70\n", Counter(80, 80, (0, 60))), (b"90\n", Counter(90, 90))],
+)
+def test_of_claims_noted_in_two_places_the_higher_counts(
+    tmp_path: Path, left: bytes, counter: Counter
+) -> None:
+    state, old = tmp_path / "metadata", tmp_path / "data"
+    state.mkdir(), old.mkdir()
+    (state / FILE_NAME).write_bytes(dump(Counter(80, 80, (0, 60))))
+    (old / FILE_NAME).write_bytes(left)
+    assert incarnations(state, ManualClock(wall_ms=3), old=old).counter == counter
+
+
+def reasons(pair: Pair) -> list[str]:
+    pair.scheduler.advance(1_000)
+    pair.pump()
+    health = next(each for each in reversed(pair.told) if isinstance(each, Health))
+    return [each.reason for each in health.red]
+
+
+def test_after_a_refusal_the_next_incarnation_is_above_what_was_read(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    high = pair.clock.wall_ms() + 10**12  # of a tier whose clock was ahead; its counter is lost
+    lies_in_it = replace(segment(topic="orders"), leader_epochs=(EpochEntry(1, 0),))
+    pair.metadata.land(SegmentAdded(lies_in_it, Stamp(Fence(1, high), -1)))
+    pair.log.fill(1, records=100)
+    pair.assign()
+    pair.scheduler.advance(5_000)
+    pair.pump()
+    assert pair.metadata.is_ready(PARTITION)
+    assert bytes_of(pair.read(0))
+    assert parse((tmp_path / FILE_NAME).read_bytes()) == Counter(high + 1, None)
+    assert reasons(pair) == []
+
+
+def test_a_counter_that_cannot_be_written_is_red_and_tried_again(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    disk.fail(["rename"], path_part=FILE_NAME)
+    pair = Pair(tmp_path, disk=disk)
+    pair.log.fill(1, records=20)
+    pair.assign()
+    assert any("tier-incarnation" in reason for reason in reasons(pair))
+    assert pair.aborted == []
+    disk.heal()
+    pair.scheduler.advance(60_000)
+    pair.pump()
+    assert bytes_of(pair.read(0))
+    assert reasons(pair) == []
+
+
+def test_of_many_red_partitions_the_first_are_named_and_the_others_counted(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    disk.fail(["rename"], path_part=FILE_NAME)
+    pair = Pair(tmp_path, disk=disk)
+    pair.log.fill(1, records=20)
+    for partition in range(NAMED_MAX + 7):
+        pair.assign(partition=partition)
+    said = reasons(pair)
+    assert len(said) == NAMED_MAX + 1
+    assert said[-1].startswith("and 7 more partitions are red")

@@ -1,0 +1,177 @@
+"""What to copy and what to expire, by small tables of facts."""
+
+from kafka_protocol.types import EpochEntry
+from rlm.link.messages import ClosedLocalSegment, PartitionSettings
+from rlm.testing import PARTITION
+from rlm.upkeep import copy_policy, retention_policy
+from rlm.upkeep.log_facts import LogFacts
+from rsm_plugins.segment import RemoteLogSegmentId, SegmentState
+from tests.support.tier.facts import facts, local, remote
+
+CLOSED = [local(0, 9), local(10, 19), local(20, 29)]
+ACTIVE = PartitionSettings()
+
+
+def base_of(segment: ClosedLocalSegment | None) -> int | None:
+    return None if segment is None else segment.base_offset
+
+
+def test_the_first_segment_that_is_not_wholly_remote_is_copied() -> None:
+    assert base_of(copy_policy.next_to_copy(facts(CLOSED, []), ACTIVE, 0)) == 0
+    assert base_of(copy_policy.next_to_copy(facts(CLOSED, [remote(1, 0, 9)]), ACTIVE, 0)) == 10
+    partly = [remote(1, 0, 9), remote(2, 10, 14)]
+    assert base_of(copy_policy.next_to_copy(facts(CLOSED, partly), ACTIVE, 0)) == 10
+
+
+def test_a_range_that_only_another_lineage_has_is_copied_again() -> None:
+    other = [remote(1, 0, 9, epochs=((7, 0),))]
+    assert base_of(copy_policy.next_to_copy(facts(CLOSED, other), ACTIVE, 0)) == 0
+
+
+def test_a_started_copy_covers_nothing() -> None:
+    started = [remote(1, 0, 9, state=SegmentState.COPY_SEGMENT_STARTED)]
+    assert base_of(copy_policy.next_to_copy(facts(CLOSED, started), ACTIVE, 0)) == 0
+
+
+def test_what_lies_below_the_log_start_or_reaches_the_last_stable_offset_is_not_copied() -> None:
+    assert base_of(copy_policy.next_to_copy(facts(CLOSED, [], start=12), ACTIVE, 0)) == 10
+    assert copy_policy.next_to_copy(facts(CLOSED, [], stable=9), ACTIVE, 0) is None
+
+
+def test_a_segment_waits_for_its_lag_in_time_or_bytes() -> None:
+    settings = PartitionSettings(copy_lag_ms=1_000, copy_lag_bytes=-1)
+    young = [local(0, 9, at_ms=500)]
+    assert copy_policy.next_to_copy(facts(young, []), settings, 1_000) is None
+    assert base_of(copy_policy.next_to_copy(facts(young, []), settings, 1_500)) == 0
+    by_bytes = PartitionSettings(copy_lag_ms=1_000, copy_lag_bytes=250)
+    big = facts(young, [], local_bytes=400)
+    assert base_of(copy_policy.next_to_copy(big, by_bytes, 1_000)) == 0
+
+
+def test_a_time_lag_of_zero_means_at_once_whatever_the_lag_in_bytes() -> None:
+    at_once = PartitionSettings(copy_lag_ms=0, copy_lag_bytes=1)
+    alone = facts([local(0, 9, at_ms=500)], [], local_bytes=100)
+    assert base_of(copy_policy.next_to_copy(alone, at_once, 500)) == 0
+
+
+def test_epochs_of_a_copy_are_clipped_to_the_segment() -> None:
+    given = facts(CLOSED, [], chain=((1, 0), (3, 15), (4, 25)))
+    made = copy_policy.started_metadata(
+        given,
+        CLOSED[1],
+        id=RemoteLogSegmentId(PARTITION, b"i" * 16),
+        size_bytes=5,
+        txn_index_empty=True,
+        broker_id=1,
+        now_ms=2,
+    )
+    assert made.leader_epochs == (EpochEntry(1, 10), EpochEntry(3, 15))
+
+
+TWO = [remote(1, 0, 9, at_ms=100), remote(2, 10, 19, at_ms=200)]
+
+
+def move(given: LogFacts, **settings: int) -> tuple[int, str] | None:
+    found = retention_policy.log_start_by_retention(given, PartitionSettings(**settings), 1_000)
+    return None if found is None else (found.offset, found.reason)
+
+
+def test_time_retention_gives_up_the_oldest_and_stops_at_the_first_that_is_young() -> None:
+    given = facts([], TWO, local_start=20)
+    assert move(given, retention_ms=850) == (10, "time")
+    assert move(given, retention_ms=100) == (20, "time")
+    assert move(given, retention_ms=900) is None
+    assert move(given) is None
+
+
+def test_size_retention_counts_bytes_in_both_tiers_once() -> None:
+    given = facts(CLOSED, TWO, local_bytes=330)
+    assert move(given, retention_bytes=330) is None
+    assert move(given, retention_bytes=231) is None
+    assert move(given, retention_bytes=230) == (10, "size")
+
+
+def test_size_retention_counts_offsets_in_two_segments_once() -> None:
+    """Of two leaders that closed their segments at different offsets."""
+    overlapping = [remote(1, 0, 9, size=100), remote(2, 5, 14, size=100)]
+    given = facts([], overlapping, local_start=15, local_bytes=10)
+    assert move(given, retention_bytes=160) is None
+    assert move(given, retention_bytes=150) is None
+    assert move(given, retention_bytes=60) == (10, "size")
+    assert move(given, retention_bytes=61) is None
+    assert move(given, retention_bytes=10) == (15, "size")
+
+
+def test_what_is_not_copied_is_never_given_up_however_old_or_big() -> None:
+    assert move(facts(CLOSED, [], local_bytes=10_000), retention_ms=1, retention_bytes=1) is None
+    behind_a_gap = [remote(2, 10, 19)]
+    assert move(facts(CLOSED, behind_a_gap), retention_ms=1, retention_bytes=1) is None
+
+
+def test_only_finished_segments_on_the_chain_count() -> None:
+    others = [
+        remote(3, 0, 9, epochs=((9, 0),), size=10_000),
+        remote(4, 10, 19, state=SegmentState.COPY_SEGMENT_STARTED, size=10_000),
+    ]
+    assert move(facts(CLOSED, TWO + others, local_bytes=330), retention_bytes=330) is None
+
+
+def reasons(
+    given: LogFacts, log_start: int, own: set[bytes] | None = None
+) -> list[tuple[int, str]]:
+    found = retention_policy.deletions(given, log_start, own or set())
+    return [(each.metadata.start_offset, each.reason) for each in found]
+
+
+def test_deletions_are_in_offset_order_and_keep_what_straddles() -> None:
+    given = facts([], [TWO[1], TWO[0], remote(3, 20, 29)], local_start=30)
+    assert reasons(given, 20) == [(0, "below log start"), (10, "below log start")]
+    assert reasons(given, 15) == [(0, "below log start")]
+
+
+def test_a_dangling_copy_goes_and_an_own_running_one_stays() -> None:
+    started = remote(5, 20, 29, state=SegmentState.COPY_SEGMENT_STARTED)
+    given = facts(CLOSED, [started])
+    assert reasons(given, 0) == [(20, "dangling")]
+    assert reasons(given, 0, {started.metadata.id.id}) == []
+
+
+def test_of_two_copies_the_one_finished_first_stays() -> None:
+    later = remote(9, 0, 9)
+    given = facts(CLOSED, [TWO[0], later])
+    found = retention_policy.deletions(given, 0, set())
+    assert [(each.metadata.id, each.reason) for each in found] == [(later.metadata.id, "overlap")]
+
+
+def test_of_two_copies_the_one_finished_later_goes_also_where_it_sorts_first() -> None:
+    later = remote(1, 0, 9)._replace(finished_order=7)
+    earlier = remote(2, 0, 9)._replace(finished_order=6)
+    found = retention_policy.deletions(facts(CLOSED, [later, earlier]), 0, set())
+    assert [(each.metadata.id, each.reason) for each in found] == [(later.metadata.id, "overlap")]
+
+
+def test_a_segment_is_given_up_for_none_that_was_finished_later() -> None:
+    """All leaders go by the order of the metadata topic, or two of them delete both copies."""
+    inside = remote(1, 5, 9)._replace(finished_order=6)
+    around = remote(2, 0, 19)._replace(finished_order=7)
+    assert reasons(facts(CLOSED, [inside, around]), 0) == []
+    finished_later = inside._replace(finished_order=8)
+    assert reasons(facts(CLOSED, [finished_later, around]), 0) == [(5, "overlap")]
+
+
+def test_an_overlap_by_offsets_of_another_lineage_is_none() -> None:
+    lineages = [remote(1, 0, 9), remote(2, 0, 9, epochs=((2, 0),))]
+    assert reasons(facts(CLOSED, lineages, chain=((2, 0),)), 0) == []
+
+
+def test_an_off_chain_segment_is_kept_until_below_the_log_start() -> None:
+    abandoned = [remote(1, 5, 9, epochs=((7, 5),))]
+    assert reasons(facts(CLOSED, abandoned), 9) == []
+    assert reasons(facts(CLOSED, abandoned), 10) == [(5, "below log start")]
+
+
+def test_a_hole_is_seen_only_above_the_log_start() -> None:
+    assert facts([], TWO, local_start=20).hole() is None
+    assert facts([], TWO, local_start=25).hole() == (20, 25)
+    assert facts([], [TWO[1]], local_start=20).hole() == (0, 20)
+    assert facts([], [TWO[1]], local_start=20, start=10).hole() is None

@@ -1,0 +1,126 @@
+"""The contract can fail: plugins that break a promise are caught by its name."""
+
+from dataclasses import replace
+
+import pytest
+
+from rsm_plugins.api import RemoteStorageManager
+from rsm_plugins.contract import AllPromises
+from rsm_plugins.contract.run import Candidate, Outcome, Verdict, ask, ask_all, promise_names
+from rsm_plugins.testing import RemoteStorageManagerContract
+from tests.support.stores import broken_plugins as broken
+
+LARGE_BYTES = 5 << 20
+CAUGHT = [
+    (broken.EndIsExclusive, "test_ranges_are_inclusive_at_both_ends", "bytes [0, 1]"),
+    (broken.EndIsExclusive, "test_ranges_of_a_large_segment_are_exact", "of 5242880"),
+    (broken.IgnoresStart, "test_an_open_range_goes_to_the_end", "bytes from 1 on"),
+    (broken.IgnoresStart, "test_many_readers_of_one_segment", "readers"),
+    (broken.ShowsHalfCopies, "test_a_half_copy_is_not_readable", "byte 0 of offset_index"),
+    (broken.ShowsHalfCopies, "test_a_log_of_another_size_than_announced_is_refused", "announced"),
+    (broken.CopiesOnce, "test_copy_twice_under_one_id_is_harmless", "it is there"),
+    (broken.AppendsTheSecondCopy, "test_copy_twice_under_one_id_is_harmless", "got 20998 bytes"),
+    (broken.DeleteWantsIt, "test_delete_twice_is_fine", "RemoteResourceNotFoundError"),
+    (broken.DeleteWantsIt, "test_delete_of_what_never_was_is_fine", "no such part"),
+    (broken.RaisesItsOwnErrors, "test_what_was_never_copied_is_not_found", "raised KeyError"),
+    (broken.RaisesItsOwnErrors, "test_a_missing_transaction_index_is_not_found", "KeyError"),
+    (
+        broken.OneNameIsOneTopic,
+        "test_the_same_name_with_another_topic_id_is_another_topic",
+        "the old topic",
+    ),
+    (
+        broken.OffsetsAreNames,
+        "test_segments_of_the_same_offsets_are_kept_apart",
+        "with the same offsets",
+    ),
+    (broken.OffsetsAreNames, "test_delete_leaves_other_segments_alone", "NotFound"),
+    (
+        broken.TrustsTopicNames,
+        "test_names_that_lead_out_of_the_store_are_refused",
+        "'../../etc'",
+    ),
+    (broken.ClosesTheFiles, "test_a_copy_leaves_the_files_open", "closed a file"),
+    (broken.ReadsFromWhereFilesStand, "test_files_are_copied_from_their_begin", "the log"),
+    (broken.ManyWordsOfItsOwn, "test_custom_metadata_fits_the_default_limit", "the limit is 128"),
+    (broken.ListsTheDeleted, "test_nothing_is_listed_after_delete", "deleted, and listed"),
+    (broken.ListsEverything, "test_a_listing_is_filtered_by_prefix", "begin otherwise"),
+    (broken.ListsWrongSizes, "test_every_object_of_a_segment_is_listed", "with 1 bytes"),
+]
+
+
+class TestMemory(RemoteStorageManagerContract):
+    wrong_settings = ({},)
+
+    @pytest.fixture
+    def manager(self) -> RemoteStorageManager:
+        return made(broken.Lister)
+
+
+def made(kind: type[broken.Memory], store: str = "") -> broken.Memory:
+    manager = kind()
+    manager.configure({"name": store or kind.__name__})
+    return manager
+
+
+def asked(kind: type[broken.Memory], name: str) -> Outcome:
+    candidate = Candidate(lambda: made(kind), large_segment_bytes=LARGE_BYTES)
+    return ask(candidate, name, made(kind), [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "words"), CAUGHT, ids=[f"{kind.__name__}-{name}" for kind, name, _ in CAUGHT]
+)
+def test_a_broken_plugin_is_caught_by_name_and_told_why(
+    kind: type[broken.Memory], name: str, words: str
+) -> None:
+    outcome = asked(kind, name)
+    assert outcome.verdict is Verdict.BROKEN
+    assert words in outcome.reason
+    healthy = broken.Lister if issubclass(kind, broken.Lister) else broken.Memory
+    assert asked(healthy, name).verdict is Verdict.KEPT
+
+
+def test_a_plugin_that_takes_any_setting_is_caught() -> None:
+    class Wrong(AllPromises):
+        wrong_settings = ({},)
+
+    with pytest.raises(AssertionError, match="was accepted"):
+        Wrong().test_wrong_settings_are_refused(made(broken.TakesAnySetting))
+
+
+def test_a_plugin_that_hangs_breaks_its_promise_and_not_the_run() -> None:
+    class Impatient(Candidate):
+        def new_promises(self) -> AllPromises:
+            promises = super().new_promises()
+            promises.deadline_s = 0.2
+            return promises
+
+    candidate = Impatient(lambda: made(broken.Hangs))
+    outcome = ask(candidate, "test_every_index_reads_back", made(broken.Hangs), [])
+    assert outcome.verdict is Verdict.BROKEN
+    assert "did not return" in outcome.reason
+
+
+def test_a_wrong_class_of_error_from_an_unreachable_store_is_caught() -> None:
+    name = "test_an_unreachable_store_is_retriable_and_never_hangs"
+    candidate = Candidate(lambda: made(broken.Memory))
+    assert ask(candidate, name, made(broken.Memory), []).verdict is Verdict.NOT_ASKED
+    candidate = replace(candidate, make_unreachable=lambda: made(broken.Memory))
+    outcome = ask(candidate, name, made(broken.Memory), [])
+    assert outcome.verdict is Verdict.BROKEN
+    assert "copy without a store: raised nothing" in outcome.reason
+
+
+def test_all_promises_are_asked_and_nothing_is_left_behind() -> None:
+    left: list[str] = []
+    janitor = made(broken.Lister, "alone")
+    candidate = Candidate(lambda: made(broken.Lister, "alone"), large_segment_bytes=LARGE_BYTES)
+    outcomes = list(ask_all(candidate, janitor, left))
+    assert [one.name for one in outcomes if one.verdict is Verdict.BROKEN] == []
+    assert [one.name for one in outcomes] == promise_names()
+    inherited = {name for name in dir(RemoteStorageManagerContract) if name.startswith("test_")}
+    assert set(promise_names()) == inherited
+    assert len({one.sentence for one in outcomes}) == len(outcomes)
+    assert left == []
+    assert janitor.store.segments == {}

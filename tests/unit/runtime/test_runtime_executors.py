@@ -1,0 +1,63 @@
+"""Pools of real threads: how many calls run at a time, and what a shutdown waits for."""
+
+import sys
+import threading
+
+import pytest
+
+from runtime.executors import SWITCH_INTERVAL_S, Executors, ThreadPools, favour_the_loop
+
+DEADLINE_S = 5.0
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_a_pool_runs_as_many_calls_at_a_time_as_it_has_threads(threads: int) -> None:
+    pools: Executors = ThreadPools()
+    meeting = threading.Barrier(threads + 1)
+    go_on = threading.Event()
+
+    def meet() -> bool:
+        meeting.wait(DEADLINE_S)
+        return go_on.wait(DEADLINE_S)
+
+    pool = pools.pool("audit", threads)
+    running = [pool.submit(meet) for _ in range(threads)]
+    one_more = pool.submit(go_on.is_set)
+    meeting.wait(DEADLINE_S)
+    go_on.set()
+    assert all(each.result(DEADLINE_S) for each in running)
+    assert one_more.result(DEADLINE_S), "it began while each thread was busy"
+    pools.shutdown()
+
+
+def test_a_shutdown_that_waits_lets_the_queued_calls_run() -> None:
+    pools = ThreadPools()
+    calls = [pools.pool(name, 1).submit(str, name) for name in "aabb"]
+    pools.shutdown()
+    assert [each.done() and each.result(0) for each in calls] == list("aabb")
+
+
+def test_a_shutdown_that_does_not_wait_drops_the_queued_calls() -> None:
+    pools = ThreadPools()
+    began, go_on = threading.Event(), threading.Event()
+
+    def run() -> bool:
+        began.set()
+        return go_on.wait(DEADLINE_S)
+
+    running, queued = (pools.pool("audit", 1).submit(run) for _ in range(2))
+    assert began.wait(DEADLINE_S)
+    pools.shutdown(wait=False)
+    go_on.set()
+    assert running.result(DEADLINE_S), "the call ended before the shutdown returned"
+    assert queued.cancelled()
+
+
+def test_a_thread_that_works_in_python_gives_way_to_the_loop_soon() -> None:
+    before = sys.getswitchinterval()
+    try:
+        favour_the_loop()
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL_S)
+        assert before / 2 > SWITCH_INTERVAL_S
+    finally:
+        sys.setswitchinterval(before)

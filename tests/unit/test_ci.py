@@ -1,0 +1,143 @@
+"""What CI says at its end, and which Pythons it may leave out; stubs stand for its parts."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+CI = Path(__file__).parents[2] / ".ci"
+PROGRAMS = (
+    "bash",
+    "date",
+    "dirname",
+    "echo",
+    "env",
+    "grep",
+    "make",
+    "mktemp",
+    "rm",
+    "tail",
+    "tee",
+    "test",
+)
+TESTED = "===== 7 passed, 1 skipped in 3.21s ====="
+PASSES = {
+    "test": f"@echo '{TESTED}'",
+    "pythons": "@echo '===== 5 passed in 1.00s ====='",
+    "long": "@test $(SECONDS_MAX) -gt 0; echo '===== 2 passed, 3 skipped in 2.00s ====='",
+    "planted": "@test $(SECONDS_MAX) -gt 0; echo '3 of 3 planted bugs are caught'",
+    "model": "@test $(SECONDS_MAX) -gt 0; echo '===== 1 passed in 60.00s ====='",
+}
+
+
+@pytest.fixture
+def pythons() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("pythons_of_ci", CI / "pythons.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def ci(place: Path, minutes: int = 30, **recipes: str) -> "subprocess.CompletedProcess[str]":
+    """Run a copy of the program on a Makefile of stubs, with no other programs than it needs."""
+    (place / ".ci").mkdir()
+    shutil.copy(CI / "run", place / ".ci")
+    text = "".join(
+        f"{target}:\n\t@test \"$$PWD\" = '{place}'\n\t{recipe}\n"
+        for target, recipe in (PASSES | recipes).items()
+    )
+    (place / "Makefile").write_text(text)
+    programs = place / "programs"
+    programs.mkdir()
+    for name in (*PROGRAMS, "kcat", "curl"):
+        real = shutil.which(name) or shutil.which("true")
+        assert real is not None
+        (programs / name).symlink_to(real)
+    environment = {"PATH": str(programs), "TIDEMARK_CI_MINUTES": str(minutes)}
+    return subprocess.run(
+        [place / ".ci" / "run"],
+        cwd=place,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_when_all_passed_the_last_line_is_that_of_make_test(tmp_path: Path) -> None:
+    done = ci(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == TESTED
+    assert "not run" not in done.stdout
+    assert done.stdout.count("ci: make ") == len(PASSES)
+
+
+@pytest.mark.parametrize(
+    ("target", "recipe"),
+    [
+        ("test", "@echo 'a linter fails'; exit 1"),
+        ("test", "@echo '===== 1 failed, 6 passed in 3.00s ====='; exit 1"),
+        ("pythons", "@echo '1 failed in 1s'; echo '===== 5 passed in 1.00s ====='; exit 1"),
+        ("long", "@echo '===== 1 failed, 2 passed in 2.00s ====='; exit 1"),
+        ("planted", "@echo 'the tests fail without any planted bug'; exit 1"),
+        ("model", "@exit 1"),
+    ],
+)
+def test_the_last_line_names_the_part_that_failed(target: str, recipe: str, tmp_path: Path) -> None:
+    done = ci(tmp_path, **{target: recipe})
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1] == f"ci: failed: make {target}"
+    assert "not run" not in done.stdout
+
+
+def test_all_parts_that_failed_are_named(tmp_path: Path) -> None:
+    done = ci(tmp_path, pythons="@exit 1", model="@exit 3")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1] == "ci: failed: make pythons, make model"
+
+
+def test_parts_for_which_no_time_is_left_are_named_before_the_last_line(tmp_path: Path) -> None:
+    done = ci(tmp_path, minutes=0)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert "ci: not run, no time left: make long, make planted, make model" in lines
+    assert lines[-1] == TESTED
+
+
+def test_a_part_that_ran_nothing_in_its_time_is_named_too(tmp_path: Path) -> None:
+    nothing = "@echo '===== 5 skipped in 2.00s ====='"
+    done = ci(tmp_path, long=nothing, planted="@echo '0 of 0 planted bugs are caught'")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "ci: not run, no time left: make long, make planted" in done.stdout.splitlines()
+
+
+def test_a_library_without_a_wheel_is_no_failure_but_all_else_is(
+    pythons: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pip = [sys.executable, "-m", "pip"]
+    source = tmp_path / "pyproject.toml"
+    source.write_text('[project]\nname = "source-only"\nversion = "1"\n')
+    with tarfile.open(tmp_path / "source_only-1.tar.gz", "w:gz") as archive:
+        archive.add(source, "source_only-1/pyproject.toml")
+    offline = {"PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "0"}
+    for name, value in (offline | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(pythons.NoWheelError, match=r"no wheel of source-only$"):
+        pythons.install(pip, "--dry-run", "source-only>=1")
+    with pytest.raises(pythons.PipError, match="nowhere"):
+        pythons.install(pip, "--dry-run", "nowhere")
+    with pytest.raises(pythons.PipError, match="Invalid requirement"):
+        pythons.install(pip, "--dry-run", "no name")
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    with pytest.raises(pythons.PipError, match="source-only"):
+        pythons.install(pip, "--dry-run", "source-only")

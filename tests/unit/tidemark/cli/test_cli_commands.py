@@ -1,0 +1,184 @@
+"""The command line as a user meets it: what it writes, what it refuses, what it says."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafka_protocol.files.meta_properties import parse_meta_properties
+from kafka_protocol.wire.primitives import uuid_from_text
+from tests.support.samples.command_line import CLUSTER, files_below, tidemark, write_config
+
+
+def test_standalone_format_writes_identity_bootstrap_and_voters(tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    result = tidemark("format", "--config", config, "--standalone", "--cluster-id", CLUSTER)
+    assert result.exit_code == 0, result.output
+    assert files_below(tmp_path) == [
+        "one/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint",
+        "one/bootstrap.checkpoint",
+        "one/meta.properties",
+        "server.properties",
+        "two/bootstrap.checkpoint",
+        "two/meta.properties",
+    ]
+    metas = [
+        parse_meta_properties((tmp_path / name / "meta.properties").read_bytes())
+        for name in ("one", "two")
+    ]
+    assert [(meta.cluster_id, meta.node_id) for meta in metas] == [(CLUSTER, 4)] * 2
+    assert metas[0].directory_id != metas[1].directory_id
+
+
+def test_without_a_cluster_id_a_random_one_is_made(tmp_path: Path) -> None:
+    result = tidemark("format", "-c", write_config(tmp_path), "-s")
+    assert result.exit_code == 0
+    meta = parse_meta_properties((tmp_path / "one" / "meta.properties").read_bytes())
+    assert len(uuid_from_text(meta.cluster_id)) == 16
+    assert meta.cluster_id in result.stdout
+
+
+def test_static_voters_need_no_option_and_get_no_voter_file(tmp_path: Path) -> None:
+    config = write_config(tmp_path, controller__quorum__voters="4@127.0.0.1:9093")
+    assert tidemark("format", "--config", config).exit_code == 0
+    assert not (tmp_path / "one" / "__cluster_metadata-0").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "words"),
+    [
+        ({}, (), ["controller.quorum.voters", "--standalone"]),
+        (
+            {"controller.quorum.voters": "4@h:1"},
+            ("-s",),
+            ["--standalone", "controller.quorum.voters"],
+        ),
+        ({}, ("-s", "--cluster-id", "a b"), ["--cluster-id", "a b"]),
+        ({"num.partitions": "none"}, ("-s",), ["num.partitions=none", "whole number"]),
+        ({"node.id": None}, ("-s",), ["node.id", "required"]),
+        ({}, ("-s", "--override", "nonsense"), ["--override=nonsense", "key=value"]),
+    ],
+)
+def test_a_refused_format_says_why_and_writes_nothing(
+    tmp_path: Path, changes: dict[str, str | None], options: tuple[str, ...], words: list[str]
+) -> None:
+    config = write_config(tmp_path, **changes)
+    result = tidemark("format", "--config", config, *options)
+    assert result.exit_code == 1
+    for word in words:
+        assert word in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert files_below(tmp_path) == ["server.properties"]
+
+
+def test_a_formatted_directory_is_refused_and_left_alone(tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    assert tidemark("format", "-c", config, "-s", "-t", CLUSTER).exit_code == 0
+    before = {name: (tmp_path / name).read_bytes() for name in files_below(tmp_path)}
+    result = tidemark("format", "-c", config, "-s", "-t", CLUSTER)
+    assert result.exit_code == 1
+    assert str(tmp_path / "one") in result.stderr
+    assert "--ignore-formatted" in result.stderr
+    assert {name: (tmp_path / name).read_bytes() for name in files_below(tmp_path)} == before
+
+
+def test_ignore_formatted_formats_only_new_directories_of_the_same_cluster(tmp_path: Path) -> None:
+    config = write_config(tmp_path, log__dirs=str(tmp_path / "one"))
+    assert tidemark("format", "-c", config, "-s", "-t", CLUSTER).exit_code == 0
+    before = (tmp_path / "one" / "meta.properties").read_bytes()
+    config = write_config(tmp_path)
+    result = tidemark("format", "-c", config, "-s", "--ignore-formatted")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "one" / "meta.properties").read_bytes() == before
+    added = parse_meta_properties((tmp_path / "two" / "meta.properties").read_bytes())
+    assert added.cluster_id == CLUSTER
+
+
+def test_another_cluster_or_node_is_refused_with_both_values(tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    assert tidemark("format", "-c", config, "-s", "-t", CLUSTER).exit_code == 0
+    other = tidemark("format", "-c", config, "-s", "-g", "-t", "BBBBBBBBBBBBBBBBBBBBBQ")
+    assert other.exit_code == 1
+    assert CLUSTER in other.stderr
+    assert "BBBBBBBBBBBBBBBBBBBBBQ" in other.stderr
+    node = tidemark("format", "-c", config, "-s", "-g", "--override", "node.id=5")
+    assert node.exit_code == 1
+    assert "node.id=4" in node.stderr
+    assert "node.id=5" in node.stderr
+
+
+def test_a_wrong_value_at_start_is_one_message_and_exit_code_1(tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    override = ["--override", "log.retention.ms=soon"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tidemark.cli", "start", "--config", str(config), *override],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "tidemark: log.retention.ms=soon: must be a whole number from -9223372036854775808 to "
+        "9223372036854775807\n"
+    )
+    assert files_below(tmp_path) == ["server.properties"]
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("no_such_package.module:Plugin", "cannot import no_such_package.module"),
+        ("rsm_plugins.no_such:Plugin", "no such module"),
+        ("org.example.TieredStorage", "`package.module:Class`"),
+        ("rsm_plugins.local_fs", "`package.module:Class`"),
+        ("../evil:Plugin", "`package.module:Class`"),
+    ],
+)
+def test_k405_02_a_plugin_that_is_not_there_is_refused_before_anything_is_written(
+    tmp_path: Path, name: str, cause: str
+) -> None:
+    key = "remote.log.storage.manager.class.name"
+    entries = {
+        "remote.log.storage.system.enable": "true",
+        key: name,
+        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+    }
+    result = tidemark("format", "-s", "--config", write_config(tmp_path, **entries))
+    assert result.exit_code == 1
+    assert f"{key}={name}: " in result.stderr
+    assert cause in result.stderr
+    assert files_below(tmp_path) == ["server.properties"]
+
+
+def test_k405_02_the_remote_tier_without_a_plugin_class_is_refused(tmp_path: Path) -> None:
+    config = write_config(tmp_path, **{"remote.log.storage.system.enable": "true"})
+    result = tidemark("start", "--config", config)
+    assert result.exit_code == 1
+    assert "remote.log.storage.manager.class.name: must name" in result.stderr
+    assert files_below(tmp_path) == ["server.properties"]
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    result = tidemark("start", "--config", tmp_path / "nothing.properties")
+    assert result.exit_code == 1
+    assert str(tmp_path / "nothing.properties") in result.stderr
+
+
+def test_help_lists_the_commands_without_loading_them() -> None:
+    code = (
+        "import sys; from tidemark.cli import cli\n"
+        "try: cli(['--help'], prog_name='tidemark')\n"
+        "except SystemExit: pass\n"
+        "heavy = [m for m in ('asyncio', 'broker.app', 'confluent_kafka', 'rich') "
+        "if m in sys.modules]\n"
+        "print('loaded:', heavy)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    for name in ("start", "format", "dev", "version"):
+        assert f"\n  {name}" in done.stdout
+    assert done.stdout.endswith("loaded: []\n")
+
+
+def test_the_version_is_printed() -> None:
+    assert tidemark("version").output.startswith("tidemark ")

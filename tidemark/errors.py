@@ -1,0 +1,26 @@
+"""The errors that users of Tidemark catch.
+
+`TidemarkError` is above every error that Tidemark raises on purpose; whatever else
+comes out is a bug, or an `OSError` of the machine.
+"""
+
+from broker.config.key import ConfigError
+from kafka_protocol.errors import KafkaError, TidemarkError
+from rlmm.api import MetadataError
+from rsm_plugins.api import (
+    RemoteObjectDamagedError,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RetriableRemoteStorageError,
+)
+
+__all__ = [
+    "ConfigError",
+    "KafkaError",
+    "MetadataError",
+    "RemoteObjectDamagedError",
+    "RemoteResourceNotFoundError",
+    "RemoteStorageError",
+    "RetriableRemoteStorageError",
+    "TidemarkError",
+]
