@@ -16,7 +16,7 @@ UNTIL = $(if $(SECONDS_MAX),TIDEMARK_TESTS_UNTIL=$$(($$(date +%s) + $(SECONDS_MA
 # Without byte code every broker that a test starts compiles all of its modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run run-s3 test check lint localstack bytecode long model planted pythons prove docs clean help
+.PHONY: run run-s3 test again check lint localstack bytecode long model planted pythons prove docs clean help
 
 help:
 	@echo "make run    set up everything, start one broker on 127.0.0.1:9092, data under ./data"
@@ -40,6 +40,10 @@ run-s3: $(VENV)/.installed-s3
 test: $(VENV)/.installed-dev
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint localstack bytecode
 	$(PYTEST) -m "not long" $(PYTEST_ARGS)
+
+# What failed when it ran last, one test after the other.
+again: $(VENV)/.installed-dev
+	$(BIN)/pytest -n 0 -v --last-failed --last-failed-no-failures none $(PYTEST_ARGS)
 
 check: lint
 	$(PYTEST) -m "not long" tests/unit $(PYTEST_ARGS)

@@ -8,8 +8,9 @@ A bug is a patch `tests/planted/<ID>.patch` for `git apply`. Its lines before th
 say `Bug: <sentence>` and `Tests: <paths or pytest ids>`; a line that begins with a blank continues
 the one before. Everything happens in copies of the tree: the tree itself is never changed.
 
-The exit status is 0 only if the unpatched tests pass and every bug is caught. Tests that cannot be
-collected have caught nothing. The tests go their full rounds (`TIDEMARK_PROVE=1`).
+The exit status is 0 only if the unpatched tests pass and every bug is caught, at the second try
+at the latest: random walks do not go each way each time. Tests that cannot be collected have
+caught nothing. The tests go their full rounds (`TIDEMARK_PROVE=1`).
 """
 
 import argparse
@@ -36,6 +37,7 @@ A_DAYS_BUGS = 40
 BATCH = 8
 """Between so many bugs a run with `--seconds` looks at the clock."""
 PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:randomly", "-p", "no:cacheprovider", "--tb=line")
+SURVIVED = "SURVIVED"
 TESTS_FAILED = 1  # pytest's exit status; 2 and above: nothing was tested
 
 
@@ -167,7 +169,7 @@ def judge(tree: Path, planted: Planted) -> Verdict:
     if reason:
         raise BadPatch(f"{planted.path}: cannot be taken out again: {reason}")
     if status == 0:
-        return verdict(False, "SURVIVED")
+        return verdict(False, SURVIVED)
     if status != TESTS_FAILED:
         return verdict(False, f"NOT TESTED, pytest ended with {status}:\n{output}")
     first = re.search(r"^FAILED ([^\n]+?)(?: - .*)?$", output, flags=re.MULTILINE)
@@ -226,12 +228,20 @@ def plant(root: Path, bugs: Sequence[Planted], ends_s: float | None) -> bool:
         for batch in batches(bugs, ends_s):
             tests = sorted({test for planted in batch for test in planted.tests} - passed)
             status, output = run_tests(trees[0], tests) if tests else (0, "")
+            if status == TESTS_FAILED:
+                print(f"once more, since without a planted bug:\n{output}", flush=True)
+                status, output = run_tests(trees[0], tests)
             if status:
                 print(f"the tests fail without any planted bug:\n{output}", file=sys.stderr)
                 return False
             passed.update(tests)
             print(f"without a planted bug {len(tests)} tests and files pass", flush=True)
             verdicts += judge_all(trees, batch)
+        again = [one.planted for one in verdicts if one.text == SURVIVED]
+        if again:
+            print(f"once more, since they survived: {len(again)}", flush=True)
+            survivors = {one.planted: one for one in judge_all(trees, again)}
+            verdicts = [survivors.get(one.planted, one) for one in verdicts]
     missed = [verdict for verdict in verdicts if not verdict.good]
     print(f"{len(verdicts) - len(missed)} of {len(verdicts)} planted bugs are caught", flush=True)
     if len(verdicts) < len(bugs):

@@ -33,7 +33,10 @@ PASSES = {
     "long": "@test $(SECONDS_MAX) -gt 0; echo '===== 2 passed, 3 skipped in 2.00s ====='",
     "planted": "@test $(SECONDS_MAX) -gt 0; echo '3 of 3 planted bugs are caught'",
     "model": "@test $(SECONDS_MAX) -gt 0; echo '===== 1 passed in 60.00s ====='",
+    "again": "@echo 'nothing had failed'; exit 1",
 }
+WEAK = "tests/unit/test_a.py::test_b"
+ALONE = f"@echo '{WEAK} PASSED'; echo '===== 1 passed in 0.50s ====='"
 
 
 @pytest.fixture
@@ -77,7 +80,7 @@ def test_when_all_passed_the_last_line_is_that_of_make_test(tmp_path: Path) -> N
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == TESTED
     assert "not run" not in done.stdout
-    assert done.stdout.count("ci: make ") == len(PASSES)
+    assert done.stdout.count("ci: make ") == len(PASSES) - 1  # `again` had no reason
 
 
 @pytest.mark.parametrize(
@@ -96,6 +99,35 @@ def test_the_last_line_names_the_part_that_failed(target: str, recipe: str, tmp_
     assert done.returncode == 1
     assert done.stdout.splitlines()[-1] == f"ci: failed: make {target}"
     assert "not run" not in done.stdout
+
+
+@pytest.mark.parametrize("target", ["test", "long", "model"])
+def test_a_test_that_passes_when_it_runs_again_alone_is_named(target: str, tmp_path: Path) -> None:
+    failing = "@echo '===== 1 failed, 6 passed in 3.00s ====='; exit 1"
+    done = ci(tmp_path, **{target: failing, "again": ALONE})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"ci: failed, and passed when run alone; find out why: {WEAK}" in done.stdout
+    assert "ci: failed:" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("target", "recipe", "again"),
+    [
+        ("test", "@echo '===== 2 failed, 6 passed in 3.00s ====='; exit 1", ALONE),
+        ("test", "@echo '===== 1 failed, 1 error in 3.00s ====='; exit 1", ALONE),
+        ("test", "@echo '===== 66 failed, 6 passed in 3.00s ====='; exit 1", ALONE),
+        ("test", f"@echo '{TESTED}'; exit 1", ALONE),
+        ("long", "@echo '===== 1 failed in 3.00s ====='; exit 1", f"{ALONE}; exit 1"),
+        ("pythons", "@echo '===== 1 failed in 3.00s ====='; exit 1", ALONE),
+        ("planted", "@echo '===== 1 failed in 3.00s ====='; exit 1", ALONE),
+    ],
+)
+def test_what_does_not_pass_alone_fails(
+    target: str, recipe: str, again: str, tmp_path: Path
+) -> None:
+    done = ci(tmp_path, **{target: recipe, "again": again})
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1] == f"ci: failed: make {target}"
 
 
 def test_all_parts_that_failed_are_named(tmp_path: Path) -> None:

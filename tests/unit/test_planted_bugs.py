@@ -82,6 +82,24 @@ def test_the_runner_tells_caught_survived_and_what_does_not_apply(small_tree: Pa
 
 
 @pytest.mark.slow
+def test_a_bug_may_be_caught_at_the_second_try(small_tree: Path, tmp_path: Path) -> None:
+    """A walk that takes its way at the third run: after the plain one, and one with the bug."""
+    walked = tmp_path / "walked"
+    plant(small_tree, "A1", "return a - b")
+    (small_tree / "tests" / "test_sums.py").write_text(
+        "from pathlib import Path\nfrom sums import add\n\ndef test_add():\n"
+        f"    walked = Path('{walked}')\n"
+        "    times = len(walked.read_text()) if walked.exists() else 0\n"
+        "    walked.write_text('x' * (times + 1))\n"
+        "    assert add(1, 2) == 3 or times < 2\n"
+    )
+    status, said = run(small_tree)
+    assert status == 0, said
+    assert "once more, since they survived: 1" in said
+    assert "1 of 1 planted bugs are caught" in said
+
+
+@pytest.mark.slow
 def test_the_runner_does_not_begin_with_tests_that_fail_anyway(small_tree: Path) -> None:
     plant(small_tree, "A1", "return a - b")
     (small_tree / "tests" / "test_sums.py").write_text("def test_nothing():\n    assert False\n")
