@@ -55,10 +55,19 @@ def _log_created(created: Sequence[CreatedTopic]) -> Steps[None]:
 
 BACKLOG_MAX: Final = 20_000
 """While so many changes of replicas wait for this broker's disks, no topic is made."""
+MANY_PARTITIONS: Final = 100
+"""Who asks for more is a tool, not an application that produces in the same moment."""
 
 
 class TopicCreation:
-    """Creates topics through the metadata log."""
+    """Creates topics through the metadata log.
+
+    Attributes:
+        patience_s: no longer does an answer wait for more than `MANY_PARTITIONS`; a client that is
+            faster than these gets errors that it tries again, as from Kafka, which waits for none.
+    """
+
+    patience_s: float = 0.5
 
     def __init__(
         self,
@@ -88,8 +97,8 @@ class TopicCreation:
         """Create what can be created; see `create_topics`. Guarded names are not refused here.
 
         Returns when the replicas that this broker hosts are made and their directories are noted,
-        or when the time is up: as in Kafka, topics that the metadata hold by then are created.
-        `timeout_ms` as in `Submit`; of both waits together.
+        or when patience or time are up: as in Kafka, topics that the metadata hold by then are
+        created. `timeout_ms` as in `Submit`; of both waits together.
 
         Raises:
             ApiError: the disks are too far behind.
@@ -124,6 +133,8 @@ class TopicCreation:
         await run_in_steps(_log_created(created))
         if made is not None:  # what is decided stands, however slow the disk is
             left_s = end_s - asyncio.get_running_loop().time()
+            if sum(topic.num_partitions for topic in created) > MANY_PARTITIONS:
+                left_s = min(left_s, self.patience_s)
             await asyncio.wait({made}, timeout=max(0.0, left_s))
         return created
 

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers.delete_records import DeleteRecordsHandler
@@ -182,6 +183,7 @@ class HostingLife:
             settled=self.replicas.settled,
             backlog=lambda: self.replicas.backlog,
         )
+        self.creation.patience_s = inf  # no real time: the same seed goes the same way
         self._delete_topics = DeleteTopicsHandler(
             ClusterView(NODE, CLUSTER, lambda: self.node.image),
             submit,

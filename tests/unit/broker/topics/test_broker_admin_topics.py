@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.topics.creation import BACKLOG_MAX
+from broker.topics.creation import BACKLOG_MAX, MANY_PARTITIONS
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.codec import message
@@ -152,6 +152,15 @@ async def test_topics_that_are_decided_in_time_are_created_however_slow_the_disk
     waiting.cancel()
     created = await admin.creation.create([TopicSpec("b")], timeout_ms=1)
     assert [(one.name, one.error) for one in created] == [("b", None)]
+
+
+async def test_an_answer_does_not_wait_long_for_many_partitions(admin: Admin) -> None:
+    never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    admin.creation._settled = lambda _ids: never
+    admin.creation.patience_s = 0.001
+    many = TopicSpec("a", num_partitions=MANY_PARTITIONS + 1)
+    created = await admin.creation.create([many], timeout_ms=600_000)
+    assert [(one.name, one.error) for one in created] == [("a", None)]
 
 
 async def test_both_waits_of_a_creation_share_its_time(
