@@ -154,13 +154,24 @@ async def test_topics_that_are_decided_in_time_are_created_however_slow_the_disk
     assert [(one.name, one.error) for one in created] == [("b", None)]
 
 
-async def test_an_answer_does_not_wait_long_for_many_partitions(admin: Admin) -> None:
+async def test_an_answer_does_not_wait_long_for_many_partitions(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    async def wait(_futures: Any, **given: float) -> None:
+        asked.append(given["timeout"])
+
     never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     admin.creation._settled = lambda _ids: never
-    admin.creation.patience_s = 0.001
-    many = TopicSpec("a", num_partitions=MANY_PARTITIONS + 1)
-    created = await admin.creation.create([many], timeout_ms=600_000)
-    assert [(one.name, one.error) for one in created] == [("a", None)]
+    monkeypatch.setattr(asyncio, "wait", wait)
+    for name, partitions in (("few", MANY_PARTITIONS), ("many", MANY_PARTITIONS + 1)):
+        spec = TopicSpec(name, num_partitions=partitions)
+        (created,) = await admin.creation.create([spec], timeout_ms=60_000)
+        assert created.error is None
+    for_few, for_many = asked
+    assert for_few > 10 * admin.creation.patience_s
+    assert for_many == admin.creation.patience_s
 
 
 async def test_both_waits_of_a_creation_share_its_time(
