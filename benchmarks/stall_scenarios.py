@@ -43,9 +43,18 @@ def create(
 
 
 def created(client: Client, names: Sequence[str], partitions: int, **configs: str) -> None:
-    """The same; each must be made."""
+    """The same; each must be made. Returns when all are led: many are so after the answer."""
     codes = create(client, names, partitions, **configs)
     assert not any(codes), codes
+    cls = codec.request(ApiKey.LIST_OFFSETS).cls
+    newest = cls.Topics.Partitions(partition_index=partitions - 1, timestamp=-1)
+    body = cls(replica_id=-1, topics=[cls.Topics(name=n, partitions=[newest]) for n in names])
+
+    def are_led() -> bool:
+        answer = client.ask(ApiKey.LIST_OFFSETS, 7, body)
+        return not any(part.error_code for one in answer.topics for part in one.partitions)
+
+    wait_for(are_led, "all partitions are led")
 
 
 def topics(prefix: str, partitions: int) -> list[str]:
