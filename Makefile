@@ -43,7 +43,7 @@ test: $(VENV)/.installed-dev
 
 # What failed when it ran last, one test after the other.
 again: $(VENV)/.installed-dev
-	$(BIN)/pytest -n 0 -v --last-failed --last-failed-no-failures none $(PYTEST_ARGS)
+	$(BIN)/pytest -n 0 -vv --last-failed --last-failed-no-failures none $(PYTEST_ARGS)
 
 check: lint
 	$(PYTEST) -m "not long" tests/unit $(PYTEST_ARGS)
