@@ -117,4 +117,5 @@ class LogLookups:
             epochs=self._parts.epoch_file.chain.entries(),
             snapshots=self._parts.producers.snapshots.copy(),
             log_start=self._parts.ends.log_start_offset,
+            write=self._parts.mending.write,
         )

@@ -12,6 +12,7 @@ methods alone.
 | `EpochFile` | `epoch_file.py` | the epoch chain and its file |
 | `LogProducers` | `log_producers.py` | producers and their snapshots |
 | `LogFlushing` | `log_flushing.py` | how far all is durable |
+| `SegmentMending` | `segment_mending.py` | none; writes before a copy |
 | `LogReader` | `log_reading.py` | whether damage was met; reads on the loop |
 | `LogLookups` | `log_lookups.py` | none; reads on pool threads |
 | `LogWriter` | `log_writing.py` | none; the order of an append |
@@ -432,4 +433,5 @@ class PartitionLog:
         parts.epoch_file.close()
         self.retention.close()
         parts.producers.close()
+        parts.mending.close()
         parts.segments.release()

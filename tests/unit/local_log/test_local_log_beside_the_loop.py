@@ -146,6 +146,52 @@ def test_segment_dropped_while_it_is_opened_for_copying_is_refused(tmp_path, dis
     assert not log.is_offline
 
 
+@pytest.mark.parametrize("suffix", [".snapshot", ".index"])
+def test_segment_that_is_mended_for_a_copy_leaves_the_next_log_of_that_name_alone(
+    tmp_path, disk, suffix
+):
+    manager = LogManager(
+        [tmp_path], lambda _: SMALL, simulated(clock=ManualClock(NOW_MS), disk=disk)
+    )
+    manager.load()
+    log = manager.create(*ORDERS, TOPIC_ID)
+    for i in range(15):
+        append(log, producer_id=7, producer_epoch=0, base_sequence=i)
+    log.roll(NOW_MS)
+    damaged = log.directory / f"{15 if suffix == '.snapshot' else 0:020}{suffix}"
+    damaged.unlink()
+    made = []
+
+    def begin_anew():
+        manager.delete(ORDERS)
+        new = manager.create(*ORDERS, b"2" * 16)
+        append(new, producer_id=7, producer_epoch=0, base_sequence=0)
+        made.append((new, {path: path.read_bytes() for path in new.directory.iterdir()}))
+
+    disk.on_touch(damaged.name, begin_anew)
+    with pytest.raises(LogClosed):
+        log.lookups.open_segment(0)
+    [(new, files)] = made
+    assert {path: path.read_bytes() for path in new.directory.iterdir()} == files
+    assert not new.is_offline
+
+
+def test_segment_that_is_asked_for_twice_at_once_is_mended_twice(tmp_path):
+    """A tier that waited in vain asks again, while the thread is still at work."""
+    pool = make_pool("open", 2)
+    for number in range(10):
+        log = open_log(tmp_path / str(number))
+        for i in range(15):
+            append(log, producer_id=i, producer_epoch=0, base_sequence=0)
+        log.roll(NOW_MS)
+        (log.directory / f"{15:020}.snapshot").unlink()
+        (log.directory / f"{0:020}.index").unlink()
+        asked = [pool.submit(log.lookups.open_segment, 0) for _ in range(2)]
+        assert [len(each.result().leader_epoch_index) for each in asked]
+        assert not log.is_offline
+    pool.shutdown()
+
+
 def test_flush_during_which_segments_are_dropped_still_flushes_the_rest(tmp_path, disk):
     log = filled(tmp_path, disk=disk)
     start = log.segments[2].base_offset
