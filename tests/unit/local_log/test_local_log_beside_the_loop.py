@@ -9,6 +9,8 @@ import pytest
 
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError, LogClosed, OffsetOutOfRange
+from local_log.log_deletion import Removal
+from local_log.log_dir import LOG_STARTS
 from local_log.log_dirs import LogManager
 from runtime.disk import Disk
 from runtime.executors import make_pool
@@ -25,7 +27,7 @@ from tests.support.worlds.local_log import (
     with_config,
 )
 
-ORDERS = TopicPartition("orders", 0)
+ORDERS, BILLS = TopicPartition("orders", 0), TopicPartition("bills", 0)
 
 
 class MeddlingDisk(Disk):
@@ -190,6 +192,42 @@ def test_segment_that_is_asked_for_twice_at_once_is_mended_twice(tmp_path):
         assert [len(each.result().leader_epoch_index) for each in asked]
         assert not log.is_offline
     pool.shutdown()
+
+
+def _two_logs(tmp_path, disk):
+    """Logs of which nothing is flushed; the first one's start is not durable."""
+    manager = LogManager(
+        [tmp_path], lambda _: SMALL, simulated(clock=ManualClock(NOW_MS), disk=disk)
+    )
+    manager.load()
+    logs = [manager.create(*tp, TOPIC_ID) for tp in (BILLS, ORDERS)]
+    for log in logs:
+        append(log, 10)
+        log.high_watermark = log.log_end_offset
+        log.raise_log_start(4)
+    return manager, *logs
+
+
+def test_log_start_that_rises_while_another_log_is_flushed_is_not_kept_unflushed(tmp_path, disk):
+    manager, bills, _ = _two_logs(tmp_path, disk)
+    disk.on_touch("orders-0/", lambda: bills.raise_log_start(10))
+    assert manager.keep_log_starts([ORDERS]) == {}
+    assert manager.dirs[0].entry(LOG_STARTS, BILLS) <= bills.recovery_point
+    assert manager.keep_log_starts([BILLS]) == {}
+    assert manager.dirs[0].entry(LOG_STARTS, BILLS) == bills.recovery_point == 10
+
+
+def test_log_that_is_deleted_while_log_starts_are_kept_does_not_concern_the_others(tmp_path, disk):
+    manager, _, _ = _two_logs(tmp_path, disk)
+
+    def gone():
+        manager.let_go([ORDERS], Removal())
+        disk.rename(tmp_path / "orders-0", tmp_path / "gone")
+
+    disk.on_touch("bills-0/", gone)
+    assert manager.keep_log_starts([BILLS]) == {}
+    assert manager.dirs[0].entry(LOG_STARTS, BILLS) == 4
+    assert manager.dirs[0].works
 
 
 def test_flush_during_which_segments_are_dropped_still_flushes_the_rest(tmp_path, disk):
