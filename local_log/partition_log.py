@@ -323,15 +323,29 @@ class PartitionLog:
     # -- for the remote tier --------------------------------------------------------------------
 
     def closed_segments(self) -> list[ClosedSegment]:
-        """Segments that will not change any more, ascending."""
-        return tier_segments.closed_segments(self.segments)
+        """Segments that will not change any more, ascending.
+
+        Raises:
+            KafkaStorageError: the disk failed: it may be asked for their ages.
+        """
+        try:
+            return tier_segments.closed_segments(self.segments)
+        except OSError as error:
+            self.health.fail(error)
 
     def closed_tail(self, offset: int, count_max: int) -> ClosedTail:
-        """Closed segments from the one that holds `offset` on, and what lies on both sides."""
-        segments = self._parts.segments
-        return tier_segments.closed_tail(
-            segments.all, segments.bases, offset, size_bytes=self.size_bytes, count_max=count_max
-        )
+        """Closed segments from the one that holds `offset` on, and what lies on both sides.
+
+        Raises:
+            KafkaStorageError: as `closed_segments`.
+        """
+        every, bases, size = self.segments, self._parts.segments.bases, self.size_bytes
+        try:
+            return tier_segments.closed_tail(
+                every, bases, offset, size_bytes=size, count_max=count_max
+            )
+        except OSError as error:
+            self.health.fail(error)
 
     def set_copied_through(self, last_offset: int, its_epoch: int) -> bool:
         """Take note of how far the remote tier durably holds this log.
