@@ -178,6 +178,25 @@ def test_segment_that_is_mended_for_a_copy_leaves_the_next_log_of_that_name_alon
     assert not new.is_offline
 
 
+def test_look_up_in_a_deleted_log_does_not_answer_from_the_next_one_of_its_name(tmp_path, disk):
+    manager = LogManager(
+        [tmp_path], lambda _: SMALL, simulated(clock=ManualClock(NOW_MS), disk=disk)
+    )
+    manager.load()
+    log = manager.create(*ORDERS, TOPIC_ID)
+    append(log)
+    log.roll(NOW_MS)
+    log.flush()
+
+    def begin_anew():
+        manager.delete(ORDERS)
+        append(manager.create(*ORDERS, b"2" * 16), at_ms=NOW_MS + 1000)
+
+    disk.on_touch(".log", begin_anew)
+    with pytest.raises(LogClosed):
+        log.lookups.offset_for_timestamp(NOW_MS)
+
+
 def test_segment_that_is_asked_for_twice_at_once_is_mended_twice(tmp_path):
     """A tier that waited in vain asks again, while the thread is still at work."""
     pool = make_pool("open", 2)
