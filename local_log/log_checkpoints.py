@@ -6,10 +6,11 @@ comes back.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Final, Protocol
 
 from kafka_protocol.types import TopicPartition
-from local_log.errors import KafkaStorageError
+from local_log.errors import KafkaStorageError, LogClosed
 from local_log.log_dir import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -97,14 +98,17 @@ class Checkpoints:
     def _write(self, directory: LogDir, name: str) -> None:
         with directory.checkpointing:
             logs = self._hosted.logs_in(directory)
-            if name == LOG_STARTS:
-                # A log that ends below its start has lost something: that must not be our doing.
-                for log in logs.values():
-                    if log.log_start_offset > log.recovery_point:
-                        log.flush(log.log_start_offset)
             before = directory.entries.get(name, {})
             refused = self._hosted.refused_in(directory)
-            directory.write_checkpoint(name, collect(name, logs, before, refused))
+            # Log starts may rise while others are flushed: what is written is what was flushed to.
+            offsets = collect(name, logs, before, refused)
+            if name == LOG_STARTS:
+                # A log that ends below its start has lost something: that must not be our doing.
+                for tp, log in logs.items():
+                    if offsets.get(tp, 0) > log.recovery_point:
+                        with suppress(LogClosed):  # deleted meanwhile, and soon forgotten
+                            log.flush(offsets[tp])
+            directory.write_checkpoint(name, offsets)
 
     def keep_log_starts(
         self, partitions: Iterable[TopicPartition]

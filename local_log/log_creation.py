@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafka_protocol.files.meta_properties import dump_partition_metadata
-from kafka_protocol.files.segment_names import partition_dir
+from kafka_protocol.files.segment_names import LOG, parse_segment_file, partition_dir
 from kafka_protocol.types import TopicPartition
 from local_log.checked_files import CheckedFiles, Owner
 from local_log.config import LogConfig
@@ -119,7 +119,7 @@ class LogCreation:
                 log = begin_log(self._disk, directory, new, config, hooks, self._clock.wall_ms())
                 made[tp] = log, directory
                 begun.append(log)
-            except LogRefused as error:
+            except (LogRefused, KafkaStorageError) as error:
                 made[tp] = KafkaStorageError(str(error))
             except OSError as error:
                 self._fail_dir(directory, error)
@@ -181,6 +181,17 @@ def make_durable(disk: Disk, path: Path, *, with_chain: bool) -> None:
     disk.fsync_path(path)
 
 
+def log_files(disk: Disk, path: Path) -> list[str]:
+    """Names of the segments in a partition directory."""
+    parsed = [(name, parse_segment_file(name)) for name in disk.list_dir(path)]
+    return [name for name, one in parsed if one is not None and one[1] == LOG]
+
+
+def holds_records(disk: Disk, path: Path) -> bool:
+    """Whether something is written in a partition directory."""
+    return any(disk.size(path / name) for name in log_files(disk, path))
+
+
 def begin_log(
     disk: Disk, directory: LogDir, new: NewLog, config: LogConfig, hooks: LogHooks, now_ms: int
 ) -> PartitionLog:
@@ -190,7 +201,9 @@ def begin_log(
 
     Raises:
         OSError: the disk failed.
-        LogRefused: there is something in the directory already.
+        LogRefused: what is in the directory contradicts itself.
+        KafkaStorageError: it holds records: of a topic that had this name, and could not be renamed
+            away. The next start puts it aside.
     """
     path, tp = directory.path / partition_dir(new.topic_partition), new.topic_partition
     was_there = disk.exists(path)
@@ -203,6 +216,8 @@ def begin_log(
             disk, request, files, topic_id=new.topic_id, leader_epoch=new.leader_epoch
         )
         return PartitionLog(new.topic_id, request, opened, disk=disk, files=files, hooks=hooks)
+    if holds_records(disk, path):
+        raise KafkaStorageError(f"{path} holds records of a topic that is gone: restart the broker")
     files.write(PARTITION_METADATA, dump_partition_metadata(new.topic_id), durable=False)
     return PartitionLog.open(
         path,

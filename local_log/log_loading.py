@@ -26,7 +26,7 @@ from kafka_protocol.types import ZERO_UUID, TopicPartition
 from local_log.checked_files import CheckedFiles, Owner
 from local_log.config import LogConfig
 from local_log.errors import KafkaStorageError, LogRefused
-from local_log.log_creation import make_durable
+from local_log.log_creation import holds_records, log_files, make_durable
 from local_log.log_dir import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -246,7 +246,7 @@ class Loader:
                 str(one.path),
                 one.topic_id,
                 None if one.files.owner is None else one.files.owner.partition,
-                len(candidates) == 1 or self._holds_records(one.path),
+                len(candidates) == 1 or holds_records(self._disk, one.path),
             )
             for one in candidates
         ]
@@ -311,7 +311,7 @@ class Loader:
         try:
             log_start = known_log_start(home, tp, config, found.path)
             point = known_recovery_point(home, tp, found.path)
-            if point is None and never_served and not self._has_segments(found.path):
+            if point is None and never_served and not log_files(self._disk, found.path):
                 point = 0  # a kill left it half made
             opened = PartitionLog.open(
                 found.path,
@@ -360,16 +360,6 @@ class Loader:
             log.warning("partition was moved: %s from=%s to=%s", tp, home.path, directory.path)
             outcome.moved.append((tp, home, directory))
         return outcome
-
-    def _has_segments(self, path: Path) -> bool:
-        return bool(self._log_files(path))
-
-    def _holds_records(self, path: Path) -> bool:
-        return any(self._disk.size(path / name) for name in self._log_files(path))
-
-    def _log_files(self, path: Path) -> list[str]:
-        parsed = [(name, parse_segment_file(name)) for name in self._disk.list_dir(path)]
-        return [name for name, one in parsed if one is not None and one[1] == LOG]
 
     def _identify(self, found: _Candidate, wanted: WantedReplica) -> None:
         """Write again what the files do not say, and make the sidecar say what they do."""

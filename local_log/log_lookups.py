@@ -6,7 +6,8 @@ Raises, all of them: LogClosed, KafkaStorageError, as `LogSegments.on_a_copy`.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from kafka_protocol.types import EpochEntry
 from local_log import tier_segments, time_lookup
@@ -17,6 +18,8 @@ from local_log.segment import LogSegment
 from local_log.tier_segments import SegmentFiles
 from local_log.time_lookup import TimestampedOffset
 
+T = TypeVar("T")
+
 
 class LogLookups:
     """The look-ups in one log."""
@@ -25,6 +28,13 @@ class LogLookups:
 
     def __init__(self, parts: LogParts) -> None:
         self._parts = parts
+
+    def _look(self, work: Callable[[list[LogSegment]], T]) -> T:
+        """Look into the log, unless it is closed: files of another may have its names then."""
+        found = self._parts.segments.on_a_copy(work)
+        if self._parts.health.is_closed:
+            raise self._parts.health.gone()
+        return found
 
     def make_ready(self, offset: int, max_bytes: int, end: int, *, whole: bool = False) -> None:
         """Read what `LogReader.read` will look at, so that it need not wait.
@@ -54,7 +64,7 @@ class LogLookups:
                 if segment.has_aborted:
                     segment.read_aborted()
 
-        self._parts.segments.on_a_copy(look)
+        self._look(look)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
         """The first local record, at or above the log start, not older than `timestamp` (ms).
@@ -62,7 +72,7 @@ class LogLookups:
         Raises:
             CorruptMessage: the batch that holds the answer cannot be opened.
         """
-        return self._parts.segments.on_a_copy(
+        return self._look(
             lambda segments: time_lookup.first_at_or_after(
                 segments,
                 timestamp,
@@ -77,7 +87,7 @@ class LogLookups:
         Raises:
             CorruptMessage: the batch that holds the answer cannot be opened.
         """
-        return self._parts.segments.on_a_copy(
+        return self._look(
             lambda segments: time_lookup.newest(
                 segments,
                 start=self._parts.ends.log_start_offset,
@@ -88,7 +98,7 @@ class LogLookups:
     def fits_batches(self, chain: Sequence[EpochEntry]) -> bool:
         """Whether each local batch is of the epoch that `chain` says."""
         cache = LeaderEpochCache(chain)
-        return self._parts.segments.on_a_copy(
+        return self._look(
             lambda segments: all(
                 header.partition_leader_epoch in (-1, cache.epoch_for(header.base_offset))
                 for segment in segments
@@ -102,7 +112,7 @@ class LogLookups:
         Raises:
             OffsetOutOfRange: no closed segment begins there (any more).
         """
-        return self._parts.segments.on_a_copy(lambda segments: self._open(segments, base_offset))
+        return self._look(lambda segments: self._open(segments, base_offset))
 
     def _open(self, segments: list[LogSegment], base_offset: int) -> SegmentFiles:
         self._parts.producers.write_late()  # or one is made from the batches
@@ -117,4 +127,5 @@ class LogLookups:
             epochs=self._parts.epoch_file.chain.entries(),
             snapshots=self._parts.producers.snapshots.copy(),
             log_start=self._parts.ends.log_start_offset,
+            write=self._parts.mending.write,
         )

@@ -17,6 +17,7 @@ from local_log.log_results import LogHooks
 from local_log.log_segments import LogSegments
 from local_log.recent_places import RecentPlaces
 from local_log.recovery import OpenedLog
+from local_log.segment_mending import SegmentMending
 from local_log.small_files import SmallFiles
 from local_log.survey import OpenRequest
 from runtime.disk import Disk
@@ -39,6 +40,7 @@ class LogParts(NamedTuple):
     epoch_file: EpochFile
     producers: LogProducers
     flushing: LogFlushing
+    mending: SegmentMending
 
 
 def parts_of(
@@ -76,6 +78,7 @@ def parts_of(
         epoch_file=epoch_file,
         producers=producers,
         flushing=flushing,
+        mending=SegmentMending(place, health),
     )
 
 

@@ -6,6 +6,7 @@ In this order a kill between any two steps leaves nothing wrong: the log start i
 
 import logging
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from local_log.config import LogConfig
@@ -105,15 +106,18 @@ class LogRetention:
     def take_out(self, expiry: Expiry) -> RetentionResult:
         """Take expired segments out of the log; `rename_leaving` must follow, then `delete_later`.
 
-        Segments that went meanwhile for another reason (a truncation) are passed over.
+        Segments that went meanwhile for another reason (a truncation) are passed over. Those that
+        only their copies let go stay where the tier has taken back what it said of them since.
 
         Raises:
             KafkaStorageError: the disk failed.
         """
         segments, ends = self._parts.segments, self._parts.ends
-        count = 0
-        for (base_offset, _), found in zip(expiry.dropped, segments.bases[:-1], strict=False):
-            if base_offset != found:
+        count, safe_below = 0, max(ends.log_start_offset, ends.copied_through + 1)
+        for (base_offset, _), (found, end) in zip(
+            expiry.dropped, pairwise(segments.bases), strict=False
+        ):
+            if base_offset != found or end > safe_below:
                 break
             count += 1
         if self._parts.health.failure is not None or not count:

@@ -12,6 +12,7 @@ methods alone.
 | `EpochFile` | `epoch_file.py` | the epoch chain and its file |
 | `LogProducers` | `log_producers.py` | producers and their snapshots |
 | `LogFlushing` | `log_flushing.py` | how far all is durable |
+| `SegmentMending` | `segment_mending.py` | none; writes before a copy |
 | `LogReader` | `log_reading.py` | whether damage was met; reads on the loop |
 | `LogLookups` | `log_lookups.py` | none; reads on pool threads |
 | `LogWriter` | `log_writing.py` | none; the order of an append |
@@ -322,15 +323,29 @@ class PartitionLog:
     # -- for the remote tier --------------------------------------------------------------------
 
     def closed_segments(self) -> list[ClosedSegment]:
-        """Segments that will not change any more, ascending."""
-        return tier_segments.closed_segments(self.segments)
+        """Segments that will not change any more, ascending.
+
+        Raises:
+            KafkaStorageError: the disk failed: it may be asked for their ages.
+        """
+        try:
+            return tier_segments.closed_segments(self.segments)
+        except OSError as error:
+            self.health.fail(error)
 
     def closed_tail(self, offset: int, count_max: int) -> ClosedTail:
-        """Closed segments from the one that holds `offset` on, and what lies on both sides."""
-        segments = self._parts.segments
-        return tier_segments.closed_tail(
-            segments.all, segments.bases, offset, size_bytes=self.size_bytes, count_max=count_max
-        )
+        """Closed segments from the one that holds `offset` on, and what lies on both sides.
+
+        Raises:
+            KafkaStorageError: as `closed_segments`.
+        """
+        every, bases, size = self.segments, self._parts.segments.bases, self.size_bytes
+        try:
+            return tier_segments.closed_tail(
+                every, bases, offset, size_bytes=size, count_max=count_max
+            )
+        except OSError as error:
+            self.health.fail(error)
 
     def set_copied_through(self, last_offset: int, its_epoch: int) -> bool:
         """Take note of how far the remote tier durably holds this log.
@@ -432,4 +447,5 @@ class PartitionLog:
         parts.epoch_file.close()
         self.retention.close()
         parts.producers.close()
+        parts.mending.close()
         parts.segments.release()

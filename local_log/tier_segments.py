@@ -6,9 +6,10 @@ writing new ones beside and renaming, and never touches the state of the running
 
 import logging
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import epoch_checkpoint, offset_index, producer_snapshot, time_index
@@ -24,6 +25,8 @@ from runtime.disk import Disk, OpenFile
 log = logging.getLogger(__name__)
 
 _SAMPLES = 64
+
+Write = Callable[[Path, bytes], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,7 @@ def open_segment(
     epochs: Sequence[EpochEntry],
     snapshots: ProducerSnapshots,
     log_start: int,
+    write: Write,
 ) -> SegmentFiles:
     """Open segment number `index` (not the last) for copying.
 
@@ -140,15 +144,19 @@ def open_segment(
         epochs: the whole chain.
         snapshots: of this directory.
         log_start: the log start offset.
+        write: replaces a file that is damaged or missing; it is made durable here.
 
     Raises:
+        LogClosed: the log was closed meanwhile.
         OSError: the disk failed, or the segment was dropped meanwhile (FileNotFoundError).
     """
     segment, end = segments[index], segments[index + 1].base_offset
     if not indexes_fit(disk, segment):
         log.warning("indexes are damaged, rebuilding before the copy: %s", segment.path(LOG))
-        rebuild_indexes(disk, segment)
-    snapshot = _snapshot(disk, segments[: index + 1], snapshots, log_start=log_start, end=end)
+        rebuild_indexes(write, segment)
+    snapshot = _snapshot(
+        disk, segments[: index + 1], snapshots, log_start=log_start, end=end, write=write
+    )
     transactions = None
     if any(True for _ in segment.aborted()):
         transactions = disk.open_read(segment.path(TXN_INDEX))
@@ -222,15 +230,15 @@ def _is_longer_than_interval(segment: LogSegment) -> bool:
     return any(position > segment.index_interval_bytes for position, _ in segment.batches(0))
 
 
-def rebuild_indexes(disk: Disk, segment: LogSegment) -> None:
+def rebuild_indexes(write: Write, segment: LogSegment) -> None:
     """Make both indexes from the log's headers and swap them in by renaming."""
     built = IndexBuilder(
         segment.base_offset, interval_bytes=segment.index_interval_bytes, index_bytes=INT_MAX
     )
     for _, header in segment.batches(0):
         built.add(header)
-    disk.atomic_write(segment.path(OFFSET_INDEX), built.offset_entries())
-    disk.atomic_write(segment.path(TIME_INDEX), built.time_entries())
+    write(segment.path(OFFSET_INDEX), built.offset_entries())
+    write(segment.path(TIME_INDEX), built.time_entries())
 
 
 def _snapshot(
@@ -240,6 +248,7 @@ def _snapshot(
     *,
     log_start: int,
     end: int,
+    write: Write,
 ) -> OpenFile:
     """The producer snapshot at `end`, made if it is missing or damaged."""
     path = snapshots.path(end)
@@ -251,5 +260,5 @@ def _snapshot(
     else:
         return file
     producers = build_producers(segments, snapshots, start=log_start, end=end)
-    disk.atomic_write(path, producer_snapshot.dump(producers.dump()))
+    write(path, producer_snapshot.dump(producers.dump()))
     return disk.open_read(path)

@@ -163,7 +163,13 @@ class SocketTransport:
                 self._endpoint.end()
                 return
             files = tuple(self._files.popleft() for _ in range(envelope.descriptors))
-            self._endpoint.deliver(envelope, files)
+            try:
+                self._endpoint.deliver(envelope, files)
+            except Exception as error:  # noqa: BLE001 - a loop top, see the loop's handler
+                # Raised from here it would come again with what arrives next, and what came before
+                # it would take the descriptors of what follows.
+                said = f"a message was not taken: kind={type(envelope.body).__name__}"
+                self._loop.call_exception_handler({"message": said, "exception": error})
             if self._closed:
                 return
         del buffer[:position]

@@ -9,6 +9,8 @@ import pytest
 
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError, LogClosed, OffsetOutOfRange
+from local_log.log_deletion import Removal
+from local_log.log_dir import LOG_STARTS
 from local_log.log_dirs import LogManager
 from runtime.disk import Disk
 from runtime.executors import make_pool
@@ -25,7 +27,7 @@ from tests.support.worlds.local_log import (
     with_config,
 )
 
-ORDERS = TopicPartition("orders", 0)
+ORDERS, BILLS = TopicPartition("orders", 0), TopicPartition("bills", 0)
 
 
 class MeddlingDisk(Disk):
@@ -144,6 +146,107 @@ def test_segment_dropped_while_it_is_opened_for_copying_is_refused(tmp_path, dis
     with pytest.raises(OffsetOutOfRange):
         log.lookups.open_segment(0)
     assert not log.is_offline
+
+
+@pytest.mark.parametrize("suffix", [".snapshot", ".index"])
+def test_segment_that_is_mended_for_a_copy_leaves_the_next_log_of_that_name_alone(
+    tmp_path, disk, suffix
+):
+    manager = LogManager(
+        [tmp_path], lambda _: SMALL, simulated(clock=ManualClock(NOW_MS), disk=disk)
+    )
+    manager.load()
+    log = manager.create(*ORDERS, TOPIC_ID)
+    for i in range(15):
+        append(log, producer_id=7, producer_epoch=0, base_sequence=i)
+    log.roll(NOW_MS)
+    damaged = log.directory / f"{15 if suffix == '.snapshot' else 0:020}{suffix}"
+    damaged.unlink()
+    made = []
+
+    def begin_anew():
+        manager.delete(ORDERS)
+        new = manager.create(*ORDERS, b"2" * 16)
+        append(new, producer_id=7, producer_epoch=0, base_sequence=0)
+        made.append((new, {path: path.read_bytes() for path in new.directory.iterdir()}))
+
+    disk.on_touch(damaged.name, begin_anew)
+    with pytest.raises(LogClosed):
+        log.lookups.open_segment(0)
+    [(new, files)] = made
+    assert {path: path.read_bytes() for path in new.directory.iterdir()} == files
+    assert not new.is_offline
+
+
+def test_look_up_in_a_deleted_log_does_not_answer_from_the_next_one_of_its_name(tmp_path, disk):
+    manager = LogManager(
+        [tmp_path], lambda _: SMALL, simulated(clock=ManualClock(NOW_MS), disk=disk)
+    )
+    manager.load()
+    log = manager.create(*ORDERS, TOPIC_ID)
+    append(log)
+    log.roll(NOW_MS)
+    log.flush()
+
+    def begin_anew():
+        manager.delete(ORDERS)
+        append(manager.create(*ORDERS, b"2" * 16), at_ms=NOW_MS + 1000)
+
+    disk.on_touch(".log", begin_anew)
+    with pytest.raises(LogClosed):
+        log.lookups.offset_for_timestamp(NOW_MS)
+
+
+def test_segment_that_is_asked_for_twice_at_once_is_mended_twice(tmp_path):
+    """A tier that waited in vain asks again, while the thread is still at work."""
+    pool = make_pool("open", 2)
+    for number in range(10):
+        log = open_log(tmp_path / str(number))
+        for i in range(15):
+            append(log, producer_id=i, producer_epoch=0, base_sequence=0)
+        log.roll(NOW_MS)
+        (log.directory / f"{15:020}.snapshot").unlink()
+        (log.directory / f"{0:020}.index").unlink()
+        asked = [pool.submit(log.lookups.open_segment, 0) for _ in range(2)]
+        assert [len(each.result().leader_epoch_index) for each in asked]
+        assert not log.is_offline
+    pool.shutdown()
+
+
+def _two_logs(tmp_path, disk):
+    """Logs of which nothing is flushed; the first one's start is not durable."""
+    manager = LogManager(
+        [tmp_path], lambda _: SMALL, simulated(clock=ManualClock(NOW_MS), disk=disk)
+    )
+    manager.load()
+    logs = [manager.create(*tp, TOPIC_ID) for tp in (BILLS, ORDERS)]
+    for log in logs:
+        append(log, 10)
+        log.high_watermark = log.log_end_offset
+        log.raise_log_start(4)
+    return manager, *logs
+
+
+def test_log_start_that_rises_while_another_log_is_flushed_is_not_kept_unflushed(tmp_path, disk):
+    manager, bills, _ = _two_logs(tmp_path, disk)
+    disk.on_touch("orders-0/", lambda: bills.raise_log_start(10))
+    assert manager.keep_log_starts([ORDERS]) == {}
+    assert manager.dirs[0].entry(LOG_STARTS, BILLS) <= bills.recovery_point
+    assert manager.keep_log_starts([BILLS]) == {}
+    assert manager.dirs[0].entry(LOG_STARTS, BILLS) == bills.recovery_point == 10
+
+
+def test_log_that_is_deleted_while_log_starts_are_kept_does_not_concern_the_others(tmp_path, disk):
+    manager, _, _ = _two_logs(tmp_path, disk)
+
+    def gone():
+        manager.let_go([ORDERS], Removal())
+        disk.rename(tmp_path / "orders-0", tmp_path / "gone")
+
+    disk.on_touch("bills-0/", gone)
+    assert manager.keep_log_starts([BILLS]) == {}
+    assert manager.dirs[0].entry(LOG_STARTS, BILLS) == 4
+    assert manager.dirs[0].works
 
 
 def test_flush_during_which_segments_are_dropped_still_flushes_the_rest(tmp_path, disk):

@@ -150,7 +150,7 @@ def test_indexes_made_from_the_log_are_kafkas(name, tmp_path):
         assert indexes_fit(Disk(), segment) or log.topic.startswith("compacted")
         paths = (segment.offset_index.path, segment.time_index.path)
         golden = [path.read_bytes() for path in paths]
-        rebuild_indexes(Disk(), segment)
+        rebuild_indexes(Disk().atomic_write, segment)
         same = golden == [path.read_bytes() for path in paths]
         assert same == (f"{name}/{segment.base_offset}" not in REOPENED)
 

@@ -1,5 +1,6 @@
 """The producer snapshot of a roll with very many producers is written with the next flush."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from kafka_protocol.files import producer_snapshot
 from local_log.late_snapshots import PRODUCERS_AT_ONCE_MAX
 from local_log.partition_log import PartitionLog
+from runtime.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.local_log import NOW_MS, SMALL, batch_of, open_log, with_config
 
 MANY = PRODUCERS_AT_ONCE_MAX + 50
@@ -40,6 +42,21 @@ def test_what_comes_after_the_roll_is_not_in_its_snapshot(tmp_path: Path) -> Non
     log.producers.expire(NOW_MS, 0)
     log.producers.expire(NOW_MS, 0)
     log.flush()
+    assert producer_snapshot.parse(_file(tmp_path, MANY).read_bytes()) == expected
+
+
+def test_a_snapshot_that_could_not_be_written_does_not_spoil_the_stop(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    log = open_log(tmp_path, config=LARGE, disk=disk)
+    for producer_id in range(MANY):
+        _send(log, producer_id, 0)
+    disk.fail(["write_at"], path_part=".snapshot", error=errno.ENOSPC)
+    log.roll(NOW_MS)
+    log.flush()
+    disk.heal()
+    expected = log.producers.dump()
+    log.close()
+    assert not log.is_offline
     assert producer_snapshot.parse(_file(tmp_path, MANY).read_bytes()) == expected
 
 

@@ -315,3 +315,28 @@ class TestAPass:
         disk.fail(["rename"], path_part="log-start-offset-checkpoint", error=errno.EMFILE)
         assert manager.run_retention(THEN_MS) == []
         assert _on_disk(log.directory)[0] == EpochEntry(0, 0)
+
+
+def test_segments_stay_where_the_tier_takes_its_word_back_before_they_have_gone(
+    tmp_path: Path,
+) -> None:
+    """Its store may lose the copies from then on: what is here may be all there is."""
+    pool = HeldPool(is_holding=False)
+    ports = simulated(clock=ManualClock(NOW_MS), pool=pool)
+    manager = LogManager([tmp_path], lambda _: TIERED, ports)
+    manager.load()
+    log = manager.create("orders", 0, TOPIC_ID)
+    for _ in range(60):
+        append(log)
+    log.high_watermark = log.log_end_offset
+    third = log.segments[2].base_offset
+    log.raise_log_start(third)
+    assert log.set_copied_through(log.segments[-1].base_offset - 1, 0)
+    pool.is_holding = True
+    dropped = manager.run_retention(LATER_MS)
+    pool.release(1)  # the ages are known, and it is decided
+    assert pool.held
+    log.ends.forget_copies()
+    pool.release()
+    assert len(dropped) == 2, "what lies below the log start goes all the same"
+    assert log.segments[0].base_offset == third

@@ -122,6 +122,26 @@ def test_files_that_are_there_are_never_taken_for_a_new_log(tmp_path: Path) -> N
     assert manager.create(*ORDERS, IDS["orders"]).log_end_offset == 0
 
 
+def test_records_that_could_not_be_renamed_away_are_not_those_of_the_next_topic(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path)
+    manager = host.start()
+    make(manager, ORDERS)
+    host.disk.fail(["rename"], path_part="-delete", error=errno.ENOMEM)
+    manager.delete(ORDERS)
+    host.disk.heal()
+    assert manager.dirs[0].works
+    before = record_bytes(tmp_path)
+    with pytest.raises(KafkaStorageError):
+        manager.create(*ORDERS, NEW_ID)
+    assert record_bytes(tmp_path) == before
+    manager.close(clean=False)
+    host.wanted = {ORDERS: WantedReplica(NEW_ID, 0, None, was_never_served=True)}
+    assert host.start().create(*ORDERS, NEW_ID).log_end_offset == 0
+    assert record_bytes(tmp_path) == before
+
+
 def test_a_deletion_never_takes_files_that_are_another_partition(tmp_path: Path) -> None:
     """Two directories were swapped: under the name of one lie the records of the other."""
     host = Host(tmp_path)

@@ -1,10 +1,14 @@
 """Closed segments for the remote tier."""
 
+import errno
+
 import pytest
 
 from kafka_protocol.files import epoch_checkpoint, producer_snapshot
 from kafka_protocol.records.control import ControlType, end_transaction_batch
-from local_log.errors import OffsetOutOfRange
+from local_log.errors import KafkaStorageError, OffsetOutOfRange
+from local_log.partition_log import PartitionLog
+from runtime.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.local_log import NOW_MS, append, batch_of, files_of, filled, open_log
 
 
@@ -37,6 +41,17 @@ def test_the_tail_is_what_the_whole_list_says_from_an_offset_on(tmp_path, count_
         assert tail.bytes_below == sum(one.size_bytes for one in below)
         assert tail.more_count == len(wanted[count_max:])
         assert tail.more_bytes == sum(one.size_bytes for one in wanted[count_max:])
+
+
+@pytest.mark.parametrize("ask", [PartitionLog.closed_segments, lambda log: log.closed_tail(0, 9)])
+def test_a_disk_that_does_not_tell_their_ages_takes_the_log_offline(ask, tmp_path):
+    filled(tmp_path).close()
+    disk = FaultyDisk()
+    log = open_log(tmp_path, disk=disk)
+    disk.fail(["open_read"], path_part=".timeindex", error=errno.EIO)
+    with pytest.raises(KafkaStorageError):
+        ask(log)
+    assert log.is_offline
 
 
 def test_records_without_timestamps_are_as_old_as_their_file(tmp_path):

@@ -46,6 +46,31 @@ async def test_a_question_gets_its_answer_with_its_descriptors() -> None:
     left.end()
 
 
+async def test_a_message_that_cannot_be_taken_holds_up_no_other_and_comes_once() -> None:
+    disk, taken, said = Disk(), [], list[str]()
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: said.append(context["message"]))
+
+    def answer(received: Received, reply: Reply) -> None:
+        taken.append(received.message)
+        if isinstance(received.message, ImageAtLeast):
+            raise FileNotFoundError("a defect of ours")
+        file = disk.memfd("x")
+        disk.write_at(file, 0, b"%d" % len(taken))
+        reply(Ack(), [file])
+
+    left, _, ends = connected(answer)
+    kinds = [Heartbeat(), ImageAtLeast(), Heartbeat(), ImageAtLeast(), Heartbeat()]
+    asked = [left.ask(kind) for kind in kinds]
+    for number in (1, 3, 5):
+        received = await wait(asked[number - 1])
+        assert disk.read_at(received.files[0], 0, 9) == b"%d" % number
+    assert taken == kinds
+    assert not ends
+    assert said == ["a message was not taken: kind=ImageAtLeast"] * 2
+    left.end()
+
+
 async def test_messages_larger_than_the_socket_arrive_whole_and_in_order() -> None:
     ids = [bytes([n % 251]) * 16 for n in range(200_000)]
 
