@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 from typing import NoReturn
 
-from kafka_protocol.records.batch import BatchHeader, has_valid_crc, iter_batches
+from kafka_protocol.records.batch import HEADER_SIZE, BatchHeader, has_valid_crc, iter_batches
 from local_log.errors import CorruptMessage, OffsetIsRemote, OffsetOutOfRange, WouldWait
 from local_log.log_parts import LogParts
 from local_log.log_results import LogRead
@@ -168,8 +168,8 @@ class LogReader:
             found = segment.find_batch(offset, may_wait=may_wait)
             if found is not None:
                 following, located = found[1].base_offset, (segment, *found)
-                size_max = segment.size_bytes - found[0]
-                if found[1].last_offset_delta < 0 or not 0 < found[1].size_bytes <= size_max:
+                size, size_max = found[1].size_bytes, segment.size_bytes - found[0]
+                if found[1].last_offset_delta < 0 or not HEADER_SIZE <= size <= size_max:
                     self._refuse_damage(segment.file.path, found[0], offset)
                 break
         if following > offset:

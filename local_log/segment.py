@@ -104,6 +104,7 @@ class LogSegment:
         self.time_index.activate(index_bytes)
         self._look_for_room()
         self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last_entry()
+        self.bytes_since_entry = self.size_bytes - max(self.offset_index.last_entry().position, 0)
         self.created_ms = now_ms
 
     def prepare_inactive(self) -> None:

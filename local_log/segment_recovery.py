@@ -64,9 +64,8 @@ def needs_rebuild(disk: Disk, segment: LogSegment) -> bool:
         return True
     if has_offsets and stamps:
         return False
-    if stamps > 1 and not has_offsets:
-        return True  # they get their entries together, but for one at each close
-    # Empty may be right: few bytes, one batch, or no timestamps. Then a look at the batches tells.
+    # Empty may be right: few bytes (each close adds a time all the same), one batch, or no
+    # timestamps. Then a look at the batches tells.
     return _should_have_entries(segment)
 
 

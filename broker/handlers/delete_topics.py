@@ -21,6 +21,7 @@ from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import GUARDED_TOPICS, ClusterView
 from broker.topics.creation import Settled, Submit
 from kafka_protocol.errors import ErrorCode, KafkaError
+from kafka_protocol.steps import Pace, Steps
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message
@@ -30,6 +31,7 @@ from metadata_topic.controller.removed_topics import RemoteDataWish, wish_for_re
 from metadata_topic.controller.result import ControllerResult, Decided
 from metadata_topic.controller.topic_deletion import DeletedTopic, delete_topics
 from metadata_topic.image.image import MetadataImage
+from runtime.turns import run_in_steps
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +40,7 @@ _Result: Final = _Response.Responses
 
 _SINCE_DELETION_DISABLED: Final = 3
 _SINCE_TOPIC_IDS: Final = 6
+_LOG_LINE_WORK: Final = 50
 
 Asked = tuple[str | None, bytes]
 """A topic's name with the zero id, or None with an id."""
@@ -134,6 +137,7 @@ class DeleteTopicsHandler(DecodedHandler):
         except KafkaError as error:  # the metadata log takes no records
             return [_failed(one, error.code, str(error)) for one in wanted]
         away = self._settled([topic.topic_id for topic in deleted if topic.error is None])
+        await run_in_steps(_log_deleted(deleted))
         if away is not None:  # a slow disk makes no deletion undone
             await asyncio.wait({away}, timeout=max(0.0, end_s - loop.time()))
         return [_answer(topic) for topic in deleted]
@@ -164,6 +168,16 @@ class DeleteTopicsHandler(DecodedHandler):
             topic = self._cluster.image().topics_by_id.get(topic_id)
             name = None if topic is None else topic.name
         return name in GUARDED_TOPICS
+
+
+def _log_deleted(deleted: Sequence[DeletedTopic]) -> Steps[None]:
+    pace = Pace()
+    for topic in deleted:
+        if topic.error is None:
+            topic_id = uuid_to_text(topic.topic_id)
+            log.info("deleted topic: name=%s topic_id=%s", topic.name, topic_id)
+        if pace.is_step_over(_LOG_LINE_WORK):
+            yield
 
 
 def _asked(version: int, request: Any) -> list[Asked]:

@@ -191,3 +191,14 @@ def test_a_damaged_batch_is_met_before_and_behind_a_hole(tmp_path: Path) -> None
         with pytest.raises(CorruptMessage, match=f"at byte {second} of"):
             log.read(offset, 1 << 20)
     assert log.read(8, 1 << 20).first_batch_offset == 8
+
+
+def test_a_length_that_is_no_batchs_is_refused_at_its_own_offset(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    path = log.segments[0].path(".log")
+    position, header = list(iter_batches(path.read_bytes()))[1]
+    data = bytearray(path.read_bytes())
+    data[position + 8 : position + 12] = (2).to_bytes(4, "big")  # above 0, and less than a header
+    path.write_bytes(data)
+    with pytest.raises(CorruptMessage, match=f"at byte {position} of"):
+        log.read(header.base_offset, 1 << 20)

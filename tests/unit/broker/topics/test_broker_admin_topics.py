@@ -226,6 +226,16 @@ def test_topics_are_deleted_by_name_and_by_id(admin: Admin) -> None:
     assert admin.node.image.topics_by_name == {}
 
 
+def test_what_was_deleted_is_named_in_the_log(
+    admin: Admin, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin.create("a", "b")
+    caplog.set_level("INFO")
+    admin.delete(("a", ZERO_UUID), ("none", ZERO_UUID))
+    (said,) = [line for line in caplog.messages if line.startswith("deleted topic")]
+    assert "name=a " in said
+
+
 def test_bad_deletions_get_their_own_errors(admin: Admin) -> None:
     (known,) = admin.create("a")
     cases = {
