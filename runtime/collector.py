@@ -4,21 +4,22 @@ A full pass looks at every object that lives, and no thread runs meanwhile: a th
 for a thousand objects, twice that on a busy machine. A partition has 80 of them, so with 5,000
 partitions a pass takes 150 to 300 ms, and Python makes one whenever a quarter more has come.
 
-So nothing that has come to stay is looked at for ever (`short_full_passes`). Full passes come after
-some 20,000 new objects; when more than `STAYED_MAX` objects are left after one, they are frozen: no
-pass looks at them again. Those that go are freed by their reference counts, frozen or not. What is
-frozen and goes in a cycle is never freed. That is the price, and it is kept low:
+So what has come to stay is not looked at again (`short_full_passes`). Full passes come after some
+20,000 new objects; when more than `STAYED_MAX` are left after one, they are frozen. They are freed
+by their reference counts as any object. Only what goes in a cycle is not freed any more, with all
+that it holds. That is the price, and it is kept low:
 
-* Whatever is young and in a cycle is freed as before: it has met three passes before any freeze.
-* Where not much has come to stay there is no freeze, so a broker whose connections come and go is
-  collected as any program is.
-* What lives long and may go is in no cycle when it goes: partitions and their logs (closing a log
-  cuts them), connections, sessions. Keep it so; tests look at it.
+* Where not much has come to stay nothing is frozen: connections and requests that come and go are
+  collected as in any program.
+* What lives long is in no cycle when it goes: partitions and their logs (closing a log cuts two),
+  connections, what the tier knows of a partition. Tests look at some of it; keep it so.
+* What is under way at a freeze is mostly in no cycle when it ends. A usual mistake: a callback of a
+  future that names this future. The future keeps its callbacks after it is done, so both stay; the
+  callback is given the future and need not name it.
 
-What is frozen is not looked at now and then: that is the one long pass that is to be avoided, and
-it would find almost nothing.
+Nothing is unfrozen now and then: the pass after that is the long one that is to be avoided.
 
-`resting_collector` holds back all passes, for a few seconds.
+`resting_collector` holds back all passes, for some seconds.
 """
 
 import gc
