@@ -17,7 +17,7 @@ from kafka_protocol.errors import KafkaError
 from metadata_topic.quorum.errors import UnusableMetadataError
 from metadata_topic.quorum.format import NotFormattedError
 from metadata_topic.quorum.voter_check import QuorumConfigError
-from runtime.collector import FullPasses
+from runtime.collector import short_full_passes
 from runtime.executors import favour_the_loop
 from runtime.loop_gaps import LoopWatch
 from runtime.ports import Ports, system_ports
@@ -55,7 +55,8 @@ def run(config: BrokerConfig, make_ports: MakePorts = system_ports) -> int:
         logged and, where the user can mend it, printed as one line on stderr.
     """
     favour_the_loop()
-    return asyncio.run(_run(config, make_ports))
+    with short_full_passes():
+        return asyncio.run(_run(config, make_ports))
 
 
 async def _run(config: BrokerConfig, make_ports: MakePorts) -> int:
@@ -63,8 +64,6 @@ async def _run(config: BrokerConfig, make_ports: MakePorts) -> int:
     asked_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked_to_stop.set)
-    full_passes = FullPasses()
-    full_passes.hold_back()
     broker = Broker(config, make_ports(loop))
     watch = LoopWatch(broker.metrics, "tidemark_")
     waiting = asyncio.ensure_future(asked_to_stop.wait())
@@ -73,8 +72,6 @@ async def _run(config: BrokerConfig, make_ports: MakePorts) -> int:
         await _first_of(starting, waiting)
         if starting.done():
             starting.result()
-            full_passes.leave_out_what_lives()
-            full_passes.allow()
             await _first_of(waiting, broker.fatal)
             if broker.fatal.done():
                 broker.fatal.result()
@@ -93,7 +90,6 @@ async def _run(config: BrokerConfig, make_ports: MakePorts) -> int:
         log.info("stopping")
         await broker.stop()
         watch.stop()
-        full_passes.allow()
     return EXIT_OK
 
 

@@ -6,6 +6,8 @@ flush. The file is written by the loop, and ahead of the loop by pool threads.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NoReturn
 
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry
@@ -197,12 +199,21 @@ class EpochFile:
         self.durable_version = version
 
     def close(self) -> None:
-        """Write nothing more: the directory may have another name, and its name another log."""
+        """Write nothing more: the directory may have another name, and its name another log.
+
+        The chain lets go of this object: else both were in a cycle.
+        """
         with self._lock:
             self._is_closed = True
+        self.chain.on_change = partial(_refuse, self._health)
 
     def _write(self, entries: list[EpochEntry], *, durable: bool) -> None:
         try:
             self._files.write(EPOCH_CHECKPOINT, epoch_checkpoint.dump(entries), durable=durable)
         except OSError as error:
             self._health.fail(error)
+
+
+def _refuse(health: LogHealth, _entries: list[EpochEntry]) -> NoReturn:
+    """What a chain does at a change once its log is closed."""
+    raise health.gone()

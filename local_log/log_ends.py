@@ -40,7 +40,11 @@ class LogEnds:
         self.log_end_offset = log_end
         self.high_watermark = high_watermark
         self.copied_through = -1
-        self.changed: Callable[[], object] = lambda: None
+        self.changed: Callable[[], object] = _tell_nobody
+
+    def close(self) -> None:
+        """Tell nobody any more: whoever is told holds the log, and both were in a cycle."""
+        self.changed = _tell_nobody
 
     def appended(self, log_end: int) -> None:
         """The log reaches up to here now (exclusive)."""
@@ -101,3 +105,7 @@ class LogEnds:
     def forget_copies(self) -> None:
         """What the tier has said is true no more, until it says it again."""
         self.copied_through = -1
+
+
+def _tell_nobody() -> None:
+    pass

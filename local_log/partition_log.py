@@ -444,6 +444,7 @@ class PartitionLog:
                 parts.health.fail(error)
         parts.health.close()
         # From here on another log may have this name: nothing may be done by it any more.
+        parts.ends.close()
         parts.epoch_file.close()
         self.retention.close()
         parts.producers.close()

@@ -105,7 +105,8 @@ class RetentionPass:
             done = self._pool.submit(work)
         except RuntimeError:
             return  # the process stops: the next one goes on
-        done.add_done_callback(lambda _: self._to_loop(lambda: then(done.result())))
+        # Not by its name here: it keeps its callbacks, and would be in a cycle with all the logs.
+        done.add_done_callback(lambda future: self._to_loop(lambda: then(future.result())))
 
     def _in_slices(
         self,

@@ -82,14 +82,12 @@ class Link:
         tell: sends a one-way message to it.
         abort: ends the process at once, with a reason.
         ended: called when a stop is complete.
-        taking_over: told each second of how many partitions the log is not judged yet.
     """
 
     broker: BrokerPort
     tell: Callable[[Health], None]
     abort: Callable[[str], None]
     ended: Callable[[], None]
-    taking_over: Callable[[int], object] = lambda _: None
 
 
 class TierReceiver:
@@ -284,7 +282,6 @@ class Tier:
             red.append(PartitionHealth(b"", -1, self.claim.red))
         health = Health(counted.assigned, counted.ready, self.calls.abandoned, red)
         self._link.tell(health)
-        self._link.taking_over(counted.unjudged)
         if failure:
             self._link.abort(f"the metadata manager has failed: {failure}")
 

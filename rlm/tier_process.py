@@ -23,7 +23,6 @@ from rlm.plugin_calls import PluginCalls
 from rlm.plugins import Plugins
 from rlm.service import Link, TierReceiver
 from rlm.upkeep.broker_port import BrokerPort, LinkBroker
-from rlm.upkeep.takeovers import Takeovers
 from rlm.workers import EXPIRATION_POOL, LoopWorkers
 from rlmm.api import Checkable, DeletedTopics, TopicBacked
 from rlmm.loader import load_metadata_manager
@@ -31,7 +30,7 @@ from rlmm.powers import power_of
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.loader import load_storage_manager
 from runtime.clock import SystemClock
-from runtime.collector import FullPasses
+from runtime.collector import short_full_passes
 from runtime.loop_gaps import LoopWatch
 from runtime.ports import system_ports
 
@@ -157,13 +156,7 @@ def run(link_fd: int) -> None:
         lambda config, calls: configure_plugins(config, broker, calls),
         lambda threads: LoopWorkers(loop, threads, ports.clock),
         ports,
-        Link(
-            broker=broker,
-            tell=endpoint.tell,
-            abort=abort,
-            ended=ended,
-            taking_over=Takeovers(FullPasses()).told,
-        ),
+        Link(broker=broker, tell=endpoint.tell, abort=abort, ended=ended),
     )
     SocketTransport(socket.socket(fileno=link_fd), loop, endpoint)
     loop.run_forever()
@@ -182,7 +175,8 @@ def main() -> None:
         format="%(asctime)s %(levelname)s tier %(name)s: %(message)s",
         stream=sys.stderr,
     )
-    run(link_fd)
+    with short_full_passes():
+        run(link_fd)
 
 
 if __name__ == "__main__":

@@ -27,14 +27,12 @@ class Counted:
     Attributes:
         assigned: partitions.
         ready: those whose metadata is caught up.
-        unjudged: led ones whose log was not judged yet.
         red: those that do not do what they should, up to `NAMED_MAX` of them.
         more_red: red ones that are not named.
     """
 
     assigned: int = 0
     ready: int = 0
-    unjudged: int = 0
     red: list[PartitionHealth] = field(default_factory=list)
     more_red: int = 0
 
@@ -42,7 +40,6 @@ class Counted:
         """Count one."""
         self.assigned += 1
         self.ready += is_ready
-        self.unjudged += known.is_leader and not known.judged
         reasons = known.reds()
         if not reasons:
             return

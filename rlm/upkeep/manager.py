@@ -9,6 +9,8 @@ the next incarnation.
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.config import TierConfig
@@ -193,11 +195,12 @@ class RemoteLogManager:
         own = self._world.metadata.own
         owned = own(known.tip, fence, known.metadata_offset, known.unclean_epoch)
 
-        def done() -> None:
+        def done(future: Future[None]) -> None:
             if known.ownership is ownership:
-                self._owned(known, ownership, owned.exception())
+                self._owned(known, ownership, future.exception())
 
-        owned.add_done_callback(lambda _: self._workers.post(done))
+        # Not by its name here: it keeps its callbacks, and would be in a cycle with what they hold.
+        owned.add_done_callback(lambda future: self._workers.post(partial(done, future)))
 
     def _owned(
         self, known: AssignedPartition, ownership: Ownership, error: BaseException | None

@@ -1,6 +1,7 @@
 """Expired segments leave the log in memory; their files change names on a pool thread."""
 
 import errno
+import gc
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry, TopicPartition
 from local_log.log_dirs import LogManager
 from local_log.partition_log import PartitionLog
+from local_log.retention_pass import RetentionPass
 from runtime.disk import Buffer, Disk, OpenFile
 from runtime.executors import Pool, make_pool
 from runtime.sim.clock import ManualClock
@@ -340,3 +342,18 @@ def test_segments_stay_where_the_tier_takes_its_word_back_before_they_have_gone(
     pool.release()
     assert len(dropped) == 2, "what lies below the log start goes all the same"
     assert log.segments[0].base_offset == third
+
+
+def test_a_retention_pass_that_is_over_is_freed_without_the_garbage_collector() -> None:
+    pool = HeldPool()
+    passes = RetentionPass(
+        is_open=lambda _: True, keep_log_starts=lambda _: {}, pool=pool, to_loop=lambda call: call()
+    )
+    gc.collect()
+    gc.disable()
+    try:
+        passes.run([], NOW_MS)
+        pool.release()
+        assert gc.collect() == 0  # else it held all its logs, for ever if it was frozen
+    finally:
+        gc.enable()

@@ -1,67 +1,129 @@
-"""Passes of the garbage collector over everything, held back while much is made."""
+"""Full passes of the garbage collector look at few objects, however many have come to stay."""
 
 import gc
+import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from broker.app import EXIT_FAILED, run
-from runtime.collector import FullPasses
+from runtime.collector import MIDDLE_PASSES, STAYED_MAX, have_come_to_stay, short_full_passes
 from runtime.ports import system_ports
 from tests.support.samples.config import load
 
+MADE = 500_000
+LOOKED_AT_MAX = 60_000
+"""What stayed, three middle passes of 7,700 objects, and as much again for other work."""
+
 
 @pytest.fixture(autouse=True)
-def usual() -> Iterator[None]:
-    before = gc.get_threshold()
+def nothing_else() -> Iterator[None]:
+    """What lives already is not looked at."""
+    gc.collect()
+    gc.freeze()
     yield
-    gc.set_threshold(*before)
     gc.unfreeze()
 
 
-def full_passes_while_much_is_made() -> int:
-    """How many: each list is looked at by the collector, and all of them stay."""
-    before = gc.get_stats()[2]["collections"]
-    kept = [[number] for number in range(500_000)]
-    assert len(kept) == 500_000
-    return int(gc.get_stats()[2]["collections"]) - before
+class Passes:
+    """How many objects each full pass looks at."""
+
+    def __init__(self) -> None:
+        self.looked_at: list[int] = []
+
+    def __call__(self, phase: str, facts: dict[str, int]) -> None:
+        if phase == "start" and facts["generation"] == 2:
+            self.looked_at.append(len(gc.get_objects()))
 
 
-def test_no_full_pass_comes_while_they_are_held_back() -> None:
-    gc.freeze()
-    gc.collect()  # of what is left a quarter more is a reason for the next
-    passes = FullPasses()
-    assert full_passes_while_much_is_made() > 0
-    passes.hold_back()
-    assert passes.are_held_back
-    assert full_passes_while_much_is_made() == 0
+@pytest.fixture
+def passes() -> Iterator[Passes]:
+    noted = Passes()
+    gc.callbacks.append(noted)
+    yield noted
+    gc.callbacks.remove(noted)
 
 
-def test_what_was_made_is_looked_at_no_more_the_first_time_only() -> None:
-    usual = gc.get_threshold()
-    passes = FullPasses()
-    passes.hold_back()
-    made = [[number] for number in range(10_000)]
-    passes.leave_out_what_lives()
-    passes.allow()
-    assert gc.get_threshold() == usual
-    assert not passes.are_held_back
-    frozen = gc.get_freeze_count()
-    assert frozen > len(made)
-    more = [[number] for number in range(10_000)]
-    passes.leave_out_what_lives()
-    assert gc.get_freeze_count() <= frozen
-    assert len(more) == 10_000
+class Node:
+    """In a cycle with itself."""
+
+    def __init__(self) -> None:
+        self.itself = self
 
 
-def test_a_broker_holds_full_passes_back_while_it_starts(tmp_path: Path) -> None:
-    seen: list[bool] = []
+def much_that_stays() -> list[list[int]]:
+    return [[number] for number in range(MADE)]
+
+
+def test_a_full_pass_looks_at_few_objects_while_many_come_to_stay(passes: Passes) -> None:
+    with short_full_passes():
+        kept = much_that_stays()
+    assert len(kept) == MADE
+    assert len(passes.looked_at) > MADE / LOOKED_AT_MAX
+    assert max(passes.looked_at) < LOOKED_AT_MAX
+
+
+def test_python_itself_looks_at_all_of_them(passes: Passes) -> None:
+    kept = much_that_stays()
+    assert len(kept) == MADE
+    assert max(passes.looked_at) > LOOKED_AT_MAX
+
+
+def test_what_is_frozen_is_freed_by_its_reference_counts() -> None:
+    with short_full_passes():
+        kept = much_that_stays()
+        frozen = gc.get_freeze_count()
+        assert frozen > MADE / 2
+        kept.clear()
+        assert gc.get_freeze_count() < frozen - MADE / 2
+
+
+def test_where_little_has_come_to_stay_cycles_that_live_long_are_freed() -> None:
+    with short_full_passes():
+        frozen = gc.get_freeze_count()
+        kept = [[number] for number in range(STAYED_MAX // 2)]
+        node = Node()
+        gc.collect()
+        gc.collect()
+        gone = weakref.ref(node)
+        del node
+        gc.collect()
+        assert gone() is None
+        assert gc.get_freeze_count() <= frozen
+    assert len(kept) == STAYED_MAX // 2
+
+
+@pytest.mark.parametrize(("left", "is_much"), [(STAYED_MAX, False), (STAYED_MAX + 1, True)])
+def test_what_is_left_is_frozen_when_it_is_much(left: int, is_much: bool) -> None:
+    assert have_come_to_stay(left) is is_much
+
+
+def test_afterwards_passes_are_as_they_were() -> None:
+    before = gc.get_threshold(), list(gc.callbacks)
+    with short_full_passes():
+        assert gc.get_threshold() == (*before[0][:2], MIDDLE_PASSES)
+    assert (gc.get_threshold(), gc.callbacks) == before
+
+
+@pytest.fixture
+def usual_switch_interval() -> Iterator[None]:
+    """A broker changes it for its process."""
+    before = sys.getswitchinterval()
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("usual_switch_interval")
+def test_full_passes_of_a_broker_are_short_from_its_start_on(tmp_path: Path) -> None:
+    seen: list[int] = []
 
     def ports(loop: object) -> object:
-        seen.append(FullPasses().are_held_back)
+        seen.append(gc.get_threshold()[2])
         return system_ports(loop)  # type: ignore[arg-type]
 
+    usual = gc.get_threshold()
     assert run(load(log__dirs=str(tmp_path / "none")), ports) == EXIT_FAILED  # type: ignore[arg-type]
-    assert seen == [True]
-    assert not FullPasses().are_held_back
+    assert seen == [MIDDLE_PASSES]
+    assert gc.get_threshold() == usual

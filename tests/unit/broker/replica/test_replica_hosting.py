@@ -1,6 +1,7 @@
 """Partitions come, go and change beside the loop: what is true while the disk is slow."""
 
 import asyncio
+import gc
 from collections import Counter
 from pathlib import Path
 
@@ -234,3 +235,15 @@ def test_who_leads_no_more_takes_nothing_more_while_the_disk_is_slow(
         broker.append("t")
     pool.release()
     assert not broker.replicas.require("t", 0).is_leader
+
+
+def test_deleted_partitions_are_freed_without_the_garbage_collector(broker: OneBroker) -> None:
+    broker.served("t", 5)
+    gc.collect()
+    gc.disable()
+    try:
+        _delete(broker, b"t" * 16)
+        assert broker.logs.all() == []
+        assert gc.collect() == 0  # else they stayed for ever: what lives long is frozen
+    finally:
+        gc.enable()

@@ -3,18 +3,14 @@
 import threading
 from types import SimpleNamespace
 
-import pytest
-
 from kafka_protocol.types import TopicIdPartition
 from rlm.link.messages import PartitionSettings
 from rlm.red_kinds import TierRed
 from rlm.upkeep.assigned_partition import AssignedPartition
 from rlm.upkeep.census import NAMED_MAX, SLICE_PARTITIONS, Census, Counted, PartitionKey
-from rlm.upkeep.takeovers import MANY, STUCK_TOLD, Takeovers
 from rlmm.store import partition_key
 from rlmm.topic_based.lookups import Lookups
 from rlmm.topic_based.roles import Role, Stage, Tracked
-from runtime.collector import FullPasses
 from runtime.sim.clock import ManualClock
 from runtime.sim.scheduler import ManualScheduler
 
@@ -22,10 +18,10 @@ TOPIC_ID = b"t" * 16
 COUNT = 3 * SLICE_PARTITIONS + 1
 
 
-def led(number: int, *, judged: bool = True) -> AssignedPartition:
+def led(number: int) -> AssignedPartition:
     tip = TopicIdPartition(TOPIC_ID, number, "orders")
     known = AssignedPartition(tip, 1, True, PartitionSettings(), 1)
-    known.judged = judged
+    known.judged = True
     return known
 
 
@@ -54,7 +50,6 @@ class Scene:
 
 def test_a_turn_looks_at_a_slice_and_the_last_tells_all() -> None:
     scene = Scene(COUNT)
-    scene.partitions[TOPIC_ID, 0].judged = False
     scene.census.take(scene.found.append)
     assert len(scene.asked) == SLICE_PARTITIONS
     scene.census.take(scene.found.append)  # one at a time
@@ -62,7 +57,7 @@ def test_a_turn_looks_at_a_slice_and_the_last_tells_all() -> None:
     turns = [scene.turn() for _ in range(3)]
     assert turns == [SLICE_PARTITIONS, SLICE_PARTITIONS, 1]
     (found,) = scene.found
-    assert (found.assigned, found.ready, found.unjudged) == (COUNT, COUNT // 2 + 1, 1)
+    assert (found.assigned, found.ready) == (COUNT, COUNT // 2 + 1)
     scene.census.take(scene.found.append)
     assert len(scene.asked) == COUNT + SLICE_PARTITIONS
 
@@ -108,47 +103,3 @@ def test_readiness_is_answered_while_the_engine_has_its_turn() -> None:
         asking.start()
         asking.join(30)
         assert answers == [True, ()]
-
-
-class Passes(FullPasses):
-    """Notes what is asked of it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.said: list[str] = []
-
-    def hold_back(self) -> None:
-        self.said.append("hold back")
-
-    def allow(self) -> None:
-        self.said.append("allow")
-
-    def leave_out_what_lives(self) -> None:
-        self.said.append("leave out")
-
-
-@pytest.fixture
-def passes() -> Passes:
-    return Passes()
-
-
-def test_full_passes_are_held_back_from_many_to_the_last(passes: Passes) -> None:
-    takeovers = Takeovers(passes)
-    for left in (0, MANY - 1, 0):
-        takeovers.told(left)
-    assert passes.said == []
-    for left in (MANY, MANY - 1, 1):
-        takeovers.told(left)
-    assert passes.said == ["hold back"]
-    takeovers.told(0)
-    takeovers.told(0)
-    assert passes.said == ["hold back", "leave out", "allow"]
-
-
-def test_a_takeover_that_is_stuck_holds_nothing_back(passes: Passes) -> None:
-    takeovers = Takeovers(passes)
-    for _ in range(STUCK_TOLD + 5):
-        takeovers.told(MANY)
-    assert passes.said == ["hold back", "leave out", "allow"]
-    takeovers.told(MANY - 1)
-    assert len(passes.said) == 3
