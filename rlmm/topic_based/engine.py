@@ -371,7 +371,8 @@ class MetadataEngine:
             self._pairs.wrote(number, role.key, event.stamp.fence)
         deadline_ms = self._clock.monotonic_ms() + self._settings.consume_wait_ms
         write = Write(event, role, done, deadline_ms, ends_barrier)
-        self._tracked[number].writes.add(write)
+        writes = self._tracked[number].writes
+        writes.add(write)
 
         def on_done(result: AppendResult) -> None:
             with self._lock:
@@ -379,13 +380,14 @@ class MetadataEngine:
                     write.offset = result.offset
                 else:
                     write.failure, write.maybe_written = result.reason, result.maybe_written
+                writes.answered(write)
 
         self._port.append(number, records.encode(event), on_done)
 
     def _settle_writes(self) -> None:
         now_ms = self._clock.monotonic_ms()
         for tracked in self._tracked.values():
-            for write in list(tracked.writes):
+            for write in tracked.writes.take_due(tracked.position.offset, now_ms):
                 if write in tracked.writes:  # the end of an ownership takes several at once
                     self._settle(tracked, write, now_ms)
             if not tracked.writes:
