@@ -38,6 +38,14 @@ class Write(Generic[R]):
     maybe_written: bool = True
     number: int = 0
 
+    def lost(self, position: int, now_ms: int) -> str | None:
+        """Why nobody will know its outcome, where all below `position` was read; None: it waits."""
+        if self.offset is not None and position > self.offset:
+            return "nobody knows its place" if self.offset < 0 else "its place was passed unseen"
+        if self.failure is None and now_ms >= self.deadline_ms:
+            return "not read back in time"
+        return self.failure
+
 
 _IN_ORDER = attrgetter("number")
 

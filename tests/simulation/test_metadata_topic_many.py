@@ -64,7 +64,7 @@ def test_a_turn_walks_no_roles_that_have_nothing_due(node: Node) -> None:
     tracked = engine._tracked[0]
     tracked.roles, engine._roles = NeverWalked(tracked.roles), NeverWalked(engine._roles)
     node.turn()
-    assert tracked.under_way == {}
+    assert not tracked.without_barrier
     one = segment(1, 0, 9, partition=partitions(1)[0])
     added = node.manager.add(one, A1, 5)
     node.turn()
