@@ -23,6 +23,7 @@ from rlm.upkeep.census import SLICE_PARTITIONS, Census, PartitionKey
 from rlm.upkeep.copy_task import copy_pass, withdraw_judgement
 from rlm.upkeep.effects import PassResult, Task
 from rlm.upkeep.expiration_task import expiration_pass
+from rlm.upkeep.numbering import Numbering
 from rlm.upkeep.ownership import Ownership
 from rlm.upkeep.performer import Performer, World, always, run_task
 from rlm.upkeep.settling import too_low
@@ -68,14 +69,14 @@ class RemoteLogManager:
             world: what tasks work with.
             workers: pools.
             scheduler: timers.
-            next_incarnation: the next number, above the given one.
+            next_incarnation: the next number, above the given one; called in a pool.
             may_own: whether anything may be written, see `rlm.upkeep.claim`; `claim_changed` tells.
         """
         self._config, self._world, self._workers = config, world, workers
-        self._scheduler, self._next_incarnation = scheduler, next_incarnation
+        self._scheduler = scheduler
         self._may_own, self._owns_nothing = may_own, False
         self._claim_changes = 0
-        self._incarnation: int | None = None
+        self._numbering = Numbering(next_incarnation, workers, scheduler, self._numbered)
         self._partitions: dict[PartitionKey, AssignedPartition] = {}
         self.census = Census(self._partitions, world.metadata.is_ready, scheduler)
         self._stopped = False
@@ -166,11 +167,17 @@ class RemoteLogManager:
 
     # -- becoming owner
 
-    def _take_incarnation(self, above: int) -> int:
-        """One above `above`: of partitions whose ownership ends together the first takes it."""
-        if self._incarnation is None or self._incarnation <= above:
-            self._incarnation = self._next_incarnation(above)
-        return self._incarnation
+    def _numbered(self, known: AssignedPartition, error: BaseException | None) -> None:
+        """An incarnation is durable that it may be owned under, or could not be taken."""
+        is_owned = known.ownership is not None or known.own_timer is not None
+        if is_owned or self._stopped or not self._is_assigned(known):
+            return
+        if error is None:
+            self._own(known)
+            return
+        known.red = TierRed.INCARNATION.text(error=error)
+        log.warning("cannot own %s: %s", known.tip.topic_partition, known.red)
+        self._own_again(known, fresh=False)
 
     def _own(self, known: AssignedPartition) -> None:
         """Write the barrier and wait for it, without holding a thread."""
@@ -180,12 +187,9 @@ class RemoteLogManager:
             if self._owns_nothing:
                 self._forget_copies(known)  # whoever writes there now may delete them
             return
-        try:
-            incarnation = self._take_incarnation(known.above)
-        except OSError as error:
-            known.red = TierRed.INCARNATION.text(error=error)
-            log.warning("cannot own %s: %s", known.tip.topic_partition, known.red)
-            self._own_again(known, fresh=False)
+        incarnation = self._numbering.number_for(known)
+        if incarnation is None:
+            known.end_ownership()
             return
         fence = Fence(known.leader_epoch, incarnation)
         ownership = Ownership(known.tip, fence)
@@ -250,7 +254,7 @@ class RemoteLogManager:
     def _spend(self, known: AssignedPartition) -> None:
         """The pair of its ownership, or of an ended one, is not taken again."""
         ownership = known.ownership
-        last = self._incarnation if ownership is None else ownership.fence.incarnation
+        last = self._numbering.last if ownership is None else ownership.fence.incarnation
         known.above = max(known.above, -1 if last is None else last)
 
     def _own_if_current(self, known: AssignedPartition) -> None:
