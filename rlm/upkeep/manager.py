@@ -9,6 +9,7 @@ the next incarnation.
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.config import TierConfig
@@ -25,9 +26,10 @@ from rlm.upkeep.effects import PassResult, Task
 from rlm.upkeep.expiration_task import expiration_pass
 from rlm.upkeep.numbering import Numbering
 from rlm.upkeep.ownership import Ownership
-from rlm.upkeep.performer import Performer, World, always, run_task
+from rlm.upkeep.performer import World, always
 from rlm.upkeep.settling import too_low
 from rlm.upkeep.takeover_task import fenced_by_later_epoch, take_over
+from rlm.upkeep.task_run import Ended, MakeTask, TaskRun
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL, JUDGE_POOL, Workers
 from rlmm.api import (
     REMOVER_FENCE,
@@ -37,12 +39,10 @@ from rlmm.api import (
     MetadataRefusedError,
     MetadataWriteTimeoutError,
 )
-from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
+from rsm_plugins.api import RemoteStorageError
 from runtime.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
-
-Ended = Callable[[AssignedPartition, PassResult | None, BaseException | None], None]
 
 
 class RemoteLogManager:
@@ -238,7 +238,7 @@ class RemoteLogManager:
                 self._own_again(same, fresh=False)
 
         self._spend(known)
-        task = fenced_by_later_epoch(tip.topic_id, tip.partition, epoch, used)
+        task = partial(fenced_by_later_epoch, tip.topic_id, tip.partition, epoch, used)
         self._run_unowned(known, task, asked)
 
     def _own_again(self, known: AssignedPartition, *, fresh: bool) -> None:
@@ -264,7 +264,7 @@ class RemoteLogManager:
 
     def _settle(self, known: AssignedPartition, ownership: Ownership) -> None:
         if known.ownership is ownership and not self._stopped:
-            self._run(known, ownership, JUDGE_POOL, take_over(), self._took_over)
+            self._run(known, ownership, JUDGE_POOL, take_over, self._took_over)
 
     def _took_over(
         self, known: AssignedPartition, result: PassResult | None, error: BaseException | None
@@ -295,10 +295,11 @@ class RemoteLogManager:
 
     def _forget_copies(self, known: AssignedPartition) -> None:
         """The ownership ends; the broker keeps what it has until the next one has judged."""
-        task = withdraw_judgement(known.tip.topic_id, known.tip.partition, known.leader_epoch)
+        tip = known.tip
+        task = partial(withdraw_judgement, tip.topic_id, tip.partition, known.leader_epoch)
         self._run_unowned(known, task, self._forgotten)
 
-    def _run_unowned(self, known: AssignedPartition, task: Task[PassResult], ended: Ended) -> None:
+    def _run_unowned(self, known: AssignedPartition, task: MakeTask, ended: Ended) -> None:
         """End the ownership and run what only asks or tells the broker."""
         known.end_ownership()
         # Nothing is written under this pair.
@@ -340,15 +341,12 @@ class RemoteLogManager:
             each.timer.cancel()
             each.timer = None
         each.running, each.again = True, False
-        pool = COPIER_POOL if each.kind == COPY else EXPIRATION_POOL
-        task = self._copy_task(known) if each.kind == COPY else self._expire_task(known, ownership)
-
-        def ended(
-            same: AssignedPartition, result: PassResult | None, error: BaseException | None
-        ) -> None:
-            self._pass_ended(same, each, result, error)
-
-        self._run(known, ownership, pool, task, ended)
+        ended = partial(self._pass_ended, each)
+        if each.kind == COPY:
+            self._run(known, ownership, COPIER_POOL, partial(self._copy_task, known), ended)
+        else:
+            task = partial(self._expire_task, known, ownership)
+            self._run(known, ownership, EXPIRATION_POOL, task, ended)
 
     def _copy_task(self, known: AssignedPartition) -> Task[PassResult]:
         clock, settings = self._world.clock, known.settings
@@ -374,34 +372,17 @@ class RemoteLogManager:
         known: AssignedPartition,
         ownership: Ownership,
         pool: str,
-        task: Task[PassResult],
+        task: MakeTask,
         ended: Ended,
     ) -> None:
         """Run a task in a pool; its end is dropped if the ownership is over by then."""
-        is_over = False
-
-        def done(result: PassResult | None, error: BaseException | None) -> None:
-            nonlocal is_over
-            if not is_over and known.ownership is ownership:
-                is_over = True
-                ended(known, result, error)
-
-        def given_up() -> None:
-            done(None, RetriableRemoteStorageError("a call of the plugin hangs"))
-
-        def job() -> PassResult:
-            performer = Performer(self._world, ownership, pool, given_up)
-            try:
-                return run_task(task, performer)
-            finally:
-                performer.end()
-
-        self._workers.run(pool, job, done)
+        run = TaskRun(self._world, known, ownership, pool, task, ended)
+        self._workers.run(pool, run.job, run.done)
 
     def _pass_ended(
         self,
-        known: AssignedPartition,
         each: Pass,
+        known: AssignedPartition,
         result: PassResult | None,
         error: BaseException | None,
     ) -> None:
@@ -429,7 +410,7 @@ class RemoteLogManager:
                 delay_ms = result.again_in_ms
         if each.again and error is None:
             delay_ms = 0
-        each.timer = self._scheduler.call_later(delay_ms, lambda: self._start(known, each))
+        each.timer = self._scheduler.call_later(delay_ms, partial(self._start, known, each))
 
     def _ends_ownership(self, known: AssignedPartition, error: BaseException) -> bool:
         """Whether the ownership is over by this error; what follows is arranged here."""
