@@ -8,6 +8,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol, TypeVar
 
 from runtime.clock import Clock
@@ -22,6 +23,7 @@ T = TypeVar("T")
 Done = Callable[[T | None, BaseException | None], None]
 
 IDLE_WINDOW_MS = 60_000
+POSTED_MS = 5
 
 
 class Workers(Protocol):
@@ -171,26 +173,41 @@ class LoopWorkers:
         self, loop: asyncio.AbstractEventLoop, threads: Mapping[str, int], clock: Clock
     ) -> None:
         self._loop = loop
+        self._posted: deque[Callable[[], None]] = deque()
+        self._is_woken = False
         self._pools = {name: ElasticPool(name, count, clock) for name, count in threads.items()}
 
     def run(self, pool: str, job: Callable[[], T], done: Done[T]) -> None:
         """Queue a job."""
+        self._pools[pool].submit(partial(self._work, job, done))
 
-        def work() -> None:
-            result: T | None = None
-            error: BaseException | None = None
-            try:
-                result = job()
-            except Exception as raised:  # noqa: BLE001 - handed to `done`
-                error = raised
-            self.post(lambda: done(result, error))
-
-        self._pools[pool].submit(work)
+    def _work(self, job: Callable[[], T], done: Done[T]) -> None:
+        result: T | None = None
+        error: BaseException | None = None
+        try:
+            result = job()
+        except Exception as raised:  # noqa: BLE001 - handed to `done`
+            error = raised
+        self.post(partial(done, result, error))
+        error = None  # its traceback holds this frame: the collector would have to find them
 
     def post(self, call: Callable[[], None]) -> None:
         """Call something on the loop's thread."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(call)
+        self._posted.append(call)
+        if not self._is_woken and not self._loop.is_closed():
+            self._is_woken = True  # before it is done what was posted until then is taken
+            self._loop.call_soon_threadsafe(self._take_posted)
+
+    def _take_posted(self) -> None:
+        """Make the calls, for some milliseconds: thousands of jobs may end at once."""
+        self._is_woken = False
+        until_s = self._loop.time() + POSTED_MS / 1_000
+        while self._posted:
+            self._posted.popleft()()
+            if self._posted and self._loop.time() > until_s:
+                self._is_woken = True
+                self._loop.call_soon(self._take_posted)
+                return
 
     def threads(self, pool: str) -> int:
         """How many threads the pool may have."""

@@ -76,19 +76,20 @@ class Census:
         """
         if not self._is_counting:
             self._is_counting = True
-            self._count(Counted(), list(self._partitions.items()), 0, done)
+            self._count(Counted(), list(self._partitions.values()), 0, done)
 
     def _count(
         self,
         counted: Counted,
-        found: list[tuple[PartitionKey, AssignedPartition]],
+        found: list[AssignedPartition],
         position: int,
         done: Callable[[Counted], None],
     ) -> None:
         end = position + SLICE_PARTITIONS
-        for key, known in found[position:end]:
-            if self._partitions.get(key) is known:  # it may have gone meanwhile
-                counted.add(known, is_ready=self._is_ready(known.tip))
+        for known in found[position:end]:
+            tip = known.tip
+            if self._partitions.get((tip.topic_id, tip.partition)) is known:  # else it has gone
+                counted.add(known, is_ready=self._is_ready(tip))
         if end < len(found):
             self._scheduler.call_later(0, lambda: self._count(counted, found, end, done))
             return

@@ -25,10 +25,12 @@ from rlm.upkeep.census import SLICE_PARTITIONS, Census, PartitionKey
 from rlm.upkeep.copy_task import copy_pass, withdraw_judgement
 from rlm.upkeep.effects import PassResult, Task
 from rlm.upkeep.expiration_task import expiration_pass
+from rlm.upkeep.numbering import Numbering
 from rlm.upkeep.ownership import Ownership
-from rlm.upkeep.performer import Performer, World, always, run_task
+from rlm.upkeep.performer import World, always
 from rlm.upkeep.settling import too_low
 from rlm.upkeep.takeover_task import fenced_by_later_epoch, take_over
+from rlm.upkeep.task_run import Ended, MakeTask, TaskRun
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL, JUDGE_POOL, Workers
 from rlmm.api import (
     REMOVER_FENCE,
@@ -38,12 +40,10 @@ from rlmm.api import (
     MetadataRefusedError,
     MetadataWriteTimeoutError,
 )
-from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
+from rsm_plugins.api import RemoteStorageError
 from runtime.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
-
-Ended = Callable[[AssignedPartition, PassResult | None, BaseException | None], None]
 
 
 class RemoteLogManager:
@@ -70,14 +70,14 @@ class RemoteLogManager:
             world: what tasks work with.
             workers: pools.
             scheduler: timers.
-            next_incarnation: the next number, above the given one.
+            next_incarnation: the next number, above the given one; called in a pool.
             may_own: whether anything may be written, see `rlm.upkeep.claim`; `claim_changed` tells.
         """
         self._config, self._world, self._workers = config, world, workers
-        self._scheduler, self._next_incarnation = scheduler, next_incarnation
+        self._scheduler = scheduler
         self._may_own, self._owns_nothing = may_own, False
         self._claim_changes = 0
-        self._incarnation: int | None = None
+        self._numbering = Numbering(next_incarnation, workers, scheduler, self._numbered)
         self._partitions: dict[PartitionKey, AssignedPartition] = {}
         self.census = Census(self._partitions, world.metadata.is_ready, scheduler)
         self._stopped = False
@@ -168,11 +168,17 @@ class RemoteLogManager:
 
     # -- becoming owner
 
-    def _take_incarnation(self, above: int) -> int:
-        """One above `above`: of partitions whose ownership ends together the first takes it."""
-        if self._incarnation is None or self._incarnation <= above:
-            self._incarnation = self._next_incarnation(above)
-        return self._incarnation
+    def _numbered(self, known: AssignedPartition, error: BaseException | None) -> None:
+        """An incarnation is durable that it may be owned under, or could not be taken."""
+        is_owned = known.ownership is not None or known.own_timer is not None
+        if is_owned or self._stopped or not self._is_assigned(known):
+            return
+        if error is None:
+            self._own(known)
+            return
+        known.red = TierRed.INCARNATION.text(error=error)
+        log.warning("cannot own %s: %s", known.tip.topic_partition, known.red)
+        self._own_again(known, fresh=False)
 
     def _own(self, known: AssignedPartition) -> None:
         """Write the barrier and wait for it, without holding a thread."""
@@ -182,12 +188,9 @@ class RemoteLogManager:
             if self._owns_nothing:
                 self._forget_copies(known)  # whoever writes there now may delete them
             return
-        try:
-            incarnation = self._take_incarnation(known.above)
-        except OSError as error:
-            known.red = TierRed.INCARNATION.text(error=error)
-            log.warning("cannot own %s: %s", known.tip.topic_partition, known.red)
-            self._own_again(known, fresh=False)
+        incarnation = self._numbering.number_for(known)
+        if incarnation is None:
+            known.end_ownership()
             return
         fence = Fence(known.leader_epoch, incarnation)
         ownership = Ownership(known.tip, fence)
@@ -237,7 +240,7 @@ class RemoteLogManager:
                 self._own_again(same, fresh=False)
 
         self._spend(known)
-        task = fenced_by_later_epoch(tip.topic_id, tip.partition, epoch, used)
+        task = partial(fenced_by_later_epoch, tip.topic_id, tip.partition, epoch, used)
         self._run_unowned(known, task, asked)
 
     def _own_again(self, known: AssignedPartition, *, fresh: bool) -> None:
@@ -253,7 +256,7 @@ class RemoteLogManager:
     def _spend(self, known: AssignedPartition) -> None:
         """The pair of its ownership, or of an ended one, is not taken again."""
         ownership = known.ownership
-        last = self._incarnation if ownership is None else ownership.fence.incarnation
+        last = self._numbering.last if ownership is None else ownership.fence.incarnation
         known.above = max(known.above, -1 if last is None else last)
 
     def _own_if_current(self, known: AssignedPartition) -> None:
@@ -263,7 +266,7 @@ class RemoteLogManager:
 
     def _settle(self, known: AssignedPartition, ownership: Ownership) -> None:
         if known.ownership is ownership and not self._stopped:
-            self._run(known, ownership, JUDGE_POOL, take_over(), self._took_over)
+            self._run(known, ownership, JUDGE_POOL, take_over, self._took_over)
 
     def _took_over(
         self, known: AssignedPartition, result: PassResult | None, error: BaseException | None
@@ -294,10 +297,11 @@ class RemoteLogManager:
 
     def _forget_copies(self, known: AssignedPartition) -> None:
         """The ownership ends; the broker keeps what it has until the next one has judged."""
-        task = withdraw_judgement(known.tip.topic_id, known.tip.partition, known.leader_epoch)
+        tip = known.tip
+        task = partial(withdraw_judgement, tip.topic_id, tip.partition, known.leader_epoch)
         self._run_unowned(known, task, self._forgotten)
 
-    def _run_unowned(self, known: AssignedPartition, task: Task[PassResult], ended: Ended) -> None:
+    def _run_unowned(self, known: AssignedPartition, task: MakeTask, ended: Ended) -> None:
         """End the ownership and run what only asks or tells the broker."""
         known.end_ownership()
         # Nothing is written under this pair.
@@ -339,15 +343,12 @@ class RemoteLogManager:
             each.timer.cancel()
             each.timer = None
         each.running, each.again = True, False
-        pool = COPIER_POOL if each.kind == COPY else EXPIRATION_POOL
-        task = self._copy_task(known) if each.kind == COPY else self._expire_task(known, ownership)
-
-        def ended(
-            same: AssignedPartition, result: PassResult | None, error: BaseException | None
-        ) -> None:
-            self._pass_ended(same, each, result, error)
-
-        self._run(known, ownership, pool, task, ended)
+        ended = partial(self._pass_ended, each)
+        if each.kind == COPY:
+            self._run(known, ownership, COPIER_POOL, partial(self._copy_task, known), ended)
+        else:
+            task = partial(self._expire_task, known, ownership)
+            self._run(known, ownership, EXPIRATION_POOL, task, ended)
 
     def _copy_task(self, known: AssignedPartition) -> Task[PassResult]:
         clock, settings = self._world.clock, known.settings
@@ -373,34 +374,17 @@ class RemoteLogManager:
         known: AssignedPartition,
         ownership: Ownership,
         pool: str,
-        task: Task[PassResult],
+        task: MakeTask,
         ended: Ended,
     ) -> None:
         """Run a task in a pool; its end is dropped if the ownership is over by then."""
-        is_over = False
-
-        def done(result: PassResult | None, error: BaseException | None) -> None:
-            nonlocal is_over
-            if not is_over and known.ownership is ownership:
-                is_over = True
-                ended(known, result, error)
-
-        def given_up() -> None:
-            done(None, RetriableRemoteStorageError("a call of the plugin hangs"))
-
-        def job() -> PassResult:
-            performer = Performer(self._world, ownership, pool, given_up)
-            try:
-                return run_task(task, performer)
-            finally:
-                performer.end()
-
-        self._workers.run(pool, job, done)
+        run = TaskRun(self._world, known, ownership, pool, task, ended)
+        self._workers.run(pool, run.job, run.done)
 
     def _pass_ended(
         self,
-        known: AssignedPartition,
         each: Pass,
+        known: AssignedPartition,
         result: PassResult | None,
         error: BaseException | None,
     ) -> None:
@@ -428,7 +412,7 @@ class RemoteLogManager:
                 delay_ms = result.again_in_ms
         if each.again and error is None:
             delay_ms = 0
-        each.timer = self._scheduler.call_later(delay_ms, lambda: self._start(known, each))
+        each.timer = self._scheduler.call_later(delay_ms, partial(self._start, known, each))
 
     def _ends_ownership(self, known: AssignedPartition, error: BaseException) -> bool:
         """Whether the ownership is over by this error; what follows is arranged here."""

@@ -35,6 +35,7 @@ from rlmm.events import MetadataEvent
 from rlmm.lifecycle import PartitionFacts, Verdict
 from rlmm.red import NOT_RED
 from rlmm.store import MetadataStore, PartitionKey, partition_key
+from rlmm.topic_based.asked_roles import AskedRoles
 from rlmm.topic_based.futures import Completions, running_future
 from rlmm.topic_based.lookups import Lookups, home_of
 from rlmm.topic_based.reader import ReadCounts, Stretch, TopicReader, sort_events
@@ -59,6 +60,9 @@ log = logging.getLogger(__name__)
 BARRIERS_COST_MAX, BARRIER_COST = 8_000, 50
 """Of the barriers of one turn, in segments looked at: some 20 ms under the lock."""
 
+ROLES_MAX = 1_000
+"""Taken in one turn: some 20 ms under the lock."""
+
 _BUSY_WAIT_MS = 5
 _IDLE_WAIT_MS = 250
 
@@ -75,15 +79,13 @@ class MetadataEngine:
         clock: Clock,
         dice: Dice,
     ) -> None:
-        self._port = port
-        self._store = store
-        self.partition_count = partition_count
-        self._settings = settings
-        self._clock = clock
-        self._dice = dice
+        self._port, self._store = port, store
+        self.partition_count, self._settings = partition_count, settings
+        self._clock, self._dice = clock, dice
         self._lock = RLock()
         self._views = ViewCache(store)
-        self._roles: dict[PartitionKey, Role] = {}
+        self.asked = AskedRoles()  # any thread asks there, and waits for no turn
+        self._roles = self.asked.begun
         self._tracked: dict[int, Tracked] = {}
         self.lookups = Lookups(
             self._lock, store, self._views, self._roles, self._tracked, partition_count
@@ -100,18 +102,6 @@ class MetadataEngine:
         return self._reader.counts
 
     # ------------------------------------------------------------------ roles
-
-    def take_role(self, role: Role) -> None:
-        """Begin to own or follow; a former role in the partition ends."""
-        with self._locked():
-            role.home = self._home(role.key)
-            tracked = self._track(role.home)
-            self._drop_role(role.key, "superseded")
-            self._roles[role.key] = role
-            tracked.roles[role.key] = role
-            tracked.begin(role)
-            if role.fence is None:
-                self._read_to_end(tracked, role)
 
     def catch_up(self, partition: TopicIdPartition) -> "Future[None]":
         """See RemoteLogMetadataManager."""
@@ -137,13 +127,6 @@ class MetadataEngine:
         """See RemoteLogMetadataManager."""
         with self._lock:
             self._on_lost_records.append(listener)
-
-    def release(self, partition: TopicIdPartition) -> None:
-        """End the role in a partition; what is cached stays."""
-        with self._locked():
-            key = partition_key(partition)
-            self._drop_role(key, "released")
-            self._maybe_untrack(self._home(key))
 
     def lead(self, metadata_partitions: Iterable[int]) -> None:
         """Say which metadata partitions this broker leads: they are read for the remover."""
@@ -174,8 +157,8 @@ class MetadataEngine:
             if fence == REMOVER_FENCE:
                 allowed, role = tracked is not None and tracked.may_judge, None
             else:
-                allowed = role is not None and role.fence == fence and role.stage is Stage.READY
-            if not allowed or (role is not None and role.deposed):
+                allowed = role is not None and role.fence == fence and role.is_ready
+            if not allowed:
                 error = MetadataNotReadyError(f"not ours under {fence}: {event.topic_id_partition}")
                 self._ends.fail(done, error)
             else:
@@ -186,6 +169,7 @@ class MetadataEngine:
 
     def turn(self) -> None:
         """Do what is due: assign, read, judge, answer. Called by one thread."""
+        self._take_roles()
         self._assign()
         self._ask_ends()
         events = self._port.poll(self._wait_ms())
@@ -198,11 +182,33 @@ class MetadataEngine:
     def abandon(self, error: MetadataError) -> None:
         """Fail whatever is pending; the engine will not turn again."""
         with self._locked():
-            for key in list(self._roles):
-                self._drop_role(key, str(error))
+            for role in list(self._roles.values()):
+                self._end_role(role, str(error))
+            self._roles.clear()
             for tracked in self._tracked.values():
                 for write in tracked.writes.take_of(None):
                     self._ends.fail(write.done, MetadataWriteTimeoutError(str(error)))
+
+    def _take_roles(self) -> None:
+        """Begin to own or follow what was asked for, or let go; former roles there end."""
+        with self._locked():
+            taken = 0
+            while taken < ROLES_MAX and (next_one := self.asked.take()) is not None:
+                taken += 1
+                former, wanted = next_one
+                if former is not None:
+                    self._end_role(former, "released or superseded")
+                if isinstance(wanted, Role):
+                    self._begin(wanted)
+                else:  # what is cached stays
+                    self._maybe_untrack(self._home(partition_key(wanted)))
+
+    def _begin(self, role: Role) -> None:
+        role.home = self._home(role.key)
+        tracked = self._track(role.home)
+        tracked.begin(role)
+        if role.fence is None:
+            self._read_to_end(tracked, role)
 
     def _assign(self) -> None:
         with self._lock:
@@ -220,7 +226,7 @@ class MetadataEngine:
 
     def _wait_ms(self) -> int:
         with self._lock:
-            busy = any(tracked.is_busy for tracked in self._tracked.values())
+            busy = self.asked or any(tracked.is_busy for tracked in self._tracked.values())
         return _BUSY_WAIT_MS if busy else _IDLE_WAIT_MS
 
     def _take(self, events: list[TopicEvent]) -> None:
@@ -298,12 +304,12 @@ class MetadataEngine:
         # Caught up once is enough to write a barrier: reading it back shows what came before.
         budget = BARRIERS_COST_MAX
         for tracked in (each for each in self._tracked.values() if each.caught_up):
-            for role in tracked.roles_under_way():
-                if role.fence is None or role.stage is not Stage.CATCHING_UP:
-                    continue
+            while tracked.without_barrier:
                 if budget <= 0:
                     return  # the next turn goes on; callers get the lock in between
-                budget -= self._write_barrier(role, role.fence)
+                _, role = tracked.without_barrier.popitem(last=False)
+                if role.fence is not None and not role.superseded:
+                    budget -= self._write_barrier(role, role.fence)
 
     def _advance_end_reads(self) -> None:
         for tracked in self._tracked.values():
@@ -371,7 +377,8 @@ class MetadataEngine:
             self._pairs.wrote(number, role.key, event.stamp.fence)
         deadline_ms = self._clock.monotonic_ms() + self._settings.consume_wait_ms
         write = Write(event, role, done, deadline_ms, ends_barrier)
-        self._tracked[number].writes.add(write)
+        writes = self._tracked[number].writes
+        writes.add(write)
 
         def on_done(result: AppendResult) -> None:
             with self._lock:
@@ -379,13 +386,14 @@ class MetadataEngine:
                     write.offset = result.offset
                 else:
                     write.failure, write.maybe_written = result.reason, result.maybe_written
+                writes.answered(write)
 
         self._port.append(number, records.encode(event), on_done)
 
     def _settle_writes(self) -> None:
         now_ms = self._clock.monotonic_ms()
         for tracked in self._tracked.values():
-            for write in list(tracked.writes):
+            for write in tracked.writes.take_due(tracked.position.offset, now_ms):
                 if write in tracked.writes:  # the end of an ownership takes several at once
                     self._settle(tracked, write, now_ms)
             if not tracked.writes:
@@ -402,13 +410,7 @@ class MetadataEngine:
             if write.role is not None and write.role.stage is Stage.BARRIER:
                 self._end_ownership(write.role, write.failure)
         else:
-            reason = write.failure
-            if write.offset is not None and tracked.position.offset > write.offset:
-                reason = "its place was passed unseen"
-            elif write.offset == -1:
-                reason = "nobody knows its place"
-            elif reason is None and now_ms >= write.deadline_ms:
-                reason = "not read back in time"
+            reason = write.lost(tracked.position.offset, now_ms)
             if reason is not None:
                 self._give_up(tracked, write, reason)
 
@@ -474,20 +476,19 @@ class MetadataEngine:
             self._assignment_changed = True
         return tracked
 
-    def _drop_role(self, key: PartitionKey, reason: str) -> None:
-        role = self._roles.pop(key, None)
-        if role is None:
-            return
-        tracked = self._tracked[role.home]
-        for write in tracked.writes.take_of(role):
-            self._ends.fail(write.done, MetadataWriteTimeoutError(f"outcome unknown: {reason}"))
+    def _end_role(self, role: Role, reason: str) -> None:
         role.stage = Stage.ENDED
         error = MetadataNotReadyError(f"{reason}: {role.partition}")
         for done in (role.done, *role.catching_up):
             self._ends.fail(done, error)
+        tracked = self._tracked.get(role.home)
+        if tracked is None:
+            return  # the store failed before it began
+        for write in tracked.writes.take_of(role):
+            self._ends.fail(write.done, MetadataWriteTimeoutError(f"outcome unknown: {reason}"))
         tracked.end_reads.drop(role)
-        tracked.roles.pop(key, None)
-        tracked.under_way.pop(key, None)
+        tracked.roles.pop(role.key, None)
+        tracked.without_barrier.pop(role.key, None)
 
     def _maybe_untrack(self, number: int) -> None:
         tracked = self._tracked.get(number)

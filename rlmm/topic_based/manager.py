@@ -29,7 +29,8 @@ from rlmm.lifecycle import SegmentEntry
 from rlmm.partition_view import ABORTING_SEGMENTS_MAX
 from rlmm.red import RedText
 from rlmm.rocksdb_store import RocksdbStore
-from rlmm.store import MetadataStore, PartitionKey, partition_key
+from rlmm.store import MetadataStore
+from rlmm.topic_based.asked_roles import AskedRoles
 from rlmm.topic_based.confluent_port import ConfluentPort
 from rlmm.topic_based.engine import MetadataEngine
 from rlmm.topic_based.futures import running_future
@@ -90,7 +91,7 @@ class TopicBasedRemoteLogMetadataManager:
         self._port: TopicPort | None = None
         self._store: MetadataStore | None = None
         self._engine: MetadataEngine | None = None
-        self._early_roles: dict[PartitionKey, Role] = {}
+        self._asked = AskedRoles()
         self._on_lost_records: list[Callable[[TopicIdPartition], None]] = []
         self._led: set[int] | None = set()
         self._give_up_at_ms = 0
@@ -183,11 +184,9 @@ class TopicBasedRemoteLogMetadataManager:
     def release(self, partition: TopicIdPartition) -> None:
         """See RemoteLogMetadataManager."""
         with self._lock:
-            early = self._early_roles.pop(partition_key(partition), None)
-        if early is not None:
-            early.done.set_exception(MetadataNotReadyError(f"released: {partition}"))
-        if self._engine is not None:
-            self._engine.release(partition)
+            former = None if self._failure else self._asked.release(partition)
+        if former is not None:
+            former.done.set_exception(MetadataNotReadyError(f"released: {partition}"))
 
     def lead(self, metadata_partitions: Iterable[int] | None) -> None:
         """See TopicBacked."""
@@ -359,29 +358,24 @@ class TopicBasedRemoteLogMetadataManager:
         log.info("metadata topic is there: partitions=%d", partition_count)
         with self._lock:
             self._store, self._engine = store, engine
+            for role in self._asked.drop():
+                engine.asked.ask(role)
+            self._asked = engine.asked
             engine.lead(self._led_numbers(engine))
             for listener in self._on_lost_records:
                 engine.on_lost_records(listener)
-            for role in self._early_roles.values():
-                engine.take_role(role)
-            self._early_roles.clear()
 
     def _led_numbers(self, engine: MetadataEngine) -> Iterable[int]:
         return range(engine.partition_count) if self._led is None else self._led
 
     def _take_role(self, role: Role) -> "Future[None]":
-        former: Role | None = None
         with self._lock:
-            failure, engine = self._failure, self._engine
-            if failure is None and engine is None:
-                former = self._early_roles.pop(role.key, None)
-                self._early_roles[role.key] = role
+            failure = self._failure
+            former = self._asked.ask(role) if failure is None else None
         if former is not None:
             former.done.set_exception(MetadataNotReadyError(f"superseded: {role.partition}"))
         if failure is not None:
             role.done.set_exception(MetadataError(failure))
-        elif engine is not None:
-            engine.take_role(role)
         return role.done
 
     def _write(self, event: MetadataEvent) -> "Future[None]":
@@ -402,9 +396,9 @@ class TopicBasedRemoteLogMetadataManager:
     def _fail(self, reason: str) -> None:
         with self._lock:
             self._failure = self._failure or reason
-            early, self._early_roles = self._early_roles, {}
+            asked = self._asked.drop()
         error = MetadataError(f"the metadata manager has ended: {reason}")
-        for role in early.values():
+        for role in asked:
             role.done.set_exception(error)
         if self._engine is not None:
             self._engine.abandon(error)

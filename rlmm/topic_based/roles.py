@@ -1,5 +1,6 @@
 """What the manager keeps per user partition, per metadata partition and per write under way."""
 
+from collections import OrderedDict
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -23,9 +24,6 @@ class Stage(Enum):
     ENDED = "ended"
 
 
-_UNDER_WAY = frozenset({Stage.CATCHING_UP, Stage.BARRIER})
-
-
 @dataclass(slots=True, eq=False)
 class Role:
     """This broker's part in one user partition.
@@ -35,6 +33,7 @@ class Role:
         home: the metadata partition that holds its records.
         metadata_offset: of the image the owner saw the topic in, written into its barrier.
         deposed: a higher fence than ours was read.
+        superseded: it ends at the engine's next turn; any thread may say so.
         log_start: what its records carry since it has settled, -1 before.
         unclean_epoch: of the last unclean election it knows of; its records carry it.
         catching_up: of callers that wait until all is read that was there at their call.
@@ -47,6 +46,7 @@ class Role:
     home: int = -1
     stage: Stage = Stage.CATCHING_UP
     deposed: bool = False
+    superseded: bool = False
     log_start: int = -1
     unclean_epoch: int = -1
     catching_up: "list[Future[None]]" = field(default_factory=list)
@@ -54,7 +54,7 @@ class Role:
     @property
     def is_ready(self) -> bool:
         """Whether what was read may be judged by."""
-        return self.stage is Stage.READY and not self.deposed
+        return self.stage is Stage.READY and not self.deposed and not self.superseded
 
     def stamped(self, event: MetadataEvent) -> MetadataEvent:
         """The event with what each record of this owner carries."""
@@ -74,7 +74,7 @@ class Tracked:
     Attributes:
         position: what is in the store.
         roles: in its user partitions that this broker owns or follows.
-        under_way: those of them that are not ready yet, perhaps with some that are or have ended.
+        without_barrier: owners among them that have not written their barrier yet, in order.
         led: this broker leads it and removes deleted topics in it.
         caught_up: the end was reached since reading began here: the log confirms what is cached,
             look-ups may be answered and barriers written. It says nothing of what came later.
@@ -87,7 +87,7 @@ class Tracked:
 
     position: Position
     roles: dict[PartitionKey, Role] = field(default_factory=dict)
-    under_way: dict[PartitionKey, Role] = field(default_factory=dict)
+    without_barrier: "OrderedDict[PartitionKey, Role]" = field(default_factory=OrderedDict)
     led: bool = False
     caught_up: bool = False
     end_reads: EndReads = field(default_factory=EndReads)
@@ -107,19 +107,10 @@ class Tracked:
 
         Of an unreadable one nothing comes before its damage ends, which may last.
         """
-        return not self.unreadable and (
-            bool(self.writes or self.end_reads)
-            or any(role.stage in _UNDER_WAY for role in self.under_way.values())
-        )
+        return not self.unreadable and bool(self.writes or self.end_reads or self.without_barrier)
 
     def begin(self, role: Role) -> None:
         """A role is to catch up, as one that was just taken or whose log is in doubt."""
-        role.stage = Stage.CATCHING_UP
-        self.under_way[role.key] = role
-
-    def roles_under_way(self) -> list[Role]:
-        """Roles that are not ready yet; never a walk over all roles."""
-        self.under_way = {
-            key: role for key, role in self.under_way.items() if role.stage in _UNDER_WAY
-        }
-        return list(self.under_way.values())
+        self.roles[role.key], role.stage = role, Stage.CATCHING_UP
+        if role.fence is not None:
+            self.without_barrier[role.key] = role

@@ -1,9 +1,11 @@
 """Records that were handed to the port and are not yet read back, found without a walk."""
 
+import heapq
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Generic, TypeVar
 
 from rlmm.api import Fence
@@ -23,6 +25,7 @@ class Write(Generic[R]):
         ends_barrier: the barrier of `role` is complete when this one is read back.
         offset: where the log has it, as far as known.
         failure: why it will not be, and whether that is certain.
+        number: counts the calls.
     """
 
     event: MetadataEvent
@@ -33,15 +36,33 @@ class Write(Generic[R]):
     offset: int | None = None
     failure: str | None = None
     maybe_written: bool = True
+    number: int = 0
+
+    def lost(self, position: int, now_ms: int) -> str | None:
+        """Why nobody will know its outcome, where all below `position` was read; None: it waits."""
+        if self.offset is not None and position > self.offset:
+            return "nobody knows its place" if self.offset < 0 else "its place was passed unseen"
+        if self.failure is None and now_ms >= self.deadline_ms:
+            return "not read back in time"
+        return self.failure
+
+
+_IN_ORDER = attrgetter("number")
 
 
 class Writes(Generic[R]):
-    """Those of one metadata partition, in the order of the calls; not thread-safe."""
+    """Those of one metadata partition, in the order of the calls; not thread-safe.
 
-    __slots__ = ("_by_partition", "_by_role", "_writes")
+    Their deadlines must not fall in that order.
+    """
+
+    __slots__ = ("_added", "_answered", "_by_partition", "_by_role", "_placed", "_writes")
 
     def __init__(self) -> None:
         self._writes: dict[Write[R], None] = {}
+        self._answered: list[Write[R]] = []  # without a place
+        self._placed: list[tuple[int, int, Write[R]]] = []  # a heap by offset, with some removed
+        self._added = 0
         self._by_role: dict[int, dict[Write[R], None]] = {}  # by identity of the role, or of None
         self._by_partition: Counter[tuple[PartitionKey, Fence]] = Counter()
 
@@ -56,6 +77,8 @@ class Writes(Generic[R]):
 
     def add(self, write: Write[R]) -> None:
         """One more is under way."""
+        self._added += 1
+        write.number = self._added
         self._writes[write] = None
         self._by_role.setdefault(id(write.role), {})[write] = None
         self._by_partition[_names(write.event)] += 1
@@ -71,6 +94,29 @@ class Writes(Generic[R]):
         self._by_partition[names] -= 1
         if not self._by_partition[names]:
             del self._by_partition[names]
+
+    def answered(self, write: Write[R]) -> None:
+        """The port has said what became of it, which is noted there."""
+        if write not in self._writes:
+            return
+        if write.offset is None or write.offset < 0:
+            self._answered.append(write)
+        else:
+            heapq.heappush(self._placed, (write.offset, write.number, write))
+
+    def take_due(self, position: int, now_ms: int) -> list[Write[R]]:
+        """Those that the next record to read, the port's answer or the time decides, in order.
+
+        They are not removed. A place is told once: what is read on from `position` ends its write.
+        """
+        due, self._answered = dict.fromkeys(self._answered), []
+        while self._placed and self._placed[0][0] < position:
+            due[heapq.heappop(self._placed)[2]] = None
+        for write in self._writes:
+            if write.deadline_ms > now_ms:
+                break
+            due[write] = None
+        return sorted((write for write in due if write in self._writes), key=_IN_ORDER)
 
     def take_of(self, role: R | None) -> list[Write[R]]:
         """Remove and return those of a role; None: the remover's."""

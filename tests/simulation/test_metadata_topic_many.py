@@ -1,5 +1,6 @@
 """Many user partitions: a turn does what is due, and never walks all of them."""
 
+from collections.abc import Iterator
 from concurrent.futures import Future
 from random import Random
 
@@ -63,7 +64,7 @@ def test_a_turn_walks_no_roles_that_have_nothing_due(node: Node) -> None:
     tracked = engine._tracked[0]
     tracked.roles, engine._roles = NeverWalked(tracked.roles), NeverWalked(engine._roles)
     node.turn()
-    assert tracked.under_way == {}
+    assert not tracked.without_barrier
     one = segment(1, 0, 9, partition=partitions(1)[0])
     added = node.manager.add(one, A1, 5)
     node.turn()
@@ -103,3 +104,60 @@ def test_writes_are_found_as_by_a_walk(seed: int) -> None:
             == names
             for each in naive
         )
+
+
+def is_due(write: Write[Role], position: int, now_ms: int) -> bool:
+    is_passed = write.offset is not None and write.offset < position
+    return is_passed or write.failure is not None or write.deadline_ms <= now_ms
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_writes_that_are_due_are_found_as_by_a_walk(seed: int) -> None:
+    dice, writes, naive = Random(seed), Writes[Role](), list[Write[Role]]()
+    unanswered, place, position, now_ms = list[Write[Role]](), 0, 0, 0
+    for _ in range(200):
+        now_ms += dice.choice([0, 1])
+        match dice.randrange(5):
+            case 0 | 1:
+                write = Write[Role](event_of(dice), None, None, now_ms + 20)
+                writes.add(write)
+                naive.append(write)
+                unanswered.append(write)
+            case 2 if unanswered:
+                write = unanswered.pop(dice.randrange(len(unanswered)))
+                place += 1
+                if dice.random() < 0.2:
+                    write.failure = "the disk is full"
+                else:
+                    write.offset = dice.choice([place, place, -1])
+                writes.answered(write)
+            case 3:
+                position = dice.randint(position, place + 1)
+            case 4 if naive and dice.random() < 0.3:
+                write = naive.pop(dice.randrange(len(naive)))
+                writes.remove(write)
+        due = writes.take_due(position, now_ms)
+        assert due == [each for each in naive if is_due(each, position, now_ms)]
+        for write in due:
+            writes.remove(write)
+            naive.remove(write)
+
+
+class LookedAt(dict[Write[Role], None]):
+    """Writes, and how many of them were looked at."""
+
+    count = 0
+
+    def __iter__(self) -> Iterator[Write[Role]]:
+        for write in super().__iter__():
+            self.count += 1
+            yield write
+
+
+def test_writes_that_wait_are_not_walked() -> None:
+    writes, dice = Writes[Role](), Random(1)
+    for _ in range(20):
+        writes.add(Write(event_of(dice), None, None, 1))
+    looked_at = writes._writes = LookedAt(writes._writes)
+    assert writes.take_due(0, 0) == []
+    assert looked_at.count == 1

@@ -101,6 +101,7 @@ def test_catching_up_ends_with_the_role(a: Node, b: Node, topic: MemoryTopic) ->
     waiting = a.manager.catch_up(PARTITION)
     a.turn()
     a.manager.release(PARTITION)
+    a.turn()
     assert isinstance(waiting.exception(0), MetadataNotReadyError)
     lost = b.manager.catch_up(PARTITION)
     topic.lose(0, 0)

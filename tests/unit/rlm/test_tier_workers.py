@@ -1,11 +1,14 @@
 """Pools of the tier: threads that come, go, hang and are replaced."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import cast
 
 import pytest
 
-from rlm.workers import ElasticPool
+from rlm.workers import POSTED_MS, ElasticPool, LoopWorkers
 from runtime.sim.clock import ManualClock
 
 LIMIT_S = 20
@@ -126,3 +129,51 @@ def test_idle_is_the_free_part_of_all_threads(
     jobs.wait_begun(0)
     clock.advance(1_000)
     assert jobs.pool.idle_share() == 0.75
+
+
+class SlowLoop:
+    """An event loop on which each call takes a millisecond."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.ready: list[Callable[[], None]] = []
+
+    def is_closed(self) -> bool:
+        return False
+
+    def time(self) -> float:
+        return self.now_ms / 1_000
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        self.ready.append(call)
+
+    call_soon_threadsafe = call_soon
+
+    def turn(self) -> None:
+        ready, self.ready = self.ready, []
+        for call in ready:
+            call()
+
+
+def test_results_of_many_jobs_are_taken_in_several_turns(clock: ManualClock) -> None:
+    loop, taken = SlowLoop(), list[int]()
+    workers = LoopWorkers(cast("asyncio.AbstractEventLoop", loop), {}, clock)
+
+    def take(number: int) -> None:
+        taken.append(number)
+        loop.now_ms += 1
+
+    for number in range(20):
+        workers.post(partial(take, number))
+    assert len(loop.ready) == 1, "the loop is woken once"
+    turns = 0
+    while loop.ready:
+        before = len(taken)
+        loop.turn()
+        turns += 1
+        assert len(taken) - before <= POSTED_MS + 1
+    assert taken == list(range(20))
+    assert turns > 1
+    workers.post(partial(take, 20))
+    loop.turn()
+    assert taken[-1] == 20

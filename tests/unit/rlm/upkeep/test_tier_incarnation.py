@@ -11,6 +11,7 @@ from rlm.link.messages import Health
 from rlm.testing import PARTITION
 from rlm.upkeep.census import NAMED_MAX
 from rlm.upkeep.incarnation import FILE_NAME, Counter, Incarnations, dump, parse
+from rlm.workers import JUDGE_POOL
 from rlmm.api import Fence
 from rlmm.events import SegmentAdded, Stamp
 from rsm_plugins.testing import segment
@@ -164,6 +165,22 @@ def test_a_counter_that_cannot_be_written_is_red_and_tried_again(tmp_path: Path)
     pair.pump()
     assert bytes_of(pair.read(0))
     assert reasons(pair) == []
+
+
+def test_partitions_wait_for_a_durable_incarnation_and_share_it(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    pair.log.fill(1, records=20)
+    pair.workers.held.add(JUDGE_POOL)
+    for partition in range(3):
+        pair.assign(partition=partition)
+    assert not (tmp_path / FILE_NAME).exists(), "the tier's loop waits for no disk"
+    assert not pair.metadata.is_ready(PARTITION)
+    pair.tier.manager.unassign(PARTITION.topic_id, 1)
+    pair.workers.held.clear()
+    pair.pump()
+    assert pair.metadata.is_ready(PARTITION)
+    assert parse((tmp_path / FILE_NAME).read_bytes()) == Counter(pair.clock.wall_ms(), None)
+    assert not pair.metadata.is_ready(PARTITION._replace(partition=1)), "it went meanwhile"
 
 
 def test_of_many_red_partitions_the_first_are_named_and_the_others_counted(tmp_path: Path) -> None:
