@@ -22,6 +22,7 @@ from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 
 PARK_MS = 2_000
+FETCH_BYTES = 50 << 20
 
 
 def wide_requests(data: Path, scale: float) -> list[Figures]:
@@ -49,6 +50,10 @@ def wide_requests(data: Path, scale: float) -> list[Figures]:
             waking.start()
             client.ask(ApiKey.FETCH, 11, parked(wide, entries))
             waking.join()
+        body = fetch_all(wide, entries)
+        body.max_bytes = FETCH_BYTES
+        with broker.window(f"Fetch of {entries} entries with a record each"):
+            client.ask(ApiKey.FETCH, 11, body)
         with broker.window("a setting of the broker"):
             set_broker_config(client, "log.retention.ms", "86400000")
         entries = int(5_000 * scale)

@@ -5,7 +5,6 @@ order of their offsets. Source: KIP-98; Apache Kafka 4.3, ProducerStateManager a
 ProducerAppendInfo.
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -42,7 +41,13 @@ class BatchMeta(NamedTuple):
 
 
 class ProducerState:
-    """What is known of one producer id."""
+    """What is known of one producer id.
+
+    Attributes:
+        batches: what a `BatchMeta` is made of, for the newest batches, oldest first. Plain tuples
+            of numbers are nothing to the garbage collector, whose passes hold the event loop: a
+            log may have 100,000 producers.
+    """
 
     __slots__ = (
         "batches",
@@ -58,7 +63,7 @@ class ProducerState:
         self.epoch = epoch
         self.generation = generation
         self.silent_since_ms: int | None = None  # None: heard of since the last expiry pass
-        self.batches: deque[BatchMeta] = deque(maxlen=BATCHES_REMEMBERED)
+        self.batches: tuple[tuple[int, int, int, int], ...] = ()
         self.coordinator_epoch = -1
         self.current_txn_first_offset: int | None = None
         self.timestamp = -1
@@ -67,7 +72,7 @@ class ProducerState:
         """Another one that says the same."""
         twin = ProducerState(self.epoch, generation)
         twin.silent_since_ms = self.silent_since_ms
-        twin.batches = self.batches.copy()
+        twin.batches = self.batches
         twin.coordinator_epoch = self.coordinator_epoch
         twin.current_txn_first_offset = self.current_txn_first_offset
         twin.timestamp = self.timestamp
@@ -76,7 +81,14 @@ class ProducerState:
     @property
     def last_sequence(self) -> int:
         """Sequence of the newest record, -1 if only markers were seen in this epoch."""
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+        return self.batches[-1][0] if self.batches else NO_SEQUENCE
+
+    def remember(
+        self, last_sequence: int, last_offset: int, offset_delta: int, timestamp: int
+    ) -> None:
+        """Note a batch; the oldest one is forgotten."""
+        newest = (last_sequence, last_offset, offset_delta, timestamp)
+        self.batches = (*self.batches[1 - BATCHES_REMEMBERED :], newest)
 
 
 class CompletedTransaction(NamedTuple):
@@ -138,7 +150,7 @@ class ProducerStates:
             if sequence == last + 1 or (sequence == 0 and last == SEQUENCE_MAX):
                 return None
             delta = header.last_offset_delta
-            for batch in state.batches:
+            for batch in map(BatchMeta._make, state.batches):
                 if batch.offset_delta == delta and batch.first_sequence == sequence:
                     return batch
             if state.epoch == NO_EPOCH:
@@ -171,11 +183,11 @@ class ProducerStates:
             state = self._renew(producer_id, state)
         if state.epoch != header.producer_epoch:
             state.epoch = header.producer_epoch
-            state.batches.clear()
+            state.batches = ()
         delta = header.last_offset_delta
         last_sequence = (header.base_sequence + delta) % _SEQUENCES
         timestamp = header.max_timestamp
-        state.batches.append(BatchMeta(last_sequence, base_offset + delta, delta, timestamp))
+        state.remember(last_sequence, base_offset + delta, delta, timestamp)
         state.timestamp, state.silent_since_ms = timestamp, None
         if header.attributes & TRANSACTIONAL_FLAG and state.current_txn_first_offset is None:
             state.current_txn_first_offset = base_offset
@@ -192,7 +204,7 @@ class ProducerStates:
             state = self._renew(header.producer_id, state)
         if state.epoch != header.producer_epoch:
             state.epoch = header.producer_epoch
-            state.batches.clear()
+            state.batches = ()
         state.coordinator_epoch = coordinator_epoch
         state.timestamp, state.silent_since_ms = header.max_timestamp, None
         first = state.current_txn_first_offset
@@ -283,10 +295,8 @@ class ProducerStates:
         for entry in entries:
             state = self._add(entry.producer_id, entry.epoch)
             if entry.last_offset >= 0:
-                state.batches.append(
-                    BatchMeta(
-                        entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp
-                    )
+                state.remember(
+                    entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp
                 )
             state.timestamp = entry.timestamp
             state.coordinator_epoch = entry.coordinator_epoch

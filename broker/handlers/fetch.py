@@ -60,11 +60,13 @@ from broker.replica.fetch_types import (
 from broker.replica.manager import ReplicaManager
 from broker.topics.cluster import BrokerAddress
 from kafka_protocol.errors import ApiError, ErrorCode
+from kafka_protocol.steps import Steps, at_once
 from kafka_protocol.types import is_read_committed
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
 from kafka_protocol.wire.schema import Versions
 from runtime.ports import Ports
+from runtime.turns import run_in_steps
 
 _REMOTE_SLACK_MS: Final = 250
 """The tier answers by its deadline; this much later we go on without it."""
@@ -130,30 +132,29 @@ class FetchHandler(RawHandler):
         if len(frame) - offset > DECODED_AT_ONCE_BYTES:
             return self._serve_long(context, bytes(frame[offset:]))
         asked, _ = _decode(frame, context.api_version, offset)
-        partitions: list[FetchPartition] = []
-        for _ in ask_in_slices(self._replicas, context.api_version, asked, partitions):
-            pass
-        return self._serve(context, asked, partitions)
+        session = at_once(self._session(context, asked))
+        return self._serve(context, asked, session)
 
     async def _serve_long(self, context: RequestContext, body: bytes) -> Any:
         """Serve a request that takes long to decode, which a thread does."""
         asked, _ = await self._decoders.run(_decode, body, context.api_version, 0)
-        partitions: list[FetchPartition] = []
-        for _ in ask_in_slices(self._replicas, context.api_version, asked, partitions):
-            await asyncio.sleep(0)
-        answer = self._serve(context, asked, partitions)
-        del asked, body, partitions  # it may be parked for long
+        session = await run_in_steps(self._session(context, asked))
+        answer = self._serve(context, asked, session)
+        del asked, body, session  # it may be parked for long
         return await answer if inspect.isawaitable(answer) else answer
 
-    def _serve(self, context: RequestContext, asked: Any, partitions: list[FetchPartition]) -> Any:
+    def _session(self, context: RequestContext, asked: Any) -> Steps[FetchContext | ErrorCode]:
+        """Find out what is asked for, or why it is refused; yields after each slice of it."""
         version = context.api_version
         with_ids = version >= since.TOPIC_IDS
+        partitions: list[FetchPartition] = []
+        yield from ask_in_slices(self._replicas, version, asked, partitions)
         if len(partitions) > PARTITIONS_MAX:
             if version < since.SESSIONS:
                 raise CloseConnection(f"a Fetch of {len(partitions)} partitions")
-            return encode_answer(version, int(ErrorCode.INVALID_REQUEST), 0, ())
+            return ErrorCode.INVALID_REQUEST
         try:
-            session = self.sessions.begin(
+            session = yield from self.sessions.begin(
                 session_id=asked.session_id,
                 session_epoch=asked.session_epoch,
                 asked=partitions,
@@ -162,7 +163,12 @@ class FetchHandler(RawHandler):
                 now_ms=self._clock.monotonic_ms(),
             )
         except ApiError as error:
-            return encode_answer(version, int(error.code), 0, ())
+            return error.code
+        return session
+
+    def _serve(self, context: RequestContext, asked: Any, session: FetchContext | ErrorCode) -> Any:
+        if isinstance(session, ErrorCode):
+            return encode_answer(context.api_version, int(session), 0, ())
         params = self._params(context, asked)
         looks = self._looks(params, session)
         due = looks.due()

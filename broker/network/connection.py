@@ -67,6 +67,7 @@ class Connection:
         "_reading",
         "_received_ms",
         "_sender",
+        "_sent_enough",
         "_server",
         "_slots",
         "_sock",
@@ -99,6 +100,7 @@ class Connection:
         self._frame_since_ms = 0  # 0: no frame is begun
         self._write_since_ms = 0  # 0: nothing waits for the peer
         self._paused = self._writing = self._warming = False
+        self._sent_enough = False  # the rest of the answers waits for the next turn
         self._is_behind = False  # a request is served in turns
         self._turn_is_over = False  # whole frames wait for the next turn
         self._turn_since_ms = 0
@@ -342,9 +344,14 @@ class Connection:
 
     # -- out
 
+    def _on_writable(self) -> None:
+        """The peer has made room, or everybody else who has something to do has done it."""
+        self._sent_enough = False
+        self._pump()
+
     def _send(self) -> None:
-        """Send what can be sent now; the rest waits for the peer or for a cold region."""
-        if self.closed or self._warming:
+        """Send what can be sent now; the rest waits for the peer, a file or the next turn."""
+        if self.closed or self._warming or self._sent_enough:
             return
         sender = self._sender
         if sender.unsent_bytes:
@@ -365,9 +372,10 @@ class Connection:
             if sender.unsent_bytes:
                 if not self._write_since_ms or sender.unsent_bytes != before:
                     self._write_since_ms = self._server.clock.monotonic_ms()
+                self._sent_enough = sender.turn_is_over
                 if not self._writing:
                     self._writing = True
-                    self._server.loop.add_writer(self._sock, self._pump)
+                    self._server.loop.add_writer(self._sock, self._on_writable)
                 return
         self._write_since_ms = 0
         if self._writing:

@@ -21,6 +21,7 @@ from broker.replica.fetch_types import FetchPartition, PartitionKey, PartitionRe
 from broker.replica.fetch_watch import FetchWatch
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode
+from kafka_protocol.steps import Steps
 from runtime.dice import Dice
 
 NO_SESSION: Final = 0
@@ -28,6 +29,8 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 EPOCH_MAX: Final = 2**31 - 1
 turn_of = attrgetter("turn")
+SLICE_PARTITIONS: Final = 500
+"""So many of a new session are taken in a turn of the loop."""
 EVICTION_MS: Final = 120_000
 """A session that was used within this time keeps its slot."""
 
@@ -220,8 +223,8 @@ class FetchSessionCache:
         forgotten: Iterable[PartitionKey],
         with_ids: bool,
         now_ms: int,
-    ) -> FetchContext:
-        """Find out which partitions a request is about.
+    ) -> Steps[FetchContext]:
+        """Find out which partitions a request is about; yields after each slice of a new session.
 
         Raises:
             ApiError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
@@ -232,7 +235,7 @@ class FetchSessionCache:
                 self._drop(session_id)
             if session_epoch == FINAL_EPOCH:
                 return FetchContext(None, asked, full=True)
-            session = self.create(asked, with_ids=with_ids, now_ms=now_ms)
+            session = yield from self._create(asked, with_ids=with_ids, now_ms=now_ms)
             return FetchContext(session, asked, full=True)
         session = self._sessions.get(session_id)
         if session is None:
@@ -271,30 +274,39 @@ class FetchSessionCache:
         if session is not None:
             session.drop()
 
-    def create(
-        self, partitions: Sequence[FetchPartition], *, with_ids: bool, now_ms: int
-    ) -> FetchSession | None:
-        """Make a session if there is a slot for it, or one whose owner has not come for long."""
-        if not partitions:
+    def _create(
+        self, asked: Sequence[FetchPartition], *, with_ids: bool, now_ms: int
+    ) -> Steps[FetchSession | None]:
+        """Make a session if there is a slot for it; nobody else sees it before it is whole."""
+        if not asked or not self._has_slot(now_ms):
             return None
-        if len(self._sessions) >= self._slots_max:
-            oldest = next(iter(self._sessions.values()), None)
-            if oldest is None or now_ms - oldest.last_used_ms <= EVICTION_MS:
-                return None
-            self._drop(oldest.id)
-        session_id = self._draw_id()
+        partitions: OrderedDict[PartitionKey, FetchPartition] = OrderedDict()
+        for turn, partition in enumerate(asked):
+            if turn and turn % SLICE_PARTITIONS == 0:
+                yield
+            partition.turn = turn
+            partitions[partition.key] = partition
+        if not self._has_slot(now_ms):  # others came meanwhile
+            return None
         session = FetchSession(
-            session_id,
+            self._draw_id(),
             with_ids,
             next_epoch(INITIAL_EPOCH),
             now_ms,
-            OrderedDict((partition.key, partition) for partition in partitions),
-            next_turn=len(partitions),
+            partitions,
+            next_turn=len(asked),
         )
-        for turn, partition in enumerate(partitions):
-            partition.turn = turn
-        self._sessions[session_id] = session
+        self._sessions[session.id] = session
         return session
+
+    def _has_slot(self, now_ms: int) -> bool:
+        """Whether there is one; a session whose owner has not come for long gives its own up."""
+        if len(self._sessions) >= self._slots_max:
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_ms - oldest.last_used_ms <= EVICTION_MS:
+                return False
+            self._drop(oldest.id)
+        return True
 
     def _draw_id(self) -> int:
         while True:

@@ -76,10 +76,10 @@ class SocketTransport:
                 self._loop.call_soon_threadsafe(self._arm_writer)
 
     def _drain(self) -> None:
-        """Write what is queued until the socket is full; the lock is held."""
+        """Write what is queued until the socket is full, or some frames; the lock is held."""
         if self._closed:
             raise LinkEndedError("the link is closed")
-        while self._unsent:
+        for _ in range(min(FRAMES_AT_ONCE_MAX, len(self._unsent))):
             frame, files = self._unsent[0]
             try:
                 if files:

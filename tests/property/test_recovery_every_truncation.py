@@ -22,6 +22,7 @@ from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import LogRefused
 from local_log.partition_log import PartitionLog
+from local_log.producer_state import BatchMeta
 from runtime.disk import Disk, OpenFile
 
 NOW_MS = 1_700_000_000_000
@@ -122,7 +123,7 @@ def _check(directory: Path, whole: bytes, length: int, **known: object) -> None:
         assert at.offset <= header.last_offset
     assert log.epochs.latest_epoch == (headers[-1].partition_leader_epoch if headers else None)
     if headers:
-        state = log.producers.producers[4].batches[-1]
+        state = BatchMeta._make(log.producers.producers[4].batches[-1])
         assert (state.last_sequence, state.last_offset) == (end - 1, end - 1)
     following = build_batch(
         [(NOW_MS, b"k", b"v", [])], producer_id=4, producer_epoch=0, base_sequence=end

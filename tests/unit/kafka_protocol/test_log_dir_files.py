@@ -1,5 +1,6 @@
 """Files of a log directory: written as Kafka does, refused when cut, damaged or of another kind."""
 
+import tracemalloc
 from itertools import pairwise
 
 import pytest
@@ -84,6 +85,18 @@ def test_producer_snapshots_are_written_as_kafka_does() -> None:
     assert producer_snapshot.dump([PRODUCER]) == vectors.PRODUCER_SNAPSHOT
     assert producer_snapshot.parse(vectors.PRODUCER_SNAPSHOT) == [PRODUCER]
     assert producer_snapshot.parse(producer_snapshot.dump([])) == []
+
+
+def test_a_large_producer_snapshot_is_written_once_and_not_joined_of_parts() -> None:
+    """A join or a copy of millions of bytes keeps the interpreter's lock from the event loop."""
+    tracemalloc.start()
+    try:
+        data = producer_snapshot.dump(PRODUCER for _ in range(20_000))
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(producer_snapshot.parse(data)) == 20_000
+    assert peak_bytes < 1.5 * len(data)
 
 
 def test_damaged_producer_snapshots_are_refused() -> None:

@@ -1,5 +1,6 @@
 """Idempotent producers and transactions."""
 
+import gc
 from itertools import pairwise
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.files import producer_snapshot
 from kafka_protocol.records.control import ControlType, end_transaction_batch
+from local_log.producer_state import BatchMeta
 from tests.support.worlds.local_log import NOW_MS, append, batch_of, open_log
 
 
@@ -231,3 +233,16 @@ def test_the_highest_producer_id_is_kept_beside_ids_that_are_none_of_ours(tmp_pa
     again.producers.expire(NOW_MS, 0)
     assert again.producers.expire(NOW_MS, 0) == 5
     assert again.producers.highest_id == 11, "a client may still hold it"
+
+
+def test_of_a_producer_the_garbage_collector_looks_at_one_object(tmp_path):
+    """Its full passes hold the event loop, and a log may have 100,000 producers."""
+    log = open_log(tmp_path)
+    for sequence in range(7):
+        _send(log, sequence)
+    state = log.producers.producers[7]
+    assert [BatchMeta._make(one).first_sequence for one in state.batches] == [2, 3, 4, 5, 6]
+    gc.collect()
+    gc.collect()  # a tuple of tuples is left out after these
+    assert not any(gc.is_tracked(one) for one in [state.batches, *state.batches])
+    log.close()

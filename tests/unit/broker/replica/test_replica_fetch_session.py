@@ -5,12 +5,14 @@ import pytest
 from broker.replica.fetch_session import (
     EPOCH_MAX,
     EVICTION_MS,
+    SLICE_PARTITIONS,
     FetchContext,
     FetchSessionCache,
     next_epoch,
 )
 from broker.replica.fetch_types import FetchPartition, PartitionRead
 from kafka_protocol.errors import ApiError, ErrorCode
+from kafka_protocol.steps import Steps, at_once
 from runtime.sim.dice import SeededDice
 
 
@@ -31,13 +33,15 @@ def begin(
     with_ids: bool = False,
     now_ms: int = 0,
 ) -> FetchContext:
-    return sessions.begin(
-        session_id=session_id,
-        session_epoch=epoch,
-        asked=asked,
-        forgotten=forgotten,
-        with_ids=with_ids,
-        now_ms=now_ms,
+    return at_once(
+        sessions.begin(
+            session_id=session_id,
+            session_epoch=epoch,
+            asked=asked,
+            forgotten=forgotten,
+            with_ids=with_ids,
+            now_ms=now_ms,
+        )
     )
 
 
@@ -180,3 +184,39 @@ def test_epochs_wrap_to_one() -> None:
     assert next_epoch(0) == 1
     assert next_epoch(EPOCH_MAX) == 1
     assert next_epoch(-1) == -1
+
+
+def begin_wide(sessions: FetchSessionCache, asked: list[FetchPartition]) -> Steps[FetchContext]:
+    return sessions.begin(
+        session_id=0, session_epoch=0, asked=asked, forgotten=(), with_ids=False, now_ms=0
+    )
+
+
+def test_a_session_of_very_many_partitions_is_made_in_steps() -> None:
+    sessions = cache()
+    asked = [ask("t", index) for index in range(4 * SLICE_PARTITIONS)]
+    asked[-1] = ask("t", 0, offset=7)  # named twice: the last one counts
+    steps, taken = begin_wide(sessions, asked), 0
+    for partition in asked:
+        partition.turn = -1
+    for _ in range(3):
+        next(steps)
+        turned = sum(partition.turn >= 0 for partition in asked)
+        assert 0 < turned - taken <= SLICE_PARTITIONS
+        taken = turned
+        assert len(sessions) == 0
+    session_id = at_once(steps).session_id
+    assert len(sessions) == 1
+    again = begin(sessions, session_id, 1, ask("new"))
+    assert again.count == len(asked)
+    assert [p.turn for p in asked] == list(range(len(asked)))
+
+
+def test_a_slot_that_is_taken_while_a_session_is_made_stays_taken() -> None:
+    sessions = cache(slots=1)
+    steps = begin_wide(sessions, [ask("t", index) for index in range(2 * SLICE_PARTITIONS)])
+    next(steps)
+    other = begin(sessions, 0, 0, ask("a"))
+    late = at_once(steps)
+    assert (other.session_id > 0, late.session_id, len(sessions)) == (True, 0, 1)
+    assert late.count == 2 * SLICE_PARTITIONS

@@ -1,9 +1,12 @@
 """The link over a real socket pair: order, descriptors, sizes, and the end of either side."""
 
 import asyncio
+import contextlib
+import socket
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
@@ -95,6 +98,35 @@ async def test_thousands_of_small_messages_do_not_hold_the_loop() -> None:
             await asyncio.sleep(0)
     assert max(Counter(taken_in).values()) <= 2 * FRAMES_AT_ONCE_MAX
     left.end()
+
+
+async def test_what_the_socket_did_not_take_leaves_some_frames_at_a_time() -> None:
+    turn, sent = 0, Counter[int]()
+
+    class Counting(socket.socket):
+        def send(self, *args: Any) -> int:
+            size = super().send(*args)
+            sent[turn] += 1
+            return size
+
+    near, far = make_socket_pair()
+    left = Endpoint(lambda received, reply: None, lambda: None)
+    near = Counting(fileno=near.detach())
+    transport = SocketTransport(near, asyncio.get_running_loop(), left)
+    far.setblocking(False)
+    while len(transport._unsent) < 10 * FRAMES_AT_ONCE_MAX:
+        left.tell(Released([1]))
+    async with asyncio.timeout(5):
+        while transport._unsent:
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    far.recv(1 << 20)
+            turn += 1
+            await asyncio.sleep(0)
+    del sent[0]  # told, one by one
+    assert max(sent.values()) <= FRAMES_AT_ONCE_MAX
+    left.end()
+    far.close()
 
 
 async def test_a_refusal_is_an_error_at_the_asker() -> None:
