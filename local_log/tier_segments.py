@@ -20,13 +20,13 @@ from local_log.producer_snapshots import ProducerSnapshots
 from local_log.segment import LogSegment
 from local_log.segment_files import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX
 from local_log.segment_recovery import build_producers
-from runtime.disk import Disk, OpenFile
+from runtime.disk import Buffer, Disk, OpenFile
 
 log = logging.getLogger(__name__)
 
 _SAMPLES = 64
 
-Write = Callable[[Path, bytes], object]
+Write = Callable[[Path, Buffer], object]
 
 
 @dataclass(frozen=True, slots=True)

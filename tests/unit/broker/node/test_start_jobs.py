@@ -84,14 +84,14 @@ async def test_whoever_cancels_a_job_gets_its_end_first() -> None:
         finally:
             ended.set()
 
-    def stop() -> None:
-        mark.stop()
-        go_on.set()
-
     pool = ThreadPool("job", 1)
-    task = asyncio.ensure_future(beside_the_loop(pool, job, stop=stop))
+    task = asyncio.ensure_future(beside_the_loop(pool, job, stop=mark.stop))
     await asyncio.to_thread(begun.wait, 30)
     task.cancel()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not task.done(), "the job still works"
+    go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ended.is_set()
