@@ -19,6 +19,7 @@ from collections import Counter
 from types import CodeType, FrameType
 from typing import Final, NamedTuple
 
+from runtime.collector import resting_collector
 from runtime.executors import spawn_thread
 from runtime.metrics import Registry
 from runtime.thread_accounts import Accounts, Gap, KernelAccounts, LockAccounts, account_for
@@ -240,9 +241,12 @@ class LoopWatch:
 
     def _look(self, now_s: float, lacked_ms: float) -> None:
         """See what the loop does; `lacked_ms` is how long this thread lacked the lock before."""
-        frames = sys._current_frames()
-        del frames[threading.get_ident()]  # this frame: kept, it would be a cycle at each look
-        sight = sight_of(frames.get(self._thread_id))
+        # A pass of the collector calls Python, and so may let the loop go on while the interpreter
+        # still holds a pointer to a frame of it.
+        with resting_collector():
+            frames = sys._current_frames()
+            del frames[threading.get_ident()]  # this frame: kept, it would be a cycle at each look
+            sight = sight_of(frames.get(self._thread_id))
         turn = self._turn
         if turn is not None and (sight is None or sight.began_s != turn.began_s):
             self._turn = None

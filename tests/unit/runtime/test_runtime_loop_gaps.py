@@ -18,6 +18,7 @@ import runtime.loop_gaps
 from runtime.loop_gaps import GapReport, LoopWatch, busy_threads
 from runtime.metrics import Registry
 from runtime.thread_accounts import Accounts, Gap, KernelAccounts, LockAccounts, account_for
+from tests.support.brokers.process import until
 
 HELD_S = 0.25
 
@@ -121,6 +122,29 @@ def test_a_turn_that_does_not_end_is_told_meanwhile(
     told = [one.split(":")[0] for one in lines(caplog)]
     assert told[0] == "the event loop is still held"
     assert told[-1] == "the event loop was held"
+
+
+async def test_the_garbage_collector_does_not_run_while_frames_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """It would call Python, and so let the loop end a function whose frame is in C's hands."""
+    seen, current_frames, sight_of = [], sys._current_frames, runtime.loop_gaps.sight_of
+
+    def frames() -> dict[int, FrameType]:
+        seen.append(gc.isenabled())
+        return current_frames()
+
+    def sight(frame: FrameType | None) -> runtime.loop_gaps.Sight | None:
+        seen.append(gc.isenabled())
+        return sight_of(frame)
+
+    monkeypatch.setattr(sys, "_current_frames", frames)
+    monkeypatch.setattr(runtime.loop_gaps, "sight_of", sight)
+    watch = LoopWatch(Registry(), "tidemark_")
+    await asyncio.to_thread(until, lambda: len(seen) > 3, "it has looked")
+    watch.stop()
+    assert set(seen) == {False}
+    assert gc.isenabled()
 
 
 async def test_looking_leaves_nothing_to_the_garbage_collector():
