@@ -13,13 +13,14 @@ off by it).
 import asyncio
 import logging
 from asyncio import Future
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeVar
 
+from broker.replica.change_queue import ChangeQueue
 from broker.replica.controller_requests import ControllerRequests
 from broker.replica.events import Listener, ReplicaEvents
 from broker.replica.judgement_tally import JudgementTally
@@ -48,7 +49,7 @@ from runtime.steps import NEXT_TURN, Job, StepRunner, Steps
 log = logging.getLogger(__name__)
 
 DURABLE_TOPICS: Final = frozenset({REMOTE_LOG_METADATA_TOPIC})
-BATCH: Final = 1_000
+BATCH: Final = 250
 """Partitions whose directories are made or taken away together."""
 SLICE: Final = 100
 """Partitions that are looked at in one turn of the loop."""
@@ -122,7 +123,7 @@ class Hosting:
         self._commit = ports.executors.commit
         self._image = MetadataImage()
         self._by_topic: dict[str, dict[int, Partition]] = {}
-        self._queue: deque[Change] = deque()
+        self._queue: ChangeQueue[Change] = ChangeQueue()
         self._newest: dict[TopicPartition, Change] = {}  # of those in the queue or being made
         self._unsettled: Counter[bytes] = Counter()
         self._waiting: list[tuple[frozenset[bytes], Future[None]]] = []
@@ -173,7 +174,7 @@ class Hosting:
         return retired
 
     def _put(self, change: Change) -> None:
-        self._queue.append(change)
+        self._queue.put(change)
         self._newest[change.topic_partition] = change
         self._unsettled[change.topic_id] += 1
 
@@ -245,7 +246,7 @@ class Hosting:
 
     def _work(self) -> Steps:
         while self._queue:
-            batch = [self._queue.popleft() for _ in range(min(BATCH, len(self._queue)))]
+            batch = self._queue.take(BATCH)
             try:
                 yield from self._remove([one for one in batch if isinstance(one, Gone)])
                 wanted = [one for one in batch if isinstance(one, Wanted)]
