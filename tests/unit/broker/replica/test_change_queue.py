@@ -42,8 +42,8 @@ def test_the_first_topic_goes_on_however_many_come_after_it() -> None:
     queue = queue_of(("first", 100))
     taken: list[Said] = []
     for number in range(20):
-        queue.put(Said(TopicPartition(f"late-{number}", 0), 0))
-        queue.put(Said(TopicPartition(f"later-{number}", 0), 0))
+        for late in range(10):
+            queue.put(Said(TopicPartition(f"late-{number}-{late}", 0), 0))
         taken += queue.take(10)
     assert names(taken).count("first") == 100
 
