@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 DURABLE_TOPICS: Final = frozenset({REMOTE_LOG_METADATA_TOPIC})
 BATCH: Final = 250
 """Partitions whose directories are made or taken away together."""
-SLICE: Final = 100
+SLICE: Final = 50
 """Partitions that are looked at in one turn of the loop."""
 
 T = TypeVar("T")
