@@ -9,8 +9,8 @@ So what has come to stay is not looked at again (`short_full_passes`). Full pass
 by their reference counts as any object. Only what goes in a cycle is not freed any more, with all
 that it holds. That is the price, and it is kept low:
 
-* Where not much has come to stay nothing is frozen: connections and requests that come and go are
-  collected as in any program.
+* Where not much has come to stay nothing more is frozen than what a process begins with:
+  connections and requests that come and go are collected as in any program.
 * What lives long is in no cycle when it goes: partitions and their logs (closing a log cuts two),
   connections, what the tier knows of a partition. Tests look at some of it; keep it so.
 * What is under way at a freeze is mostly in no cycle when it ends. A usual mistake: a callback of a
@@ -66,7 +66,11 @@ def resting_collector() -> Iterator[None]:
 
 @contextmanager
 def short_full_passes() -> Iterator[None]:
-    """Keep full passes short until the block ends; what is frozen by then stays so."""
+    """Keep full passes short until the block ends; what is frozen by then stays so.
+
+    What lives already is frozen at once: a process begins with its modules.
+    """
+    gc.freeze()
     young, middle, old = gc.get_threshold()
     gc.set_threshold(young, middle, MIDDLE_PASSES)
     gc.callbacks.append(_freeze_what_stays)

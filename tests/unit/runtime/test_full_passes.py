@@ -66,6 +66,15 @@ def test_a_full_pass_looks_at_few_objects_while_many_come_to_stay(passes: Passes
     assert max(passes.looked_at) < LOOKED_AT_MAX
 
 
+def test_what_lives_at_the_beginning_is_not_looked_at(passes: Passes) -> None:
+    kept = much_that_stays()
+    passes.looked_at.clear()
+    with short_full_passes():
+        gc.collect()
+    assert len(kept) == MADE
+    assert max(passes.looked_at) < LOOKED_AT_MAX
+
+
 def test_python_itself_looks_at_all_of_them(passes: Passes) -> None:
     kept = much_that_stays()
     assert len(kept) == MADE
