@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
-from tidemark.remote.wire_client import WireClient
+from pipeline.cluster.wire_client import WireClient
 
 _VERSION = 8
 _EARLIEST_LOCAL = -4

@@ -28,10 +28,10 @@ def _is_expected(error: Exception) -> bool:
     from broker.node.directories import DirectoryError
     from metadata_topic.quorum.errors import UnusableMetadataError
     from metadata_topic.quorum.format import AlreadyFormattedError, NotFormattedError
+    from pipeline.cluster.wire_client import ClusterError
     from tidemark.formatting import FormatError
     from tidemark.log_directories import LogDirectoryError
     from tidemark.offline_topics import OfflineLogError
-    from tidemark.remote.wire_client import ClusterError
     from tidemark.rsm.plugin import PluginError
 
     expected = (ConfigError, DirectoryError, AlreadyFormattedError, NotFormattedError, FormatError)

@@ -11,7 +11,7 @@ from tidemark.errors import ConfigError, TidemarkError
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
     "kafka_protocol", "runtime", "local_log", "rsm_plugins", "rlmm", "metadata_topic", "rlm",
-    "broker", "tidemark",
+    "broker", "pipeline", "pyspark_tidemark", "tidemark",
 )  # fmt: skip
 BUILTIN = {"Exception", "ValueError", "OSError", "RuntimeError", "LookupError", "KeyError"}
 OF_A_SIMULATION = {"PowerCutError"}
@@ -22,7 +22,7 @@ def lonely_errors(file: Path) -> Iterator[str]:
         if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
             continue
         bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
-        is_lonely = BUILTIN & set(bases) and bases[0] != "TidemarkError"
+        is_lonely = bool(bases) and bases[0] in BUILTIN
         if is_lonely and node.name not in OF_A_SIMULATION | {"TidemarkError"}:
             yield f"{file.relative_to(ROOT)}: {node.name}"
 

@@ -23,6 +23,8 @@ PACKAGES = [
     "metadata_topic",
     "rlm",
     "broker",
+    "pipeline",
+    "pyspark_tidemark",
     "tidemark",
 ]
 LINES_MAX = 500

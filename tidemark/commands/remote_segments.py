@@ -6,14 +6,14 @@ from pathlib import Path
 import click
 
 from kafka_protocol.types import TopicIdPartition
+from pipeline.cluster.cluster import Topic, epoch_chain, is_tiered, offsets
+from pipeline.cluster.wire_client import ClusterError
 from tidemark.remote import segments_view
-from tidemark.remote.cluster import Topic, epoch_chain, is_tiered, offsets
 from tidemark.remote.metadata_reader import MetadataReader
 from tidemark.remote.options import ToolCommand, cluster_options
 from tidemark.remote.partition_report import PartitionReport, report
 from tidemark.remote.progress import progress
 from tidemark.remote.session import Session, connected
-from tidemark.remote.wire_client import ClusterError
 
 
 @click.command("segments", cls=ToolCommand)

@@ -35,6 +35,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from kafka_protocol.types import TopicIdPartition
+from pipeline.cluster.cluster import UnknownTopicError
 from rlmm.lifecycle import PartitionFacts
 from rlmm.store import PartitionKey, partition_key
 from rsm_plugins.api import ObjectLister, RemoteStorageError, RemoteStorageManager
@@ -44,7 +45,6 @@ from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from runtime.clock import Clock
 from runtime.executors import Pool
 from tidemark.remote.audit import SUFFIXES, Finding, Held, Kind, Observed, judge, layout_bases
-from tidemark.remote.cluster import UnknownTopicError
 from tidemark.remote.contents import Checked, check
 from tidemark.remote.metadata_reader import MetadataReader
 from tidemark.remote.progress import Bars

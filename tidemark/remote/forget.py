@@ -16,12 +16,12 @@ from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
 from metadata_topic.controller.removed_topics import RemoteDataWish
+from pipeline.cluster.cluster import Cluster
+from pipeline.cluster.wire_client import ClusterError, WireClient
 from rlmm.api import PartitionDeleteState
 from rlmm.lifecycle import PartitionFacts
 from rsm_plugins.segment import RemoteLogSegmentMetadata
-from tidemark.remote.cluster import Cluster
 from tidemark.remote.metadata_reader import MetadataReader
-from tidemark.remote.wire_client import ClusterError, WireClient
 
 _DELETE_TOPICS_VERSION = 6
 _TIMEOUT_MS = 30_000

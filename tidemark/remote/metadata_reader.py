@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import TopicIdPartition
+from pipeline.cluster.wire_client import ClusterError
 from rlmm.lifecycle import PartitionFacts, SegmentEntry
 from rlmm.store import Changes, MetadataStore, PartitionKey, partition_key
 from rlmm.topic_based.confluent_port import make_client
@@ -21,7 +22,6 @@ from rlmm.topic_based.reader import TopicReader
 from rlmm.topic_based.roles import Tracked
 from rlmm.topic_based.topic_port import ReachedEnd, TopicRecord, metadata_partition_for
 from runtime.clock import Clock
-from tidemark.remote.wire_client import ClusterError
 
 log = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from kafka_protocol.types import EpochEntry
+from pipeline.cluster.cluster import PartitionOffsets
 from rlmm.lineage import Placement, parts_on_chain, placement
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from tidemark.remote.axis import Stretch, joined
-from tidemark.remote.cluster import PartitionOffsets
 
 
 @dataclass(frozen=True, slots=True)

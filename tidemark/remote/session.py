@@ -10,12 +10,12 @@ from pathlib import Path
 from broker.config.broker_config import read_properties
 from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import TopicIdPartition
+from pipeline.cluster.cluster import Cluster, Topic, look
+from pipeline.cluster.wire_client import ClusterError, WireClient
 from rlmm.rocksdb_store import RocksdbStore
 from rlmm.topic_based.topic_port import metadata_partition_for
 from runtime.clock import Clock, SystemClock
-from tidemark.remote.cluster import Cluster, Topic, look
 from tidemark.remote.metadata_reader import MetadataReader
-from tidemark.remote.wire_client import ClusterError, WireClient
 
 
 @dataclass(frozen=True, slots=True)

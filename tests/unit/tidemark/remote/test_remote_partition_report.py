@@ -8,11 +8,11 @@ import pytest
 from rich.console import Console
 
 from kafka_protocol.types import EpochEntry
+from pipeline.cluster.cluster import PartitionOffsets, chain_from_ends
 from rlmm.lineage import Placement
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from tests.support.samples.remote import DELETING, NOW_MS, STARTED, metadata
 from tidemark.remote.axis import ASCII, UNICODE, Ink, Stretch
-from tidemark.remote.cluster import PartitionOffsets, chain_from_ends
 from tidemark.remote.partition_report import PartitionReport, report
 from tidemark.remote.segments_view import TopicReport, age_text, as_json, as_text, size_text
 

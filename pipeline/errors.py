@@ -1,0 +1,33 @@
+"""What a user of the pipeline may be told. Every message is one line: thing, limit and way out.
+
+Errors travel from executors to the driver as pickles, so each is made of its message alone.
+"""
+
+from kafka_protocol.errors import TidemarkError
+
+
+class PipelineError(TidemarkError):
+    """Reading or writing the tiered log failed."""
+
+
+class OptionError(PipelineError, ValueError):
+    """An option is unknown, wrong, or contradicts another one."""
+
+
+class DataLossError(PipelineError):
+    """Offsets that were asked for are no longer there, or never were.
+
+    The option `failOnDataLoss=false` skips and counts them instead.
+    """
+
+
+class DamagedDataError(PipelineError):
+    """Stored bytes are not what was copied; names the object, the offset and the reason."""
+
+
+class StoreUnreachableError(PipelineError):
+    """The store does not answer from here, or refuses the credentials of this process."""
+
+
+class MissingPackageError(PipelineError, ImportError):
+    """A package of an extra is not installed; says which command installs it."""

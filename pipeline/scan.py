@@ -1,0 +1,1 @@
+"""The reader for whoever has no Spark."""

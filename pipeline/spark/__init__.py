@@ -1,0 +1,1 @@
+"""Spark's Python data source on the reader: batch, stream, and sink."""

@@ -1,0 +1,1 @@
+"""Where it is found out which segments are live: a cluster, or a bucket alone."""
