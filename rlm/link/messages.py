@@ -54,12 +54,7 @@ class Configure(Message, frozen=True, array_like=True, tag=True):
 
 
 class Configured(Message, frozen=True, array_like=True, tag=True):
-    """The storage plugin took its settings.
-
-    Attributes:
-        public_settings: names, prefix removed, of those whose values the plugin declares no
-            secrets.
-    """
+    """The plugin took its settings; with the names (prefix removed) of those that are no secrets."""
 
     public_settings: list[str]
 
