@@ -54,7 +54,7 @@ class Configure(Message, frozen=True, array_like=True, tag=True):
 
 
 class Configured(Message, frozen=True, array_like=True, tag=True):
-    """The plugin took its settings; with the names (prefix removed) of those that are no secrets."""
+    """The plugin took its settings; names (prefix removed) of those that are no secrets."""
 
     public_settings: list[str]
 
