@@ -52,7 +52,7 @@ class Bucket:
             address: of a store; by default a directory below `root`.
         """
         self._root = root
-        self.address = address or StoreAddress(LOCAL_FS, {"dir": str(root / "store")})
+        self.address = address or _directory(root / "store")
         self.store = open_store(self.address)
         self.events: list[MetadataEvent] = []
         self.partitions: list[LakePartition] = []
@@ -118,6 +118,11 @@ class Bucket:
     def __exit__(self, *_: object) -> None:
         """See `close`."""
         self.close()
+
+
+def _directory(path: Path) -> StoreAddress:
+    path.mkdir()  # a reader never makes it
+    return StoreAddress(LOCAL_FS, {"dir": str(path)})
 
 
 def _entries(store: MemoryStore, of: LakePartition) -> Iterator[RemoteLogSegmentMetadata]:
