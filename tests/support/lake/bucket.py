@@ -121,7 +121,7 @@ class Bucket:
 
 
 def _directory(path: Path) -> StoreAddress:
-    path.mkdir()  # a reader never makes it
+    path.mkdir(parents=True)  # a reader never makes it
     return StoreAddress(LOCAL_FS, {"dir": str(path)})
 
 
