@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PACKAGES := kafka_protocol runtime local_log rsm_plugins rlmm metadata_topic rlm broker pipeline pyspark_tidemark tidemark
 PYTEST_ARGS ?=
 RUN_S3_ARGS ?=
+RUN_SPARK_ARGS ?=
 IDS ?= $(ID)
 ROUNDS ?= 300
 # Three for each of two cores: the tests of brokers wait more than they compute.
@@ -16,11 +17,12 @@ UNTIL = $(if $(SECONDS_MAX),TIDEMARK_TESTS_UNTIL=$$(($$(date +%s) + $(SECONDS_MA
 # Without byte code every broker that a test starts compiles all of its modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run run-s3 test again check lint localstack bytecode long model planted pythons prove docs clean help
+.PHONY: run run-s3 run-spark test again check lint localstack bytecode long model planted pythons prove docs clean help
 
 help:
 	@echo "make run    set up everything, start one broker on 127.0.0.1:9092, data under ./data"
 	@echo "make run-s3 the same, tiering to LocalStack's S3 on 127.0.0.1:4566, without Docker"
+	@echo "make run-spark  the same, with a filled topic and a first query of Spark"
 	@echo "make test   set up everything, run all checks, and a round of each kind of test"
 	@echo "make check  the fast part: linters, types, import contracts, unit tests"
 	@echo "make planted [IDS=\"S06 B04\"] plant known bugs one by one: the tests must notice each"
@@ -34,6 +36,9 @@ run: $(VENV)/.installed
 
 run-s3: $(VENV)/.installed-s3
 	@exec $(BIN)/python localstack/run_broker.py $(RUN_S3_ARGS)
+
+run-spark: $(VENV)/.installed-spark
+	@exec $(BIN)/python localstack/run_spark.py $(RUN_SPARK_ARGS)
 
 # LocalStack's environment is made here, not inside the first test that wants S3; the tests' byte
 # code too, not by each worker.
@@ -92,6 +97,10 @@ clean:
 # once for all that it wants; what the tests want holds what the others want.
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $(VENV)/.installed $(VENV)/.installed-s3 $(VENV)/.installed-spark $@
+
+$(VENV)/.installed-spark: pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[s3,spark]'
 	@touch $(VENV)/.installed $(VENV)/.installed-s3 $@
 
 $(VENV)/.installed-s3: pyproject.toml | $(BIN)/python

@@ -17,6 +17,7 @@ from rlm.link.messages import (
     Assign,
     AuxiliaryState,
     Configure,
+    Configured,
     Connect,
     DescribeMetrics,
     Failure,
@@ -46,6 +47,7 @@ from rlm.upkeep.manager import RemoteLogManager
 from rlm.upkeep.performer import World
 from rlm.upkeep.removals import RemoverPasses
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL, JUDGE_POOL, READER_POOL, Workers
+from rsm_plugins.settings import public_names
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -135,7 +137,7 @@ class TierReceiver:
                 reply(Failure(-1, str(error)))
                 return
             self.tier = Tier(config, plugins, self._calls, workers, self._ports, self._link)
-            reply(Ack())
+            reply(Configured(public_names(plugins.storage)))
 
         workers.run(EXPIRATION_POOL, lambda: self._configure_plugins(config, self._calls), done)
 

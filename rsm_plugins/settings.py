@@ -107,6 +107,15 @@ def read_settings(settings: Sequence[Setting], configs: Mapping[str, str]) -> di
     return values
 
 
+def public_names(plugin: object) -> list[str]:
+    """Names of the settings that a plugin declares in `SETTINGS` and that are no secrets.
+
+    A plugin that declares none may have secrets under any name.
+    """
+    declared = getattr(plugin, "SETTINGS", ())
+    return [one.name for one in declared if isinstance(one, Setting) and not one.secret]
+
+
 def _value(setting: Setting, given: str | None) -> Any:
     written = (given or "").strip() or setting.default
     if written is None:

@@ -4,8 +4,9 @@ As Apache Kafka does it: a topic's setting is followed by the broker settings it
 take, strongest first; a secret's value is never shown; a key nobody knows counts as a secret.
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from broker.config.broker_config import BrokerConfig, Layers
@@ -13,6 +14,8 @@ from broker.config.key import ConfigType, Dynamic, Key
 from broker.config.keys import BROKER_KEYS, SERVER_FALLBACKS, TOPIC_KEYS
 from broker.config.resolve import manager_key
 from broker.config.topic_config import effective, normalise
+
+_CREDENTIALS_IN_URL = re.compile("://[^/]*@")
 
 
 class ConfigSource(IntEnum):
@@ -98,13 +101,17 @@ def describe_topic(
 
 
 def describe_broker(
-    broker: BrokerConfig, names: Collection[str] | None = None
+    broker: BrokerConfig,
+    names: Collection[str] | None = None,
+    *,
+    public_settings: Collection[str] = (),
 ) -> list[ConfigEntry]:
     """List the settings of this broker, unknown ones and those of plugins included.
 
     Args:
         broker: with the dynamic entries already in (`BrokerConfig.with_dynamic`).
         names: list only these; None for all.
+        public_settings: of the storage plugin, prefix removed; all others may be secrets.
     """
     given = broker.layers.merged()
     entries: list[ConfigEntry] = []
@@ -115,10 +122,14 @@ def describe_broker(
             _broker_entry(broker, name, key, tuple(_broker_synonyms(broker.layers, name)))
         )
     prefix = str(broker.get("remote.log.metadata.manager.impl.prefix"))
+    storage_prefix = str(broker.get("remote.log.storage.manager.impl.prefix"))
+    shown = {storage_prefix + one for one in public_settings}
     for name in given:
         if name in BROKER_KEYS or (names is not None and name not in names):
             continue
-        entries.append(_foreign_entry(broker, name, manager_key(name, prefix)))
+        entry = _foreign_entry(broker, name, manager_key(name, prefix))
+        is_public = name in shown and not _CREDENTIALS_IN_URL.search(given[name])
+        entries.append(_public(entry, given[name]) if is_public else entry)
     return entries
 
 
@@ -209,3 +220,12 @@ def _foreign_entry(broker: BrokerConfig, name: str, key: Key | None) -> ConfigEn
         type=ConfigType.UNKNOWN,
         documentation=key.doc if key else None,
     )
+
+
+def _public(entry: ConfigEntry, value: str) -> ConfigEntry:
+    """A plugin's setting that is no secret: readers of the remote tier need it to find the store.
+
+    DIFFERS: Kafka hides the value of each setting that it does not know itself.
+    """
+    synonym = replace(entry.synonyms[0], value=value)
+    return replace(entry, value=value, is_sensitive=False, synonyms=(synonym,))

@@ -21,6 +21,7 @@ from broker.config.live_config import LiveConfig
 from broker.handlers.errors_out import code_of, message_of
 from broker.handlers.parts import HandlerParts
 from broker.network.registry import DecodedHandler, RequestContext
+from broker.remote.tier import RemoteTier
 from broker.topics.cluster import ClusterView, why_missing
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
@@ -44,9 +45,12 @@ class DescribeConfigsHandler(DecodedHandler):
     api_key = ApiKey.DESCRIBE_CONFIGS
     versions = Versions(1, 4)
 
-    def __init__(self, cluster: ClusterView, config: LiveConfig) -> None:
+    def __init__(
+        self, cluster: ClusterView, config: LiveConfig, tier: RemoteTier | None = None
+    ) -> None:
         self._cluster = cluster
         self._config = config
+        self._tier = tier
 
     def handle(self, context: RequestContext, request: Any) -> Any:
         """Describe each resource; one that cannot be described gets its own error.
@@ -99,7 +103,8 @@ class DescribeConfigsHandler(DecodedHandler):
                     f"Unexpected broker id, expected {self._cluster.node_id} or empty string, but "
                     f"received {name[:100]}",
                 )
-            return describe_broker(self._config.current, names)
+            public = () if self._tier is None else self._tier.public_settings
+            return describe_broker(self._config.current, names, public_settings=public)
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
 
 
@@ -119,4 +124,4 @@ def _encodable(entry: ConfigEntry, with_synonyms: bool, with_documentation: bool
 
 def make(parts: HandlerParts) -> DescribeConfigsHandler:
     """Make the handler of DescribeConfigs."""
-    return DescribeConfigsHandler(parts.cluster, parts.live)
+    return DescribeConfigsHandler(parts.cluster, parts.live, parts.tier)

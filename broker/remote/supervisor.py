@@ -19,7 +19,15 @@ from broker.remote.process import Process, start_tier_process, take_tier_lock
 from kafka_protocol.errors import TidemarkError
 from rlm.config import TierConfig
 from rlm.link.endpoint import Endpoint, LinkEndedError, LinkFailureError, Received, Reply
-from rlm.link.messages import AnyMessage, Configure, Connect, Heartbeat, Reconfigure, Stop
+from rlm.link.messages import (
+    AnyMessage,
+    Configure,
+    Configured,
+    Connect,
+    Heartbeat,
+    Reconfigure,
+    Stop,
+)
 from rlm.link.socket_transport import SocketTransport, make_socket_pair
 from runtime.disk import OpenFile
 from runtime.ports import Ports
@@ -70,6 +78,7 @@ class Supervisor:
     Attributes:
         state: "down", "starting", "configured", "up" or "stopped".
         reason: why it is not up; "" when it is.
+        public_settings: names of the plugin's settings that are no secrets, prefix removed.
     """
 
     def __init__(
@@ -86,6 +95,7 @@ class Supervisor:
         self.state = "down"
         self.reason = "not started"
         self.restarts = 0
+        self.public_settings: frozenset[str] = frozenset()
         self._endpoint: Endpoint | None = None
         self._process: Process | None = None
         self._dying: list[Process] = []
@@ -208,9 +218,15 @@ class Supervisor:
         error = done.exception()
         if isinstance(error, LinkFailureError):
             self._refused(str(error))
-        elif error is None and self._may_connect:
-            self._connect(endpoint)
         elif error is None:
+            self._is_configured(endpoint, done.result().message)
+
+    def _is_configured(self, endpoint: Endpoint, answer: object) -> None:
+        if isinstance(answer, Configured):
+            self.public_settings = frozenset(answer.public_settings)
+        if self._may_connect:
+            self._connect(endpoint)
+        else:
             self.state, self.reason = "configured", "waiting for the broker's listener"
             self._step_done()
 

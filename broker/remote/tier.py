@@ -114,6 +114,11 @@ class RemoteTier:
             fn=lambda: self.judgements.unjudged,
         )
 
+    @property
+    def public_settings(self) -> frozenset[str]:
+        """Names of the plugin's settings that may be shown to clients, prefix removed."""
+        return self._supervisor.public_settings
+
     def _own(self, config: TierConfig) -> TierConfig:
         """The settings with our secret in them."""
         merged = {**config.metadata_settings, "client.id": self.tier_client_id}

@@ -45,12 +45,18 @@ class Failure(Message, frozen=True, array_like=True, tag=True):
 
 # ---------------------------------------------------------------- broker to tier
 class Configure(Message, frozen=True, array_like=True, tag=True):
-    """First message: who you are. Answer: Ack once the storage plugin took its settings.
+    """First message: who you are. Answer: Configured once the storage plugin took its settings.
 
     Those of the metadata manager are looked at as far as that is possible without its topic.
     """
 
     config: TierConfig
+
+
+class Configured(Message, frozen=True, array_like=True, tag=True):
+    """The plugin took its settings; names (prefix removed) of those that are no secrets."""
+
+    public_settings: list[str]
 
 
 class Connect(Message, frozen=True, array_like=True, tag=True):
@@ -458,6 +464,7 @@ AnyMessage: TypeAlias = (
     Ack
     | Failure
     | Configure
+    | Configured
     | Connect
     | Reconfigure
     | Assign

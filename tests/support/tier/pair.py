@@ -8,9 +8,9 @@ from typing import Any
 from rlm.config import TierConfig
 from rlm.link.endpoint import Endpoint, FakeLink, Received
 from rlm.link.messages import (
-    Ack,
     Assign,
     Configure,
+    Configured,
     DescribeMetrics,
     Health,
     MetricsPiece,
@@ -126,7 +126,7 @@ class Pair:
         self.configure()
 
     def configure(self) -> None:
-        assert self.ask(Configure(self.config)).message == Ack()
+        assert isinstance(self.ask(Configure(self.config)).message, Configured)
 
     @property
     def tier(self) -> Tier:

@@ -8,7 +8,7 @@ import pytest
 from kafka_protocol.errors import ErrorCode
 from rlm.config import TierConfig
 from rlm.link.endpoint import LinkFailureError
-from rlm.link.messages import Ack, Configure, Connect, Heartbeat
+from rlm.link.messages import Ack, Configure, Configured, Connect, Heartbeat
 from rlm.plugins import Plugins
 from rlm.workers import EXPIRATION_POOL
 from tests.support.tier.pair import Pair
@@ -62,11 +62,11 @@ def test_a_tier_is_configured_once_also_while_its_plugins_are_made(pair: Unconfi
     assert refused(lambda: pair.ask(Configure(pair.config))) == ErrorCode.INVALID_REQUEST
     pair.workers.held.clear()
     pair.pump()
-    assert first.result(0).message == Ack()
+    assert isinstance(first.result(0).message, Configured)
     assert pair.plugins_made == 1
 
 
 def test_a_tier_whose_settings_were_refused_can_be_configured_again(pair: Unconfigured) -> None:
     pair.refusals = 1
     assert refused(lambda: pair.ask(Configure(pair.config))) == -1
-    assert pair.ask(Configure(pair.config)).message == Ack()
+    assert isinstance(pair.ask(Configure(pair.config)).message, Configured)

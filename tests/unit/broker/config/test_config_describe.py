@@ -130,6 +130,24 @@ def test_secrets_and_plugin_settings_are_never_shown() -> None:
     assert "hunter" not in repr(entries)
 
 
+def test_a_plugins_setting_that_it_declares_no_secret_is_shown() -> None:
+    entries = describe_broker(
+        load_entries({"rsm.config.dir": "tier", "rsm.config.token": "hunter2"}),
+        public_settings=["dir"],
+    )
+    entry = entry_of(entries, "rsm.config.dir")
+    assert (entry.value, entry.is_sensitive, entry.read_only) == ("tier", False, True)
+    assert [one.value for one in entry.synonyms] == ["tier"]
+    assert entry_of(entries, "rsm.config.token").value is None
+
+
+def test_a_url_with_credentials_is_not_shown() -> None:
+    given = {"rsm.config.url": "ftp://me:hunter2@host/dir"}
+    entries = describe_broker(load_entries(given), public_settings=["url"])
+    assert entry_of(entries, "rsm.config.url").value is None
+    assert "hunter2" not in repr(entries)
+
+
 def test_internal_keys_show_only_when_set() -> None:
     name = "remote.log.manager.task.retry.jitter"
     assert name not in [entry.name for entry in describe_broker(load_entries({}))]
