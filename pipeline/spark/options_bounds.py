@@ -93,8 +93,7 @@ def check_batch(start: Bound, end: Bound) -> None:
             _check_pair(start.times_ms, end.times_ms, "OffsetsByTimestamp")
         elif start.times_ms is None and end.times_ms is None and start.time_ms > end.time_ms:
             raise OptionError(
-                f"option startingTimestamp={start.time_ms}: is after"
-                f" endingTimestamp={end.time_ms}"
+                f"option startingTimestamp={start.time_ms}: is after endingTimestamp={end.time_ms}"
             )
 
 

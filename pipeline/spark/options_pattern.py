@@ -129,7 +129,9 @@ class _Translation:
         flags = _FLAGS.match(self._pattern, self._at)
         if named:
             self._keep(f"(?P<{named[1]}>", len(named[0]))
-        elif same := next((one for one in _SAME_GROUPS if self._pattern.startswith(one, self._at)), ""):
+        elif same := next(
+            (one for one in _SAME_GROUPS if self._pattern.startswith(one, self._at)), ""
+        ):
             self._keep(same)
         elif flags and set(flags[1] + (flags[2] or "-")[1:]) <= set("ims"):
             self._keep(flags[0])

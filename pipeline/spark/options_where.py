@@ -48,16 +48,13 @@ def where_of(options: Mapping[str, str]) -> Where:
 
 
 def _store(options: Mapping[str, str]) -> StoreAddress | None:
-    settings = {
-        name[len(RSM) :]: value for name, value in options.items() if name.startswith(RSM)
-    }
+    settings = {name[len(RSM) :]: value for name, value in options.items() if name.startswith(RSM)}
     class_name = options.get(_CLASS, "").strip()
     url = options.get(_BUCKET, "").strip()
     if url:
         if class_name:
             raise OptionError(f"give {_BUCKET} or {_CLASS}, not both: the URL says the class")
-        named = address_of_url(url)
-        return StoreAddress(named.class_name, {**named.settings, **settings})
+        return address_of_url(url, settings)
     if class_name:
         return StoreAddress(class_name, settings)
     if settings:
