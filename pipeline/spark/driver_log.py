@@ -1,5 +1,7 @@
-"""Lines for the driver's log. Spark plans in Python processes of its own, whose stderr is the
-driver's: without a handler their INFO lines would be lost.
+"""Lines for the driver's log.
+
+Spark plans in Python processes of its own, whose stderr is the driver's: without a handler their
+INFO lines would be lost.
 """
 
 import logging
@@ -9,6 +11,7 @@ from typing import Final
 from pipeline.values import PlanFacts
 
 _NAME: Final = "pipeline.spark"
+_LINE: Final = "%(asctime)s %(levelname)s tidemark: %(message)s"
 
 
 def driver_log() -> logging.Logger:
@@ -16,11 +19,7 @@ def driver_log() -> logging.Logger:
     log = logging.getLogger(_NAME)
     if not log.hasHandlers():
         handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(
-            logging.Formatter(
-                "%(asctime)s %(levelname)s tidemark: %(message)s", "%y/%m/%d %H:%M:%S"
-            )
-        )
+        handler.setFormatter(logging.Formatter(_LINE, "%y/%m/%d %H:%M:%S"))  # as Spark's own
         log.addHandler(handler)
         log.setLevel(logging.INFO)
         log.propagate = False

@@ -7,11 +7,12 @@ by the names of their classes: PySpark 4.0 has none. Must not know: segments, Sp
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kafka_protocol.types import TopicPartition
 from pipeline.values import OffsetRange
 
+_T = TypeVar("_T", str, int)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
 _EQUAL: Final = frozenset({"EqualTo", "EqualNullSafe"})
@@ -41,11 +42,13 @@ def wanted_by(filters: Iterable[Any]) -> Wanted:
         column = getattr(one, "attribute", None)
         kind = type(one).__name__
         value = getattr(one, "value", None)
-        if column in (("topic",), ("partition",)):
-            wanted = _by_name(wanted, column[0] + "s", kind, value)
-        elif column == ("offset",) and _is_int(value):
+        if column == ("topic",):
+            wanted = replace(wanted, topics=_narrowed(wanted.topics, kind, value))
+        elif column == ("partition",):
+            wanted = replace(wanted, partitions=_narrowed(wanted.partitions, kind, value))
+        elif column == ("offset",) and isinstance(value, int):
             wanted = _by_offset(wanted, kind, value)
-        elif column == ("offset",) and kind == "In" and value and all(map(_is_int, value)):
+        elif column == ("offset",) and kind == "In" and value and None not in value:
             wanted = _by_offset(wanted, "GreaterThanOrEqual", min(value))
             wanted = _by_offset(wanted, "LessThanOrEqual", max(value))
         elif column == ("timestamp",) and isinstance(value, datetime):
@@ -69,15 +72,14 @@ def prune(
     return found
 
 
-def _by_name(wanted: Wanted, field: str, kind: str, value: Any) -> Wanted:
+def _narrowed(before: frozenset[_T] | None, kind: str, value: Any) -> frozenset[_T] | None:
     if kind in _EQUAL and value is not None:
         allowed = frozenset([value])
     elif kind == "In":
         allowed = frozenset(value)
     else:
-        return wanted
-    before = getattr(wanted, field)
-    return replace(wanted, **{field: allowed if before is None else before & allowed})
+        return before
+    return allowed if before is None else before & allowed
 
 
 def _by_offset(wanted: Wanted, kind: str, value: int) -> Wanted:
@@ -96,7 +98,3 @@ def _by_time(wanted: Wanted, kind: str, value: datetime) -> Wanted:
         return wanted
     time_ms = (value - _EPOCH) // _MS
     return replace(wanted, time_from_ms=max(time_ms, wanted.time_from_ms or time_ms))
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -36,6 +36,7 @@ def waits(rates: Rates, available: int, since_last_ms: float) -> bool:
     """Whether too little is there yet for a batch.
 
     Args:
+        rates: the bounds.
         available: offsets of the backlog.
         since_last_ms: milliseconds since the last batch; infinite before the first.
     """

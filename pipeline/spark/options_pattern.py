@@ -23,7 +23,8 @@ _POSIX: Final = {
 """Classes as far as names of topics can tell: they are ASCII letters, digits, `.`, `_` and `-`."""
 
 _SAME_ESCAPES: Final = frozenset("dDwWsSbBntrfa0123456789xu")
-_SAME_GROUPS: Final = ("(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>")
+_SAME_GROUP: Final = re.compile(r"\(\?(?:[:=!>]|<=|<!)")
+_REPEAT: Final = re.compile(r"\{[0-9]+(?:,[0-9]*)?\}")
 _FLAGS: Final = re.compile(r"\(\?([a-zA-Z]*)(-[a-zA-Z]+)?([:)])")
 _NAMED: Final = re.compile(r"\(\?<([a-zA-Z][a-zA-Z0-9]*)>")
 _BACK: Final = re.compile(r"\\k<([a-zA-Z][a-zA-Z0-9]*)>")
@@ -65,6 +66,8 @@ class _Translation:
                 self._open_class()
             elif char == "(" and self._pattern.startswith("(?", self._at):
                 self._group()
+            elif char == "{" and not _REPEAT.match(self._pattern, self._at):
+                raise self._no("a { that is no {n}, {n,} or {n,m} must be written \\{")
             else:
                 self._keep(char)
         if self._in_class:
@@ -129,10 +132,8 @@ class _Translation:
         flags = _FLAGS.match(self._pattern, self._at)
         if named:
             self._keep(f"(?P<{named[1]}>", len(named[0]))
-        elif same := next(
-            (one for one in _SAME_GROUPS if self._pattern.startswith(one, self._at)), ""
-        ):
-            self._keep(same)
+        elif same := _SAME_GROUP.match(self._pattern, self._at):
+            self._keep(same[0])
         elif flags and set(flags[1] + (flags[2] or "-")[1:]) <= set("ims"):
             self._keep(flags[0])
         elif flags:

@@ -44,6 +44,9 @@ def resolve(
     """Ask for the offsets that a bound means.
 
     Args:
+        log: is asked.
+        bound: what the user says.
+        partitions: of the query.
         side: `starting` or `ending`, for messages.
 
     Raises:
@@ -81,6 +84,8 @@ def batch_ranges(
     """What a batch reads, and what of the wanted offsets cannot be there.
 
     Args:
+        start: of all partitions.
+        end: of the same partitions.
         start_is_named: the user named offsets; one behind the end is then a loss, else nothing.
     """
     ranges, losses = {}, []
@@ -101,6 +106,8 @@ def stream_ranges(
     """What a micro-batch reads, and what is lost between the last one and its end.
 
     Args:
+        start: end of the last micro-batch.
+        end: of this one.
         earliest_of_new: log start of each partition that has an end but no start.
     """
     losses = [f"{one} is gone" for one in sorted(set(start) - set(end))]
