@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 
 import pyarrow as pa
-from pipeline.read.split import read_split
 
 from kafka_protocol.types import TopicPartition
 from pipeline.columns import TYPES
 from pipeline.log import TieredLog
 from pipeline.opening import open_log
+from pipeline.read.split import read_split
 from pipeline.values import OffsetRange, Plan, SplitLimits, Where
 from tests.support.lake.rows import Row, rows_of_arrow
 
