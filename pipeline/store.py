@@ -1,9 +1,100 @@
-"""Opens the storage plugin of an address in this process."""
+"""Opens the storage plugin of an address in this process, and says what an address means.
+
+Executors run many tasks in one Python process: `shared_store` opens each store once and closes it
+when the process ends. Credentials are never settings of ours: each plugin's library finds them in
+the environment of its process, so they are looked for anew on every executor.
+"""
+
+import atexit
+import os
+import socket
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from pipeline.errors import OptionError, StoreUnreachableError
 from pipeline.values import StoreAddress
 from rsm_plugins.api import RemoteStorageError, RemoteStorageManager
-from rsm_plugins.loader import load_storage_manager
+from rsm_plugins.loader import JAVA_COUNTERPARTS, load_storage_manager
+
+LOCAL_FS = "rsm_plugins.local_fs:LocalFsRemoteStorageManager"
+S3 = "rsm_plugins.s3:S3RemoteStorageManager"
+HDFS = "rsm_plugins.hdfs:HdfsRemoteStorageManager"
+FSSPEC = "rsm_plugins.fsspec:FsspecRemoteStorageManager"
+
+_S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
+_HDFS_SCHEMES = frozenset({"hdfs", "webhdfs", "swebhdfs"})
+_ALLOWED = (
+    "a directory, file:///dir, s3://bucket/prefix, hdfs://host:port/dir, or another URL of fsspec"
+)
+
+
+def address_of_url(url: str, settings: Mapping[str, str] | None = None) -> StoreAddress:
+    """The plugin and the settings that one URL stands for.
+
+    Args:
+        url: a directory, or `file://`, `s3://`, `hdfs://`, `webhdfs://`, or what fsspec reaches.
+        settings: more of the plugin's (`rsm.config.*`, prefix removed); they win.
+
+    Raises:
+        OptionError: it is no URL of a store.
+    """
+    class_name, named = _plugin_of_url(url.strip())
+    return StoreAddress(class_name, {**named, **(settings or {})})
+
+
+def _plugin_of_url(url: str) -> tuple[str, dict[str, str]]:
+    scheme, colon, _ = url.partition("://")
+    if not colon:
+        if not url or "\0" in url:
+            raise OptionError(f"the bucket {url[:100]!r} is no place: allowed is {_ALLOWED}")
+        # absolute: an executor works in another directory
+        return LOCAL_FS, {"dir": str(Path(url).expanduser().absolute())}
+    try:
+        parts = urlsplit(url)
+        has_password = parts.password is not None
+    except ValueError:
+        raise OptionError(f"the bucket's {scheme}:// URL cannot be read: {_ALLOWED}") from None
+    scheme = scheme.lower()
+    if scheme == "file":
+        if parts.netloc not in {"", "localhost"} or not parts.path.strip("/"):
+            raise OptionError(f"the bucket {url[:200]} names no directory: allowed is file:///dir")
+        return LOCAL_FS, {"dir": unquote(parts.path)}
+    if scheme in _S3_SCHEMES:
+        if parts.username is not None:
+            raise OptionError(
+                "an s3:// URL holds no user and no key: credentials come from the environment, the"
+                " shared AWS files or the host's role"
+            )
+        if not parts.netloc or parts.query or parts.fragment:
+            raise OptionError(
+                f"the bucket {url.partition('?')[0][:200]} is wrong: allowed is s3://bucket/prefix;"
+                " region and endpoint are the settings rsm.config.region, rsm.config.endpoint.url"
+            )
+        prefix = parts.path.strip("/")
+        return S3, {"bucket": parts.netloc} | ({"prefix": prefix} if prefix else {})
+    if scheme in _HDFS_SCHEMES:
+        if has_password or not parts.hostname or not parts.path.strip("/"):
+            raise OptionError(
+                f"the bucket's {scheme}:// URL is wrong: allowed is {scheme}://host:port/directory,"
+                " without a password"
+            )
+        return HDFS, {"url": url}
+    return FSSPEC, {"url": url}
+
+
+def shown(address: StoreAddress) -> str:
+    """Where a store is, for messages; nothing of it can be a secret."""
+    settings = address.settings
+    if settings.get("bucket"):
+        prefix = settings.get("prefix", "").strip("/")
+        return f"s3://{settings['bucket']}/{prefix}".rstrip("/")
+    if settings.get("url"):
+        scheme, _, rest = settings["url"].partition("://")
+        return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"[:200]
+    return settings.get("dir") or address.class_name
 
 
 def open_store(address: StoreAddress, cluster_id: str = "") -> RemoteStorageManager:
@@ -13,11 +104,82 @@ def open_store(address: StoreAddress, cluster_id: str = "") -> RemoteStorageMana
         OptionError: class or settings are wrong.
         StoreUnreachableError: the store cannot be used from here.
     """
+    _check_directory(address)
     try:
         manager = load_storage_manager(address.class_name)
         manager.configure({**address.settings, "cluster.id": cluster_id})
     except ValueError as error:
         raise OptionError(str(error)) from error
     except RemoteStorageError as error:
-        raise StoreUnreachableError(f"the store cannot be used: {error}") from error
+        raise unreachable(address, error) from error
     return manager
+
+
+def unreachable(address: StoreAddress, error: object) -> StoreUnreachableError:
+    """The one line of a store that cannot be used: which, from where, why and what to do."""
+    return StoreUnreachableError(
+        f"the store {shown(address)} cannot be used from host {socket.gethostname()}: {error};"
+        " driver and executors all need its network, its settings (rsm.config.*) and credentials"
+        " where its library looks for them"
+    )
+
+
+def _check_directory(address: StoreAddress) -> None:
+    """A reader never makes the directory: one that is missing is another host's, or not mounted."""
+    name = JAVA_COUNTERPARTS.get(address.class_name, address.class_name)
+    directory = address.settings.get("dir", "").strip()
+    if name == LOCAL_FS and directory and not Path(directory).is_dir():
+        raise unreachable(address, "there is no such directory here, or it is not mounted")
+
+
+# ---------------------------------------------------------------------- one for each process
+
+
+@dataclass
+class _Shared:
+    """A store of this process; the lock is held while it is opened."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    manager: RemoteStorageManager | None = None
+
+
+_Key = tuple[str, tuple[tuple[str, str], ...], str]
+_stores: dict[_Key, _Shared] = {}
+_stores_lock = threading.Lock()
+
+
+def shared_store(address: StoreAddress, cluster_id: str = "") -> RemoteStorageManager:
+    """As `open_store`, but once for this process and address; nobody closes it. For any thread.
+
+    A store that could not be opened is tried again by the next call.
+    """
+    key = (address.class_name, tuple(sorted(address.settings.items())), cluster_id)
+    with _stores_lock:
+        shared = _stores.setdefault(key, _Shared())
+    with shared.lock:
+        if shared.manager is None:
+            shared.manager = open_store(address, cluster_id)
+        return shared.manager
+
+
+def close_stores() -> None:
+    """Close every store that this process shares; the next call opens it again."""
+    with _stores_lock:
+        found = list(_stores.values())
+        _stores.clear()
+    for shared in found:
+        with shared.lock:
+            if shared.manager is not None:
+                shared.manager.close()
+                shared.manager = None
+
+
+def _forget_stores() -> None:
+    """In a forked process: connections and threads are the parent's, and so is closing them."""
+    global _stores_lock
+    _stores.clear()
+    _stores_lock = threading.Lock()
+
+
+atexit.register(close_stores)
+os.register_at_fork(after_in_child=_forget_stores)

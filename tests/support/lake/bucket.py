@@ -52,7 +52,7 @@ class Bucket:
             address: of a store; by default a directory below `root`.
         """
         self._root = root
-        self.address = address or StoreAddress(LOCAL_FS, {"dir": str(root / "store")})
+        self.address = address or _directory(root / "store")
         self.store = open_store(self.address)
         self.events: list[MetadataEvent] = []
         self.partitions: list[LakePartition] = []
@@ -84,9 +84,11 @@ class Bucket:
         """Values of the records of `__remote_log_metadata`, in order."""
         return [records.encode(event) for event in self.events]
 
-    def rows(self, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> list[Row]:
+    def rows(
+        self, isolation: Isolation = Isolation.READ_UNCOMMITTED, *, alone: bool = False
+    ) -> list[Row]:
         """All rows that the store holds, partition by partition; see `LakePartition.rows`."""
-        return [row for each in self.partitions for row in each.rows(isolation)]
+        return [row for each in self.partitions for row in each.rows(isolation, alone=alone)]
 
     def segments(self, of: LakePartition | None = None) -> list[RemoteLogSegmentMetadata]:
         """Live segments in any state as the records say it, folded; ascending by start offset."""
@@ -116,6 +118,11 @@ class Bucket:
     def __exit__(self, *_: object) -> None:
         """See `close`."""
         self.close()
+
+
+def _directory(path: Path) -> StoreAddress:
+    path.mkdir(parents=True)  # a reader never makes it
+    return StoreAddress(LOCAL_FS, {"dir": str(path)})
 
 
 def _entries(store: MemoryStore, of: LakePartition) -> Iterator[RemoteLogSegmentMetadata]:

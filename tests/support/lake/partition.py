@@ -56,10 +56,12 @@ class Copy:
     Attributes:
         metadata: in its newest state.
         held: (leader epoch, offset) of what it holds, by its leader's log.
+        whole: all its objects are in the store, the manifest too, whatever the records say.
     """
 
     metadata: RemoteLogSegmentMetadata
     held: frozenset[tuple[int, int]]
+    whole: bool = False
 
 
 class LakePartition:
@@ -260,7 +262,8 @@ class LakePartition:
         if upto is not Upto.STARTED:
             custom = self._store.copy_log_segment_data(started, data)
             copy.metadata = replace(started, custom_metadata=custom)
-            if upto is Upto.OBJECTS:
+            copy.whole = upto is not Upto.OBJECTS
+            if not copy.whole:
                 self._remove_manifest(copy.metadata)
         for file in data.files():
             file.close()
@@ -279,6 +282,7 @@ class LakePartition:
         """
         copy = self.copies[number]
         self._update(copy, DELETING)
+        copy.whole = left is Objects.ALL
         if left is Objects.NO_MANIFEST:
             self._remove_manifest(copy.metadata)
         elif left is Objects.NONE:
@@ -309,54 +313,55 @@ class LakePartition:
 
     # -- what is expected ------------------------------------------------------------------------
 
-    def covered(self) -> set[tuple[int, int]]:
-        """(leader epoch, offset) of all finished copies, of whatever lineage."""
-        finished = (copy.held for copy in self.copies if copy.metadata.state is FINISHED)
-        return {pair for held in finished for pair in held}
+    def covered(self, *, alone: bool = False) -> set[tuple[int, int]]:
+        """(leader epoch, offset) of all finished copies, of whatever lineage.
 
-    @property
-    def remote(self) -> range:
-        """Offsets on the leader's chain, from the log start on, that finished copies hold.
-
-        From the first to the last; holes between are in `missing`.
+        Args:
+            alone: as the bucket says it without the records: of all copies that are whole.
         """
-        covered = self.covered()
-        found = [
-            pair[1] for pair in _pairs(self.chain, self.log_start, self.end - 1) if pair in covered
-        ]
+        return {
+            pair
+            for copy in self.copies
+            if (copy.whole if alone else copy.metadata.state is FINISHED)
+            for pair in copy.held
+        }
+
+    def remote(self, *, alone: bool = False) -> range:
+        """Offsets on the leader's chain, from the log start on, that copies hold.
+
+        From the first to the last; holes between are in `missing`. `alone` as for `covered`.
+        """
+        covered, pairs = self.covered(alone=alone), _pairs(self.chain, self.log_start, self.end - 1)
+        found = [pair[1] for pair in pairs if pair in covered]
         return range(found[0], found[-1] + 1) if found else range(self.log_start, self.log_start)
 
-    @property
-    def missing(self) -> list[int]:
-        """Offsets within `remote` that no finished copy holds."""
-        covered, remote = self.covered(), self.remote
+    def missing(self, *, alone: bool = False) -> list[int]:
+        """Offsets within `remote` that no copy holds."""
+        covered, remote = self.covered(alone=alone), self.remote(alone=alone)
         pairs = _pairs(self.chain, remote.start, remote.stop - 1)
         return [offset for epoch, offset in pairs if (epoch, offset) not in covered]
 
     def rows(
-        self, isolation: Isolation = Isolation.READ_UNCOMMITTED, *, end: int | None = None
+        self, isolation: Isolation = Isolation.READ_UNCOMMITTED, *, alone: bool = False
     ) -> list[Row]:
-        """The rows a reader must give, ascending.
+        """The rows that a reader of the store must give, ascending.
 
         Args:
-            isolation: with READ_COMMITTED what is undecided at `end` ends the rows.
-            end: exclusive; by default that of what is remote.
+            isolation: with READ_COMMITTED what is undecided at the remote end ends the rows.
+            alone: as for `covered`.
         """
-        remote = self.remote
-        end, missing = remote.stop if end is None else end, set(self.missing)
+        remote, missing = self.remote(alone=alone), set(self.missing(alone=alone))
+        partition, batches = self.id.topic_partition, self.leader.batches()
         if isolation is Isolation.READ_COMMITTED:
-            rows = committed_rows(self.id.topic_partition, self.leader.batches(), end).rows
+            rows = committed_rows(partition, batches, remote.stop).rows
         else:
-            batches = self.leader.batches()
-            rows = [row for each in batches for row in rows_of_batch(self.id.topic_partition, each)]
-        return [
-            row for row in rows if remote.start <= row.offset < end and row.offset not in missing
-        ]
+            rows = [row for batch in batches for row in rows_of_batch(partition, batch)]
+        return [row for row in rows if row.offset in remote and row.offset not in missing]
 
-    def stable_end(self) -> int:
+    def stable_end(self, *, alone: bool = False) -> int:
         """Where READ_COMMITTED ends for who knows nothing but what is remote (exclusive)."""
-        batches = self.leader.batches()
-        return committed_rows(self.id.topic_partition, batches, self.remote.stop).end
+        end = self.remote(alone=alone).stop
+        return committed_rows(self.id.topic_partition, self.leader.batches(), end).end
 
     def close(self) -> None:
         """Let go of the replicas' files."""

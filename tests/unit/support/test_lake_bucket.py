@@ -16,6 +16,13 @@ from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 from tests.support.lake.bucket import Bucket
 from tests.support.lake.partition import DELETING, FINISHED, STARTED, LakePartition, Objects, Upto
 from tests.support.lake.rows import Row, committed_rows, digests, rows_of_batch
+from tests.support.lake.stories import (
+    STORIES,
+    Story,
+    an_unclean_election,
+    overlapping_copies,
+    two_unclean_elections,
+)
 
 COMMITTED = Isolation.READ_COMMITTED
 
@@ -65,7 +72,7 @@ def test_what_was_appended_and_copied_is_expected_and_stored(bucket: Bucket) -> 
     assert len(bucket.segments()) == 5
     rows = bucket.rows()
     assert rows == stored_rows(bucket, orders)
-    assert [row.offset for row in rows] == list(range(20)) == list(orders.remote)
+    assert [row.offset for row in rows] == list(range(20)) == list(orders.remote())
     assert rows[2] == Row("orders", 0, 2, None, b"v", 5, 0, (("h", b"1"), ("h", None)))
     assert (rows[3].timestamp_ms, rows[3].timestamp_type, rows[3].headers) == (77, 1, None)
     assert digests(rows)[TopicPartition("orders", 0)].count == 20
@@ -78,6 +85,7 @@ def test_abandoned_copies_hold_nothing_that_counts(bucket: Bucket) -> None:
         orders.copy(upto=upto)
     assert [one.state for one in bucket.segments()] == [STARTED] * 3
     assert bucket.rows() == []
+    assert len(bucket.rows(alone=True)) == 12
     orders.copy().copy(again=True).copy(again=True)
     orders.delete(4, Objects.NO_MANIFEST).delete(5, Objects.NONE, finished=True)
     assert [one.state for one in bucket.segments()].count(DELETING) == 1
@@ -89,8 +97,8 @@ def test_an_unclean_election_gives_up_what_the_old_leader_alone_had(bucket: Buck
     orders = bucket.partition().batches(4).roll().batches(2).roll().copy()
     orders.elect(3, at=15).append("another 15", "another 16").roll().copy()
     assert [entry.epoch for entry in orders.chain] == [0, 3]
-    assert list(orders.remote) == list(range(17))
-    assert orders.missing == []
+    assert list(orders.remote()) == list(range(17))
+    assert orders.missing() == []
     assert [row.value for row in orders.rows()][-2:] == [b"another 15", b"another 16"]
     held = {(one.start_offset, one.end_offset) for one in bucket.segments()}
     assert held == {(0, 11), (12, 17), (0, 16)}
@@ -133,7 +141,7 @@ def test_gaps_and_empty_batches_are_offsets_without_rows(bucket: Bucket) -> None
     orders.gap(10).thinned(0, size=1, codec=4).roll().copy()
     assert [row.offset for row in orders.rows()] == [0, 2, 5, 20, 21]
     assert orders.rows() == stored_rows(bucket, orders)
-    assert list(orders.remote) == list(range(22))
+    assert list(orders.remote()) == list(range(22))
 
 
 def test_a_raised_log_start_hides_rows_and_rides_on_the_records(bucket: Bucket) -> None:
@@ -160,3 +168,19 @@ def test_a_partition_may_begin_above_zero(bucket: Bucket) -> None:
 def test_committed_rows_end_at_what_is_undecided() -> None:
     nothing = committed_rows(TopicPartition("t", 0), [], 9)
     assert (nothing.rows, nothing.end) == ([], 9)
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+def test_nothing_is_missing_in_a_story(bucket: Bucket, story: Story) -> None:
+    orders = story(bucket.partition())
+    assert orders.missing() == [] == orders.missing(alone=True)
+    assert orders.remote() == orders.remote(alone=True)
+    assert orders.rows() == orders.rows(alone=True) != []
+    assert set(orders.rows(COMMITTED)) <= set(orders.rows())
+    assert verdicts(bucket) == {Verdict.ACCEPTED}
+
+
+def test_a_reader_of_every_finished_segment_gives_rows_twice_or_wrongly(bucket: Bucket) -> None:
+    for story in (an_unclean_election, two_unclean_elections, overlapping_copies):
+        orders = story(bucket.partition(story.__name__))
+        assert len(stored_rows(bucket, orders)) > len(orders.rows())

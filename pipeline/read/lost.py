@@ -1,0 +1,68 @@
+"""Offsets that are gone: an error, or skipped and counted. One place decides."""
+
+import logging
+from dataclasses import dataclass
+
+from kafka_protocol.types import TopicPartition
+from pipeline.errors import DataLossError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class LostOffsets:
+    """What a reader of splits had to skip; the caller makes one and reads it afterwards.
+
+    Attributes:
+        count: offsets; of a part of a segment it is an estimate by bytes.
+        reasons: one sentence for each loss.
+    """
+
+    count: int = 0
+    reasons: tuple[str, ...] = ()
+
+    def add(self, count: int, reason: str) -> None:
+        """Count a loss."""
+        self.count += count
+        self.reasons += (reason,)
+
+
+@dataclass(frozen=True, slots=True)
+class LossRule:
+    """What happens when offsets are gone.
+
+    Attributes:
+        is_error: `failOnDataLoss`.
+        lost: takes what was skipped.
+    """
+
+    is_error: bool
+    lost: LostOffsets
+
+    def apply(self, partition: TopicPartition, first: int, last: int, reason: str) -> None:
+        """Offsets `[first, last]` cannot be read.
+
+        Raises:
+            DataLossError: names them, if that is an error.
+        """
+        self.apply_counted(partition, first, last, last - first + 1, reason)
+
+    def apply_counted(
+        self, partition: TopicPartition, first: int, last: int, count: int, reason: str
+    ) -> None:
+        """As `apply`, where only `count` of the offsets `[first, last]` are gone."""
+        if count <= 0:
+            return
+        text = f"{partition}: offsets {first} to {last} cannot be read: {reason}"
+        if self.is_error:
+            raise DataLossError(f"{text}; plan again, or set failOnDataLoss=false to skip them")
+        log.warning(
+            "lost offsets: topic=%s partition=%d first=%d last=%d count=%d reason=%s",
+            partition.topic,
+            partition.partition,
+            first,
+            last,
+            count,
+            reason,
+        )
+        self.lost.add(count, text)

@@ -1,0 +1,1 @@
+"""Spark for tests: sessions, a standalone cluster, and drivers that may be killed."""
