@@ -118,8 +118,8 @@ class TableLedger:
 
         1. The marker is made before any file, and names the epoch that was seen.
         2. Where there are other markers, the epoch is raised: none of their runs can commit now.
+           This fails where one of them is of a later epoch than was seen.
         3. Only then is the table asked which of their files it names; the others are removed.
-           Markers of later epochs are left alone: a slow process may do this after another began.
         """
 
         def attempt() -> Committed:
@@ -133,7 +133,7 @@ class TableLedger:
             if others:
                 self._table.append(seen, run, committed, ())
                 self._mark(run, seen.epoch + 1)
-                self._clear([one for one in others if one < f"{seen.epoch + 1:020}"])
+                self._clear(others)
             return committed
 
         return self._retried(attempt)
