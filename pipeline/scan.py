@@ -1,1 +1,253 @@
-"""The reader for whoever has no Spark."""
+"""The reader for whoever has no Spark: a topic as Arrow record batches, in one process.
+
+    reader = scan("orders", bucket="s3://logs/kafka", columns=["offset", "value"])
+    polars.from_arrow(reader)
+
+Partitions come one after the other, each in the order of its offsets. Memory is bounded, whatever
+the topic's size; one thread reads ahead.
+"""
+
+import logging
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TypedDict, Unpack
+
+import pyarrow as pa
+
+from kafka_protocol.types import TopicPartition
+from kafka_protocol.wire.primitives import uuid_from_text
+from pipeline.columns import DEFAULT_COLUMNS, schema_of
+from pipeline.errors import OptionError
+from pipeline.opening import open_log
+from pipeline.read.lost import LostOffsets
+from pipeline.read.split import BATCH_BYTES, read_split
+from pipeline.scan_range import EARLIEST, LATEST, Places, offset_ranges
+from pipeline.store import address_of_url
+from pipeline.values import (
+    ClusterAddress,
+    Isolation,
+    Plan,
+    Source,
+    SplitLimits,
+    StoreAddress,
+    Where,
+)
+
+log = logging.getLogger(__name__)
+
+_WHOLE = SplitLimits(target_bytes=1 << 62)
+"""One process reads in order: cutting gains nothing."""
+
+
+class ScanOptions(TypedDict, total=False):
+    """Further options of a scan.
+
+    Attributes:
+        isolation: `read_uncommitted` (default) or `read_committed`.
+        partitions: numbers; default: all of the topic.
+        storage: settings of the storage plugin (`rsm.config.*`, prefix removed), for what the URL
+            does not say. With `class` among them the plugin's class name.
+        client: settings of the Kafka client.
+        fail_on_data_loss: False: offsets that are gone are skipped, counted and logged.
+        topic_id: of a bucket that has several topics of this name.
+        log_start: of a bucket: partition to offset; nothing below is read.
+        batch_bytes: about the size of one record batch.
+    """
+
+    isolation: str
+    partitions: Sequence[int]
+    storage: Mapping[str, str]
+    client: Mapping[str, str]
+    fail_on_data_loss: bool
+    topic_id: str
+    log_start: Mapping[int, int]
+    batch_bytes: int
+
+
+@dataclass(slots=True)
+class Scan:
+    """A scan that is planned; nothing is read yet.
+
+    Attributes:
+        lost: filled while batches are read.
+    """
+
+    plan: Plan
+    source: Source
+    columns: tuple[str, ...]
+    batch_bytes: int
+    lost: LostOffsets = field(default_factory=LostOffsets)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of every batch."""
+        return schema_of(self.columns)
+
+    def batches(self) -> Generator[pa.RecordBatch, None, None]:
+        """Read. Closing the generator early ends its thread.
+
+        Raises:
+            PipelineError, ClusterError: as `pipeline.read.split.read_split`.
+        """
+        for split in self.plan.splits:
+            batches = read_split(
+                split, self.source, self.columns, batch_bytes=self.batch_bytes, lost=self.lost
+            )
+            with closing(batches):
+                yield from batches
+
+
+def scan(
+    topic: str,
+    *,
+    bootstrap_servers: str | None = None,
+    bucket: str | None = None,
+    start: Places = EARLIEST,
+    end: Places = LATEST,
+    columns: Sequence[str] | None = None,
+    **options: Unpack[ScanOptions],
+) -> pa.RecordBatchReader:
+    """Read a topic as Arrow.
+
+    The reader ends its thread when it is used up or dropped.
+
+    Args:
+        topic: its name.
+        bootstrap_servers: of the cluster; without `bucket` it is asked where the store is.
+        bucket: URL or directory of the store; alone, no broker is needed, and the range is what
+            the store holds.
+        start: first offset (inclusive), `earliest`, `latest`, a datetime, or one by partition.
+        end: behind the last offset (exclusive), or as `start`.
+        columns: those to build, in this order; default: all but `headers`.
+        options: see `ScanOptions`.
+
+    Raises:
+        OptionError: an option is wrong.
+        PipelineError, ClusterError: the log cannot be opened or planned; the reader raises what
+            reading meets.
+    """
+    planned = plan_scan(
+        topic,
+        where_of(bootstrap_servers, bucket, topic, options),
+        (start, end),
+        columns,
+        options,
+    )
+    return pa.RecordBatchReader.from_batches(planned.schema, planned.batches())
+
+
+def where_of(
+    bootstrap_servers: str | None, bucket: str | None, topic: str, options: ScanOptions
+) -> Where:
+    """The log that these options name.
+
+    Raises:
+        OptionError: neither cluster nor bucket, or a wrong option.
+    """
+    for name in options:
+        if name not in ScanOptions.__annotations__:
+            near = get_close_matches(name, ScanOptions.__annotations__, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise OptionError(f"scan has no option {name[:100]!r}{hint}")
+    if bootstrap_servers is None and bucket is None:
+        raise OptionError("say where the log is: bootstrap_servers='host:port' or bucket='URL'")
+    cluster = None
+    if bootstrap_servers is not None:
+        cluster = ClusterAddress(bootstrap_servers, dict(options.get("client", {})))
+    return Where(
+        cluster=cluster,
+        store=_store(bucket, options.get("storage", {})),
+        isolation=isolation_of(options.get("isolation", "read_uncommitted")),
+        fail_on_data_loss=options.get("fail_on_data_loss", True),
+        topic_ids=_topic_ids(topic, options.get("topic_id")),
+        log_starts={
+            TopicPartition(topic, number): offset
+            for number, offset in options.get("log_start", {}).items()
+        },
+    )
+
+
+def plan_scan(
+    topic: str,
+    where: Where,
+    span: tuple[Places, Places],
+    columns: Sequence[str] | None,
+    options: ScanOptions,
+) -> Scan:
+    """Ask the log what is to be read.
+
+    Args:
+        topic: its name.
+        where: the log.
+        span: start and end, see `scan`.
+        columns: None: the default ones.
+        options: `partitions` and `batch_bytes` of them.
+
+    Raises:
+        OptionError, PipelineError, ClusterError: see `scan`.
+    """
+    names = tuple(DEFAULT_COLUMNS if columns is None else columns)
+    schema_of(names)
+    opened = open_log(where)
+    with closing(opened):
+        partitions = _chosen(opened.partitions([topic]), options.get("partitions"))
+        plan = opened.plan(offset_ranges(opened, partitions, *span), _WHOLE)
+        source = opened.source
+    for note in plan.facts.notes:
+        log.info("%s: %s", topic, note)
+    lost = LostOffsets()
+    if plan.facts.lost_offsets:
+        lost.add(plan.facts.lost_offsets, f"{topic}: in no tier when the plan was made")
+    return Scan(plan, source, names, options.get("batch_bytes", BATCH_BYTES), lost)
+
+
+def isolation_of(name: str) -> Isolation:
+    """The isolation level of that name.
+
+    Raises:
+        OptionError: there is none.
+    """
+    try:
+        return Isolation[name.upper()]
+    except KeyError:
+        raise OptionError(
+            f"isolation={name[:100]!r}: allowed is read_uncommitted or read_committed"
+        ) from None
+
+
+def _store(bucket: str | None, settings: Mapping[str, str]) -> StoreAddress | None:
+    own = {name: value for name, value in settings.items() if name != "class"}
+    class_name = settings.get("class")
+    if bucket is not None:
+        address = address_of_url(bucket, own)
+        return StoreAddress(class_name, address.settings) if class_name else address
+    if class_name:
+        return StoreAddress(class_name, own)
+    if own:
+        raise OptionError("storage settings need a store: name it by bucket, or by 'class'")
+    return None
+
+
+def _topic_ids(topic: str, text: str | None) -> dict[str, bytes]:
+    if text is None:
+        return {}
+    try:
+        return {topic: uuid_from_text(text)}
+    except ValueError:
+        raise OptionError(
+            f"topic_id={text[:100]!r}: allowed are the 22 characters of an id"
+        ) from None
+
+
+def _chosen(
+    partitions: list[TopicPartition], numbers: Sequence[int] | None
+) -> list[TopicPartition]:
+    if numbers is None:
+        return partitions
+    known = {each.partition for each in partitions}
+    for number in numbers:
+        if number not in known:
+            raise OptionError(f"there is no partition {number!r}: there are {len(known)}")
+    return [each for each in partitions if each.partition in set(numbers)]

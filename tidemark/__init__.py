@@ -1,12 +1,64 @@
 """The face of Tidemark: command line, names for plugin authors, errors.
 
-`tidemark.plugins` has what a storage plugin needs, `tidemark.plugins.testing` its contract,
-`tidemark.errors` the errors. All other modules are Tidemark's own and may change.
+`tidemark.scan` reads a topic as Arrow. `tidemark.plugins` has what a storage plugin needs,
+`tidemark.plugins.testing` its contract, `tidemark.errors` the errors. All other modules are
+Tidemark's own and may change.
 """
 
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, Unpack
+
+if TYPE_CHECKING:
+    from pipeline.scan import ScanOptions
+    from pipeline.scan_range import Places
 
 try:
     __version__ = version("tidemark-broker")
 except PackageNotFoundError:  # a tree that was never installed
     __version__ = "0+unknown"
+
+
+def scan(
+    topic: str,
+    *,
+    bootstrap_servers: str | None = None,
+    bucket: str | None = None,
+    start: "Places" = "earliest",
+    end: "Places" = "latest",
+    columns: Sequence[str] | None = None,
+    **options: "Unpack[ScanOptions]",
+) -> Any:
+    """Read a topic as Arrow: gives a `pyarrow.RecordBatchReader`.
+
+    See `pipeline.scan.scan`, which this is; it wants `pip install 'tidemark-broker[arrow]'`.
+
+    Args:
+        topic: its name.
+        bootstrap_servers: of the cluster; without `bucket` it is asked where the store is.
+        bucket: URL or directory of the store; alone, no broker is needed.
+        start: first offset (inclusive), `earliest`, `latest`, a datetime, or one by partition.
+        end: behind the last offset (exclusive), or as `start`.
+        columns: those to build, in this order; default: all but `headers`.
+        options: isolation, partitions, storage, client, fail_on_data_loss, topic_id, log_start,
+            batch_bytes.
+
+    Raises:
+        MissingPackageError: the packages of the extra `arrow` are not installed.
+        OptionError: an option is wrong.
+        PipelineError, ClusterError: the log cannot be opened or planned.
+    """
+    from pipeline.packages import need  # an import of tidemark stays as quick as it is
+
+    need("arrow", "pyarrow", "numpy", "tenacity")
+    from pipeline.scan import scan as read
+
+    return read(
+        topic,
+        bootstrap_servers=bootstrap_servers,
+        bucket=bucket,
+        start=start,
+        end=end,
+        columns=columns,
+        **options,
+    )

@@ -1,4 +1,4 @@
-"""The `tidemark` command: start, format, dev, directories, log, remote, rsm, version.
+"""The `tidemark` command: start, format, dev, cat, directories, log, remote, rsm, version.
 
 Commands are imported when they are called, so that `tidemark --help` and a start are quick. What a
 user did wrong ends in one message on stderr and exit code 1; nothing has been written then.
@@ -14,6 +14,7 @@ from tidemark.lazy_group import LazyGroup
 
 _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "cat": "Print or save a topic's records, from the remote tier and the brokers.",
         "dev": "Run one broker with a local remote tier, ready in a second, nothing to set up.",
         "directories": "Look at a node's log directories; give a lost one up.",
         "format": "Prepare the log directories of a node.",

@@ -29,11 +29,12 @@ def _is_expected(error: Exception) -> bool:
     from metadata_topic.quorum.errors import UnusableMetadataError
     from metadata_topic.quorum.format import AlreadyFormattedError, NotFormattedError
     from pipeline.cluster.wire_client import ClusterError
+    from pipeline.errors import PipelineError
     from tidemark.formatting import FormatError
     from tidemark.log_directories import LogDirectoryError
     from tidemark.offline_topics import OfflineLogError
     from tidemark.rsm.plugin import PluginError
 
     expected = (ConfigError, DirectoryError, AlreadyFormattedError, NotFormattedError, FormatError)
-    ours = (LogDirectoryError, OfflineLogError, ClusterError, PluginError)
+    ours = (LogDirectoryError, OfflineLogError, ClusterError, PipelineError, PluginError)
     return isinstance(error, (*expected, *ours, UnusableMetadataError, OSError))

@@ -84,7 +84,7 @@ class WireClient:
             raise ClusterError(f"{where}: {error.strerror or error}") from error
         return value
 
-    def _exchange(self, address: Address, frame: bytes) -> bytes:
+    def _exchange(self, address: Address, frame: bytes) -> bytearray:
         connection = self._sockets.get(address)
         if connection is None:
             connection = socket.create_connection(address, _TIMEOUT_S)
@@ -101,14 +101,15 @@ class WireClient:
             connection.close()
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        piece = connection.recv(min(size - len(data), 1 << 20))
-        if not piece:
+def _exactly(connection: socket.socket, size: int) -> bytearray:
+    data = bytearray(size)
+    left = memoryview(data)
+    while left:
+        count = connection.recv_into(left)
+        if not count:
             raise ConnectionError("the connection was closed; is this a Kafka listener?")
-        data += piece
-    return bytes(data)
+        left = left[count:]
+    return data
 
 
 def _address(text: str) -> Address:

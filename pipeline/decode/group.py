@@ -4,59 +4,26 @@ Positions are those of a batch's first byte. Must not know: stores, brokers, Spa
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
-from kafka_protocol.files.txn_index import AbortedTransaction
-from kafka_protocol.records.batch import (
-    HEADER,
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    Buffer,
-    has_valid_crc,
-    iter_batches,
-)
-from kafka_protocol.records.records import iter_records
-from kafka_protocol.types import EpochEntry
+from kafka_protocol.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, Buffer
 from pipeline.columns import schema_of
+from pipeline.decode.asked import Keep, Origin
+from pipeline.decode.damage import damage_in
+from pipeline.decode.frames import DamagedBatchError, read_frames, rows_wanted
+from pipeline.decode.pieces import pieces_of
+from pipeline.decode.rows import read_rows
+from pipeline.decode.varints import WrongRecordsError
 from pipeline.errors import DamagedDataError
+
+__all__ = ["BATCH_BYTES", "Keep", "Origin", "decode_group", "whole_batches"]
 
 BATCH_BYTES = 8 << 20
 """About what one Arrow batch should hold, in inflated bytes of records."""
 
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where bytes come from: for rows and for messages.
-
-    Attributes:
-        name: the object, or the broker.
-        position: of the data's first byte in it.
-    """
-
-    topic: str
-    partition: int
-    name: str
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class Keep:
-    """Which rows are wanted.
-
-    Attributes:
-        first: smallest offset (inclusive).
-        last: largest offset (inclusive).
-        aborted: transactions whose records are left out.
-        epochs: where given, every batch must be of this chain's epoch at its base offset.
-    """
-
-    first: int
-    last: int
-    aborted: tuple[AbortedTransaction, ...] = ()
-    epochs: tuple[EpochEntry, ...] = ()
+_PIECE_BYTES_MAX = 1 << 30
+"""Positions in a piece are four bytes in Arrow."""
 
 
 def whole_batches(data: Buffer) -> int:
@@ -102,27 +69,23 @@ def decode_group(
         DamagedDataError: names object, position, offset and reason; raised by the first `next` for
             what headers and checksums show, otherwise where the damage stands.
     """
-    del batch_bytes
     schema = schema_of(columns)
-    for position, header in iter_batches(data):
-        if not has_valid_crc(data, position, header):
-            raise DamagedDataError(f"{origin.name}, byte {origin.position + position}: wrong CRC")
-        rows: list[dict[str, Any]] = []
-        if not header.is_control:
-            kind = int(header.is_log_append_time)
-            rows = [
-                {
-                    "key": record.key,
-                    "value": record.value,
-                    "topic": origin.topic,
-                    "partition": origin.partition,
-                    "offset": record.offset,
-                    "timestamp": record.timestamp * 1000,
-                    "timestampType": kind,
-                    "headers": [{"key": k, "value": v} for k, v in record.headers] or None,
-                }
-                for record in iter_records(data, position)
-                if keep.first <= record.offset <= keep.last
-            ]
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=schema)
+    try:
+        frames = read_frames(data, keep.epochs)
+        wanted = frames.of(rows_wanted(frames, keep.first, keep.last, keep.aborted))
+        for piece in pieces_of(data, wanted, min(batch_bytes, _PIECE_BYTES_MAX)):
+            try:
+                yield from read_rows(piece, origin, keep, schema)
+            except WrongRecordsError as wrong:
+                raise damage_in(data, piece, origin, keep, schema) from wrong
+    except DamagedBatchError as damage:
+        raise DamagedDataError(_message(origin, damage)) from damage
+
+
+def _message(origin: Origin, damage: DamagedBatchError) -> str:
+    offset = "" if damage.base_offset is None else f" with base offset {damage.base_offset}"
+    return (
+        f"{origin.name}: the batch at byte {origin.position + damage.position}{offset} of "
+        f"{origin.topic}-{origin.partition} is damaged: {damage.reason}; compare the bytes with "
+        "a good copy, or read around these offsets"
+    )

@@ -6,14 +6,11 @@ stands still does.
 
 import threading
 from collections.abc import Callable
-from typing import TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
 from pipeline.errors import PipelineError
 from runtime.clock import Clock, SystemClock
-
-T = TypeVar("T")
 
 _PAUSE_S_MAX = 10.0
 
@@ -63,16 +60,21 @@ class Progress:
             raise StoppedError("the reader was closed")
 
     def retrying(
-        self, retriable: type[Exception] | tuple[type[Exception], ...], retry_s: float
-    ) -> Callable[[Callable[[], T]], T]:
-        """What calls a function until it succeeds, or until nothing came for `retry_s`.
+        self, retriable: type[Exception], patience_s: Callable[[BaseException], float]
+    ) -> Retrying:
+        """What calls a function until it succeeds.
 
         The last error goes to the caller, and so does at once every error that is not `retriable`.
+
+        Args:
+            retriable: errors that may pass.
+            patience_s: how long nothing may come before this error is the last one.
         """
         self.begin()
 
         def is_late(state: RetryCallState) -> bool:
-            return self.silence_s + state.upcoming_sleep > retry_s
+            error = state.outcome.exception() if state.outcome else None
+            return error is None or self.silence_s + state.upcoming_sleep > patience_s(error)
 
         return Retrying(
             retry=retry_if_exception_type(retriable),

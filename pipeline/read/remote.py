@@ -25,6 +25,7 @@ class RemoteGroups:
     """One piece while it is read.
 
     Attributes:
+        name: of the segment's log.
         next_offset: behind the batches that were handed out (exclusive); -1 before the first.
     """
 
@@ -33,6 +34,7 @@ class RemoteGroups:
     ) -> None:
         self._piece, self._bytes, self._buffers = piece, segment, buffers
         self._group_bytes = group_bytes
+        self.name = segment.name
         self.next_offset = -1
         self._keep = Keep(piece.first, piece.last, piece.aborted, piece.segment.leader_epochs)
 

@@ -4,9 +4,9 @@ What is retriable is tried again from the byte at which it stopped, by a new ran
 comes twice and none is left out. What a plugin raises becomes one of the pipeline's errors here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from kafka_protocol.types import TopicIdPartition
 from pipeline.errors import DamagedDataError
@@ -24,6 +24,8 @@ from rsm_plugins.api import (
 from rsm_plugins.layout.objects import UnsafeNameError, object_names
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 
+T = TypeVar("T")
+
 _INDEX_BYTES_MAX = 256 << 20
 
 
@@ -37,7 +39,14 @@ def name_of(segment: RemoteLogSegmentMetadata) -> str:
 
 
 class SegmentBytes:
-    """One segment in one store. Errors name the segment."""
+    """One segment in one store.
+
+    Attributes:
+        name: of its log, for messages; errors begin with it.
+        metadata: as known.
+        progress: learns of every byte.
+        limits: deadlines.
+    """
 
     def __init__(
         self,
@@ -47,8 +56,8 @@ class SegmentBytes:
         progress: Progress,
         limits: ReadLimits,
     ) -> None:
-        self._store, self._address, self._segment = store, address, segment
-        self._progress, self._limits = progress, limits
+        self._store, self._address, self.metadata = store, address, segment
+        self.progress, self.limits = progress, limits
         self.name = name_of(segment)
 
     def offset_index(self) -> bytes:
@@ -61,13 +70,12 @@ class SegmentBytes:
         """
 
         def fetch() -> bytes:
-            with self._store.fetch_index(self._segment, IndexType.OFFSET) as stream:
+            with self._store.fetch_index(self.metadata, IndexType.OFFSET) as stream:
                 data = stream.read(_INDEX_BYTES_MAX + 1)
-            self._progress.moved()
+            self.progress.moved()
             return data
 
-        with self._errors():
-            index: bytes = self._retrying(fetch)
+        index = self.retrying(fetch)
         if len(index) > _INDEX_BYTES_MAX:
             raise DamagedDataError(f"{self.name}: an offset index above {_INDEX_BYTES_MAX} bytes")
         return index
@@ -78,10 +86,13 @@ class SegmentBytes:
 
     def fetch(self, begin: int, end: int) -> BinaryIO:
         """Open a stream of bytes `[begin, end)`, once."""
-        return self._store.fetch_log_segment(self._segment, begin, end - 1)
+        return self._store.fetch_log_segment(self.metadata, begin, end - 1)
 
-    def _retrying(self, call: Any) -> Any:
-        return self._progress.retrying(RetriableRemoteStorageError, self._limits.retry_s)(call)
+    def retrying(self, call: Callable[[], T]) -> T:
+        """Call until it succeeds, or nothing came for too long; errors are the pipeline's."""
+        retry_s = self.limits.retry_s
+        with self._errors():
+            return self.progress.retrying(RetriableRemoteStorageError, lambda _: retry_s)(call)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -94,7 +105,7 @@ class SegmentBytes:
         except ValueError as error:  # the plugin sees another size than the metadata has
             raise DamagedDataError(f"{self.name}: {error}") from error
         except RetriableRemoteStorageError as error:
-            reason = f"{self.name}: nothing for {self._limits.retry_s:.0f} s: {error}"
+            reason = f"{self.name}: nothing for {self.limits.retry_s:.0f} s: {error}"
             raise unreachable(self._address, reason) from error
         except RemoteStorageError as error:
             raise unreachable(self._address, f"{self.name}: {error}") from error
@@ -133,8 +144,7 @@ class SegmentStream:
                 self.close()
                 raise
 
-        with self._segment._errors():
-            self._segment._retrying(read_on)
+        self._segment.retrying(read_on)
         return wanted
 
     def _read_to(self, buffer: memoryview, begin: int, until: int) -> None:
@@ -142,16 +152,16 @@ class SegmentStream:
         if self._stream is None and self.position < self.end:
             self._stream = segment.fetch(self.position, self.end)
         while self.position < until:
-            left = min(until - self.position, segment._limits.call_bytes)
+            left = min(until - self.position, segment.limits.call_bytes)
             at = self.position - begin
             count = _read_some(self._stream, buffer[at : at + left])
             if not count:
                 raise DamagedDataError(
                     f"{segment.name}: the object ends at byte {self.position} of"
-                    f" {segment._segment.segment_size_bytes}"
+                    f" {segment.metadata.segment_size_bytes}"
                 )
             self.position += count
-            segment._progress.moved()
+            segment.progress.moved()
         if self.position == self.end and self._stream is not None:
             if self._stream.read(1):
                 raise DamagedDataError(

@@ -4,25 +4,31 @@ The rows come in the order of their offsets, each once, also where a store or a 
 the way. Offsets that are gone are an error or are counted, see `pipeline.read.lost`.
 """
 
+import logging
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from pipeline.cluster.wire_client import WireClient
 from pipeline.columns import schema_of
 from pipeline.decode.group import decode_group
 from pipeline.errors import PipelineError
 from pipeline.read.ahead import read_ahead
 from pipeline.read.groups import Group, TwoBuffers
+from pipeline.read.leader import Leader
 from pipeline.read.limits import ReadLimits
 from pipeline.read.lost import LossRule, LostOffsets
 from pipeline.read.progress import Progress
 from pipeline.read.remote import RemoteGroups
 from pipeline.read.segment_bytes import SegmentBytes
+from pipeline.read.tail import TailGroups
 from pipeline.store import shared_store
 from pipeline.values import RemotePiece, Source, Split, TailPiece
 from rsm_plugins.api import RemoteResourceNotFoundError
+
+log = logging.getLogger(__name__)
 
 BATCH_BYTES = 8 << 20
 """About what one Arrow batch holds; the best size for Spark's pipe to its JVM."""
@@ -103,8 +109,34 @@ class _Reading:
             yield from self._vanished(piece, groups)
 
     def _vanished(self, piece: RemotePiece, groups: RemoteGroups) -> Iterator[Group]:
-        """The segment was deleted between plan and read, or while it was read."""
-        raise NotImplementedError
+        """The segment was deleted between plan and read, or while it was read.
+
+        Another copy or the brokers' disks may still hold its offsets, and brokers know. They are
+        asked where it is certain which offsets are left: not in the middle of a segment, whose
+        index is gone, too.
+        """
+        segment = piece.segment
+        size_bytes, left = segment.segment_size_bytes, piece.byte_to - piece.byte_from
+        reads_on = groups.next_offset >= 0
+        first = max(piece.first, segment.start_offset, groups.next_offset)
+        last = min(piece.last, segment.end_offset)
+        if first > last:
+            return
+        if piece.byte_to >= size_bytes and (piece.byte_from <= 0 or reads_on):
+            if self.source.cluster is not None:
+                log.info("a segment is gone, the brokers are asked: %s", groups.name)
+                yield from self._tail(TailPiece(segment.topic_id_partition, first, last))
+                return
+            count = last - first + 1
+        else:
+            count = max(1, (last - first + 1) * min(left, size_bytes) // size_bytes)
+        reason = f"{groups.name} was deleted after the plan was made"
+        self.rule.apply_counted(self.split.partition, first, last, count, reason)
 
     def _tail(self, piece: TailPiece) -> Iterator[Group]:
-        raise NotImplementedError
+        cluster = self.source.cluster
+        if cluster is None:
+            raise PipelineError(f"{self.split.partition}: a tail to read and no cluster")
+        with WireClient(cluster.bootstrap, "tidemark-pipeline") as client:
+            leader = Leader(client, piece.partition, self.source.isolation)
+            yield from TailGroups(piece, leader, self.rule, self.progress, self.limits)

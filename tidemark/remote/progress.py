@@ -24,8 +24,8 @@ class Bars:
 
 
 @contextmanager
-def progress() -> Iterator[Bars]:
-    """Bars that vanish at the end."""
+def progress(*, disable: bool = False) -> Iterator[Bars]:
+    """Bars that vanish at the end; none with `disable`, where stdout is the same terminal."""
     console = Console(stderr=True)
     shown = Progress(
         TextColumn("{task.description}"),
@@ -34,7 +34,7 @@ def progress() -> Iterator[Bars]:
         TimeElapsedColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
+        disable=disable or not console.is_terminal,
     )
     with shown:
         yield Bars(shown)

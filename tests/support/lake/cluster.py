@@ -1,6 +1,6 @@
 """A tiered broker with a topic of every kind of record, most of it in the store alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -12,12 +12,12 @@ from kafka_protocol.files import epoch_checkpoint
 from pipeline.values import ClusterAddress, StoreAddress, Where
 from tests.support.brokers.process import BrokerProcess, until
 from tests.support.brokers.tiered_topics import admin_of, create
+from tests.support.stores.hdfs import Hdfs
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-TOPIC = {
+_TOPIC = {
     "remote.storage.enable": "true",
     "local.retention.bytes": "1",
-    "segment.bytes": "1048576",
     "index.interval.bytes": "4096",
     "retention.ms": "-1",
 }
@@ -33,15 +33,19 @@ class Filling(NamedTuple):
         partitions: how many.
         epochs: leader epochs; between them the broker is restarted.
         records: of each partition in each epoch.
-        value_bytes: of a value, about; a part of them cannot be compressed.
+        value_bytes: of a value, about.
+        noise_bytes: of these; they cannot be compressed.
         deleted: records deleted at the begin of each partition.
+        segment_bytes: of a segment, at most.
     """
 
     partitions: int = 2
     epochs: int = 3
     records: int = 2_500
     value_bytes: int = 1_000
+    noise_bytes: int = 500
     deleted: int = 100
+    segment_bytes: int = 1 << 20
 
 
 @contextmanager
@@ -58,9 +62,15 @@ def tiered_cluster(
         print(broker.log_tail(100))
 
 
+def make_topic(broker: BrokerProcess, topic: str, filling: Filling) -> None:
+    """Make an empty tiered topic that keeps what it was given, most of it in the store alone."""
+    sizes = {"segment.bytes": str(filling.segment_bytes)}
+    create(broker, topic, filling.partitions, **_TOPIC, **sizes)
+
+
 def fill(broker: BrokerProcess, topic: str, filling: Filling = Filling()) -> None:  # noqa: B008 - frozen
     """Make a topic and fill it; returns once what can be is in the store, and there only."""
-    create(broker, topic, filling.partitions, **TOPIC)
+    make_topic(broker, topic, filling)
     dice = Random(topic)
     for epoch in range(filling.epochs):
         if epoch:
@@ -95,7 +105,7 @@ def _produce(broker: BrokerProcess, topic: str, dice: Random, filling: Filling, 
     )
     for number in range(filling.partitions):
         for record in range(filling.records // len(CODECS)):
-            key, value, headers = made_up(dice, record, filling.value_bytes)
+            key, value, headers = made_up(dice, record, filling)
             at_ms = NOW_MS + record
             while True:
                 try:
@@ -117,14 +127,13 @@ def _produce(broker: BrokerProcess, topic: str, dice: Random, filling: Filling, 
 
 
 def made_up(
-    dice: Random, number: int, value_bytes: int
+    dice: Random, number: int, filling: Filling
 ) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
     """Key, value and headers of a record: nulls, empty ones and repeated names among them."""
     key = (None, b"", b"key of %d" % number)[min(number % 10, 2)]
-    noise = dice.randbytes(value_bytes // 2)
-    value = (noise + b"x" * (value_bytes - len(noise) + dice.randrange(50)), None, b"")[
-        max(0, number % 50 - 47)
-    ]
+    noise = dice.randbytes(filling.noise_bytes)
+    filler = b"x" * (filling.value_bytes - filling.noise_bytes + number % 37)
+    value = (noise + filler, None, b"")[max(0, number % 50 - 47)]
     headers: list[tuple[str, bytes | None]] = []
     if number % 7 == 0:
         headers = [("trace", b"%d" % number), ("trace", None), ("näme", b"")][: 1 + number % 3]
@@ -156,13 +165,25 @@ def delete_prefix(broker: BrokerProcess, topic: str, before: dict[int, int]) -> 
 
 def store_of(broker: BrokerProcess) -> StoreAddress:
     """The address of the broker's store."""
-    settings = broker.properties()
+    return address_of(broker.properties())
+
+
+def address_of(properties: Mapping[str, str]) -> StoreAddress:
+    """The address of the store that a broker's settings name."""
     own = {
         key.removeprefix(_SETTING): value
-        for key, value in settings.items()
+        for key, value in properties.items()
         if key.startswith(_SETTING)
     }
-    return StoreAddress(settings[_PLUGIN], own)
+    return StoreAddress(properties[_PLUGIN], own)
+
+
+def hdfs_settings(hdfs: Hdfs) -> dict[str, str]:
+    """Settings of a broker that tiers to a folder of its own in HDFS."""
+    return {
+        _PLUGIN: "rsm_plugins.hdfs:HdfsRemoteStorageManager",
+        f"{_SETTING}url": f"{hdfs.rpc}{hdfs.new_root()}",
+    }
 
 
 def where(broker: BrokerProcess, **more: object) -> Where:

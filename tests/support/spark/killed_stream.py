@@ -73,6 +73,10 @@ class KilledStream:
             code = self.process.wait(300)
             assert code == 0, self.log_tail()
 
+    def is_over(self) -> bool:
+        """Whether the driver ended by itself."""
+        return self.process is not None and self.process.poll() is not None
+
     def count(self, moment: str) -> int:
         """How many batches came as far as one of `MOMENTS`."""
         folder = (self.path if moment.startswith("_") else self.checkpoint) / moment
@@ -101,6 +105,20 @@ class KilledStream:
     def log_tail(self, size: int = 6_000) -> str:
         """The end of what the drivers said."""
         return self._log.read_text(errors="replace")[-size:]
+
+
+def kill_workers(stream: KilledStream) -> None:
+    """SIGKILL a driver's Python workers; the task is tried again, or the stream ends."""
+    batches = stream.count("commits")
+    workers = until(stream.workers, "a Python worker runs")
+    for pid in workers:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    until(
+        lambda: stream.is_over() or stream.count("commits") > batches,
+        "the stream goes on, or ends",
+        deadline_s=180,
+    )
 
 
 def _names(folder: Path) -> list[str]:

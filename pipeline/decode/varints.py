@@ -1,0 +1,120 @@
+"""Zigzag varints at many positions of a buffer at once.
+
+Nearly all varints of records have one or two bytes: two tables of 65,536 entries answer for these,
+longer ones are computed where they occur. No position makes a read outside the buffer: bytes
+behind its end read as zero, and the caller sees that its positions have left the record.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafka_protocol.records.batch import Buffer
+
+Ints = NDArray[np.int64]
+
+INT_BYTES = 5
+LONG_BYTES = 10
+
+
+class WrongRecordsError(Exception):
+    """Some record among many is hostile; which, is to be found out."""
+
+
+def _tables() -> tuple[Ints, Ints, Ints]:
+    """For two bytes (little endian): value, size, and bytes to the next record.
+
+    A size of 0 stands for a longer varint; a way of 0 also for a negative length.
+    """
+    both = np.arange(1 << 16, dtype=np.int64)
+    low, high = both & 0xFF, both >> 8
+    raw = np.where(low < 0x80, low, (low & 0x7F) | (high & 0x7F) << 7)
+    value = (raw >> 1) ^ -(raw & 1)
+    size = np.where(low < 0x80, 1, np.where(high < 0x80, 2, 0))
+    way = np.where((size > 0) & (value >= 0), size + value, 0)
+    return value, size, way
+
+
+VALUE, SIZE, WAY = _tables()
+
+
+class Varints:
+    """A buffer whose varints are read at vectors of positions (int64, not negative)."""
+
+    def __init__(self, data: Buffer) -> None:
+        if len(data) < 8:
+            data = bytes(data) + bytes(8)
+        self.data = data
+        self._bytes = np.frombuffer(data, np.uint8)
+        count = len(data)
+        # elements that begin at every byte: one gather reads several bytes
+        self._pairs = np.ndarray((count - 1,), np.dtype("<u2"), data, 0, (1,))
+        self._words = np.ndarray((count - 7,), np.dtype("<u8"), data, 0, (1,))
+
+    def read(self, at: Ints, bytes_max: int = INT_BYTES) -> tuple[Ints, Ints]:
+        """Values, and the positions behind them.
+
+        Raises:
+            WrongRecordsError: a varint goes on past `bytes_max`.
+        """
+        pairs = self.pairs(at)
+        value, size = VALUE.take(pairs), SIZE.take(pairs)
+        if not size.all():
+            long = np.flatnonzero(size == 0)
+            value[long], size[long] = self._read_long(at[long], bytes_max)
+        size += at
+        return value, size
+
+    def pairs(self, at: Ints) -> NDArray[np.uint16]:
+        """Two bytes at each position."""
+        try:
+            return self._pairs[at]
+        except IndexError:
+            return (self._word(at) & np.uint64(0xFFFF)).astype(np.uint16)
+
+    def ways(self, at: Ints) -> Ints:
+        """From the length of each record to the next record.
+
+        Raises:
+            WrongRecordsError: a length is negative or no varint of an int.
+        """
+        try:
+            way = WAY.take(self._pairs[at])
+        except IndexError:
+            raise WrongRecordsError("a record begins behind the last byte") from None
+        if not way.all():
+            long = np.flatnonzero(way == 0)
+            value, size = self._read_long(at[long], INT_BYTES)
+            if (value < 0).any():
+                raise WrongRecordsError("a record of a negative length")
+            way[long] = value + size
+        return way
+
+    def _word(self, at: Ints) -> NDArray[np.uint64]:
+        """Eight bytes at each position; zero behind the end."""
+        inside = np.minimum(at, len(self._words) - 1)
+        behind = np.minimum(at - inside, 8).astype(np.uint64)
+        word = self._words[inside]
+        shifted = word >> (np.minimum(behind, np.uint64(7)) * np.uint64(8))
+        return np.where(behind > 7, np.uint64(0), shifted)
+
+    def _read_long(self, at: Ints, bytes_max: int) -> tuple[Ints, Ints]:
+        """Byte by byte, for the few; bits above the 64th make the value the largest there is."""
+        raw = np.zeros(len(at), np.uint64)
+        size = np.zeros(len(at), np.int64)
+        going = np.ones(len(at), np.bool_)
+        extreme = np.zeros(len(at), np.bool_)
+        for index in range(bytes_max):
+            byte = self._word(at + index) & np.uint64(0xFF)
+            bits = np.where(going, byte & np.uint64(0x7F), np.uint64(0))
+            raw |= bits << np.uint64(7 * index)
+            if index == LONG_BYTES - 1:
+                extreme |= bits > 1
+            size += going
+            going &= byte > 0x7F
+            if not going.any():
+                break
+        if going.any():
+            raise WrongRecordsError(f"a varint goes on past {bytes_max} bytes")
+        value = (raw >> np.uint64(1)).astype(np.int64) ^ -((raw & np.uint64(1)).astype(np.int64))
+        value[extreme] = np.iinfo(np.int64).max
+        return value, size

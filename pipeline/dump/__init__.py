@@ -1,0 +1,1 @@
+"""Writes Arrow record batches as lines of JSON, as Parquet or as Arrow's own format."""

@@ -1,0 +1,140 @@
+"""Reads what the brokers serve: raw Fetch, whose batches go to the decoder as they are.
+
+Progress is by the offsets of batches, never by rows: an offset that is a marker, or that compaction
+took away, is passed like any other, and nobody waits for it.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeVar
+
+from pipeline.cluster.cluster import NotNowError
+from pipeline.cluster.wire_client import ClusterError
+from pipeline.decode.group import Keep, Origin
+from pipeline.errors import DamagedDataError
+from pipeline.read.aborted_ranges import aborted_ranges
+from pipeline.read.batch_front import BatchFront, batch_front
+from pipeline.read.groups import Group
+from pipeline.read.leader import Fetched, Leader, OutOfRangeError, TopicGoneError
+from pipeline.read.limits import ReadLimits
+from pipeline.read.lost import LossRule
+from pipeline.read.progress import Progress
+from pipeline.values import TailPiece
+
+T = TypeVar("T")
+
+_GONE_S = 10.0
+"""So long a topic id that nobody knows may be one that brokers have not heard of yet."""
+
+
+class _NotWrittenError(NotNowError):
+    """The log ends before an offset that a plan saw; a new leader may still learn of it."""
+
+
+class _BelowStartError(ClusterError):
+    """The log begins behind the offset."""
+
+    def __init__(self, start: int) -> None:
+        super().__init__(f"the log begins at offset {start}")
+        self.start = start
+
+
+class TailGroups:
+    """One piece while it is read."""
+
+    def __init__(
+        self,
+        piece: TailPiece,
+        leader: Leader,
+        rule: LossRule,
+        progress: Progress,
+        limits: ReadLimits,
+    ) -> None:
+        self._piece, self._leader, self._rule = piece, leader, rule
+        self._progress, self._limits = progress, limits
+        self._max_bytes = limits.tail_bytes
+
+    def __iter__(self) -> Iterator[Group]:
+        """All groups, ascending by offset.
+
+        Raises:
+            DataLossError: offsets are gone, and that is to be an error.
+            ClusterError: the brokers do not answer, or refuse.
+            DamagedDataError: an answer makes no sense.
+            StoppedError: the reader was closed.
+        """
+        position, last = self._piece.first, self._piece.last
+        while position <= last:
+            try:
+                fetched, front = self._retrying(partial(self._fetch, position))
+            except _BelowStartError as error:
+                reason = f"{error}: retention or DeleteRecords removed them"
+                self._lose(position, min(error.start - 1, last), reason)
+                position = error.start
+                continue
+            except _NotWrittenError as error:
+                self._lose(position, last, f"{error}: records were given up in an election")
+                return
+            except TopicGoneError as error:
+                self._lose(position, last, str(error))
+                return
+            yield self._group(fetched, front, position)
+            if front.next_offset <= position:
+                raise DamagedDataError(
+                    f"broker {fetched.broker} answered a fetch of {self._partition} at offset"
+                    f" {position} with batches that end at {front.next_offset}"
+                )
+            position = front.next_offset
+
+    @property
+    def _partition(self) -> str:
+        return str(self._piece.partition.topic_partition)
+
+    def _fetch(self, position: int) -> tuple[Fetched, BatchFront]:
+        try:
+            fetched = self._leader.fetch(position, self._max_bytes)
+        except OutOfRangeError:
+            start = self._leader.log_start()
+            if start > position:
+                raise _BelowStartError(start) from None
+            raise _NotWrittenError(f"the log ends before offset {position}") from None
+        front = batch_front(fetched.records)
+        if front.size_bytes:
+            self._progress.moved()
+            return fetched, front
+        self._max_bytes = max(self._max_bytes, front.wanted_bytes)  # the first one was cut
+        if position >= fetched.end:
+            raise _NotWrittenError(f"the log ends at offset {fetched.end}")
+        raise NotNowError(
+            f"broker {fetched.broker} gives nothing at offset {position}, though the log ends at"
+            f" {fetched.end}"
+        )
+
+    def _group(self, fetched: Fetched, front: BatchFront, position: int) -> Group:
+        data = fetched.records[: front.size_bytes]
+        topic, partition = self._piece.partition.topic_partition
+        name = f"broker {fetched.broker}, {self._partition} from offset {position}"
+        keep = Keep(
+            max(position, self._piece.first),
+            self._piece.last,
+            aborted_ranges(fetched.aborted, data),
+        )
+        return Group(data, Origin(topic, partition, name, 0), keep)
+
+    def _lose(self, first: int, last: int, reason: str) -> None:
+        self._rule.apply(self._piece.partition.topic_partition, first, last, reason)
+
+    def _retrying(self, call: Callable[[], T]) -> T:
+        retry_s = self._limits.retry_s
+
+        def patience_s(error: BaseException) -> float:
+            return min(_GONE_S, retry_s) if isinstance(error, TopicGoneError) else retry_s
+
+        try:
+            return self._progress.retrying(NotNowError, patience_s)(call)
+        except (_NotWrittenError, TopicGoneError):
+            raise
+        except NotNowError as error:
+            raise ClusterError(
+                f"{self._partition}: nothing from the brokers for {retry_s:.0f} s: {error}"
+            ) from error

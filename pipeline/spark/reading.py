@@ -1,0 +1,46 @@
+"""Makes the readers out of a source's options and schema."""
+
+from collections.abc import Mapping
+
+import pyspark
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from pipeline.errors import OptionError
+from pipeline.spark.options import batch_options, check_any
+from pipeline.spark.reader import BatchReader, FilteringBatchReader
+from pipeline.spark.schema import columns_of
+from pipeline.spark.stream_reader import stream_reader_class
+
+
+def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
+    """What `spark.read.format("tidemark")` reads with.
+
+    Raises:
+        OptionError: an option or the schema is wrong, or filters cannot be pushed here.
+    """
+    read = batch_options(options)
+    columns = _columns(read.columns, schema)
+    if not read.push_filters:
+        return BatchReader(read, columns)
+    if not hasattr(DataSourceReader, "pushFilters"):
+        raise OptionError(
+            f"option pushFilters=true needs PySpark 4.1 or newer, here is {pyspark.__version__}:"
+            " leave it out or upgrade"
+        )
+    return FilteringBatchReader(read, columns)
+
+
+def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
+    """What `spark.readStream.format("tidemark")` reads with; it checks the options itself."""
+    return stream_reader_class()(dict(options), _columns(check_any(options).columns, schema))
+
+
+def _columns(named: tuple[str, ...] | None, schema: StructType) -> tuple[str, ...]:
+    columns = columns_of(schema)
+    if named is not None and columns != named:
+        raise OptionError(
+            f"option columns={','.join(named)}: the schema names {', '.join(columns)}; give one of"
+            " the two"
+        )
+    return columns

@@ -1,0 +1,149 @@
+"""What a stream does on the driver between two micro-batches: offsets, limits, plans.
+
+One instance lives as long as its query and keeps one log open, so that each micro-batch costs one
+question for the topics and one for their ends. It must never be sent anywhere.
+
+Where a stream starts at the latest offsets, Spark keeps them nowhere before its first batch ends; a
+query killed there would start later when it comes back. So the first batch of such a stream is
+empty: its end is the start, and Spark writes that into the checkpoint before anything is read.
+
+Offsets: starts are inclusive, ends exclusive. Must not know: Arrow, Spark.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+
+from kafka_protocol.types import TopicPartition
+from pipeline.errors import DataLossError
+from pipeline.log import TieredLog
+from pipeline.spark.driver_log import driver_log, say_plan
+from pipeline.spark.limits import Rates, backlog, take, waits
+from pipeline.spark.options import ReadOptions
+from pipeline.spark.ranges import Offsets, loss_sentence, resolve, stream_ranges
+from pipeline.spark.topics import find, find_all
+from pipeline.values import Plan, Source, Where
+
+
+class Stream:
+    """The driver's side of one running query."""
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        open_log: Callable[[Where], TieredLog],
+        monotonic_ms: Callable[[], float],
+    ) -> None:
+        """Take the options; the log is opened by the first question."""
+        self._options, self._open_log, self._monotonic_ms = options, open_log, monotonic_ms
+        self._log: TieredLog | None = None
+        self._initial: Offsets | None = None
+        self._seen: Offsets | None = None  # what Spark has, from here or from its checkpoint
+        self._first_is_empty = False
+        self._target: Offsets | None = None  # of Trigger.AvailableNow
+        self._latest: Offsets | None = None
+        self._last_batch_ms = -math.inf
+
+    @property
+    def rates(self) -> Rates:
+        """The user's limits of a micro-batch."""
+        return self._options.rates
+
+    def initial(self) -> Offsets:
+        """Where a new stream starts; resolved once."""
+        if self._initial is None:
+            log = self._opened()
+            partitions = find_all(log, self._options.topics)
+            resolved = resolve(log, self._options.starting, partitions, "starting")
+            offsets = dict(resolved.offsets)
+            known = self._seen or self._target or {}
+            offsets |= {one: known[one] for one in resolved.floating if one in known}
+            self._first_is_empty = bool(resolved.floating) and self._seen is None
+            self._initial = offsets
+            driver_log().info("stream: starts at %d partitions' offsets", len(offsets))
+        return dict(self._initial)
+
+    def latest(self, start: Mapping[TopicPartition, int] | None, *, limited: bool) -> Offsets:
+        """Where the next micro-batch ends.
+
+        Args:
+            start: where it starts; None where Spark does not say (before 4.2).
+            limited: whether the user's limits hold.
+        """
+        if self._first_is_empty and limited and start == self._initial:
+            self._first_is_empty = False
+            self._seen = dict(start or {})
+            return dict(self._seen)
+        self._first_is_empty = False
+        self._latest = end = self._ends()
+        if limited and start is not None and self._options.rates:
+            end = self._limited(start, end)
+        self._seen = dict(end)
+        return end
+
+    def latest_seen(self) -> Offsets | None:
+        """The ends that were last asked for; for reports."""
+        return self._latest
+
+    def stop_at_what_is_there(self) -> None:
+        """From now on nothing newer than now is shown (Trigger.AvailableNow)."""
+        self._target = self._ends()
+
+    def plan(self, start: Offsets, end: Offsets) -> tuple[Plan, Source] | None:
+        """What a micro-batch reads; None: nothing.
+
+        Raises:
+            DataLossError: records between start and end are gone, and that is an error.
+        """
+        if self._seen is None:
+            self._seen = dict(end)  # a query that goes on shows where it was
+        if start == end:
+            return None
+        log = self._opened()
+        new = sorted(set(end) - set(start))
+        there = set(find(log, self._options.topics).partitions) if new else set()
+        earliest = log.earliest([one for one in new if one in there]) if there else {}
+        known_end = {one: at for one, at in end.items() if one in start or one in earliest}
+        ranges, losses = stream_ranges(start, known_end, earliest)
+        losses += [f"{one} is gone" for one in new if one not in earliest]
+        self._judge(losses)
+        if not ranges:
+            return None
+        plan = log.plan(ranges, self._options.limits)
+        say_plan("stream", len(plan.splits), plan.facts)
+        return plan, log.source
+
+    def close(self) -> None:
+        """Let go of connections."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def _opened(self) -> TieredLog:
+        if self._log is None:
+            self._log = self._open_log(self._options.where)
+        return self._log
+
+    def _ends(self) -> Offsets:
+        if self._target is not None:
+            return dict(self._target)
+        log = self._opened()
+        found = find(log, self._options.topics)
+        if found.missing:
+            self._judge([f"{one} is gone" for one in found.missing])
+        return log.latest(found.partitions) if found.partitions else {}
+
+    def _limited(self, start: Mapping[TopicPartition, int], end: Offsets) -> Offsets:
+        new = [one for one in end if one not in start]
+        begin = {**start, **(self._opened().earliest(new) if new else {})}
+        rates, now_ms = self._options.rates, self._monotonic_ms()
+        waiting = waits(rates, backlog(begin, end), now_ms - self._last_batch_ms)
+        if waiting and self._target is None:  # nothing more comes for AvailableNow
+            return dict(start)
+        self._last_batch_ms = now_ms
+        return end if rates.most is None else take(rates.most, begin, end)
+
+    def _judge(self, losses: list[str]) -> None:
+        if losses and self._options.where.fail_on_data_loss:
+            raise DataLossError(loss_sentence(losses))
+        for loss in losses:
+            driver_log().warning("stream: %s; skipped (failOnDataLoss=false)", loss)

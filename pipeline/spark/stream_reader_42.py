@@ -1,0 +1,51 @@
+"""The stream reader for PySpark 4.2 and newer: rate limits, Trigger.AvailableNow, reports."""
+
+from collections.abc import Mapping
+
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pipeline.spark.limits import Rates
+from pipeline.spark.offsets import from_map, to_map
+from pipeline.spark.stream_reader import PlainStreamReader
+
+_NO_LIMIT = (1 << 63) - 1
+
+
+class LimitedStreamReader(PlainStreamReader, SupportsTriggerAvailableNow):
+    """Spark says where a micro-batch starts, so limits can be kept."""
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """See Spark.
+
+        There is no limit of two bounds: `latestOffset` reads the options itself. It is never
+        ReadAllAvailable, which is therefore Trigger.Once.
+        """
+        rates = self._driver().rates
+        if rates.most is None and rates.least is not None:
+            return ReadMinRows(rates.least)
+        return ReadMaxRows(_NO_LIMIT if rates.most is None else rates.most)
+
+    def latestOffset(  # type: ignore[override]  # noqa: N802 - Spark's name
+        self, start: Mapping[str, object], limit: ReadLimit
+    ) -> dict[str, dict[str, int]]:
+        """See Spark."""
+        limited = not isinstance(limit, ReadAllAvailable)
+        return to_map(self._driver().latest(from_map(start), limited=limited))
+
+    def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802
+        """See Spark."""
+        found = self._driver().latest_seen()
+        return None if found is None else to_map(found)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """See Spark."""
+        self._driver().stop_at_what_is_there()
+
+    def _check_version(self, rates: Rates) -> None:
+        """This version can do all."""

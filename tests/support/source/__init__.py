@@ -1,0 +1,1 @@
+"""Help for tests of Spark's source."""

@@ -1,0 +1,64 @@
+"""What filters leave to be planned; Spark applies them again to the rows."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+datasource = pytest.importorskip("pyspark.sql.datasource", reason="needs pyspark")
+if not hasattr(datasource, "Filter"):
+    pytest.skip("filters come with PySpark 4.1", allow_module_level=True)
+
+from pyspark.sql.datasource import (  # noqa: E402 - after the skip
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringStartsWith,
+)
+
+from kafka_protocol.types import TopicPartition  # noqa: E402
+from pipeline.spark.filters import Wanted, prune, wanted_by  # noqa: E402
+from pipeline.values import OffsetRange  # noqa: E402
+
+O, P, T, K, S = ("offset",), ("partition",), ("topic",), ("key",), ("timestamp",)  # noqa: E741
+NOON = datetime(2026, 1, 1, 12, 0, 0, 1500, tzinfo=UTC)
+NOON_MS = 1_767_268_800_001
+
+
+@pytest.mark.parametrize(
+    ("filters", "wanted"),
+    [
+        ([], Wanted()),
+        ([IsNotNull(O), EqualTo(K, b"x"), StringStartsWith(T, "a")], Wanted()),
+        ([Not(EqualTo(P, 1))], Wanted()),
+        ([EqualTo(T, "a")], Wanted(topics=frozenset({"a"}))),
+        ([In(P, (0, 2))], Wanted(partitions=frozenset({0, 2}))),
+        ([In(P, (0, 2)), EqualTo(P, 2)], Wanted(partitions=frozenset({2}))),
+        ([GreaterThan(O, 5), LessThan(O, 9)], Wanted(offset_first=6, offset_last=8)),
+        ([GreaterThanOrEqual(O, 5), LessThanOrEqual(O, 9)], Wanted(offset_first=5, offset_last=9)),
+        ([EqualTo(O, 7)], Wanted(offset_first=7, offset_last=7)),
+        ([In(O, (9, 4))], Wanted(offset_first=4, offset_last=9)),
+        ([GreaterThanOrEqual(S, NOON)], Wanted(time_from_ms=NOON_MS)),
+        ([LessThan(S, NOON)], Wanted()),
+        ([GreaterThan(S, NOON.replace(tzinfo=None))], Wanted()),
+    ],
+)
+def test_filters_say_what_is_wanted(filters: list[object], wanted: Wanted) -> None:
+    assert wanted_by(filters) == wanted
+
+
+def test_ranges_shrink_to_what_is_wanted() -> None:
+    a0, a1, b0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+    ranges = {a0: OffsetRange(0, 100), a1: OffsetRange(50, 60), b0: OffsetRange(0, 100)}
+    assert prune(ranges, Wanted()) == ranges
+    assert prune(ranges, Wanted(topics=frozenset({"b"}))) == {b0: OffsetRange(0, 100)}
+    assert prune(ranges, Wanted(partitions=frozenset({1}))) == {a1: OffsetRange(50, 60)}
+    assert prune(ranges, Wanted(offset_first=55, offset_last=70)) == {
+        a0: OffsetRange(55, 71),
+        a1: OffsetRange(55, 60),
+        b0: OffsetRange(55, 71),
+    }

@@ -1,0 +1,170 @@
+"""`tidemark cat`: a topic's records, from the remote tier and the brokers, to a file or a pipe."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from broker.config.broker_config import read_properties
+from tidemark.loading import parse_overrides
+from tidemark.remote.options import WrongOptionError
+from tidemark.remote.progress import progress
+
+if TYPE_CHECKING:
+    from pipeline.scan import Scan
+    from pipeline.scan_range import Place
+
+_FORMATS = ("jsonl", "parquet", "arrow")
+_PACKAGES = ("pyarrow", "numpy", "tenacity")
+
+
+class _PlaceType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on
+    """`earliest`, `latest`, an offset, or a time with a zone."""
+
+    name = "place"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> "Place":
+        """See click."""
+        text = str(value)
+        if text in {"earliest", "latest"}:
+            return text
+        if text.isdecimal():
+            return int(text)
+        try:
+            at = datetime.fromisoformat(text)
+        except ValueError:
+            self.fail(f"{text!r}: allowed is earliest, latest, an offset or 2026-01-31T12:00:00Z")
+        if at.tzinfo is None:
+            self.fail(f"{text!r}: a time needs a zone: {text}Z for UTC")
+        return at
+
+
+@click.command("cat")
+@click.argument("topic")
+@click.option("--bootstrap-server", "bootstrap", metavar="HOST:PORT", help="A broker.")
+@click.option(
+    "--bucket", metavar="URL",
+    help="The store: s3://bucket/prefix, hdfs://host:port/dir, a directory. Without a broker: what"
+    " it holds; with one, only needed where the broker's settings do not fit here.",
+)  # fmt: skip
+@click.option(
+    "--from", "start", default="earliest", type=_PlaceType(), show_default=True,
+    metavar="PLACE", help="First: earliest, latest, an offset, a time (2026-01-31T12:00:00Z).",
+)  # fmt: skip
+@click.option(
+    "--to", "end", default="latest", type=_PlaceType(), show_default=True,
+    metavar="PLACE", help="Where to end (exclusive).",
+)  # fmt: skip
+@click.option("--partition", "partitions", type=int, multiple=True, help="Only this; repeatable.")
+@click.option("--format", "kind", type=click.Choice(_FORMATS), default="jsonl", show_default=True)
+@click.option(
+    "--output", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+    help="Written under another name and renamed when complete. Default: stdout.",
+)  # fmt: skip
+@click.option("--columns", metavar="A,B", help="key, value, topic, partition, offset, timestamp,"
+              " timestampType, headers; default: all but headers.")  # fmt: skip
+@click.option(
+    "--isolation", type=click.Choice(("read_uncommitted", "read_committed")),
+    default="read_uncommitted", show_default=True,
+)  # fmt: skip
+@click.option(
+    "--storage-config", "storage", multiple=True, metavar="K=V",
+    help="A setting of the storage plugin (rsm.config.K); class=... names the plugin; repeatable.",
+)  # fmt: skip
+@click.option(
+    "--command-config", metavar="FILE", type=click.Path(path_type=Path),
+    help="Properties of the Kafka client.",
+)  # fmt: skip
+@click.option("--skip-lost", is_flag=True, help="Skip and count offsets that are gone.")
+@click.option("--topic-id", help="Of a bucket that has several topics of this name.")
+def command(
+    topic: str,
+    bootstrap: str | None,
+    bucket: str | None,
+    start: "Place",
+    end: "Place",
+    partitions: tuple[int, ...],
+    kind: str,
+    output: Path | None,
+    columns: str | None,
+    isolation: str,
+    storage: tuple[str, ...],
+    command_config: Path | None,
+    skip_lost: bool,
+    topic_id: str | None,
+) -> None:
+    """Print or save a topic's records, partition by partition, from the remote tier and brokers."""
+    from pipeline.packages import need
+
+    need("arrow", *_PACKAGES)
+    from pipeline.scan import ScanOptions, plan_scan, where_of
+
+    _check_output(kind, output)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleans up, as Ctrl-C does
+    options: ScanOptions = {
+        "isolation": isolation,
+        "storage": parse_overrides(storage, option="--storage-config"),
+        "client": {} if command_config is None else read_properties(command_config),
+        "fail_on_data_loss": not skip_lost,
+    }
+    if partitions:
+        options["partitions"] = partitions
+    if topic_id:
+        options["topic_id"] = topic_id
+    names = None if columns is None else [name.strip() for name in columns.split(",")]
+    where = where_of(bootstrap, bucket, topic, options)
+    scan = plan_scan(topic, where, (start, end), names, options)
+    for note in scan.plan.facts.notes:
+        click.echo(f"tidemark: {note}", err=True)
+    try:
+        _copy(scan, topic, kind, output)
+    except BrokenPipeError:
+        # whoever read has seen enough; nothing may be flushed at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if scan.lost.count:
+        click.echo(f"tidemark: {scan.lost.count} offsets are gone and were skipped", err=True)
+
+
+def _check_output(kind: str, output: Path | None) -> None:
+    if output is None and kind == "parquet":
+        raise WrongOptionError("--format=parquet needs --output FILE")
+    if output is None and kind == "arrow" and sys.stdout.isatty():
+        raise WrongOptionError("--format=arrow is not for a terminal: --output FILE, or a pipe")
+
+
+def _copy(scan: "Scan", topic: str, kind: str, output: Path | None) -> None:
+    from pipeline.dump.files import write_batches
+
+    total = sum(
+        piece.last - piece.first + 1 for split in scan.plan.splits for piece in split.pieces
+    )
+    with (
+        _opened(output) as out,
+        progress(disable=output is None and sys.stdout.isatty()) as bars,
+        closing(scan.batches()) as batches,
+    ):
+        advance = bars.phase(f"reading {topic}")
+        done = 0
+        for rows in write_batches(kind, batches, scan.schema, out, is_file=output is not None):
+            done += rows
+            advance(done, max(done, total))
+
+
+@contextmanager
+def _opened(output: Path | None) -> Iterator[BinaryIO]:
+    from pipeline.dump.files import complete_or_nothing
+
+    if output is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    with complete_or_nothing(output) as out:
+        yield out
