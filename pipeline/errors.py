@@ -31,3 +31,7 @@ class StoreUnreachableError(PipelineError):
 
 class MissingPackageError(PipelineError, ImportError):
     """A package of an extra is not installed; says which command installs it."""
+
+
+class TopicReplacedError(DataLossError):
+    """A topic was deleted and made again while it was read: its offsets mean other records now."""

@@ -13,7 +13,7 @@ Source: KIP-405 (Unclean leader election, scenarios 1-5); docs/tiering.md for co
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -89,7 +89,11 @@ def parts_on_chain(
 
     Only these may be served and counted.
     """
-    own = {span.epoch: span for span in chain_spans(chain, log_end)}
+    return parts_in(segment, {span.epoch: span for span in chain_spans(chain, log_end)})
+
+
+def parts_in(segment: RemoteLogSegmentMetadata, own: Mapping[int, Span]) -> list[Span]:
+    """As `parts_on_chain`, with the chain's spans by epoch: for many segments of one chain."""
     parts = []
     for span in segment_spans(segment):
         on_chain = own.get(span.epoch)

@@ -5,7 +5,7 @@ watermark), `highest_tiered` is inclusive.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
@@ -41,6 +41,13 @@ class UnknownTopicError(ClusterError):
     """There is no topic of that name."""
 
 
+def no_topic(name: str, known: Iterable[str]) -> UnknownTopicError:
+    """The error that names the nearest of the known topics."""
+    near = get_close_matches(name, list(known), 1, 0.5)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return UnknownTopicError(f"there is no topic {name[:249]!r}{hint}")
+
+
 @dataclass(frozen=True, slots=True)
 class Topic:
     """A topic of the cluster.
@@ -48,11 +55,13 @@ class Topic:
     Attributes:
         topic_id: 16 raw bytes.
         leaders: node by partition, -1 where there is none now.
+        leader_epochs: by partition.
     """
 
     name: str
     topic_id: bytes
     leaders: Mapping[int, int]
+    leader_epochs: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +85,7 @@ class Cluster:
         """
         found = self.topics.get(name)
         if found is None:
-            near = get_close_matches(name, self.topics, 1, 0.5)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise UnknownTopicError(f"there is no topic {name[:249]!r}{hint}")
+            raise no_topic(name, self.topics)
         return found
 
 
@@ -114,6 +121,7 @@ def look(client: WireClient) -> Cluster:
                 one.name,
                 bytes(one.topic_id),
                 {part.partition_index: part.leader_id for part in one.partitions},
+                {part.partition_index: part.leader_epoch for part in one.partitions},
             )
             for one in answer.topics
             if not one.error_code
@@ -136,7 +144,7 @@ def is_tiered(client: WireClient, topic: str) -> bool:
     body = request(resources=[resource], include_synonyms=False)
     (result,) = client.ask_any(ApiKey.DESCRIBE_CONFIGS, _CONFIGS_VERSION, body).results
     if result.error_code:
-        raise ClusterError(f"settings of topic {topic}: {_name(result.error_code)}")
+        raise ClusterError(f"settings of topic {topic}: {name_of(result.error_code)}")
     return any(one.value == "true" for one in result.configs)
 
 
@@ -195,7 +203,7 @@ def epoch_chain(
         if found.error_code in _NOT_NOW:
             return None
         if found.error_code:
-            raise ClusterError(f"epochs of {topic.name}-{partition}: {_name(found.error_code)}")
+            raise ClusterError(f"epochs of {topic.name}-{partition}: {name_of(found.error_code)}")
         if found.end_offset >= 0:
             ends[found.leader_epoch] = found.end_offset
     return chain_from_ends(ends)
@@ -226,13 +234,14 @@ def _offset(
     answer: Any = client.ask(address, ApiKey.LIST_OFFSETS, _LIST_OFFSETS_VERSION, body)
     found = answer.topics[0].partitions[0]
     if found.error_code in _NOT_NOW:
-        raise NotNowError(f"{topic}-{partition}: {_name(found.error_code)}")
+        raise NotNowError(f"{topic}-{partition}: {name_of(found.error_code)}")
     if found.error_code:
-        raise ClusterError(f"offsets of {topic}-{partition}: {_name(found.error_code)}")
+        raise ClusterError(f"offsets of {topic}-{partition}: {name_of(found.error_code)}")
     return int(found.offset)
 
 
-def _name(code: int) -> str:
+def name_of(code: int) -> str:
+    """The name of an error code."""
     try:
         return ErrorCode(code).name
     except ValueError:

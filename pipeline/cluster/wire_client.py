@@ -21,6 +21,10 @@ class ClusterError(TidemarkError):
     """The cluster cannot be reached, or refuses what a tool asks of it."""
 
 
+class UnreachableError(ClusterError):
+    """No broker is there, or it does not answer in time; perhaps later."""
+
+
 class WireClient:
     """Connections to the brokers of one cluster; use it in a `with` block."""
 
@@ -42,8 +46,12 @@ class WireClient:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for one in self._sockets.values():
-            one.close()
+        self.close()
+
+    def close(self) -> None:
+        """End all connections; a later question opens them again."""
+        while self._sockets:
+            self._sockets.popitem()[1].close()
 
     def ask_any(self, api_key: int, version: int, body: object) -> Any:
         """Ask the first bootstrap server that answers.
@@ -56,8 +64,10 @@ class WireClient:
             try:
                 return self.ask(address, api_key, version, body)
             except ClusterError as error:
-                errors.append(str(error))
-        raise ClusterError("; ".join(errors))
+                errors.append(error)
+        away = all(isinstance(error, UnreachableError) for error in errors)
+        kind = UnreachableError if away else ClusterError
+        raise kind("; ".join(map(str, errors)))
 
     def ask(self, address: Address, api_key: int, version: int, body: object) -> Any:
         """Send one request and wait for its answer.
@@ -81,7 +91,7 @@ class WireClient:
             raise ClusterError(f"{where}: the answer cannot be read: {error}") from error
         except OSError as error:
             self._drop(address)
-            raise ClusterError(f"{where}: {error.strerror or error}") from error
+            raise UnreachableError(f"{where}: {error.strerror or error}") from error
         return value
 
     def _exchange(self, address: Address, frame: bytes) -> bytearray:

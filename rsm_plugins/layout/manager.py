@@ -11,7 +11,7 @@ Must not know: which store it is; which segments should exist.
 import io
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, ClassVar
 
 from crc32c import crc32c
@@ -97,6 +97,20 @@ class LayoutStorageManager(RemoteStorageManager):
         """What `places` will want to know of a segment copied now."""
         return None
 
+    def custom_metadata_at(self, folder: str, metadata: RemoteLogSegmentMetadata) -> bytes | None:
+        """What `custom_metadata` was for a segment that lies in `folder`, as a listing shows it.
+
+        Args:
+            folder: before the layout's own key, without a slash at its end; empty if none.
+            metadata: the segment.
+
+        Raises:
+            RemoteObjectDamagedError: no copy of the segment lies there.
+        """
+        if folder:
+            raise RemoteObjectDamagedError(f"{folder}: no copy of a segment lies in this folder")
+        return None
+
     # ------------------------------------------------------------------ RemoteStorageManager
 
     def configure(self, configs: Mapping[str, str]) -> None:
@@ -177,6 +191,26 @@ class LayoutStorageManager(RemoteStorageManager):
         """See ObjectLister."""
         return (one for one in self._store.list_objects(prefix) if not is_claim(one.key))
 
+    def read_manifest(self, key: str) -> Manifest:
+        """The manifest of that key, for whoever lists the store; later calls take its metadata.
+
+        Raises:
+            RemoteResourceNotFoundError: it is not there any more.
+            RemoteObjectDamagedError: it cannot be read, or is of another segment than its key.
+            RemoteStorageError, RetriableRemoteStorageError: the store failed.
+        """
+        manifest = self._parsed_manifest(key)
+        parsed = object_layout.parse_key(key)
+        meta = manifest.metadata
+        try:
+            expected = object_layout.object_names(meta).manifest
+        except object_layout.UnsafeNameError as e:
+            raise RemoteObjectDamagedError(f"{key}: {e}") from e
+        if parsed is None or not f"/{key}".endswith(f"/{expected}"):
+            raise RemoteObjectDamagedError(f"{key} is of another segment")
+        custom = self.custom_metadata_at(key.removesuffix(expected).rstrip("/"), meta)
+        return replace(manifest, metadata=replace(meta, custom_metadata=custom))
+
     def read_claim(self, cluster_id: str, node_id: int) -> int | None:
         """See ClaimKeeper."""
         key = claim_key(cluster_id, node_id)
@@ -239,19 +273,22 @@ class LayoutStorageManager(RemoteStorageManager):
         known = self._complete.get(metadata.id.id)
         if known is not None and known.names == names:
             return known
-        with io.BufferedReader(self._store.get(names.manifest)) as stream:
-            text = stream.read(_MANIFEST_BYTES_MAX + 1)
-        if len(text) > _MANIFEST_BYTES_MAX:
-            raise RemoteObjectDamagedError(f"{names.manifest} is no manifest: it is too large")
-        try:
-            manifest = object_layout.parse_manifest(text)
-        except object_layout.DamagedObjectError as e:
-            raise RemoteObjectDamagedError(f"{names.manifest}: {e}") from e
+        manifest = self._parsed_manifest(names.manifest)
         if manifest.metadata.id.id != metadata.id.id:
             raise RemoteObjectDamagedError(f"{names.manifest} is of another segment")
         known = _Complete(names, manifest.log, manifest.indexes)
         self._complete[metadata.id.id] = known
         return known
+
+    def _parsed_manifest(self, key: str) -> Manifest:
+        with io.BufferedReader(self._store.get(key)) as stream:
+            text = stream.read(_MANIFEST_BYTES_MAX + 1)
+        if len(text) > _MANIFEST_BYTES_MAX:
+            raise RemoteObjectDamagedError(f"{key} is no manifest: it is too large")
+        try:
+            return object_layout.parse_manifest(text)
+        except object_layout.DamagedObjectError as e:
+            raise RemoteObjectDamagedError(f"{key}: {e}") from e
 
     def _whole(self, segment_id: bytes, segment: _Complete) -> bytes | None:
         """All of a small container of indexes, None for a large one."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from crc32c import crc32c
 
-from rsm_plugins.api import RemoteStorageError
+from rsm_plugins.api import RemoteObjectDamagedError, RemoteStorageError
 from rsm_plugins.layout.manager import LayoutStorageManager
 from rsm_plugins.layout.objects import ObjectNames, object_names
 from rsm_plugins.layout.store import ObjectStore
@@ -72,9 +72,21 @@ class S3RemoteStorageManager(LayoutStorageManager):
         """See LayoutStorageManager."""
         return b"e%d" % self._entropy_chars if self._entropy_chars else None
 
+    def custom_metadata_at(self, folder: str, metadata: RemoteLogSegmentMetadata) -> bytes | None:
+        """See LayoutStorageManager."""
+        if not folder:
+            return None
+        if not _entropy(metadata).startswith(folder):
+            raise RemoteObjectDamagedError(f"{folder}: no copy of this segment lies there")
+        return b"e%d" % len(folder)
+
+
+def _entropy(metadata: RemoteLogSegmentMetadata) -> str:
+    return f"{crc32c(metadata.id.id):08x}"
+
 
 def _names(metadata: RemoteLogSegmentMetadata, entropy_chars: int) -> ObjectNames:
     names = object_names(metadata)
     if not entropy_chars:
         return names
-    return ObjectNames(f"{crc32c(metadata.id.id):08x}"[:entropy_chars] + "/" + names.base)
+    return ObjectNames(_entropy(metadata)[:entropy_chars] + "/" + names.base)

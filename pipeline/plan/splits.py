@@ -1,0 +1,129 @@
+"""Cuts and joins pieces into splits of about equal bytes.
+
+A remote piece is cut at nominal bytes: no index is read for it. Where it does not begin at its
+segment's first offset, bytes are taken to be spread evenly over the segment's offsets. So are those
+of the brokers' tail, with the rate of the remote pieces.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from kafka_protocol.types import TopicPartition
+from pipeline.values import Piece, RemotePiece, Split, SplitLimits, TailPiece
+
+_TAIL_BYTES_PER_OFFSET = 1_024
+"""Where nothing remote says how large a record is."""
+_JOIN_UP_TO = 1.25
+"""A split may grow so far above its target rather than leave a small one behind."""
+
+Sized = tuple[Piece, float]
+"""A piece and the stored bytes that it holds, about."""
+
+
+def cut_into_splits(
+    pieces: Mapping[TopicPartition, Sequence[Piece]], limits: SplitLimits
+) -> list[Split]:
+    """All splits, partition by partition in the order given, ascending by offset within each."""
+    sized = {partition: _sized(of) for partition, of in pieces.items()}
+    total = sum(size for of in sized.values() for _, size in of)
+    target = float(max(1, limits.target_bytes))
+    if limits.splits_min:
+        target = max(1.0, min(target, total / limits.splits_min))
+    return [
+        split
+        for partition, of in sized.items()
+        for split in _splits_of(partition, of, target, limits.offsets_max)
+    ]
+
+
+def bytes_of(piece: RemotePiece) -> float:
+    """Stored bytes of the piece, about."""
+    low, high = _nominal(piece)
+    return max(0.0, min(high, piece.byte_to) - max(low, piece.byte_from))
+
+
+def _nominal(piece: RemotePiece) -> tuple[float, float]:
+    """Where the piece's offsets lie in its segment, if bytes are spread evenly over offsets."""
+    segment = piece.segment
+    per_offset = segment.segment_size_bytes / (segment.end_offset - segment.start_offset + 1)
+    low = (piece.first - segment.start_offset) * per_offset
+    return low, low + (piece.last - piece.first + 1) * per_offset
+
+
+def _sized(pieces: Sequence[Piece]) -> list[Sized]:
+    remote_bytes = remote_offsets = 0.0
+    for piece in pieces:
+        if isinstance(piece, RemotePiece):
+            remote_bytes += bytes_of(piece)
+            remote_offsets += piece.last - piece.first + 1
+    rate = remote_bytes / remote_offsets if remote_offsets else _TAIL_BYTES_PER_OFFSET
+    return [
+        (
+            piece,
+            bytes_of(piece)
+            if isinstance(piece, RemotePiece)
+            else (piece.last - piece.first + 1) * rate,
+        )
+        for piece in pieces
+    ]
+
+
+def _splits_of(
+    partition: TopicPartition, pieces: Sequence[Sized], target: float, offsets_max: int | None
+) -> Iterator[Split]:
+    joined: list[Piece] = []
+    joined_bytes = 0.0
+    for piece, size in _cut(pieces, target, offsets_max):
+        too_large = joined_bytes + size > target * _JOIN_UP_TO
+        too_long = (
+            offsets_max is not None
+            and bool(joined)
+            and (piece.last - joined[0].first + 1 > offsets_max)
+        )
+        if joined and (too_large or too_long):
+            yield Split(partition, tuple(joined), round(joined_bytes))
+            joined, joined_bytes = [], 0.0
+        joined.append(piece)
+        joined_bytes += size
+    if joined:
+        yield Split(partition, tuple(joined), round(joined_bytes))
+
+
+def _cut(pieces: Sequence[Sized], target: float, offsets_max: int | None) -> Iterator[Sized]:
+    """The pieces, none much above `target`, none longer than `offsets_max`."""
+    for piece, size in pieces:
+        count = piece.last - piece.first + 1
+        if offsets_max is not None and count > offsets_max:
+            for part in _by_offsets(piece, offsets_max):
+                yield from _by_bytes(part, size * (part.last - part.first + 1) / count, target)
+        else:
+            yield from _by_bytes(piece, size, target)
+
+
+def _by_offsets(piece: Piece, offsets_max: int) -> Iterator[Piece]:
+    for first in range(piece.first, piece.last + 1, offsets_max):
+        yield replace(piece, first=first, last=min(first + offsets_max - 1, piece.last))
+
+
+def _by_bytes(piece: Piece, size: float, target: float) -> Iterable[Sized]:
+    if size <= target * _JOIN_UP_TO:
+        return [(piece, size)]
+    count = -(-size // target)
+    if isinstance(piece, TailPiece):
+        per_part = max(1, -(-(piece.last - piece.first + 1) // int(count)))
+        parts: list[Piece] = list(_by_offsets(piece, per_part))
+    else:
+        parts = _at_nominal_bytes(piece, int(count))
+    return [(part, size / len(parts)) for part in parts]
+
+
+def _at_nominal_bytes(piece: RemotePiece, count: int) -> list[Piece]:
+    low, high = _nominal(piece)
+    low, high = max(low, piece.byte_from), min(high, piece.byte_to)
+    cuts = {int(low + (high - low) * number / count) for number in range(1, count)}
+    inner = sorted(cut for cut in cuts if piece.byte_from < cut < piece.byte_to)
+    edges = [piece.byte_from, *inner, piece.byte_to]
+    return [
+        replace(piece, byte_from=edges[number], byte_to=edges[number + 1])
+        for number in range(len(edges) - 1)
+    ]

@@ -1,0 +1,259 @@
+"""The log of a bucket alone: its layout describes itself, brokers are not asked.
+
+What can be read is what complete copies hold of the newest lineage (`bucket_lineage`), from the end
+down as far as there is no hole. The plan says so. The bucket is listed when topics or ends are
+asked for and the last listing is old; a plan is made of the same listing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafka_protocol.types import EpochEntry, TopicIdPartition, TopicPartition
+from pipeline.errors import DamagedDataError, OptionError
+from pipeline.plan.live import LiveIndex
+from pipeline.plan.pieces import Tiers, stretches
+from pipeline.plan.planning import Known, make_plan
+from pipeline.store import open_store
+from pipeline.truth.bucket_copies import BucketCopies, Copies, Home
+from pipeline.truth.bucket_lineage import chain_of, contradicting, furthest, readable
+from pipeline.truth.bucket_times import first_at
+from pipeline.truth.committed import Transactions, open_from_of, transactions_of
+from pipeline.truth.indexes import SegmentIndexes, describe, read_index
+from pipeline.values import (
+    Isolation,
+    OffsetRange,
+    Plan,
+    Source,
+    SplitLimits,
+    StoreAddress,
+    Where,
+)
+from rlmm.lifecycle import SegmentEntry
+from rsm_plugins.layout.manager import LayoutStorageManager
+from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
+from runtime.clock import Clock
+
+_LISTING_MS = 30_000
+_ALONE = "the bucket is read alone: the range is that of the complete copies of the newest lineage"
+
+
+@dataclass(slots=True)
+class _Partition:
+    """What is known of a partition.
+
+    Attributes:
+        made_of: the copies that were there.
+        usable: ids of those that the index holds.
+        range: what can be read.
+        notes: what the user should know.
+    """
+
+    index: LiveIndex
+    made_of: Copies
+    usable: frozenset[bytes]
+    range: OffsetRange
+    notes: tuple[str, ...]
+
+
+class BucketLog:
+    """See TieredLog."""
+
+    def __init__(self, where: Where, address: StoreAddress, clock: Clock) -> None:
+        """Open the store and list it.
+
+        Raises:
+            OptionError: the plugin is of another layout, or a setting is wrong.
+            StoreUnreachableError: the store cannot be used from here.
+        """
+        self._where = where
+        self._clock = clock
+        self._source = Source(address, None, "", where.isolation, where.fail_on_data_loss)
+        store = open_store(address)
+        if not isinstance(store, LayoutStorageManager):
+            store.close()
+            raise OptionError(
+                f"{address.class_name}: its objects do not describe themselves, so the bucket"
+                " cannot be read alone; give bootstrap servers"
+            )
+        self._store = store
+        self._indexes = SegmentIndexes(lambda: store)
+        self._copies = BucketCopies(store, self._indexes, where.topic_ids)
+        self._partitions: dict[Home, _Partition] = {}
+        self._listed_ms: int | None = None
+        self._refresh()
+
+    # ------------------------------------------------------------------ TieredLog
+
+    @property
+    def source(self) -> Source:
+        """See TieredLog."""
+        return self._source
+
+    def topics(self) -> list[str]:
+        """See TieredLog."""
+        self._refresh()
+        return sorted(self._copies.topics())
+
+    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """See TieredLog; partitions of which nothing was copied are not known."""
+        self._refresh()
+        return sorted(
+            TopicPartition(name, number)
+            for name in set(topics)
+            for number in self._copies.partitions(self._copies.topic_id(name))
+        )
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """See TieredLog."""
+        return {
+            partition: self._start(partition, one)
+            for partition, one in self._known(partitions).items()
+        }
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """See TieredLog."""
+        self._refresh()
+        return self.remote_ends(partitions)
+
+    def remote_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """See TieredLog."""
+        return {
+            partition: self._end(partition, one)
+            for partition, one in self._known(partitions).items()
+        }
+
+    def offsets_at(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        """See TieredLog."""
+        known = self._known(times_ms)
+
+        def find(partition: TopicPartition) -> int | None:
+            one = known[partition]
+            start = self._start(partition, one)
+            runs = one.index.runs_from(max(start, one.range.start))
+            found = first_at(self._store, runs, start, times_ms[partition])
+            return None if found is None or found >= self._end(partition, one) else found
+
+        wanted = list(times_ms)
+        return dict(zip(wanted, self._indexes.side_by_side(find, wanted), strict=True))
+
+    def plan(self, ranges: Mapping[TopicPartition, OffsetRange], limits: SplitLimits) -> Plan:
+        """See TieredLog."""
+        known = {}
+        notes = [_ALONE]
+        for partition, one in self._known(ranges).items():
+            notes += one.notes
+            wanted, start = ranges[partition], self._start(partition, one)
+            runs = list(one.index.runs_from(max(wanted.start, start)))
+            transactions = Transactions()
+            if self._where.isolation is Isolation.READ_COMMITTED:
+                transactions = transactions_of(self._indexes, runs, wanted)
+            tiers = Tiers(self._id_of(partition), runs, start, None)
+            count = one.index.count_from(start)
+            end = self._end(partition, one)
+            known[partition] = Known(tiers, end, transactions.aborted, count)
+        return make_plan(
+            known, ranges, limits, fail_on_data_loss=self._where.fail_on_data_loss, notes=notes
+        )
+
+    def close(self) -> None:
+        """See TieredLog."""
+        self._indexes.close()
+        self._store.close()
+
+    # ------------------------------------------------------------------ inside
+
+    def _refresh(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if self._listed_ms is None or now_ms - self._listed_ms > _LISTING_MS:
+            self._copies.refresh()
+            self._listed_ms = now_ms
+
+    def _id_of(self, partition: TopicPartition) -> TopicIdPartition:
+        topic_id = self._copies.topic_id(partition.topic)
+        return TopicIdPartition(topic_id, partition.partition, partition.topic)
+
+    def _start(self, partition: TopicPartition, one: _Partition) -> int:
+        return self._where.log_starts.get(partition, one.range.start)
+
+    def _end(self, partition: TopicPartition, one: _Partition) -> int:
+        """The end (exclusive) of what can be read, with this isolation."""
+        end, start = one.range.end, self._start(partition, one)
+        groups = stretches(one.index.runs_from(one.range.start))
+        if self._where.isolation is Isolation.READ_COMMITTED and groups:
+            open_from = open_from_of(self._indexes, groups[-1])
+            end = end if open_from is None else min(end, open_from)
+        return max(start, end)
+
+    def _known(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, _Partition]:
+        homes: dict[TopicPartition, Home] = {}
+        for partition in partitions:
+            topic_id, number, _ = self._id_of(partition)
+            homes[partition] = topic_id, number
+        copies = self._copies.copies(homes.values())
+        return {
+            partition: self._settled(partition, home, copies[home])
+            for partition, home in homes.items()
+        }
+
+    def _settled(self, partition: TopicPartition, home: Home, copies: Copies) -> _Partition:
+        """The partition's live runs, brought up to date with its copies."""
+        known = self._partitions.get(home)
+        if known is not None and known.made_of == copies:
+            return known
+        notes = [note for flaw in copies.flaws for note in self._refused(f"{partition}: {flaw}")]
+        index = LiveIndex() if known is None else known.index
+        before = frozenset[bytes]() if known is None else known.usable
+        usable, chain = self._on_newest_lineage(copies, notes)
+        for gone in before - usable.keys():
+            index.put(gone, None)
+        for segment_id in usable.keys() - before:
+            metadata = usable[segment_id]
+            order = metadata.event_timestamp_ms
+            index.put(segment_id, SegmentEntry(metadata, order, finished_order=order))
+        index.settle(chain)
+        span, holes = readable(index.runs)
+        notes += [
+            f"{partition}: no complete copy holds offsets {hole.start:,} to {hole.end - 1:,};"
+            f" what lies below offset {span.start:,} is left out"
+            for hole in holes[-3:]
+        ]
+        made = _Partition(index, copies, frozenset(usable), span, tuple(notes))
+        self._partitions[home] = made
+        return made
+
+    def _on_newest_lineage(
+        self, copies: Copies, notes: list[str]
+    ) -> tuple[dict[bytes, RemoteLogSegmentMetadata], list[EpochEntry]]:
+        """The copies without those that contradict the newest one, and its chain."""
+        usable = dict(copies.complete)
+        last = furthest(usable.values())
+        if last is None:
+            return usable, []
+        try:
+            data = read_index(self._store, last, IndexType.LEADER_EPOCH)
+            chain = chain_of(last, data, describe(last))
+        except DamagedDataError as error:
+            notes += self._refused(str(error))
+            others = {one: meta for one, meta in usable.items() if one != last.id.id}
+            return self._on_newest_lineage(Copies(others), notes)
+        for one in contradicting(usable.values(), chain):
+            notes += self._refused(
+                f"{describe(one)}: its leader epochs {list(map(tuple, one.leader_epochs))!r:.200}"
+                f" contradict those of the newest copy {list(map(tuple, chain))!r:.200}"
+            )
+            del usable[one.id.id]
+        return usable, chain
+
+    def _refused(self, text: str) -> Sequence[str]:
+        """What becomes of a copy that cannot be used.
+
+        Raises:
+            DamagedDataError: unless lost data may be skipped.
+        """
+        if self._where.fail_on_data_loss:
+            raise DamagedDataError(
+                f"{text}; repair or remove the copy, or set failOnDataLoss=false to leave it out"
+            )
+        return [f"{text}; the copy is left out"]

@@ -1,0 +1,317 @@
+"""The log of a running cluster, of what its brokers and the metadata topic say.
+
+A plan is made of one round: the brokers' offsets, the metadata topic to its end, then the epoch
+chain. Every question of a round names the leader epochs of its beginning. A leader that changed in
+between refuses it, and the round is repeated. So a chain never meets offsets or segments of another
+leader. The local log start is asked before the metadata is read: what brokers drop later was in the
+remote tier before, and is in what was read.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
+from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
+from kafka_protocol.types import EpochEntry, TopicIdPartition, TopicPartition
+from kafka_protocol.wire.primitives import uuid_to_text
+from pipeline.cluster.asker import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    Asker,
+    EpochAsked,
+    LeaderChangedError,
+)
+from pipeline.cluster.cluster import Cluster, chain_from_ends
+from pipeline.cluster.wire_client import ClusterError, WireClient
+from pipeline.errors import OptionError, TopicReplacedError
+from pipeline.plan.live import LiveIndex, LiveRun
+from pipeline.plan.pieces import Tiers, stretches
+from pipeline.plan.planning import Known, make_plan
+from pipeline.store import open_store
+from pipeline.truth.committed import Transactions, open_from_of, transactions_of
+from pipeline.truth.indexes import SegmentIndexes
+from pipeline.truth.metadata_topic import MetadataTopic
+from pipeline.values import (
+    Isolation,
+    OffsetRange,
+    Plan,
+    Source,
+    SplitLimits,
+    StoreAddress,
+    Where,
+)
+from rsm_plugins.api import RemoteStorageManager
+from runtime.clock import Clock
+
+_ROUNDS_S = 60.0
+_CLASS = "remote.log.storage.manager.class.name"
+_PREFIX = "rsm.config."
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """Partitions as they were at one moment.
+
+    Attributes:
+        log_starts, local_starts: inclusive.
+        ends: exclusive; what the isolation lets read.
+    """
+
+    log_starts: Mapping[TopicPartition, int]
+    local_starts: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+
+
+class ClusterLog:
+    """See TieredLog."""
+
+    def __init__(self, where: Where, clock: Clock) -> None:
+        """Reach the cluster.
+
+        Raises:
+            OptionError: a client setting cannot be met.
+            ClusterError: nobody answers.
+        """
+        assert where.cluster is not None, "a bucket alone is read by BucketLog"
+        protocol = where.cluster.client.get("security.protocol", "PLAINTEXT").upper()
+        if protocol != "PLAINTEXT":
+            raise OptionError(f"security.protocol={protocol}: only PLAINTEXT is known here")
+        client_id = where.cluster.client.get("client.id", "tidemark-pipeline")
+        self._where = where
+        self._asker = Asker(WireClient(where.cluster.bootstrap, client_id))
+        self._metadata = MetadataTopic(self._asker, clock)
+        self._indexes = SegmentIndexes(self._opened_store)
+        self._store: RemoteStorageManager | None = None
+        self._source: Source | None = None
+        self._ids: dict[str, bytes] = {}
+        self._chains: dict[TopicIdPartition, tuple[int, frozenset[int], list[EpochEntry]]] = {}
+        try:
+            self._asker.look()
+        except ClusterError:
+            self.close()
+            raise
+
+    # ------------------------------------------------------------------ TieredLog
+
+    @property
+    def source(self) -> Source:
+        """See TieredLog."""
+        if self._source is None:
+            self._source = Source(
+                self._where.store or self._store_of_brokers(),
+                self._where.cluster,
+                self._asker.cluster.cluster_id,
+                self._where.isolation,
+                self._where.fail_on_data_loss,
+            )
+        return self._source
+
+    def topics(self) -> list[str]:
+        """See TieredLog; the topic of the remote tier itself is left out."""
+        return sorted(set(self._asker.look().topics) - {REMOTE_LOG_METADATA_TOPIC})
+
+    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """See TieredLog."""
+        cluster = self._look(wanted := set(topics))
+        return sorted(
+            TopicPartition(name, number)
+            for name in wanted
+            for number in cluster.topic(name).leaders
+        )
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """See TieredLog."""
+        return self._special(partitions, EARLIEST)
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """See TieredLog."""
+        return self._special(partitions, LATEST)
+
+    def remote_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """See TieredLog; for committed records: as far as the remote tier can tell them."""
+        wanted = set(partitions)
+        found = self._round(wanted)
+        ends = {}
+        for partition in wanted:
+            log_start = found.log_starts[partition]
+            runs = _from(self._index(partition), log_start)
+            ends[partition] = log_start
+            if runs and runs[0].first <= log_start:
+                (stretch, *_) = stretches(runs)
+                end = stretch[-1].last + 1
+                if self._where.isolation is Isolation.READ_COMMITTED:
+                    open_from = open_from_of(self._indexes, stretch)
+                    end = end if open_from is None else min(end, open_from)
+                ends[partition] = max(log_start, min(end, found.ends[partition]))
+        return ends
+
+    def offsets_at(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        """See TieredLog."""
+        self._look({partition.topic for partition in times_ms})
+        asked = {partition: max(0, time_ms) for partition, time_ms in times_ms.items()}
+        found = self._asker.offsets(asked, isolation=self._where.isolation)
+        return {
+            partition: one.offset if one.offset >= 0 else None for partition, one in found.items()
+        }
+
+    def plan(self, ranges: Mapping[TopicPartition, OffsetRange], limits: SplitLimits) -> Plan:
+        """See TieredLog."""
+        found = self._round(set(ranges))
+        known = {}
+        for partition, wanted in ranges.items():
+            index = self._index(partition)
+            runs = _from(index, max(wanted.start, found.log_starts[partition]))
+            transactions = Transactions()
+            if self._where.isolation is Isolation.READ_COMMITTED:
+                transactions = transactions_of(self._indexes, runs, wanted)
+            tiers = Tiers(
+                self._id_of(partition),
+                runs,
+                found.log_starts[partition],
+                found.local_starts[partition],
+                transactions.undecided,
+            )
+            count = index.count_from(found.log_starts[partition])
+            known[partition] = Known(tiers, found.ends[partition], transactions.aborted, count)
+        skipped = self._metadata.skipped_count
+        notes = [f"{skipped} records of the metadata topic could not be read"] if skipped else []
+        return make_plan(
+            known, ranges, limits, fail_on_data_loss=self._where.fail_on_data_loss, notes=notes
+        )
+
+    def close(self) -> None:
+        """See TieredLog."""
+        self._indexes.close()
+        self._asker.close()
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    # ------------------------------------------------------------------ rounds
+
+    def _round(self, partitions: set[TopicPartition]) -> _Round:
+        """Look at everything anew, until no leader changes meanwhile."""
+        return _repeated(lambda: self._one_round(partitions))
+
+    def _one_round(self, partitions: set[TopicPartition]) -> _Round:
+        cluster = self._look({partition.topic for partition in partitions})
+        epochs = {
+            partition: cluster.topic(partition.topic).leader_epochs.get(partition.partition, -1)
+            for partition in partitions
+        }
+
+        def ask(time_ms: int) -> dict[TopicPartition, int]:
+            asked = dict.fromkeys(partitions, time_ms)
+            answers = self._asker.offsets(asked, isolation=self._where.isolation, epochs=epochs)
+            return {partition: one.offset for partition, one in answers.items()}
+
+        local_starts, ends = ask(EARLIEST_LOCAL), ask(LATEST)
+        by_id = {partition: self._id_of(partition) for partition in partitions}
+        self._metadata.read(by_id.values())
+        self._bring_chains(by_id, epochs)
+        return _Round(ask(EARLIEST), local_starts, ends)
+
+    def _bring_chains(
+        self, by_id: Mapping[TopicPartition, TopicIdPartition], epochs: Mapping[TopicPartition, int]
+    ) -> None:
+        """Settle the live indexes on the leaders' chains; asked only for what is not known yet."""
+        missing: dict[TopicPartition, frozenset[int]] = {}
+        for partition, at in by_id.items():
+            named = frozenset(self._metadata.index(at).epochs())
+            known = self._chains.get(at)
+            if known is None or known[0] != epochs[partition] or not named <= known[1]:
+                missing[partition] = named
+        asked = [
+            EpochAsked(partition, near)
+            for partition, named in missing.items()
+            for near in sorted({one for epoch in named for one in (epoch - 1, epoch) if one >= 0})
+        ]
+        ends: dict[TopicPartition, dict[int, int]] = {}
+        for one, end in self._asker.epoch_ends(asked, epochs).items():
+            ends.setdefault(one.partition, {})[end.epoch] = end.end_offset
+        for partition, named in missing.items():
+            chain = chain_from_ends(ends.get(partition, {}))
+            self._chains[by_id[partition]] = epochs[partition], named, chain
+        for at in by_id.values():
+            self._metadata.index(at).settle(self._chains[at][2])
+
+    def _special(
+        self, partitions: Iterable[TopicPartition], time_ms: int
+    ) -> dict[TopicPartition, int]:
+        wanted = set(partitions)
+        self._look({partition.topic for partition in wanted})
+        asked = dict.fromkeys(wanted, time_ms)
+        found = self._asker.offsets(asked, isolation=self._where.isolation)
+        return {partition: one.offset for partition, one in found.items()}
+
+    # ------------------------------------------------------------------ inside
+
+    def _look(self, topics: Iterable[str]) -> Cluster:
+        """Look at the cluster; the topics must still be those that were seen first.
+
+        Raises:
+            UnknownTopicError: one is not there.
+            TopicReplacedError: one has another id now.
+        """
+        cluster = self._asker.look()
+        for name in topics:
+            topic_id = cluster.topic(name).topic_id
+            wanted = self._ids.setdefault(name, self._where.topic_ids.get(name, topic_id))
+            if wanted != topic_id:
+                raise TopicReplacedError(
+                    f"topic {name} was deleted and made again: its id is {uuid_to_text(topic_id)},"
+                    f" not {uuid_to_text(wanted)}; its offsets mean other records now, so start"
+                    " a new query"
+                )
+        return cluster
+
+    def _id_of(self, partition: TopicPartition) -> TopicIdPartition:
+        return TopicIdPartition(self._ids[partition.topic], partition.partition, partition.topic)
+
+    def _index(self, partition: TopicPartition) -> LiveIndex:
+        return self._metadata.index(self._id_of(partition))
+
+    def _store_of_brokers(self) -> StoreAddress | None:
+        settings = self._asker.broker_settings()
+        name = settings.get(_CLASS)
+        if not name or settings.get("remote.log.storage.system.enable") != "true":
+            return None
+        return StoreAddress(
+            name,
+            {
+                key.removeprefix(_PREFIX): value
+                for key, value in settings.items()
+                if key.startswith(_PREFIX)
+            },
+        )
+
+    def _opened_store(self) -> RemoteStorageManager:
+        if self._store is None:
+            address = self.source.store
+            if address is None:
+                raise OptionError(
+                    "the brokers do not say where the remote tier is: name it by tidemark.bucket"
+                )
+            self._store = open_store(address, self.source.cluster_id)
+        return self._store
+
+
+def _from(index: LiveIndex, offset: int) -> list[LiveRun]:
+    return list(index.runs_from(offset))
+
+
+def _repeated(round_: Callable[[], T]) -> T:
+    retrying = Retrying(
+        retry=retry_if_exception_type(LeaderChangedError),
+        stop=stop_after_delay(_ROUNDS_S),
+        wait=wait_random_exponential(multiplier=0.05, max=2),
+        reraise=True,
+    )
+    return retrying(round_)

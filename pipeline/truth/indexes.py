@@ -1,0 +1,163 @@
+"""Indexes of remote segments that a planner needs, read side by side and remembered.
+
+An index of a finished segment never changes, so what was read once is kept by segment id for as
+long as the log is open.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from kafka_protocol.errors import CorruptFileError
+from kafka_protocol.files import producer_snapshot, txn_index
+from kafka_protocol.files.txn_index import AbortedTransaction
+from pipeline.errors import DamagedDataError, DataLossError
+from pipeline.truth.retries import from_store
+from rsm_plugins.api import (
+    RemoteObjectDamagedError,
+    RemoteResourceNotFoundError,
+    RemoteStorageManager,
+)
+from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
+from runtime.executors import ThreadPool
+
+_THREADS = 16
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+class SegmentIndexes:
+    """Reads indexes; one thread asks, several read.
+
+    Threads: `runtime.executors` makes them, named, and only when something is read.
+    """
+
+    def __init__(self, store: Callable[[], RemoteStorageManager]) -> None:
+        """Nothing is opened yet.
+
+        Args:
+            store: gives the plugin, the same each time.
+        """
+        self._store = store
+        self._pool: ThreadPool | None = None
+        self._aborted: dict[bytes, tuple[AbortedTransaction, ...]] = {}
+        self._open_from: dict[bytes, int | None] = {}
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    def side_by_side(self, call: Callable[[A], T], values: Sequence[A]) -> list[T]:
+        """Call for each value, at most `_THREADS` at a time; results in the order of the values."""
+        if len(values) < 2:
+            return [call(value) for value in values]
+        if self._pool is None:
+            self._pool = ThreadPool("pipeline-plan", _THREADS)
+        futures = [self._pool.submit(call, value) for value in values]
+        return [future.result() for future in futures]
+
+    def aborted(
+        self, segments: Iterable[RemoteLogSegmentMetadata], end: int
+    ) -> list[AbortedTransaction]:
+        """Transactions whose ABORT marker lies in these segments.
+
+        Segments are left out as soon as what comes before them proves that they cannot hold one
+        that began below `end`.
+
+        Args:
+            segments: ascending by offset, without a hole.
+            end: the first offset that is not read.
+
+        Raises:
+            DataLossError, DamagedDataError, StoreUnreachableError: an index cannot be read.
+        """
+        found: list[AbortedTransaction] = []
+        waiting = [one for one in segments if not one.txn_index_empty]
+        while waiting:
+            some, waiting = waiting[:_THREADS], waiting[_THREADS:]
+            new = [one for one in some if one.id.id not in self._aborted]
+            read = self.side_by_side(partial(_read_aborted, self._store()), new) if new else []
+            for segment, entries in zip(new, read, strict=True):
+                self._aborted[segment.id.id] = entries
+            for segment in some:
+                for entry in self._aborted[segment.id.id]:
+                    found.append(entry)
+                    if entry.last_stable_offset >= end:
+                        return found
+        return found
+
+    def open_from(self, segment: RemoteLogSegmentMetadata) -> int | None:
+        """The lowest first offset of a transaction that is open at the segment's end, or None.
+
+        Raises:
+            DataLossError, DamagedDataError, StoreUnreachableError: the snapshot cannot be read.
+        """
+        if segment.id.id not in self._open_from:
+            data = read_index(self._store(), segment, IndexType.PRODUCER_SNAPSHOT)
+            try:
+                producers = producer_snapshot.parse(data)
+            except CorruptFileError as error:
+                raise _damaged(segment, IndexType.PRODUCER_SNAPSHOT, error) from error
+            firsts = [one.current_txn_first_offset for one in producers]
+            lowest = min((first for first in firsts if first >= 0), default=None)
+            self._open_from[segment.id.id] = lowest
+        return self._open_from[segment.id.id]
+
+
+def read_index(
+    store: RemoteStorageManager, segment: RemoteLogSegmentMetadata, kind: IndexType
+) -> bytes:
+    """One whole index, with retries within a deadline.
+
+    Raises:
+        DataLossError: segment or index are not there.
+        DamagedDataError: it is not what was copied.
+        StoreUnreachableError: the store failed.
+    """
+
+    def read() -> bytes:
+        with store.fetch_index(segment, kind) as stream:
+            return stream.read()
+
+    try:
+        return from_store(read)
+    except RemoteResourceNotFoundError as error:
+        raise DataLossError(
+            f"{describe(segment)}: its {kind.value} index is not in the store ({error}); plan"
+            " again, it may have been deleted"
+        ) from error
+    except RemoteObjectDamagedError as error:
+        raise _damaged(segment, kind, error) from error
+
+
+def describe(segment: RemoteLogSegmentMetadata) -> str:
+    """A segment's name in messages."""
+    partition = segment.topic_id_partition.topic_partition
+    return f"{partition}: segment of offsets {segment.start_offset:,} to {segment.end_offset:,}"
+
+
+def _damaged(
+    segment: RemoteLogSegmentMetadata, kind: IndexType, error: Exception
+) -> DamagedDataError:
+    return DamagedDataError(f"{describe(segment)}: its {kind.value} index is damaged: {error}")
+
+
+def _read_aborted(
+    store: RemoteStorageManager, segment: RemoteLogSegmentMetadata
+) -> tuple[AbortedTransaction, ...]:
+    try:
+        data = read_index(store, segment, IndexType.TRANSACTION)
+    except DataLossError as error:
+        if not isinstance(error.__cause__, RemoteResourceNotFoundError):
+            raise
+        # The index exists only where something was aborted; whether the segment does, its offset
+        # index says.
+        read_index(store, segment, IndexType.OFFSET)
+        return ()
+    try:
+        return tuple(txn_index.iter_entries(data))
+    except CorruptFileError as error:
+        raise _damaged(segment, IndexType.TRANSACTION, error) from error

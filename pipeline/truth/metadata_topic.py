@@ -1,0 +1,194 @@
+"""What `__remote_log_metadata` says of some partitions, read by raw Fetch and kept.
+
+Every call reads on to the end of that moment. Records are judged by the broker's own code
+(`rlmm.fold`), in the topic's order, so this process knows exactly the segments that the tiers
+know. Records of partitions that nobody asked for are passed over unread.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.records.batch import Buffer, has_valid_crc, iter_batches
+from kafka_protocol.records.errors import InvalidRecordError
+from kafka_protocol.records.records import iter_records
+from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
+from kafka_protocol.types import TopicIdPartition, TopicPartition
+from kafka_protocol.wire import codec
+from kafka_protocol.wire.api_keys import ApiKey
+from pipeline.cluster.asker import LATEST, Asker, leader_of
+from pipeline.cluster.cluster import NotNowError, name_of
+from pipeline.cluster.wire_client import ClusterError
+from pipeline.plan.live import LiveIndex
+from rlmm import records
+from rlmm.fold import Fold
+from rlmm.lifecycle import PartitionFacts
+from rlmm.store import START, Changes, MemoryStore, PartitionKey, Position, partition_key
+from rlmm.topic_based.topic_port import metadata_partition_for
+from runtime.clock import Clock
+
+_FETCH_VERSION = 12
+_FETCH_BYTES = 8 << 20
+_WAIT_MS = 500
+
+
+class DivergedError(NotNowError):
+    """What was read of a metadata partition is not what its log holds now."""
+
+
+class MetadataTopic:
+    """A reader of the topic, with what it has read so far."""
+
+    def __init__(self, asker: Asker, clock: Clock) -> None:
+        self._asker = asker
+        self._clock = clock
+        self._store = MemoryStore()
+        self._wanted: dict[int, set[PartitionKey]] = {}
+        self._indexes: dict[PartitionKey, LiveIndex] = {}
+        self.skipped_count = 0
+
+    @property
+    def exists(self) -> bool:
+        """Whether the cluster has the topic: without it nothing was ever copied."""
+        return REMOTE_LOG_METADATA_TOPIC in self._asker.cluster.topics
+
+    def read(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """Read all that is written now about these partitions.
+
+        Raises:
+            ClusterError: the topic cannot be read.
+        """
+        if not self.exists:
+            return
+        count = len(self._asker.cluster.topics[REMOTE_LOG_METADATA_TOPIC].leaders)
+        numbers = set[int]()
+        for partition in partitions:
+            number = metadata_partition_for(partition, count)
+            numbers.add(number)
+            self._want(number, partition_key(partition))
+        asked = {TopicPartition(REMOTE_LOG_METADATA_TOPIC, number): LATEST for number in numbers}
+        found = self._asker.offsets(asked)
+        ends = {partition.partition: end.offset for partition, end in found.items()}
+        self._asker.again(lambda: self._read_to(ends))
+
+    def index(self, partition: TopicIdPartition) -> LiveIndex:
+        """The finished segments of a partition that was read."""
+        return self._indexes.setdefault(partition_key(partition), LiveIndex())
+
+    def facts(self, partition: TopicIdPartition) -> PartitionFacts | None:
+        """What is known of a partition that was read; None: no record named it."""
+        count = len(self._asker.cluster.topics[REMOTE_LOG_METADATA_TOPIC].leaders)
+        number = metadata_partition_for(partition, count)
+        return self._store.facts(number, partition_key(partition))
+
+    # ------------------------------------------------------------------ inside
+
+    def _want(self, number: int, key: PartitionKey) -> None:
+        wanted = self._wanted.setdefault(number, set())
+        if key not in wanted:
+            self._forget(number)  # its records were passed over
+            wanted.add(key)
+
+    def _forget(self, number: int) -> None:
+        self._store.drop(number)
+        for key in self._wanted.get(number, ()):
+            self._indexes.pop(key, None)
+
+    def _read_to(self, ends: Mapping[int, int]) -> None:
+        while behind := [n for n, end in ends.items() if self._store.position(n).offset < end]:
+            by_leader: dict[int, list[int]] = {}
+            topic = self._asker.cluster.topic(REMOTE_LOG_METADATA_TOPIC)
+            for number in behind:
+                by_leader.setdefault(leader_of(topic, number), []).append(number)
+            for node, numbers in by_leader.items():
+                self._fetch(node, numbers, ends)
+
+    def _fetch(self, node: int, numbers: list[int], ends: Mapping[int, int]) -> None:
+        request = codec.request(ApiKey.FETCH).cls
+        partitions = []
+        for number in numbers:
+            position = self._store.position(number)
+            partitions.append(
+                request.Topics.Partitions(
+                    partition=number,
+                    fetch_offset=position.offset,
+                    last_fetched_epoch=position.leader_epoch,
+                    partition_max_bytes=_FETCH_BYTES,
+                )
+            )
+        body = request(
+            replica_id=-1,
+            max_wait_ms=_WAIT_MS,
+            min_bytes=1,
+            max_bytes=_FETCH_BYTES,
+            topics=[request.Topics(topic=REMOTE_LOG_METADATA_TOPIC, partitions=partitions)],
+        )
+        answer = self._asker.ask(node, ApiKey.FETCH, _FETCH_VERSION, body)
+        if answer.error_code:
+            raise ClusterError(f"{REMOTE_LOG_METADATA_TOPIC}: {name_of(answer.error_code)}")
+        for topic in answer.responses:
+            for part in topic.partitions:
+                self._take(part, ends[part.partition_index])
+
+    def _take(self, part: Any, end: int) -> None:
+        number = part.partition_index
+        name = f"{REMOTE_LOG_METADATA_TOPIC}-{number}"
+        position = self._store.position(number)
+        if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            if position == START and part.log_start_offset > 0:
+                self._store.write(number, Changes(), Position(part.log_start_offset, -1))
+                return
+            self._forget(number)
+            raise DivergedError(f"{name}: it does not reach offset {position.offset}")
+        if part.error_code:
+            self._asker.look()
+            raise NotNowError(f"{name}: {name_of(part.error_code)}")
+        if part.diverging_epoch.end_offset >= 0:
+            self._forget(number)
+            raise DivergedError(f"{name}: another log was read up to offset {position.offset}")
+        if part.records is not None and len(part.records):
+            self._consume(number, part.records, end)
+
+    def _consume(self, number: int, data: Buffer, end: int) -> None:
+        """Judge the records of whole batches below `end`, and remember all of it at once."""
+        position = before = self._store.position(number)
+        fold = Fold(self._store, number)
+        for at, header in iter_batches(data):
+            if header.base_offset >= end:
+                break
+            if header.next_offset <= position.offset:
+                continue
+            if not has_valid_crc(data, at, header):
+                raise ClusterError(
+                    f"{REMOTE_LOG_METADATA_TOPIC}-{number}: the batch at offset"
+                    f" {header.base_offset} is damaged: its checksum is wrong"
+                )
+            if not header.is_control:
+                self._judge(fold, number, data, at, position.offset)
+            position = Position(header.next_offset, header.partition_leader_epoch)
+        if position == before:
+            raise NotNowError(
+                f"{REMOTE_LOG_METADATA_TOPIC}-{number}: no whole batch at offset {before.offset}"
+            )
+        self._store.write(number, fold.changes, position)
+        for (key, segment_id), change in fold.changes.segments.items():
+            self._indexes.setdefault(key, LiveIndex()).put(segment_id, change.after)
+
+    def _judge(self, fold: Fold, number: int, data: Buffer, at: int, start: int) -> None:
+        seen_ms, wanted = self._clock.wall_ms(), self._wanted[number]
+        try:
+            for record in iter_records(data, at):
+                if record.offset < start:
+                    continue
+                try:
+                    event = records.decode(record.value)
+                except records.UnreadableRecordError:
+                    self.skipped_count += 1
+                    continue
+                if partition_key(event.topic_id_partition) in wanted:
+                    fold.take(event, order=record.offset, seen_ms=seen_ms)
+        except InvalidRecordError as error:
+            raise ClusterError(
+                f"{REMOTE_LOG_METADATA_TOPIC}-{number}: the batch at position {at} of an answer"
+                f" is damaged: {error}"
+            ) from error
