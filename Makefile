@@ -17,7 +17,7 @@ UNTIL = $(if $(SECONDS_MAX),TIDEMARK_TESTS_UNTIL=$$(($$(date +%s) + $(SECONDS_MA
 # Without byte code every broker that a test starts compiles all of its modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run run-s3 run-spark test again check lint localstack bytecode long model planted pythons prove docs clean help
+.PHONY: run run-s3 run-spark test again check lint localstack bytecode long model planted pythons prove prove-spark docs clean help
 
 help:
 	@echo "make run    set up everything, start one broker on 127.0.0.1:9092, data under ./data"
@@ -27,6 +27,7 @@ help:
 	@echo "make check  the fast part: linters, types, import contracts, unit tests"
 	@echo "make planted [IDS=\"S06 B04\"] plant known bugs one by one: the tests must notice each"
 	@echo "make pythons the unit and property tests with every Python from 3.11 to 3.14 on PATH"
+	@echo "make prove-spark  the pipeline on Spark at full length: 2 GB, 20 kills, all stores: half an hour"
 	@echo "make prove  everything: all rounds of all tests, all Pythons, all planted bugs, the whole model,"
 	@echo "            many seeds of the simulations and of the damage walk (ROUNDS=300): a day"
 	@echo "make docs   write docs/configuration.md anew from the keys"
@@ -70,6 +71,10 @@ bytecode: $(VENV)/.installed-dev
 # What `make test` leaves out, and all rounds of what it goes round once; not the model.
 long: $(VENV)/.installed-dev
 	$(UNTIL) TIDEMARK_PROVE=1 $(PYTEST) -m "long or rounds" -rs --ignore tests/model $(PYTEST_ARGS)
+
+# One after the other: each has a JVM, a broker and a store.
+prove-spark: $(VENV)/.installed-dev localstack
+	$(UNTIL) TIDEMARK_PROVE=1 TIDEMARK_SPARK_MB=2000 $(BIN)/pytest -n 0 -rs tests/integration/test_lake_*.py tests/integration/test_spark_*.py $(PYTEST_ARGS)
 
 model: $(VENV)/.installed-dev
 	$(UNTIL) TIDEMARK_MODEL_RUNS=all $(PYTEST) -m long tests/model $(PYTEST_ARGS)

@@ -58,7 +58,13 @@ class Bucket:
         self.partitions: list[LakePartition] = []
 
     def partition(
-        self, topic: str = "orders", number: int = 0, *, life: int = 0, log_start: int = 0
+        self,
+        topic: str = "orders",
+        number: int = 0,
+        *,
+        life: int = 0,
+        log_start: int = 0,
+        topic_id: bytes | None = None,
     ) -> LakePartition:
         """Begin a partition.
 
@@ -67,8 +73,9 @@ class Bucket:
             number: its number in it.
             life: a topic deleted and made again has another id each time.
             log_start: where its first leader's log begins.
+            topic_id: that of a broker's topic; by default one that name and life give.
         """
-        partition = TopicIdPartition(topic_id_of(topic, life), number, topic)
+        partition = TopicIdPartition(topic_id or topic_id_of(topic, life), number, topic)
         made = LakePartition(
             self._root / f"replicas-{len(self.partitions)}",
             partition,
@@ -105,10 +112,14 @@ class Bucket:
             store.write(0, fold.changes, Position(order + 1, 0))
         return store
 
-    def close(self) -> None:
-        """Let go of the logs and the store."""
+    def close_logs(self) -> None:
+        """Let go of the leaders' logs; what is expected can still be asked."""
         for each in self.partitions:
             each.close()
+
+    def close(self) -> None:
+        """Let go of the logs and the store."""
+        self.close_logs()
         self.store.close()
 
     def __enter__(self) -> Self:

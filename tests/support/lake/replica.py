@@ -34,12 +34,13 @@ class Replica:
     """A log of the broker in a directory of its own.
 
     Attributes:
+        directory: where its files are.
         first: its first offset ever, whatever was deleted since.
     """
 
     def __init__(self, directory: Path, partition: TopicIdPartition, *, start: int = 0) -> None:
         directory.mkdir(parents=True)
-        self.first = start
+        self.directory, self.first = directory, start
         self._log = PartitionLog.open(
             directory,
             topic_partition=partition.topic_partition,

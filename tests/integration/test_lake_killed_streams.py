@@ -1,0 +1,72 @@
+"""A stream that is killed and starts from its checkpoint, again and again, loses no record.
+
+Nor does it write one twice. Meanwhile records arrive, segments are copied, and local ones go.
+"""
+
+import os
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.support.brokers.process import BrokerProcess
+from tests.support.lake.cluster import Filling, fill, produce_more, tiered_cluster
+from tests.support.lake.consumer import consumer_digests
+from tests.support.lake.rows import Digest
+from tests.support.rounds import rounds
+from tests.support.spark.frames import frame_digests
+from tests.support.spark.killed_stream import MOMENTS, KilledStream, kill_workers
+from tests.support.spark.session import spark_session, why_no_spark
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.lasts(seconds=70),
+    pytest.mark.skipif(why_no_spark() is not None, reason=str(why_no_spark())),
+]
+FILLING = Filling(partitions=2, epochs=1, records=2_000, deleted=0)
+
+
+def test_a_killed_stream_goes_on_without_loss_and_without_doubles(tmp_path: Path) -> None:
+    check(tmp_path, kills=2)
+
+
+@pytest.mark.long(seconds=500)
+def test_a_stream_killed_twenty_times(tmp_path: Path) -> None:
+    check(tmp_path, kills=rounds("TIDEMARK_STREAM_KILLS", quick=20, full=20))
+
+
+def check(tmp_path: Path, *, kills: int) -> None:
+    """Kill the driver and a Python worker by turns, at moments that the dice choose."""
+    seed = int(os.environ.get("TIDEMARK_STREAM_SEED", Random().randrange(1_000_000)))
+    print(f"TIDEMARK_STREAM_SEED={seed}")
+    dice = Random(seed)
+    with tiered_cluster(tmp_path / "broker") as broker:
+        fill(broker, "orders", FILLING)
+        stream = KilledStream(tmp_path / "stream", options(broker))
+        for kill in range(kills):
+            moment, batches = dice.choice(MOMENTS), dice.randint(1, 3)
+            with stream.running():
+                produce_more(broker, "orders", FILLING._replace(records=500), dice)
+                stream.wait_for(moment, stream.count(moment) + batches)
+                if kill % 2:
+                    kill_workers(stream)
+        stream.run_to_end()
+        expected = consumer_digests(broker.bootstrap, "orders")
+        assert {each.count for each in expected.values()} == {2_000 + 500 * kills}
+        assert written(stream) == expected
+
+
+def options(broker: BrokerProcess) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": broker.bootstrap,
+        "subscribe": "orders",
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": "400",
+        "includeHeaders": "true",
+    }
+
+
+def written(stream: KilledStream) -> dict[object, Digest]:
+    """What the sink holds, by the files of its batches that were committed."""
+    with spark_session("local[2]") as spark:
+        return frame_digests(spark.read.parquet(str(stream.path)))
