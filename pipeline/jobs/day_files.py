@@ -147,7 +147,7 @@ class _OpenFile:
         self.waiting, self.waiting_bytes = [], 0
         self._note(table)
         if self._writer is None:
-            self.name = f"{partition:05}-{self.first:020}-{self.day}-{names.run}"
+            self.name = f"{partition:05}-{self.first:020}-{_day(self.day)}-{names.run}"
             path = f"{names.directory}/{self._staged(names)}"
             self._sink = self._context.enter_context(place.writing(path))
             self._writer = pq.ParquetWriter(
@@ -165,7 +165,7 @@ class _OpenFile:
         self._writer.close()
         size = self._sink.tell()
         self._context.close()
-        day = str(np.datetime64(self.day, "D"))
+        day = _day(self.day)
         return DataFile(
             staged=self._staged(names),
             name=f"day={day}/{self.name}.parquet",
@@ -208,3 +208,8 @@ def _below(name: str, kind: pa.DataType) -> Iterator[str]:
         return
     for one in kind:
         yield from _below(f"{name}.{one.name}", one.type)
+
+
+def _day(number: int) -> str:
+    """A day as `2026-11-23`, of any year."""
+    return str(np.datetime64(number, "D"))

@@ -24,6 +24,9 @@ _INTEGERS: Final = {
 }
 
 
+_typed_dict: Any = TypedDict  # made from a schema, which mypy cannot follow
+
+
 class JsonValues:
     """Replaces the column `value` of batches by the decoded one, and adds `value_raw`."""
 
@@ -87,7 +90,7 @@ def _python_type(kind: pa.DataType, name: str) -> Any:
     """What JSON of that type is read as; every value may be null."""
     if pa.types.is_struct(kind):
         fields = {one.name: _python_type(one.type, f"{name}.{one.name}") | None for one in kind}
-        return TypedDict(name.replace(".", "_"), fields, total=False)  # type: ignore[misc]
+        return _typed_dict(name.replace(".", "_"), fields, total=False)
     if pa.types.is_list(kind):
         return list[_python_type(kind.value_type, name) | None]  # type: ignore[misc]
     if kind in _INTEGERS:

@@ -8,7 +8,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -57,20 +57,13 @@ class Place(Protocol):
         """Remove a file or a directory with all that is in it; an absent one is fine."""
         ...
 
-    def writing(self, path: str) -> "Writing":
-        """Open a new file for writing."""
+    def writing(self, path: str) -> AbstractContextManager[BinaryIO]:
+        """A new file, open for writing in the block and durable after it."""
         ...
 
     def location(self, path: str) -> str:
         """The address of a file, for catalogues."""
         ...
-
-
-class Writing(Protocol):
-    """A context whose value is the open file; durable after the block."""
-
-    def __enter__(self) -> BinaryIO: ...
-    def __exit__(self, *_: object) -> bool | None: ...
 
 
 class LocalPlace:

@@ -33,7 +33,7 @@ class Seen:
         committed: None if there was none.
         epoch: grows with each commit and each fence of these exports, and with nothing else; 0 if
             there was none.
-        run: whose commit or fence is the last; empty if there was none.
+        run: the mark of the run whose commit or fence is the last; empty if there was none.
     """
 
     committed: Committed | None
@@ -47,6 +47,10 @@ class Table(Protocol):
     @property
     def name(self) -> str:
         """What a user calls it."""
+        ...
+
+    def mark(self, run: str) -> str:
+        """What the table keeps of a run's name."""
         ...
 
     def look(self) -> Seen:
@@ -146,7 +150,7 @@ class TableLedger:
 
         def attempt() -> None:
             seen = self._table.look()
-            if (seen.run, seen.epoch) == (run, began + 1):
+            if (seen.run, seen.epoch) == (self._table.mark(run), began + 1):
                 return  # an earlier call succeeded, its answer was lost
             if seen.epoch != began:
                 raise OvertakenError(
