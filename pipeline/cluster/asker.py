@@ -85,7 +85,7 @@ class _Answer:
 class Asker:
     """Questions to the brokers of one cluster."""
 
-    def __init__(self, client: WireClient, deadline_s: float = 30.0) -> None:
+    def __init__(self, client: WireClient, deadline_s: float = 60.0) -> None:
         """Nothing is asked yet.
 
         Args:

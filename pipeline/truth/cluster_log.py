@@ -45,6 +45,7 @@ from pipeline.values import (
 )
 from rsm_plugins.api import RemoteStorageManager
 from runtime.clock import Clock
+from runtime.collector import resting_collector
 
 _ROUNDS_S = 60.0
 _CLASS = "remote.log.storage.manager.class.name"
@@ -161,6 +162,7 @@ class ClusterLog:
             partition: one.offset if one.offset >= 0 else None for partition, one in found.items()
         }
 
+    @resting_collector()  # a plan makes very many values, and no cycles
     def plan(self, ranges: Mapping[TopicPartition, OffsetRange], limits: SplitLimits) -> Plan:
         """See TieredLog."""
         found = self._round(set(ranges))
