@@ -133,19 +133,21 @@ class SegmentStream:
             StoreUnreachableError: the store refuses or failed for too long.
             StoppedError: the reader was closed.
         """
-        wanted = min(len(buffer), self.end - self.position)
-        until = self.position + wanted
         begin = self.position
+        until = begin + min(len(buffer), self.end - begin)
 
         def read_on() -> None:
+            before = self.position
             try:
                 self._read_to(buffer, begin, until)
             except RetriableRemoteStorageError:
                 self.close()
-                raise
+                if self.position == before:
+                    raise  # to the retries; an attempt that brought bytes begins them anew
 
-        self._segment.retrying(read_on)
-        return wanted
+        while self.position < until:
+            self._segment.retrying(read_on)
+        return until - begin
 
     def _read_to(self, buffer: memoryview, begin: int, until: int) -> None:
         segment = self._segment
