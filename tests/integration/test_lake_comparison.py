@@ -119,7 +119,7 @@ def test_executors_that_cannot_reach_the_store_say_so_in_one_line(
         spark,
         kafka_bootstrap_servers=filled.bootstrap,
         subscribe="orders",
-        rsm_config_dir=str(tmp_path / "not mounted"),
+        tidemark_bucket=str(tmp_path / "not mounted"),
     )
     with pytest.raises(Exception, match="StoreUnreachableError") as unreachable:
         frame.count()

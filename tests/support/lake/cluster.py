@@ -76,8 +76,7 @@ def fill(broker: BrokerProcess, topic: str, filling: Filling = Filling()) -> Non
         if epoch:
             broker.terminate()
             broker.start()
-        for part in range(len(CODECS)):
-            _produce(broker, topic, dice, filling, CODECS[(epoch + part) % len(CODECS)])
+        produce_more(broker, topic, filling, dice)
     numbers = range(filling.partitions)
     if filling.epochs > 1:
         chains = [epochs_of(broker, topic, number) for number in numbers]
@@ -85,6 +84,12 @@ def fill(broker: BrokerProcess, topic: str, filling: Filling = Filling()) -> Non
     for number in numbers:
         settle(broker, topic, number)
     delete_prefix(broker, topic, dict.fromkeys(numbers, filling.deleted))
+
+
+def produce_more(broker: BrokerProcess, topic: str, filling: Filling, dice: Random) -> None:
+    """Add `filling.records` to each partition, in all codecs."""
+    for codec in CODECS:
+        _produce(broker, topic, dice, filling, codec)
 
 
 def _produce(broker: BrokerProcess, topic: str, dice: Random, filling: Filling, codec: str) -> None:

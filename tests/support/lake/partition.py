@@ -1,5 +1,6 @@
 """One partition of a generated bucket: its leaders one after the other, and what they copied."""
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -246,7 +247,7 @@ class LakePartition:
         number, first, last = next(self._numbers), closed.base_offset, closed.last_offset
         data, is_empty = self.leader.open_segment(first)
         started = RemoteLogSegmentMetadata(
-            id=RemoteLogSegmentId(self.id, number.to_bytes(16, "big")),
+            id=RemoteLogSegmentId(self.id, self._segment_id(number)),
             start_offset=first,
             end_offset=last,
             max_timestamp_ms=closed.max_timestamp_ms,
@@ -269,6 +270,11 @@ class LakePartition:
             file.close()
         if upto is None:
             self._update(copy, FINISHED)
+
+    def _segment_id(self, number: int) -> bytes:
+        """As good as random: no other segment of any partition has it."""
+        own = b"%s/%d/%d" % (self.id.topic_id, self.id.partition, number)
+        return hashlib.sha256(own).digest()[:16]
 
     def delete(
         self, number: int, left: Objects = Objects.NONE, *, finished: bool = False

@@ -10,7 +10,8 @@ from pipeline.columns import TYPES
 from pipeline.log import TieredLog
 from pipeline.opening import open_log
 from pipeline.read.split import read_split
-from pipeline.values import OffsetRange, Plan, SplitLimits, Where
+from pipeline.values import Isolation, OffsetRange, Plan, SplitLimits, Where
+from tests.support.lake.bucket import Bucket
 from tests.support.lake.rows import Row, rows_of_arrow
 
 Ranges = Mapping[TopicPartition, OffsetRange]
@@ -37,6 +38,12 @@ def batches_of_plan(log: TieredLog, plan: Plan) -> Iterator[pa.RecordBatch]:
             yield batch
 
 
+def where_alone(bucket: Bucket, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> Where:
+    """A bucket without its brokers; where logs start is told, for the store does not know it."""
+    starts = {each.id.topic_partition: each.log_start for each in bucket.partitions}
+    return Where(store=bucket.address, isolation=isolation, log_starts=starts)
+
+
 def rows_of_log(
     where: Where,
     *topics: str,
@@ -47,3 +54,11 @@ def rows_of_log(
     with closing(open_log(where)) as log:
         plan = log.plan(ranges or whole_ranges(log, topics), limits)
         return list(rows_of_arrow(batches_of_plan(log, plan)))
+
+
+def check_rows(bucket: Bucket, limits: SplitLimits = WHOLE) -> None:
+    """All topics of a bucket alone give the rows that are expected, for both isolations."""
+    topics = {each.id.topic for each in bucket.partitions}
+    for isolation in Isolation:
+        rows = rows_of_log(where_alone(bucket, isolation), *topics, limits=limits)
+        assert sorted(rows) == sorted(bucket.rows(isolation, alone=True))
