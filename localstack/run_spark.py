@@ -154,6 +154,7 @@ def ask(bootstrap: str) -> None:
     from pipeline.java_home import provide_java
 
     provide_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the workers are another Python
     from pyspark.sql import SparkSession
 
     say("starting Spark")

@@ -4,6 +4,7 @@ A gather is Arrow's own `take`: over the buffer stands a binary array whose even
 wanted byte strings and whose odd ones are the bytes between them.
 """
 
+import re
 from functools import lru_cache
 
 import numpy as np
@@ -16,6 +17,7 @@ from pipeline.decode.fields import Spans
 from pipeline.decode.record_headers import HeaderSpans
 
 _CACHED_ROWS = 1 << 16
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def binary_array(data: Buffer, spans: Spans) -> pa.Array:
@@ -56,8 +58,13 @@ def text_array(names: pa.Array) -> pa.Array:
         return names.cast(pa.string())
     except pa.ArrowInvalid:
         encoded = names.dictionary_encode()
-        texts = [name.decode(errors="replace") for name in encoded.dictionary.to_pylist()]
+        texts = [_java_text(name) for name in encoded.dictionary.to_pylist()]
         return pa.array(texts, pa.string()).take(encoded.indices)
+
+
+def _java_text(name: bytes) -> str:
+    # Java makes one character of what would be a surrogate, Python one of each byte
+    return _SURROGATE.sub(b"\xef\xbf\xbd", name).decode(errors="replace")
 
 
 def int_array(values: NDArray[np.int64], kind: pa.DataType) -> pa.Array:

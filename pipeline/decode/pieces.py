@@ -41,22 +41,22 @@ def pieces_of(data: Buffer, frames: Frames, piece_bytes: int) -> Iterator[Piece]
         DamagedBatchError: records that cannot be inflated, or inflate to too much.
     """
     view = memoryview(data)
+    if not frames.codec.any():
+        yield from _plain_pieces(view, frames, piece_bytes)
+        return
     bodies: list[Buffer] = []
     size = first = 0
-    plain = True
     facts = zip(frames.position.tolist(), frames.end.tolist(), frames.codec.tolist(), strict=True)
     for index, (position, end, codec) in enumerate(facts):
         body: Buffer = view[position + HEADER_SIZE : end]
         if codec:
             body = _inflated(codec, body, position, int(frames.base_offset[index]))
         if bodies and size + len(body) > piece_bytes:
-            yield _piece(view, frames.of(slice(first, index)), bodies, plain=plain)
-            bodies, size, first, plain = [], 0, index, True
+            yield _joined(frames.of(slice(first, index)), bodies)
+            bodies, size, first = [], 0, index
         bodies.append(body)
         size += len(body)
-        plain = plain and not codec
-    if bodies:
-        yield _piece(view, frames.of(slice(first, None)), bodies, plain=plain)
+    yield _joined(frames.of(slice(first, None)), bodies)
 
 
 def _inflated(codec: int, body: Buffer, position: int, base_offset: int) -> bytes:
@@ -66,12 +66,19 @@ def _inflated(codec: int, body: Buffer, position: int, base_offset: int) -> byte
         raise DamagedBatchError(position, base_offset, str(cause)) from cause
 
 
-def _piece(view: memoryview, frames: Frames, bodies: list[Buffer], *, plain: bool) -> Piece:
-    if plain:  # the bytes stay where they are; positions are small for Arrow's sake
-        first = int(frames.position[0])
-        start = frames.position - first + HEADER_SIZE
-        return Piece(frames, view[first : int(frames.end[-1])], start, frames.end - first)
+def _plain_pieces(view: memoryview, frames: Frames, piece_bytes: int) -> Iterator[Piece]:
+    """Records where they are; positions are relative to a piece's first batch."""
+    first = 0
+    while first < len(frames):
+        begin = int(frames.position[first])
+        until = int(np.searchsorted(frames.end, begin + piece_bytes, side="right"))
+        part = frames.of(slice(first, max(until, first + 1)))
+        body = view[begin : int(part.end[-1])]
+        yield Piece(part, body, part.position + HEADER_SIZE - begin, part.end - begin)
+        first += len(part)
+
+
+def _joined(frames: Frames, bodies: list[Buffer]) -> Piece:
     ends = np.cumsum(np.array([len(body) for body in bodies], np.int64))
-    starts = np.concatenate(([0], ends[:-1]))
-    data = bodies[0] if len(bodies) == 1 else b"".join(bodies)
-    return Piece(frames, data, starts, ends)
+    starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
+    return Piece(frames, bodies[0] if len(bodies) == 1 else b"".join(bodies), starts, ends)

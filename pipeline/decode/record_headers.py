@@ -6,10 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kafka_protocol.errors import MalformedMessageError
+from kafka_protocol.wire.primitives import read_zigzag
 from pipeline.decode.varints import Ints, Varints, WrongRecordsError
 
 HEADER_BYTES_MIN = 2
 """The lengths of an empty name and of a null."""
+
+_STEPS_MAX = 64
+_LANES_MIN = 16
+"""Behind so many steps, fewer records than this are read header by header: a step over a few
+records costs more than a loop over them, and one record may hold half a million headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +97,18 @@ def read_headers(
     falling, limit = number[order], stop[having[order]]
     cursor = at[having[order]]
     target = (np.cumsum(number) - number)[order]
-    for done in range(int(falling[0])):
+    done, width = 0, len(order)
+    while done < falling[0] and (width >= _LANES_MIN or done < _STEPS_MAX):
         width = int(np.searchsorted(-falling, -done, side="left"))
         cursor, limit, target = cursor[:width], limit[:width], target[:width]
         behind = _one_header(data, cursor, target + done, limit, spans)
         cursor[:] = behind
         at[having[order[:width]]] = behind
+        done += 1
+    for index in np.flatnonzero(falling > done).tolist():
+        row = having[order[index]]
+        put = slice(int(target[index]) + done, int(target[index] + falling[index]))
+        at[row] = _many_headers(data, int(at[row]), int(limit[index]), put, spans)
     return spans, at
 
 
@@ -120,3 +133,28 @@ def _one_header(
         spans.value[target, 1] = value_end
         spans.null[target] = length < 0
     return value_end
+
+
+def _many_headers(data: Varints, at: int, limit: int, put: slice, spans: HeaderSpans | None) -> int:
+    """Read the remaining headers of one record; the position behind them."""
+    places = []
+    try:
+        for _ in range(put.start, put.stop):
+            length, name = read_zigzag(data.data, at)
+            if length < 0:
+                raise WrongRecordsError("a header's name of a negative length")
+            length, value = read_zigzag(data.data, name_end := name + length)
+            if length < -1:
+                raise WrongRecordsError("a header's value of a length below -1, which is null")
+            at = value + max(length, 0)
+            if at > limit:
+                raise WrongRecordsError("a header is longer than its record")
+            if spans is not None:
+                places.append((name, name_end, value, at, length))
+    except (IndexError, MalformedMessageError) as cause:
+        raise WrongRecordsError("a header is cut or malformed") from cause
+    if spans is not None:
+        table = np.array(places, np.int64)
+        spans.name[put], spans.value[put] = table[:, :2], table[:, 2:4]
+        spans.null[put] = table[:, 4] < 0
+    return at

@@ -56,13 +56,23 @@ class Varints:
         Raises:
             WrongRecordsError: a varint goes on past `bytes_max`.
         """
+        value, behind, fine = self.try_read(at, bytes_max)
+        if not fine.all():
+            raise WrongRecordsError(f"a varint goes on past {bytes_max} bytes")
+        return value, behind
+
+    def try_read(
+        self, at: Ints, bytes_max: int = INT_BYTES
+    ) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+        """As `read`; and which are no longer than allowed."""
         pairs = self.pairs(at)
         value, size = VALUE.take(pairs), SIZE.take(pairs)
+        fine = np.ones(len(at), np.bool_)
         if not size.all():
             long = np.flatnonzero(size == 0)
-            value[long], size[long] = self._read_long(at[long], bytes_max)
+            value[long], size[long], fine[long] = self._read_long(at[long], bytes_max)
         size += at
-        return value, size
+        return value, size, fine
 
     def pairs(self, at: Ints) -> NDArray[np.uint16]:
         """Two bytes at each position."""
@@ -83,9 +93,9 @@ class Varints:
             raise WrongRecordsError("a record begins behind the last byte") from None
         if not way.all():
             long = np.flatnonzero(way == 0)
-            value, size = self._read_long(at[long], INT_BYTES)
-            if (value < 0).any():
-                raise WrongRecordsError("a record of a negative length")
+            value, size, fine = self._read_long(at[long], INT_BYTES)
+            if not fine.all() or (value < 0).any():
+                raise WrongRecordsError("a record whose length is no length")
             way[long] = value + size
         return way
 
@@ -97,7 +107,7 @@ class Varints:
         shifted = word >> (np.minimum(behind, np.uint64(7)) * np.uint64(8))
         return np.where(behind > 7, np.uint64(0), shifted)
 
-    def _read_long(self, at: Ints, bytes_max: int) -> tuple[Ints, Ints]:
+    def _read_long(self, at: Ints, bytes_max: int) -> tuple[Ints, Ints, NDArray[np.bool_]]:
         """Byte by byte, for the few; bits above the 64th make the value the largest there is."""
         raw = np.zeros(len(at), np.uint64)
         size = np.zeros(len(at), np.int64)
@@ -113,8 +123,6 @@ class Varints:
             going &= byte > 0x7F
             if not going.any():
                 break
-        if going.any():
-            raise WrongRecordsError(f"a varint goes on past {bytes_max} bytes")
         value = (raw >> np.uint64(1)).astype(np.int64) ^ -((raw & np.uint64(1)).astype(np.int64))
         value[extreme] = np.iinfo(np.int64).max
-        return value, size
+        return value, size, ~going

@@ -6,6 +6,7 @@ so that those that are through drop off the end of the vector.
 
 import numpy as np
 
+from pipeline.decode.lanes import lane_starts
 from pipeline.decode.varints import Ints, Varints, WrongRecordsError
 
 RECORD_BYTES_MIN = 7
@@ -26,6 +27,8 @@ def record_starts(data: Varints, start: Ints, end: Ints, count: Ints) -> Ints:
     """
     if (count * RECORD_BYTES_MIN > end - start).any():
         raise WrongRecordsError("more records than its bytes can hold")
+    if (found := lane_starts(data, start, end, count)) is not None:
+        return found
     row = np.cumsum(count) - count
     starts = np.empty(int(count.sum()), np.int64)
     order = np.argsort(-count, kind="stable")

@@ -66,6 +66,10 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
             )
         if one.name in names:
             raise OptionError(f"the schema is wrong: column {one.name} is named twice")
+        if not one.nullable:
+            raise OptionError(
+                f"the schema is wrong: column {one.name} is not null there; leave NOT NULL out"
+            )
         names.append(one.name)
     if not names:
         raise OptionError(f"the schema names no column: allowed are {', '.join(TYPES)}")

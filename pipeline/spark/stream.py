@@ -3,9 +3,9 @@
 One instance lives as long as its query and keeps one log open, so that each micro-batch costs one
 question for the topics and one for their ends. It must never be sent anywhere.
 
-Where a stream starts at the latest offsets, Spark keeps them nowhere before its first batch ends; a
-query killed there would start later when it comes back. So the first batch of such a stream is
-empty: its end is the start, and Spark writes that into the checkpoint before anything is read.
+Where a stream starts at the latest offsets, Spark keeps them nowhere before its first batch; a query
+killed there would start later when it comes back. So the first batch reads nothing of partitions
+that start at their latest offset: its end is their start, and Spark writes that into the checkpoint.
 
 Offsets: starts are inclusive, ends exclusive. Must not know: Arrow, Spark.
 """
@@ -38,7 +38,7 @@ class Stream:
         self._log: TieredLog | None = None
         self._initial: Offsets | None = None
         self._seen: Offsets | None = None  # what Spark has, from here or from its checkpoint
-        self._first_is_empty = False
+        self._floating: frozenset[TopicPartition] = frozenset()  # not in the first batch
         self._target: Offsets | None = None  # of Trigger.AvailableNow
         self._latest: Offsets | None = None
         self._last_batch_ms = -math.inf
@@ -57,7 +57,8 @@ class Stream:
             offsets = dict(resolved.offsets)
             known = self._seen or self._target or {}
             offsets |= {one: known[one] for one in resolved.floating if one in known}
-            self._first_is_empty = bool(resolved.floating) and self._seen is None
+            if self._seen is None:
+                self._floating = resolved.floating
             self._initial = offsets
             driver_log().info("stream: starts at %d partitions' offsets", len(offsets))
         return dict(self._initial)
@@ -69,14 +70,12 @@ class Stream:
             start: where it starts; None where Spark does not say (before 4.2).
             limited: whether the user's limits hold.
         """
-        if self._first_is_empty and limited and start == self._initial:
-            self._first_is_empty = False
-            self._seen = dict(start or {})
-            return dict(self._seen)
-        self._first_is_empty = False
         self._latest = end = self._ends()
         if limited and start is not None and self._options.rates:
             end = self._limited(start, end)
+        if start is not None:
+            end = {one: start[one] if one in self._floating else at for one, at in end.items()}
+        self._floating = frozenset()
         self._seen = dict(end)
         return end
 
@@ -94,8 +93,9 @@ class Stream:
         Raises:
             DataLossError: records between start and end are gone, and that is an error.
         """
-        if self._seen is None:
-            self._seen = dict(end)  # a query that goes on shows where it was
+        if self._seen is None:  # a query that goes on; maybe with its first batch again
+            start = {one: end[one] if one in self._floating else at for one, at in start.items()}
+            self._seen, self._floating = dict(end), frozenset()
         if start == end:
             return None
         log = self._opened()

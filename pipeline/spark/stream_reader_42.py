@@ -14,22 +14,16 @@ from pipeline.spark.limits import Rates
 from pipeline.spark.offsets import from_map, to_map
 from pipeline.spark.stream_reader import PlainStreamReader
 
-_NO_LIMIT = (1 << 63) - 1
-
 
 class LimitedStreamReader(PlainStreamReader, SupportsTriggerAvailableNow):
     """Spark says where a micro-batch starts, so limits can be kept."""
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """See Spark.
-
-        There is no limit of two bounds: `latestOffset` reads the options itself. It is never
-        ReadAllAvailable, which is therefore Trigger.Once.
-        """
+        """See Spark; there is no limit of two bounds, so `latestOffset` reads the options itself."""
         rates = self._driver().rates
-        if rates.most is None and rates.least is not None:
-            return ReadMinRows(rates.least)
-        return ReadMaxRows(_NO_LIMIT if rates.most is None else rates.most)
+        if rates.most is not None:
+            return ReadMaxRows(rates.most)
+        return ReadAllAvailable() if rates.least is None else ReadMinRows(rates.least)
 
     def latestOffset(  # type: ignore[override]  # noqa: N802 - Spark's name
         self, start: Mapping[str, object], limit: ReadLimit

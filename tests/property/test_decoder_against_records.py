@@ -29,7 +29,7 @@ from kafka_protocol.records.errors import (
 from kafka_protocol.records.records import Record, build_batch, iter_records
 from kafka_protocol.wire.primitives import encode_zigzag
 from pipeline.columns import TYPES
-from pipeline.decode import fields, rows
+from pipeline.decode import fields, lanes, rows
 from pipeline.decode.group import Keep, Origin, decode_group, whole_batches
 from pipeline.errors import DamagedDataError
 
@@ -215,6 +215,7 @@ def test_rows_do_not_depend_on_the_length_of_vectors(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fields, "CHUNK_ROWS", chunk_rows)
         patch.setattr(rows, "ROWS_MAX", rows_max)
+        patch.setattr(lanes, "ROWS_MIN", chunk_rows)
         check(bytes(drawn.data), Keep(0, 1 << 62))
 
 
@@ -333,6 +334,9 @@ def odd_batches(draw: st.DrawFn) -> bytes:
 @settings(deadline=None, max_examples=500)
 def test_odd_records_are_taken_and_refused_alike(data: bytes) -> None:
     check(data, Keep(0, 1 << 62))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lanes, "ROWS_MIN", 1)
+        check(data, Keep(0, 1 << 62))
 
 
 @given(good_batches(), st.data())

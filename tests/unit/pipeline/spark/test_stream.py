@@ -55,16 +55,29 @@ def test_the_first_batch_from_the_latest_offsets_is_empty_and_keeps_the_start() 
     assert told.stream.latest(start, limited=True) == {A0: 110, A1: 300}
 
 
-def test_a_first_batch_that_was_killed_starts_where_it_did() -> None:
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_first_batch_that_was_killed_starts_where_it_did(shown: bool) -> None:
     told = Told(a_log())
-    start = told.stream.initial()
-    end = told.stream.latest(start, limited=True)
+    end = told.stream.latest(told.stream.initial(), limited=True)
     told.log.held[A0] = (0, 110)
     back = told.again()
-    assert back.stream.plan(end, end) is None  # as Spark shows it what the checkpoint has
-    assert back.stream.initial() == start
-    assert back.stream.plan(start, end) is None
+    if shown:  # some versions of Spark show a stream the last offsets of its checkpoint
+        assert back.stream.plan(end, end) is None
+    assert back.stream.plan(back.stream.initial(), end) is None
     assert back.stream.latest(end, limited=True) == {A0: 110, A1: 300}
+
+
+def test_a_killed_first_batch_reads_partitions_with_a_named_start_again() -> None:
+    options = {"startingOffsets": '{"a":{"0":40,"1":-1}}'}
+    told = Told(a_log(), **options)
+    start = told.stream.initial()
+    told.log.held[A1] = (0, 310)
+    end = told.stream.latest(start, limited=True)
+    assert end == {A0: 100, A1: 300}
+    told.log.held |= {A0: (0, 120), A1: (0, 320)}
+    back = told.again(**options)
+    back.stream.plan(back.stream.initial(), end)
+    assert told.log.planned == {A0: OffsetRange(40, 100)}
 
 
 def test_before_42_the_first_end_is_the_start() -> None:
@@ -73,13 +86,6 @@ def test_before_42_the_first_end_is_the_start() -> None:
     told.log.held[A0] = (0, 110)
     assert told.stream.initial() == end
     assert told.stream.latest(None, limited=False) == {A0: 110, A1: 300}
-
-
-def test_trigger_once_reads_in_its_only_batch() -> None:
-    told = Told(a_log())
-    start = told.stream.initial()
-    told.log.held[A0] = (0, 110)
-    assert told.stream.latest(start, limited=False) == {A0: 110, A1: 300}
 
 
 def test_available_now_ends_at_what_was_there() -> None:
