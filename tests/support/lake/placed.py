@@ -62,9 +62,9 @@ def placed(directory: Path, stories: Mapping[str, Story]) -> Iterator[tuple[Brok
 
 
 def _is_judged(broker: BrokerProcess) -> bool:
+    """Whether health is green: offline ones have their leader epoch, the tier all its facts."""
     health = json.loads(broker.http("/health")[1])
-    assert not health["reasons"], health
-    return not health["notes"]
+    return not health["reasons"] and not health["notes"]
 
 
 def _topic_id(broker: BrokerProcess, topic: str) -> bytes:
