@@ -16,8 +16,9 @@ from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import TopicIdPartition, TopicPartition
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
-from pipeline.cluster.asker import LATEST, Asker, leader_of
+from pipeline.cluster.asker import Asker, leader_of
 from pipeline.cluster.cluster import NotNowError, name_of
+from pipeline.cluster.questions import LATEST, list_offsets
 from pipeline.cluster.wire_client import ClusterError
 from pipeline.plan.live import LiveIndex
 from rlmm import records
@@ -67,7 +68,7 @@ class MetadataTopic:
             numbers.add(number)
             self._want(number, partition_key(partition))
         asked = {TopicPartition(REMOTE_LOG_METADATA_TOPIC, number): LATEST for number in numbers}
-        found = self._asker.offsets(asked)
+        found = list_offsets(self._asker, asked)
         ends = {partition.partition: end.offset for partition, end in found.items()}
         self._asker.again(lambda: self._read_to(ends))
 
@@ -141,7 +142,6 @@ class MetadataTopic:
             self._forget(number)
             raise DivergedError(f"{name}: it does not reach offset {position.offset}")
         if part.error_code:
-            self._asker.look()
             raise NotNowError(f"{name}: {name_of(part.error_code)}")
         if part.diverging_epoch.end_offset >= 0:
             self._forget(number)

@@ -2,18 +2,20 @@
 
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
 
 import pytest
+from confluent_kafka.admin import ResourceType
 
 from kafka_protocol.types import TopicPartition
 from pipeline.errors import DataLossError, StoreUnreachableError
 from pipeline.opening import open_log
 from pipeline.values import OffsetRange, SplitLimits, Where
 from tests.support.brokers.process import BrokerProcess, until
-from tests.support.brokers.tiered_topics import delete_topic
+from tests.support.brokers.tiered_topics import alter, delete_topic
 from tests.support.lake.cluster import (
     Filling,
     delete_prefix,
@@ -43,12 +45,14 @@ def filled(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 def test_fixed_offsets_give_the_same_rows_while_the_log_goes_on(filled: BrokerProcess) -> None:
     dice, asked = Random(1), {ORDERS: OffsetRange(500, 2_990)}
-    before = rows_of_log(where(filled), ranges=asked)  # its end is served by the broker
+    assert remote_end(filled) < 2_990  # the rest is served by the broker
+    before = rows_of_log(where(filled), ranges=asked)
     assert before == list(rows_of_consumer(filled.bootstrap, "orders", ranges=asked))
     delete_prefix(filled, "orders", {0: 500})
     produce_more(filled, "orders", FILLING, dice)
     assert rows_of_log(where(filled), ranges=asked) == before
-    settle(filled, "orders")  # all of it is remote now
+    settle(filled, "orders")
+    assert remote_end(filled) > 2_990  # all of it is remote now
     assert rows_of_log(where(filled), ranges=asked) == before
 
 
@@ -99,10 +103,47 @@ def test_a_topic_made_again_is_another_one(filled: BrokerProcess) -> None:
     assert rows_of_log(Where(store=store_of(filled)), "orders") == remote_part(filled, anew)
 
 
-def remote_part(broker: BrokerProcess, rows: list[Row]) -> list[Row]:
+@pytest.mark.long(seconds=40)
+def test_reads_beside_retention_give_the_same_rows_until_they_are_lost_by_name(
+    filled: BrokerProcess,
+) -> None:
+    """Producing, copying, expiring and total retention go on all the while."""
+    asked, reads = {ORDERS: OffsetRange(500, 2_990)}, 0
+    before = rows_of_log(where(filled), ranges=asked)
+    alter(filled, ResourceType.TOPIC, "orders", retention_bytes="8000000")
+    with ThreadPoolExecutor(1) as pool:
+        producing = pool.submit(produce_rounds, filled, 12)
+        while not producing.done() or remote_start(filled) < 500:
+            try:
+                rows = rows_of_log(where(filled), ranges=asked)
+            except DataLossError:
+                break
+            assert rows == before
+            reads += 1
+        producing.result()
+    until(lambda: remote_start(filled) > 500, "retention takes the rows")
+    with pytest.raises(DataLossError, match="orders"):
+        rows_of_log(where(filled), ranges=asked)
+    assert reads > 3
+
+
+def produce_rounds(broker: BrokerProcess, count: int) -> None:
+    for number in range(count):
+        produce_more(broker, "orders", FILLING, Random(number))
+
+
+def remote_start(broker: BrokerProcess) -> int:
+    return min(broker.remote_segments("orders"))
+
+
+def remote_end(broker: BrokerProcess) -> int:
     with closing(open_log(where(broker))) as log:
-        ends = log.remote_ends(log.partitions(["orders"]))
-    return [row for row in rows if row.offset < ends[ORDERS]]
+        return log.remote_ends(log.partitions(["orders"]))[ORDERS]
+
+
+def remote_part(broker: BrokerProcess, rows: list[Row]) -> list[Row]:
+    end = remote_end(broker)
+    return [row for row in rows if row.offset < end]
 
 
 def test_a_store_that_cannot_be_reached_from_here_is_one_line(filled: BrokerProcess) -> None:

@@ -94,7 +94,9 @@ class _Stream(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         if self._left is not None and not self._left:
             raise RetriableRemoteStorageError("the connection was reset")
-        data = self._stream.read(len(buffer) if self._left is None else min(self._left, len(buffer)))
+        data = self._stream.read(
+            len(buffer) if self._left is None else min(self._left, len(buffer))
+        )
         if not data:
             data, self._extra = self._extra[: len(buffer)], self._extra[len(buffer) :]
         buffer[: len(data)] = data

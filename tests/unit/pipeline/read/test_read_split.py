@@ -82,9 +82,7 @@ def test_only_the_bytes_that_the_offsets_need_are_asked_for(
     bucket: Bucket, orders: LakePartition
 ) -> None:
     how = Interruptions()
-    source = Source(
-        interrupt(bucket.address, how), None, "", Isolation.READ_UNCOMMITTED, True
-    )
+    source = Source(interrupt(bucket.address, how), None, "", Isolation.READ_UNCOMMITTED, True)
     (one, _) = bucket.segments()
     size = one.segment_size_bytes
     piece = RemotePiece(one, 150, 155, 1, size)  # byte 1: the index is asked for
@@ -92,7 +90,7 @@ def test_only_the_bytes_that_the_offsets_need_are_asked_for(
     assert [row.offset for row in rows(split, source)] == [*range(150, 156)]
     ((begin, last),) = how.fetches
     assert last is not None
-    assert 0 < begin
+    assert begin > 0
     assert last - begin < size // 10
     assert how.indexes == 1
 
