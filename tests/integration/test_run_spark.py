@@ -12,12 +12,12 @@ import pytest
 
 from tests.support.brokers.process import ROOT, environment, free_ports, until
 
-pytestmark = pytest.mark.lasts(seconds=100)
+pytestmark = [pytest.mark.lasts(seconds=100), pytest.mark.timeout(1_000)]
 
 PAGE = ROOT / "docs" / "spark.md"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RECORDS = 80_000
-DEADLINE_S = 180
+DEADLINE_S = 500
 
 
 class RunSpark:

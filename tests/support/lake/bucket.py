@@ -44,13 +44,17 @@ class Bucket:
         partitions: all of them, in the order in which they were made.
     """
 
-    def __init__(self, root: Path, address: StoreAddress | None = None) -> None:
+    def __init__(
+        self, root: Path, address: StoreAddress | None = None, *, incarnation: int = 1
+    ) -> None:
         """Make an empty one.
 
         Args:
             root: an empty directory, for the leaders' logs.
             address: of a store; by default a directory below `root`.
+            incarnation: of the tier that writes the records.
         """
+        self._incarnation = incarnation
         self._root = root
         self.address = address or _directory(root / "store")
         self.store = open_store(self.address)
@@ -81,6 +85,7 @@ class Bucket:
             partition,
             store=self.store,
             tell=self.events.append,
+            incarnation=self._incarnation,
             log_start=log_start,
         )
         self.partitions.append(made)

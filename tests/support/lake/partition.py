@@ -82,6 +82,7 @@ class LakePartition:
         *,
         store: RemoteStorageManager,
         tell: Callable[[MetadataEvent], None],
+        incarnation: int,
         log_start: int = 0,
     ) -> None:
         self.id, self.log_start = id, log_start
@@ -89,7 +90,7 @@ class LakePartition:
         self.epoch = 0
         self._directory, self._store, self._tell = directory, store, tell
         self._numbers, self._clock = count(1), count(NOW_MS)
-        self._unclean_epoch = -1
+        self._unclean_epoch, self._incarnation = -1, incarnation
         self._replicas = [Replica(directory / "0", id, start=log_start)]
 
     @property
@@ -314,7 +315,7 @@ class LakePartition:
         objects.delete([names.manifest for names in store.places(metadata)])
 
     def _stamp(self) -> Stamp:
-        fence = Fence(self.epoch, len(self._replicas))
+        fence = Fence(self.epoch, self._incarnation)
         return Stamp(fence, 0, self.log_start, self._unclean_epoch)
 
     # -- what is expected ------------------------------------------------------------------------

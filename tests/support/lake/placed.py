@@ -5,7 +5,9 @@ the segments that are copied; the generated records go to its metadata topic; an
 as after an upgrade.
 """
 
+import json
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
@@ -45,7 +47,8 @@ def placed(directory: Path, stories: Mapping[str, Story]) -> Iterator[tuple[Brok
         names += [broker.partition_directory(METADATA_TOPIC, n) for n in range(_PARTITIONS)]
         until(lambda: all((each / PARTITION_METADATA).exists() for each in names), "topics")
         broker.terminate()
-        with Bucket(directory / "lake", store_of(broker)) as bucket:
+        later = int(time.time() * 1_000)  # than that of the broker's own tier, which has written
+        with Bucket(directory / "lake", store_of(broker), incarnation=later) as bucket:
             for topic, story in stories.items():
                 story(bucket.partition(topic, topic_id=_topic_id(broker, topic)))
             ends = _write_records(broker, bucket)
@@ -54,7 +57,14 @@ def placed(directory: Path, stories: Mapping[str, Story]) -> Iterator[tuple[Brok
                 _place(broker, each)
             _write_checkpoints(broker, bucket.partitions, ends)
             broker.start()
+            until(lambda: _is_judged(broker), "the tier has judged all partitions")
             yield broker, bucket
+
+
+def _is_judged(broker: BrokerProcess) -> bool:
+    """Whether health is green: offline ones have their leader epoch, the tier all its facts."""
+    health = json.loads(broker.http("/health")[1])
+    return not health["reasons"] and not health["notes"]
 
 
 def _topic_id(broker: BrokerProcess, topic: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What stores and objects may be like: broken, refusing, hanging; missing, cut, flipped, foreign."""
+"""Stores that break, refuse and hang; objects that are missing, cut, flipped or another's."""
 
 import logging
 import shutil
@@ -150,12 +150,11 @@ def test_a_damaged_log_is_named_and_never_a_wrong_row(
 ) -> None:
     path = object_of(bucket, 1, ".log")
     damage(path)
-    right = bucket.rows()
-    found: list[Row] = []
+    right, found = bucket.rows(), list[Row]()
     source = Source(bucket.address, None, "", Isolation.READ_UNCOMMITTED, True)
+    batches = read_split(split_of(bucket), source, tuple(TYPES), limits=QUICK)
     with pytest.raises(DamagedDataError) as refused:
-        for batch in read_split(split_of(bucket), source, tuple(TYPES), limits=QUICK):
-            found += rows_of_arrow([batch])
+        found.extend(rows_of_arrow(batches))
     assert found == right[: len(found)]
     assert path.name in str(refused.value)
     assert "\n" not in str(refused.value)

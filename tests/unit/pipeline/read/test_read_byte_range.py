@@ -1,5 +1,6 @@
 """Pieces of a segment: where they are cut, held against a walk over all batches."""
 
+from itertools import pairwise
 from typing import NamedTuple
 
 from hypothesis import given
@@ -58,7 +59,7 @@ def test_pieces_with_touching_bytes_share_no_batch_and_leave_none_out(
     whole = segment(batches)
     edges = [0, *sorted(cuts), whole.segment_size_bytes]
     read = []
-    for begin, end in zip(edges, edges[1:], strict=False):
+    for begin, end in pairwise(edges):
         span = range_by_index(RemotePiece(whole, BASE, whole.end_offset, begin, end), index)
         read += [batch for batch in batches if span.begin <= batch.position < span.end]
         assert {span.begin, span.end} <= {b.position for b in batches} | {whole.segment_size_bytes}
