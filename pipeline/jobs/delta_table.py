@@ -95,6 +95,9 @@ class DeltaLakeTable:
         """
         return set(self._load().file_uris())
 
+    def close(self) -> None:
+        """See `Table`: nothing is held."""
+
     def _load(self) -> Any:
         from deltalake import DeltaTable
 

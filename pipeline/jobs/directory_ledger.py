@@ -100,6 +100,9 @@ class DirectoryLedger:
         if run in self._began:
             self._place.remove(self.staging(run))
 
+    def close(self) -> None:
+        """See `Ledger`: nothing is held."""
+
     def _last(self) -> Record | None:
         names = [name for name in self._place.names(LOG) if _NAME.fullmatch(name)]
         if not names:

@@ -81,6 +81,12 @@ class IcebergTable:
             return set()
         return set(table.inspect.all_files()["file_path"].to_pylist())
 
+    def close(self) -> None:
+        """See `Table`; catalogues of older versions of pyiceberg hold nothing."""
+        close = getattr(self._catalog, "close", None)
+        if close is not None:
+            close()
+
     def _seen(self, table: Any) -> Seen:
         key = f"{_PREFIX}{self._topic}"
         where = f"{self.name}: property {key}"
@@ -145,10 +151,12 @@ def open_iceberg(name: str, topic: str, schema: pa.Schema) -> IcebergTable:
 
 
 def _create(catalog: Any, identifier: str, schema: pa.Schema) -> None:
-    with catalog.create_table_transaction(identifier, schema) as making:
-        with making.update_spec() as spec:
-            spec.add_identity("partition")
-            spec.add_field("timestamp", _day(), "timestamp_day")
+    with (
+        catalog.create_table_transaction(identifier, schema) as making,
+        making.update_spec() as spec,
+    ):
+        spec.add_identity("partition")
+        spec.add_field("timestamp", _day(), "timestamp_day")
 
 
 def _day() -> Any:

@@ -66,3 +66,7 @@ class Ledger(Protocol):
     def abandon(self, run: str) -> None:
         """Remove the files of a run that will not be committed."""
         ...
+
+    def close(self) -> None:
+        """Let go of connections."""
+        ...

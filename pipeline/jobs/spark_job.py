@@ -86,5 +86,5 @@ def _one_line(error: Exception) -> str | None:
     if type(error).__name__ not in ("Py4JJavaError", "PythonException", "SparkException"):
         return None
     found = _RAISED.findall(str(error))
-    ours = [text for name, text in found if name not in ("Py4JJavaError",)]
+    ours = [text for name, text in found if name != "Py4JJavaError"]
     return ours[-1].strip() if ours else None

@@ -73,6 +73,10 @@ class Table(Protocol):
         """Addresses of all files that any state of the table names, older ones included."""
         ...
 
+    def close(self) -> None:
+        """Let go of connections."""
+        ...
+
 
 class TableLedger:
     """See `Ledger`."""
@@ -170,6 +174,10 @@ class TableLedger:
         """See `Ledger`: only what the table does not name is removed."""
         if run in self._began:
             self._retried(lambda: self._clear([_directory(self._began[run], run)]))
+
+    def close(self) -> None:
+        """See `Ledger`."""
+        self._table.close()
 
     def _mark(self, run: str, epoch: int) -> None:
         """Say that a run has begun in an epoch; it has no files yet."""

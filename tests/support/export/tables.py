@@ -44,3 +44,6 @@ class MemoryTable:
 
     def named_files(self) -> set[str]:
         return self._steps.run(lambda: set(self._store.addresses))
+
+    def close(self) -> None:
+        """Nothing is held."""
