@@ -20,7 +20,7 @@ SPARK_TESTS = $(wildcard tests/integration/test_lake_*.py tests/integration/test
 # Without byte code every broker that a test starts compiles all of its modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run run-s3 run-spark test again check lint localstack bytecode long spark prove-spark model planted pythons prove prove-spark docs clean help
+.PHONY: run run-s3 run-spark test again check lint localstack bytecode long spark prove-spark model planted pythons prove docs clean help
 
 help:
 	@echo "make run    set up everything, start one broker on 127.0.0.1:9092, data under ./data"
@@ -33,7 +33,6 @@ help:
 	@echo "make prove-spark  the pipeline on Spark at full length: 2 GB, 20 kills, all stores: half an hour"
 	@echo "make prove  everything: all rounds of all tests, all Pythons, all planted bugs, the whole model,"
 	@echo "            many seeds of the simulations and of the damage walk (ROUNDS=300): a day"
-	@echo "make prove-spark  the data pipeline's long rounds: 2 GB, twenty kills of a stream, a Spark cluster"
 	@echo "make docs   write docs/configuration.md anew from the keys"
 
 run: $(VENV)/.installed
@@ -78,14 +77,11 @@ long: $(VENV)/.installed-dev
 
 # One after the other: each has a JVM, a broker and a store.
 prove-spark: $(VENV)/.installed-dev localstack
-	$(UNTIL) TIDEMARK_PROVE=1 TIDEMARK_SPARK_MB=2000 $(BIN)/pytest -n 0 -rs tests/integration/test_lake_*.py tests/integration/test_spark_*.py $(PYTEST_ARGS)
+	$(UNTIL) TIDEMARK_PROVE=1 TIDEMARK_SPARK_MB=2000 $(BIN)/pytest -n 0 -rs $(SPARK_TESTS) $(PYTEST_ARGS)
 
 # CI's share of the pipeline: 200 MB over S3, and a kill of driver and worker each.
 spark: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 0 tests/integration/test_lake_big.py $(PYTEST_ARGS)
-
-prove-spark: $(VENV)/.installed-dev
-	TIDEMARK_PROVE=1 TIDEMARK_SPARK_MB=2000 $(BIN)/pytest -n 0 --timeout 3600 $(SPARK_TESTS) $(PYTEST_ARGS)
 
 model: $(VENV)/.installed-dev
 	$(UNTIL) TIDEMARK_MODEL_RUNS=all $(PYTEST) -m long tests/model $(PYTEST_ARGS)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafka_protocol.records.batch import Buffer
+from pipeline.errors import DamagedDataError
 
 Ints = NDArray[np.int64]
 
@@ -16,7 +17,7 @@ INT_BYTES = 5
 LONG_BYTES = 10
 
 
-class WrongRecordsError(Exception):
+class WrongRecordsError(DamagedDataError):
     """Some record among many is hostile; which, is to be found out."""
 
 

@@ -1,4 +1,4 @@
-"""`spark.read.format("tidemark")` on a generated bucket: rows, columns, bounds, filters, refusals."""
+"""`spark.read.format("tidemark")` on a generated bucket: rows, bounds, filters, refusals."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,9 +90,8 @@ def test_columns_are_those_of_sparks_kafka_source(read: Any) -> None:
 
 
 def test_only_named_columns_are_built(read: Any) -> None:
-    by_schema = read(subscribe="orders").schema(
-        "offset bigint, headers array<struct<key:string,value:binary>>"
-    )
+    headers = "headers array<struct<key:string,value:binary>>"
+    by_schema = read(subscribe="orders").schema(f"offset bigint, {headers}")
     assert by_schema.load().columns == ["offset", "headers"]
     assert by_schema.load().where("headers is not null").count() == 80
     by_option = read(subscribe="orders", columns="partition, offset").load()

@@ -34,6 +34,11 @@ def bucket(tmp_path: Path) -> Iterator[Bucket]:
         yield made
 
 
+def number_of(path: Path) -> int:
+    """The batch of a file of the checkpoint, or of its checksum."""
+    return int(path.name.removeprefix(".").removesuffix(".crc"))
+
+
 class Query:
     """A stream into Parquet that stops when all is read."""
 
@@ -74,10 +79,10 @@ class Query:
     def forget_the_end_of(self, batch: int) -> None:
         """As if the driver had been killed in that batch."""
         for path in self._place.glob("checkpoint/commits/*"):
-            if int(path.name.strip(".crc")) >= batch:
+            if number_of(path) >= batch:
                 path.unlink()
         for path in self._place.glob("checkpoint/offsets/*"):
-            if int(path.name.strip(".crc")) > batch:
+            if number_of(path) > batch:
                 path.unlink()
         if batch == 0:
             shutil.rmtree(self._place / "rows")
