@@ -14,10 +14,13 @@ PYTEST = $(BIN)/pytest -n $(WORKERS)
 # SECONDS_MAX=300 ends a part of CI's share after that time.
 UNTIL = $(if $(SECONDS_MAX),TIDEMARK_TESTS_UNTIL=$$(($$(date +%s) + $(SECONDS_MAX))))
 
+SPARK_TESTS = $(wildcard tests/integration/test_lake_*.py tests/integration/test_spark_*.py \
+	tests/integration/test_pipeline_*.py tests/integration/test_scan*.py tests/integration/test_run_spark.py)
+
 # Without byte code every broker that a test starts compiles all of its modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run run-s3 run-spark test again check lint localstack bytecode long model planted pythons prove prove-spark docs clean help
+.PHONY: run run-s3 run-spark test again check lint localstack bytecode long spark prove-spark model planted pythons prove docs clean help
 
 help:
 	@echo "make run    set up everything, start one broker on 127.0.0.1:9092, data under ./data"
@@ -74,7 +77,11 @@ long: $(VENV)/.installed-dev
 
 # One after the other: each has a JVM, a broker and a store.
 prove-spark: $(VENV)/.installed-dev localstack
-	$(UNTIL) TIDEMARK_PROVE=1 TIDEMARK_SPARK_MB=2000 $(BIN)/pytest -n 0 -rs tests/integration/test_lake_*.py tests/integration/test_spark_*.py $(PYTEST_ARGS)
+	$(UNTIL) TIDEMARK_PROVE=1 TIDEMARK_SPARK_MB=2000 $(BIN)/pytest -n 0 -rs $(SPARK_TESTS) $(PYTEST_ARGS)
+
+# CI's share of the pipeline: 200 MB over S3, and a kill of driver and worker each.
+spark: $(VENV)/.installed-dev
+	$(BIN)/pytest -n 0 tests/integration/test_lake_big.py $(PYTEST_ARGS)
 
 model: $(VENV)/.installed-dev
 	$(UNTIL) TIDEMARK_MODEL_RUNS=all $(PYTEST) -m long tests/model $(PYTEST_ARGS)

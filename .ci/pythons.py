@@ -19,6 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 VERSIONS = ((3, 11), (3, 12), (3, 13), (3, 14))
 TESTS = ("tests/unit", "tests/property")
+WHEELS_ONLY = ("--only-binary", ":all:", "--no-binary", "pyspark")
+"""PySpark is published as source alone, which needs no compiler."""
 ASK = "import sys; print(sys.version_info[:2])"
 
 
@@ -49,7 +51,7 @@ def install(pip: Sequence[str], *what: str) -> None:
     Pip has the same words for a library without a wheel, one that is nowhere, and an index that
     does not answer; so it is asked whether it sees the library at all.
     """
-    done = _run(*pip, "install", "--quiet", "--only-binary", ":all:", *what)
+    done = _run(*pip, "install", "--quiet", *WHEELS_ONLY, *what)
     if done.returncode == 0:
         return
     missing = re.search(r"No matching distribution found for ([\w.-]+)", done.stderr)

@@ -48,8 +48,7 @@ def main() -> None:
     )
     asked = parser.parse_args()
     told = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: told.set())
+    hear(told)
     arguments = [f"--port={asked.port}", f"--s3-port={asked.s3_port}"]
     arguments += [f"--override={one}" for one in asked.override]
     stand = subprocess.Popen(
@@ -62,6 +61,12 @@ def main() -> None:
     finally:
         stand.terminate()
         stand.wait(TOLD_S)
+
+
+def hear(told: threading.Event) -> None:
+    """Have Ctrl-C and the like set `told`."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: told.set())
 
 
 class Stand:
@@ -101,6 +106,7 @@ def run(asked: argparse.Namespace, stand: Stand) -> int:
     if not stand.wait_for("the topic's segments in S3", lambda: is_copied(bootstrap)):
         return 1
     ask(bootstrap)
+    hear(stand.told)  # PySpark has put a handler of its own in place
     if not asked.once:
         say("the broker and S3 stay up until Ctrl-C; docs/spark.md goes on from here")
         while not stand.is_over:
@@ -125,7 +131,7 @@ def fill(admin: AdminClient, settings: dict[str, object], records: int) -> None:
         "local.retention.bytes": "1",
     }
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, config=config)])[TOPIC].result()
-    producer = Producer({**settings, "compression.type": "lz4", "linger.ms": 50})
+    producer = Producer({**settings, "linger.ms": 50})
     for number in range(records):
         value = f'{{"gauge": {number % 50}, "centimetres": {number * 7919 % 1000}}}'
         producer.produce(TOPIC, key=str(number % 50), value=value)

@@ -29,16 +29,17 @@ class Fold:
         """
         partition = event.topic_id_partition
         key = partition_key(partition)
-        facts = self._facts(key) or PartitionFacts(partition)
+        known = self._facts(key)
+        facts = known or PartitionFacts(partition)
         segment_id = _segment_id(event)
         entry = None if segment_id is None else self._entry(key, segment_id)
         applied = apply(facts, entry, event, order=order, seen_ms=seen_ms)
-        if applied.facts != facts or self._facts(key) is None:
+        if known is None or (applied.facts is not facts and applied.facts != facts):
             self.changes.facts[key] = applied.facts
         if segment_id is not None and applied.entry is not entry:
-            known = self.changes.segments.get((key, segment_id))
+            earlier = self.changes.segments.get((key, segment_id))
             self.changes.segments[key, segment_id] = SegmentChange(
-                known.before if known else entry, applied.entry
+                earlier.before if earlier else entry, applied.entry
             )
         return applied.verdict
 

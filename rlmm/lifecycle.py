@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from kafka_protocol.types import TopicIdPartition
 from rlmm.api import (
@@ -28,7 +28,8 @@ from rlmm.api import (
     PartitionHistory,
     SegmentHistory,
 )
-from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated
+from rlmm.changed import changed
+from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 
 SEGMENT_TRANSITIONS: dict[SegmentState | None, frozenset[SegmentState]] = {
@@ -121,6 +122,8 @@ def raised(known: OffsetsByEpoch, epoch: int, offset: int) -> OffsetsByEpoch:
     What is said for an epoch holds in each rule for the epochs below it too: entries that lie
     below a later epoch's are left out.
     """
+    if len(known) == 1 and known[0][0] == epoch:  # nearly always
+        return known if known[0][1] >= offset else ((epoch, offset),)
     if any(other >= epoch and far >= offset for other, far in known):
         return known
     kept = [(other, far) for other, far in known if other > epoch or far > offset]
@@ -170,8 +173,7 @@ def history_of(facts: PartitionFacts, entries: Iterable[SegmentEntry]) -> Partit
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(NamedTuple):
     """A record's effect: the new facts, and the segment it names.
 
     `entry` is None where that is not live, or no segment was named.
@@ -205,24 +207,39 @@ def apply(
         fence, metadata offset, highest epoch and, if it is not below the fence, unclean election.
     """
     fence = event.stamp.fence
-    owner_epoch = -1 if fence == REMOVER_FENCE else fence.leader_epoch
-    seen = replace(
-        facts,
-        fence=max(facts.fence, fence),
-        metadata_offset=max(facts.metadata_offset, event.stamp.metadata_offset),
-        highest_epoch=max(facts.highest_epoch, owner_epoch),
-    )
-    if fence < facts.fence:
+    seen = _seen(facts, event.stamp)
+    if fence is not facts.fence and fence < facts.fence:
         return Applied(Verdict.FENCED, seen, entry)
     # Also where the transition is refused: a barrier that is stale when it lands (model story B1)
     # makes its writer an owner all the same, and its election may be told nowhere else.
-    seen = replace(seen, unclean_epoch=max(facts.unclean_epoch, event.stamp.unclean_epoch))
+    if event.stamp.unclean_epoch > facts.unclean_epoch:
+        seen = changed(seen, unclean_epoch=event.stamp.unclean_epoch)
     applied = _judge(seen, entry, event, order=order, seen_ms=seen_ms)
     log_start = event.stamp.log_start
     if applied.verdict is not Verdict.ACCEPTED or log_start < 0:
         return applied
     log_starts = raised(facts.log_starts, fence.leader_epoch, log_start)
-    return replace(applied, facts=replace(applied.facts, log_starts=log_starts))
+    if log_starts == facts.log_starts:
+        return applied
+    return applied._replace(facts=changed(applied.facts, log_starts=log_starts))
+
+
+def _seen(facts: PartitionFacts, stamp: Stamp) -> PartitionFacts:
+    """The facts after a look at a record's stamp: mostly as they were."""
+    fence = stamp.fence
+    if (
+        (fence is facts.fence or fence == facts.fence)
+        and stamp.metadata_offset <= facts.metadata_offset
+        and fence.leader_epoch <= facts.highest_epoch
+    ):
+        return facts
+    owner_epoch = -1 if fence == REMOVER_FENCE else fence.leader_epoch
+    return changed(
+        facts,
+        fence=max(facts.fence, fence),
+        metadata_offset=max(facts.metadata_offset, stamp.metadata_offset),
+        highest_epoch=max(facts.highest_epoch, owner_epoch),
+    )
 
 
 def _judge(
@@ -263,7 +280,7 @@ def _add(
         ends = raised(ends, fence.leader_epoch, event.metadata.end_offset + 1)
     return Applied(
         Verdict.ACCEPTED,
-        replace(facts, live_count=facts.live_count + 1, given_ends=ends),
+        changed(facts, live_count=facts.live_count + 1, given_ends=ends),
         SegmentEntry(event.metadata, started_seen_ms=seen_ms, named_under=fence),
     )
 
@@ -283,9 +300,9 @@ def _update(
     if facts.delete_state is not None and update.state in _CLOSED_TO:
         return Applied(Verdict.PARTITION_CLOSED, facts, entry)
     if update.state is SegmentState.DELETE_SEGMENT_FINISHED:
-        return Applied(Verdict.ACCEPTED, replace(facts, live_count=facts.live_count - 1), None)
+        return Applied(Verdict.ACCEPTED, changed(facts, live_count=facts.live_count - 1), None)
     custom = update.custom_metadata
-    metadata = replace(
+    metadata = changed(
         entry.metadata,
         state=update.state,
         broker_id=update.broker_id,
@@ -294,9 +311,11 @@ def _update(
         # to delete
         custom_metadata=entry.metadata.custom_metadata if custom is None else custom,
     )
-    after = replace(entry, metadata=metadata)
     if update.state is SegmentState.COPY_SEGMENT_FINISHED and entry.finished_order is None:
-        after = replace(after, finished_order=order, finished_under=event.stamp.fence)
+        fence = event.stamp.fence
+        after = changed(entry, metadata=metadata, finished_order=order, finished_under=fence)
+    else:
+        after = changed(entry, metadata=metadata)
     return Applied(Verdict.ACCEPTED, facts, after)
 
 

@@ -30,6 +30,7 @@ from kafka_protocol.errors import MalformedMessageError, TidemarkError
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from kafka_protocol.wire.codec import Message, parse
 from kafka_protocol.wire.primitives import read_uvarint
+from rlmm import quick_records
 from rlmm.api import Fence, PartitionDeleteState, SegmentUpdate
 from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
@@ -110,6 +111,17 @@ def decode(value: bytes | None) -> MetadataEvent:
     """
     if value is None:
         raise TombstoneRecordError("record without a value")
+    quick = quick_records.read(value)
+    if quick is not None:
+        return quick
+    event = decode_in_full(value)
+    if not isinstance(event, PartitionDeleted):
+        quick_records.learn(value, event)
+    return event
+
+
+def decode_in_full(value: bytes) -> MetadataEvent:
+    """As `decode`, field by field: what every record must agree with."""
     try:
         frame, position = read_uvarint(value, 0)
         api_key, position = read_uvarint(value, position)
@@ -202,11 +214,11 @@ def _encode_id(owner: Any, id: RemoteLogSegmentId) -> Any:
 
 
 def _decode_stamp(body: Any) -> Stamp:
-    fence = Fence(body.fence_leader_epoch, body.fence_incarnation)
     if body.log_start_offset < -1 or body.unclean_leader_epoch < -1:
         raise DamagedRecordError(
             f"log start {body.log_start_offset}, unclean election {body.unclean_leader_epoch}"
         )
+    fence = Fence(body.fence_leader_epoch, body.fence_incarnation)
     return Stamp(fence, body.metadata_offset, body.log_start_offset, body.unclean_leader_epoch)
 
 

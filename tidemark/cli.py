@@ -1,4 +1,4 @@
-"""The `tidemark` command: start, format, dev, cat, directories, log, remote, rsm, version.
+"""The `tidemark` command: start, format, dev, cat, pipeline, directories, log, remote, rsm, version.
 
 Commands are imported when they are called, so that `tidemark --help` and a start are quick. What a
 user did wrong ends in one message on stderr and exit code 1; nothing has been written then.
@@ -19,6 +19,7 @@ _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "directories": "Look at a node's log directories; give a lost one up.",
         "format": "Prepare the log directories of a node.",
         "log": "Look at the files of one partition: inspect, accept.",
+        "pipeline": "Run jobs on Spark that read topics from the remote tier: export, verify.",
         "remote": "Look at the remote tier of a cluster: segments, audit; claim, forget.",
         "rsm": "For authors and operators of storage plugins: check.",
         "start": "Run a node with a server.properties.",

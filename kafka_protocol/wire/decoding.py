@@ -284,8 +284,10 @@ class _DecodeWriter:
         self._line("if left < 0: too_many()")
         self._line(f"for _ in range({count}):")
         self._depth += 1
-        self._line(f"{tag}, pos = uvarint(buf, pos)")
-        self._line(f"{stop}, pos = uvarint(buf, pos)")
+        for name in (tag, stop):
+            self._line(f"{name} = buf[pos]")
+            self._line("pos += 1")
+            self._line(f"if {name} > 127: {name}, pos = more(buf, pos, {name})")
         self._line(f"{stop} += pos")
         self._line(f"if {stop} > size: bad('a tagged field of {path}')")
         word = "if"

@@ -5,6 +5,7 @@ topic ids. Blocking, one connection a broker, plain TCP.
 """
 
 import socket
+from collections.abc import Sequence
 from typing import Any, Self
 
 from kafka_protocol.errors import MalformedMessageError, TidemarkError
@@ -26,7 +27,11 @@ class UnreachableError(ClusterError):
 
 
 class WireClient:
-    """Connections to the brokers of one cluster; use it in a `with` block."""
+    """Connections to the brokers of one cluster; use it in a `with` block.
+
+    Attributes:
+        others: brokers that are known beside the bootstrap servers.
+    """
 
     def __init__(self, bootstrap: str, client_id: str = "tidemark") -> None:
         """Take the addresses; nothing is opened yet.
@@ -39,6 +44,7 @@ class WireClient:
         if not self._bootstrap:
             raise ClusterError(f"--bootstrap-server={bootstrap}: must be host:port")
         self._client_id = client_id.encode()
+        self.others: Sequence[Address] = ()
         self._sockets: dict[Address, socket.socket] = {}
         self._correlation_id = 0
 
@@ -54,13 +60,13 @@ class WireClient:
             self._sockets.popitem()[1].close()
 
     def ask_any(self, api_key: int, version: int, body: object) -> Any:
-        """Ask the first bootstrap server that answers.
+        """Ask the first bootstrap server that answers, or else another broker.
 
         Raises:
             ClusterError: none does.
         """
         errors = []
-        for address in self._bootstrap:
+        for address in dict.fromkeys((*self._bootstrap, *self.others)):
             try:
                 return self.ask(address, api_key, version, body)
             except ClusterError as error:

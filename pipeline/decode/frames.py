@@ -27,6 +27,7 @@ from kafka_protocol.records.batch import (
     Buffer,
 )
 from kafka_protocol.types import EpochEntry
+from pipeline.errors import DamagedDataError
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -51,8 +52,8 @@ _HEADER = np.dtype(
 _read_length = Struct(">i").unpack_from
 
 
-class DamagedBatchError(Exception):
-    """A batch is not as it must be; the caller adds where it stands."""
+class DamagedBatchError(DamagedDataError):
+    """A batch is not as it must be; `decode_group` adds the object, and raises the plain error."""
 
     def __init__(self, position: int, base_offset: int | None, reason: str) -> None:
         super().__init__(position, base_offset, reason)

@@ -7,18 +7,18 @@ proves them all. Where it does not, the caller walks step by step.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pipeline.decode.varints import LONG_BYTES, SIZE, WAY, Ints, Varints, WrongRecordsError
+from pipeline.decode.frames import Bools
+from pipeline.decode.varints import LONG_BYTES, Ints, Varints, WrongRecordsError
 
-LANES = 512
+LANES = 256
 """Walks at once: a step over so many costs little more than over one."""
 
 ROWS_MIN = 64
 """Records for which a place of its own is worth the search."""
 
 _HOPS = 3
-_WINDOW_RECORDS = 3
+_WINDOW_RECORDS = 2
 
 
 def lane_starts(data: Varints, start: Ints, end: Ints, count: Ints) -> Ints | None:
@@ -28,7 +28,7 @@ def lane_starts(data: Varints, start: Ints, end: Ints, count: Ints) -> Ints | No
     """
     total = int(count.sum())
     rows = max(ROWS_MIN, total // LANES)
-    if not total or int(count.max()) < 4 * rows:
+    if not total or int(count.max()) < 8 * rows:
         return None
     begin, goal = _places(data, start, end, count, rows)
     found, size = [], 0
@@ -75,14 +75,14 @@ def _guess(data: Varints, near: Ints, end: Ints, record_bytes: int) -> Ints:
     """For each place, the first position behind it at which records seem to begin, if any."""
     window = _WINDOW_RECORDS * record_bytes + 32
     every = (near[:, None] + np.arange(window)).ravel()
-    pairs = data.pairs(every)
-    fine = WAY.take(pairs) > 0
-    fine &= (data.pairs(every + SIZE.take(pairs)) & 0xFF) == 0  # attributes
-    chosen = np.flatnonzero(fine)
-    lane = chosen // window
+    # the attributes behind a length of one or two bytes are zero, and zeros are rare
+    zeros = every[data.bytes.take(every, mode="clip") == 0]
+    first = np.unique(np.concatenate([zeros - size for size in (1, 2)]))
+    lane = np.searchsorted(near, first, side="right") - 1
+    inside = lane >= 0
+    first, lane = first[inside], lane[inside]
     limit = end[lane]
-    at = every[chosen]
-    first, previous = at, np.full(len(at), -1, np.int64)
+    at, previous = first, np.full(len(first), -1, np.int64)
     for _ in range(_HOPS):
         over = at == limit
         stop, delta, fine = _seeming_record(data, at)
@@ -94,19 +94,22 @@ def _guess(data: Varints, near: Ints, end: Ints, record_bytes: int) -> Ints:
     return first[where]
 
 
-def _seeming_record(data: Varints, at: Ints) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+def _seeming_record(data: Varints, at: Ints) -> tuple[Ints, Ints, Bools]:
     """Where a record would end, its offset delta, and whether its fields fit its length."""
-    pairs = data.pairs(at)
-    way = WAY.take(pairs)
-    stop = at + way
-    fine = way > 0
-    _, at, good = data.try_read(at + SIZE.take(pairs) + 1, LONG_BYTES)
-    fine &= good
+    way, body, fine = data.try_read(at)
+    stop = body + way
+    fine = _both(fine, (way > 0) & (data.bytes.take(body, mode="clip") == 0))
+    _, at, good = data.try_read(body + 1, LONG_BYTES)
+    fine = _both(good, fine)
     delta, at, good = data.try_read(at)
-    fine &= good
+    fine = _both(good, fine)
     for _ in range(2):  # key and value
         length, at, good = data.try_read(at)
-        fine &= good & (length >= -1)
+        fine = _both(good, fine & (length >= -1))
         at = np.minimum(at + np.maximum(length, 0), stop)
     count, at, good = data.try_read(at)
-    return stop, delta, fine & good & np.where(count == 0, at == stop, (count > 0) & (at < stop))
+    return stop, delta, _both(good, fine & np.where(count, (count > 0) & (at < stop), at == stop))
+
+
+def _both(read: Bools | None, fine: Bools) -> Bools:
+    return fine if read is None else fine & read

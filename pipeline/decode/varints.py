@@ -1,14 +1,15 @@
 """Zigzag varints at many positions of a buffer at once.
 
 Nearly all varints of records have one or two bytes: two tables of 65,536 entries answer for these,
-longer ones are computed where they occur. No position makes a read outside the buffer: bytes
-behind its end read as zero, and the caller sees that its positions have left the record.
+longer ones are computed where they occur. No position makes a read outside the buffer: behind its
+end the last byte is read again, and the caller sees that its positions have left the record.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafka_protocol.records.batch import Buffer
+from pipeline.errors import DamagedDataError
 
 Ints = NDArray[np.int64]
 
@@ -16,7 +17,7 @@ INT_BYTES = 5
 LONG_BYTES = 10
 
 
-class WrongRecordsError(Exception):
+class WrongRecordsError(DamagedDataError):
     """Some record among many is hostile; which, is to be found out."""
 
 
@@ -41,14 +42,12 @@ class Varints:
     """A buffer whose varints are read at vectors of positions (int64, not negative)."""
 
     def __init__(self, data: Buffer) -> None:
-        if len(data) < 8:
-            data = bytes(data) + bytes(8)
+        if len(data) < 2:
+            data = bytes(data) + bytes(2)
         self.data = data
-        self._bytes = np.frombuffer(data, np.uint8)
-        count = len(data)
-        # elements that begin at every byte: one gather reads several bytes
-        self._pairs = np.ndarray((count - 1,), np.dtype("<u2"), data, 0, (1,))
-        self._words = np.ndarray((count - 7,), np.dtype("<u8"), data, 0, (1,))
+        self.bytes = np.frombuffer(data, np.uint8)
+        # elements that begin at every byte: for short vectors one gather is faster than two
+        self._pairs = np.ndarray((len(data) - 1,), np.dtype("<u2"), data, 0, (1,))
 
     def read(self, at: Ints, bytes_max: int = INT_BYTES) -> tuple[Ints, Ints]:
         """Values, and the positions behind them.
@@ -57,29 +56,35 @@ class Varints:
             WrongRecordsError: a varint goes on past `bytes_max`.
         """
         value, behind, fine = self.try_read(at, bytes_max)
-        if not fine.all():
+        if fine is not None and not fine.all():
             raise WrongRecordsError(f"a varint goes on past {bytes_max} bytes")
         return value, behind
 
     def try_read(
         self, at: Ints, bytes_max: int = INT_BYTES
-    ) -> tuple[Ints, Ints, NDArray[np.bool_]]:
-        """As `read`; and which are no longer than allowed."""
-        pairs = self.pairs(at)
-        value, size = VALUE.take(pairs), SIZE.take(pairs)
-        fine = np.ones(len(at), np.bool_)
+    ) -> tuple[Ints, Ints, NDArray[np.bool_] | None]:
+        """As `read`; and which are no longer than allowed (None: all)."""
+        low = self.bytes.take(at, mode="clip")
+        if low.max(initial=0) < 0x80:
+            return VALUE.take(low), at + 1, None
+        pairs = self._both(low, at)
+        value, size, fine = VALUE.take(pairs), SIZE.take(pairs), None
         if not size.all():
             long = np.flatnonzero(size == 0)
+            fine = np.ones(len(at), np.bool_)
             value[long], size[long], fine[long] = self._read_long(at[long], bytes_max)
         size += at
         return value, size, fine
 
     def pairs(self, at: Ints) -> NDArray[np.uint16]:
         """Two bytes at each position."""
-        try:
-            return self._pairs[at]
-        except IndexError:
-            return (self._word(at) & np.uint64(0xFFFF)).astype(np.uint16)
+        return self._both(self.bytes.take(at, mode="clip"), at)
+
+    def _both(self, low: NDArray[np.uint8], at: Ints) -> NDArray[np.uint16]:
+        both = np.empty((len(at), 2), np.uint8)
+        both[:, 0] = low
+        both[:, 1] = self.bytes.take(at + 1, mode="clip")
+        return both.view("<u2").reshape(-1)
 
     def ways(self, at: Ints) -> Ints:
         """From the length of each record to the next record.
@@ -99,14 +104,6 @@ class Varints:
             way[long] = value + size
         return way
 
-    def _word(self, at: Ints) -> NDArray[np.uint64]:
-        """Eight bytes at each position; zero behind the end."""
-        inside = np.minimum(at, len(self._words) - 1)
-        behind = np.minimum(at - inside, 8).astype(np.uint64)
-        word = self._words[inside]
-        shifted = word >> (np.minimum(behind, np.uint64(7)) * np.uint64(8))
-        return np.where(behind > 7, np.uint64(0), shifted)
-
     def _read_long(self, at: Ints, bytes_max: int) -> tuple[Ints, Ints, NDArray[np.bool_]]:
         """Byte by byte, for the few; bits above the 64th make the value the largest there is."""
         raw = np.zeros(len(at), np.uint64)
@@ -114,7 +111,7 @@ class Varints:
         going = np.ones(len(at), np.bool_)
         extreme = np.zeros(len(at), np.bool_)
         for index in range(bytes_max):
-            byte = self._word(at + index) & np.uint64(0xFF)
+            byte = self.bytes.take(at + index, mode="clip").astype(np.uint64)
             bits = np.where(going, byte & np.uint64(0x7F), np.uint64(0))
             raw |= bits << np.uint64(7 * index)
             if index == LONG_BYTES - 1:

@@ -1,6 +1,6 @@
 """Which aborted transactions the reader of a remote piece must know."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 
@@ -8,7 +8,7 @@ from kafka_protocol.files.txn_index import AbortedTransaction
 from pipeline.values import Piece, RemotePiece
 
 
-def with_aborted(pieces: Sequence[Piece], aborted: Iterable[AbortedTransaction]) -> Iterator[Piece]:
+def with_aborted(pieces: Sequence[Piece], aborted: Iterable[AbortedTransaction]) -> Sequence[Piece]:
     """Give each remote piece the transactions that overlap it, ascending by first offset.
 
     Args:
@@ -16,7 +16,10 @@ def with_aborted(pieces: Sequence[Piece], aborted: Iterable[AbortedTransaction])
         aborted: each once, in any order.
     """
     waiting = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
+    if not waiting:
+        return pieces
     active: list[tuple[int, AbortedTransaction]] = []
+    made: list[Piece] = []
     for piece in pieces:
         while waiting and waiting[-1].first_offset <= piece.last:
             one = waiting.pop()
@@ -25,6 +28,7 @@ def with_aborted(pieces: Sequence[Piece], aborted: Iterable[AbortedTransaction])
             heappop(active)
         if isinstance(piece, RemotePiece) and active:
             found = sorted((one for _, one in active), key=lambda one: one.first_offset)
-            yield replace(piece, aborted=tuple(found))
+            made.append(replace(piece, aborted=tuple(found)))
         else:
-            yield piece
+            made.append(piece)
+    return made

@@ -77,7 +77,8 @@ def pieces_of(tiers: Tiers, wanted: OffsetRange) -> Found:
         for run in stretch:
             if run.last < at or run.first >= wanted.end:
                 continue
-            _fill_gap(tiers, at, run.first, found)
+            if at < run.first:
+                _fill_gap(tiers, at, run.first, found)
             first, last = max(run.first, at), min(run.last, wanted.end - 1)
             decided_last = min(last, open_from - 1)
             if first <= decided_last:
@@ -86,13 +87,14 @@ def pieces_of(tiers: Tiers, wanted: OffsetRange) -> Found:
             if decided_last < last:
                 found.give_to_brokers(tiers.partition, max(first, decided_last + 1), last)
             at = last + 1
-    _fill_gap(tiers, at, wanted.end, found)
+    if at < wanted.end:
+        _fill_gap(tiers, at, wanted.end, found)
     return found
 
 
 def _fill_gap(tiers: Tiers, start: int, end: int, found: Found) -> None:
-    """Say what becomes of offsets that are in no segment."""
+    """Say what becomes of offsets `[start, end)`, which are in no segment."""
     local = end if tiers.local_start is None else min(max(tiers.local_start, start), end)
     found.lose(start, local)
-    if max(start, local) < end:
-        found.give_to_brokers(tiers.partition, max(start, local), end - 1)
+    if local < end:
+        found.give_to_brokers(tiers.partition, local, end - 1)

@@ -8,7 +8,7 @@ from kafka_protocol.types import TopicPartition
 from pipeline.errors import DataLossError
 from pipeline.plan.aborted import with_aborted
 from pipeline.plan.pieces import Found, Tiers, pieces_of
-from pipeline.plan.splits import bytes_of, cut_into_splits
+from pipeline.plan.splits import Sized, bytes_of, cut_into_splits, sized
 from pipeline.values import (
     OffsetRange,
     Piece,
@@ -46,11 +46,11 @@ class _Sums:
     tail_offsets: int = 0
     lost: list[tuple[TopicPartition, OffsetRange]] = field(default_factory=list)
 
-    def take(self, pieces: Iterable[Piece]) -> None:
-        for piece in pieces:
+    def take(self, pieces: Iterable[Sized]) -> None:
+        for piece, size in pieces:
             if isinstance(piece, RemotePiece):
                 self.segments_read.add(piece.segment.id.id)
-                self.bytes_read += bytes_of(piece)
+                self.bytes_read += size
             else:
                 self.tail_offsets += piece.last - piece.first + 1
 
@@ -73,13 +73,13 @@ def make_plan(
         DataLossError: some offsets are not there, and `fail_on_data_loss`.
     """
     sums = _Sums()
-    kept: dict[TopicPartition, list[Piece]] = {}
+    kept: dict[TopicPartition, list[Sized]] = {}
     for partition in sorted(ranges):
         one = known[partition]
         found = _within(one, ranges[partition])
         sums.lost += [(partition, lost) for lost in found.lost]
         pieces = _needed(found.pieces, limits.timestamp_from_ms, sums)
-        kept[partition] = list(with_aborted(pieces, one.aborted))
+        kept[partition] = sized(with_aborted(pieces, one.aborted))
         sums.take(kept[partition])
     if sums.lost and fail_on_data_loss:
         raise DataLossError(_lost_text(sums.lost, known))
@@ -106,10 +106,10 @@ def _within(known: Known, wanted: OffsetRange) -> Found:
     return found
 
 
-def _needed(pieces: Sequence[Piece], timestamp_from_ms: int | None, sums: _Sums) -> list[Piece]:
+def _needed(pieces: Sequence[Piece], timestamp_from_ms: int | None, sums: _Sums) -> Sequence[Piece]:
     """The pieces that may hold a record at or after that time."""
     if timestamp_from_ms is None:
-        return list(pieces)
+        return pieces
     kept: list[Piece] = []
     for piece in pieces:
         is_older = (

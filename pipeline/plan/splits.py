@@ -21,23 +21,25 @@ Sized = tuple[Piece, float]
 
 
 def cut_into_splits(
-    pieces: Mapping[TopicPartition, Sequence[Piece]], limits: SplitLimits
+    pieces: Mapping[TopicPartition, Sequence[Sized]], limits: SplitLimits
 ) -> list[Split]:
     """All splits, partition by partition in the order given, ascending by offset within each."""
-    sized = {partition: _sized(of) for partition, of in pieces.items()}
-    total = sum(size for of in sized.values() for _, size in of)
+    total = sum(size for of in pieces.values() for _, size in of)
     target = float(max(1, limits.target_bytes))
     if limits.splits_min:
         target = max(1.0, min(target, total / limits.splits_min))
     return [
         split
-        for partition, of in sized.items()
+        for partition, of in pieces.items()
         for split in _splits_of(partition, of, target, limits.offsets_max)
     ]
 
 
 def bytes_of(piece: RemotePiece) -> float:
     """Stored bytes of the piece, about."""
+    segment = piece.segment
+    if piece.first == segment.start_offset and piece.last == segment.end_offset:
+        return piece.byte_to - piece.byte_from
     low, high = _nominal(piece)
     return max(0.0, min(high, piece.byte_to) - max(low, piece.byte_from))
 
@@ -50,22 +52,17 @@ def _nominal(piece: RemotePiece) -> tuple[float, float]:
     return low, low + (piece.last - piece.first + 1) * per_offset
 
 
-def _sized(pieces: Sequence[Piece]) -> list[Sized]:
-    remote_bytes = remote_offsets = 0.0
-    for piece in pieces:
-        if isinstance(piece, RemotePiece):
-            remote_bytes += bytes_of(piece)
-            remote_offsets += piece.last - piece.first + 1
-    rate = remote_bytes / remote_offsets if remote_offsets else _TAIL_BYTES_PER_OFFSET
-    return [
-        (
-            piece,
-            bytes_of(piece)
-            if isinstance(piece, RemotePiece)
-            else (piece.last - piece.first + 1) * rate,
-        )
-        for piece in pieces
+def sized(pieces: Sequence[Piece]) -> list[Sized]:
+    """The pieces of one partition with their bytes."""
+    remote = [
+        (piece, bytes_of(piece) if isinstance(piece, RemotePiece) else -1.0) for piece in pieces
     ]
+    if all(size >= 0 for _, size in remote):
+        return list[Sized](remote)
+    known = [(one.last - one.first + 1, size) for one, size in remote if size >= 0]
+    offsets = sum(count for count, _ in known)
+    rate = sum(size for _, size in known) / offsets if offsets else _TAIL_BYTES_PER_OFFSET
+    return [(one, size if size >= 0 else (one.last - one.first + 1) * rate) for one, size in remote]
 
 
 def _splits_of(
@@ -91,13 +88,16 @@ def _splits_of(
 
 def _cut(pieces: Sequence[Sized], target: float, offsets_max: int | None) -> Iterator[Sized]:
     """The pieces, none much above `target`, none longer than `offsets_max`."""
+    limit = target * _JOIN_UP_TO
     for piece, size in pieces:
         count = piece.last - piece.first + 1
         if offsets_max is not None and count > offsets_max:
             for part in _by_offsets(piece, offsets_max):
                 yield from _by_bytes(part, size * (part.last - part.first + 1) / count, target)
-        else:
+        elif size > limit:
             yield from _by_bytes(piece, size, target)
+        else:
+            yield piece, size
 
 
 def _by_offsets(piece: Piece, offsets_max: int) -> Iterator[Piece]:

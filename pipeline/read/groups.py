@@ -24,11 +24,14 @@ class TwoBuffers:
     """Memory for groups: one is filled while the other one is decoded."""
 
     def __init__(self) -> None:
-        self._buffers = [bytearray(), bytearray()]
+        self._filling, self._decoding = bytearray(), bytearray()
 
-    def next(self, size_bytes: int) -> memoryview:
-        """The buffer that is free now, at least `size_bytes` long."""
-        self._buffers.reverse()
-        if len(self._buffers[0]) < size_bytes:
-            self._buffers[0] = bytearray(size_bytes)
-        return memoryview(self._buffers[0])[:size_bytes]
+    def filling(self, size_bytes: int) -> memoryview:
+        """The buffer that is filled now, at least `size_bytes` long; a larger one is a new one."""
+        if len(self._filling) < size_bytes:
+            self._filling = bytearray(size_bytes)
+        return memoryview(self._filling)[:size_bytes]
+
+    def swap(self) -> None:
+        """The group that was filled is handed out; the one before it is done with."""
+        self._filling, self._decoding = self._decoding, self._filling

@@ -60,7 +60,9 @@ class Progress:
             raise StoppedError("the reader was closed")
 
     def retrying(
-        self, retriable: type[Exception], patience_s: Callable[[BaseException], float]
+        self,
+        retriable: type[Exception] | tuple[type[Exception], ...],
+        patience_s: Callable[[BaseException], float],
     ) -> Retrying:
         """What calls a function until it succeeds.
 

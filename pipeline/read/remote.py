@@ -6,6 +6,7 @@ those of this segment.
 
 from collections.abc import Iterator
 
+from kafka_protocol.records.batch import HEADER_SIZE
 from pipeline.decode.group import Keep, Origin
 from pipeline.errors import DamagedDataError
 from pipeline.read.batch_front import BatchFront, batch_front
@@ -71,14 +72,15 @@ class RemoteGroups:
         partition = self._piece.segment.topic_id_partition
         position, rest, wanted = span.begin, memoryview(b""), 0
         while position < span.end and self.next_offset <= self._piece.last:
-            size = min(max(self._group_bytes, wanted), span.end - position)
-            data = self._buffers.next(size)
+            size = min(max(self._group_bytes, wanted, HEADER_SIZE), span.end - position)
+            data = self._buffers.filling(size)
             data[: len(rest)] = rest
             count = len(rest) + stream.fill(data[len(rest) :])
             front = batch_front(data[:count])
             if front.size_bytes:
                 self._check(front, position)
                 origin = Origin(partition.topic, partition.partition, self._bytes.name, position)
+                self._buffers.swap()
                 yield Group(data[: front.size_bytes], origin, self._keep)
                 position += front.size_bytes
             elif position + max(front.wanted_bytes, count + 1) > span.end:

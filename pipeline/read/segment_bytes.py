@@ -27,6 +27,9 @@ from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 T = TypeVar("T")
 
 _INDEX_BYTES_MAX = 256 << 20
+_RETRIABLE = (RetriableRemoteStorageError, RemoteObjectDamagedError)
+_DAMAGED_S = 1.0
+"""So long an object that looks damaged is read again: a network may cut or flip what is right."""
 
 
 def name_of(segment: RemoteLogSegmentMetadata) -> str:
@@ -91,8 +94,13 @@ class SegmentBytes:
     def retrying(self, call: Callable[[], T]) -> T:
         """Call until it succeeds, or nothing came for too long; errors are the pipeline's."""
         retry_s = self.limits.retry_s
+
+        def patience_s(error: BaseException) -> float:
+            is_damage = isinstance(error, RemoteObjectDamagedError)
+            return min(_DAMAGED_S, retry_s) if is_damage else retry_s
+
         with self._errors():
-            return self.progress.retrying(RetriableRemoteStorageError, lambda _: retry_s)(call)
+            return self.progress.retrying(_RETRIABLE, patience_s)(call)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -133,19 +141,21 @@ class SegmentStream:
             StoreUnreachableError: the store refuses or failed for too long.
             StoppedError: the reader was closed.
         """
-        wanted = min(len(buffer), self.end - self.position)
-        until = self.position + wanted
         begin = self.position
+        until = begin + min(len(buffer), self.end - begin)
 
         def read_on() -> None:
+            before = self.position
             try:
                 self._read_to(buffer, begin, until)
-            except RetriableRemoteStorageError:
+            except _RETRIABLE:
                 self.close()
-                raise
+                if self.position == before:
+                    raise  # to the retries; an attempt that brought bytes begins them anew
 
-        self._segment.retrying(read_on)
-        return wanted
+        while self.position < until:
+            self._segment.retrying(read_on)
+        return until - begin
 
     def _read_to(self, buffer: memoryview, begin: int, until: int) -> None:
         segment = self._segment

@@ -51,15 +51,9 @@ _NAMES: Final = (
     *WITHOUT_EFFECT,
     *_OURS,
 )
-_CLIENT_USED: Final = (
-    "bootstrap.servers",
-    "isolation.level",
-    "client.id",
-    "request.timeout.ms",
-    "default.api.timeout.ms",
-)
-_CLIENT_FAMILIES: Final = ("ssl.", "sasl.", "security.")
-"""Settings of how a broker is reached: all go to the client, which refuses what it cannot do."""
+_CLIENT_USED: Final = ("bootstrap.servers", "isolation.level", "client.id", "security.protocol")
+_CLIENT_SECURITY: Final = ("ssl.", "sasl.", "security.")
+"""Families of settings. The client refuses every `security.protocol` that needs them."""
 
 _CLIENT_IDLE: Final = (
     "group.instance.id", "group.protocol", "group.remote.assignor", "max.poll.records",
@@ -72,7 +66,7 @@ _CLIENT_IDLE: Final = (
     "metric.reporters", "enable.metrics.push", "socket.connection.setup.timeout.ms",
     "socket.connection.setup.timeout.max.ms", "connections.max.idle.ms", "exclude.internal.topics",
     "allow.auto.create.topics", "metadata.recovery.strategy", "share.acknowledgement.mode",
-    "metadata.recovery.rebootstrap.trigger.ms",
+    "metadata.recovery.rebootstrap.trigger.ms", "request.timeout.ms", "default.api.timeout.ms",
 )  # fmt: skip
 _CLIENT_REFUSED: Final[Mapping[str, str]] = {
     "auto.offset.reset": "give startingOffsets instead: the source knows its offsets itself",
@@ -109,6 +103,8 @@ def idle_names(names: Iterable[str]) -> list[tuple[str, str]]:
             found.append((name, WITHOUT_EFFECT[name]))
         elif name.startswith(KAFKA) and name[len(KAFKA) :] in _CLIENT_IDLE:
             found.append((name, "there is no consumer"))
+        elif name.startswith(KAFKA) and _is_security(name[len(KAFKA) :]):
+            found.append((name, "brokers are reached by plain TCP"))
     return found
 
 
@@ -123,6 +119,10 @@ def client_settings(options: Mapping[str, str]) -> dict[str, str]:
         and name not in WITHOUT_EFFECT
         and name[len(KAFKA) :] not in _CLIENT_IDLE
     }
+
+
+def _is_security(name: str) -> bool:
+    return name not in _CLIENT_USED and name.startswith(_CLIENT_SECURITY)
 
 
 def _spell(given: str) -> str:
@@ -141,7 +141,7 @@ def _spell(given: str) -> str:
 def _client_name(name: str) -> str:
     if name in _CLIENT_REFUSED:
         raise OptionError(f"option {KAFKA}{name} is not supported: {_CLIENT_REFUSED[name]}")
-    if name in _KNOWN_CLIENT or name.startswith(_CLIENT_FAMILIES):
+    if name in _KNOWN_CLIENT or _is_security(name):
         return name
     near = get_close_matches(name, _KNOWN_CLIENT, 1, 0.6)
     hint = f"; did you mean {KAFKA}{near[0]}?" if near else ""

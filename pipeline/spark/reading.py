@@ -7,7 +7,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from pipeline.errors import OptionError
-from pipeline.spark.options import batch_options, check_any
+from pipeline.spark.options import batch_options
 from pipeline.spark.reader import BatchReader, FilteringBatchReader
 from pipeline.spark.schema import columns_of
 from pipeline.spark.stream_reader import stream_reader_class
@@ -20,7 +20,7 @@ def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceRe
         OptionError: an option or the schema is wrong, or filters cannot be pushed here.
     """
     read = batch_options(options)
-    columns = _columns(read.columns, schema)
+    columns = columns_of(schema, read.columns)
     if not read.push_filters:
         return BatchReader(read, columns)
     if not hasattr(DataSourceReader, "pushFilters"):
@@ -32,15 +32,5 @@ def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceRe
 
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
-    """What `spark.readStream.format("tidemark")` reads with; it checks the options itself."""
-    return stream_reader_class()(dict(options), _columns(check_any(options).columns, schema))
-
-
-def _columns(named: tuple[str, ...] | None, schema: StructType) -> tuple[str, ...]:
-    columns = columns_of(schema)
-    if named is not None and columns != named:
-        raise OptionError(
-            f"option columns={','.join(named)}: the schema names {', '.join(columns)}; give one of"
-            " the two"
-        )
-    return columns
+    """What `spark.readStream.format("tidemark")` reads with; it checks all itself."""
+    return stream_reader_class()(options, schema)

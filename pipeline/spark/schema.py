@@ -48,11 +48,16 @@ def schema_of(columns: Sequence[str] | None, *, include_headers: bool) -> Struct
     return StructType([StructField(name, TYPES[name]) for name in columns])
 
 
-def columns_of(schema: StructType) -> tuple[str, ...]:
+def columns_of(schema: StructType, named: tuple[str, ...] | None) -> tuple[str, ...]:
     """The columns that a schema asks for, in its order.
 
+    Args:
+        schema: the user's, or the one that `schema_of` made.
+        named: by the option `columns`.
+
     Raises:
-        OptionError: one is not there, has another type, or may not be null; names it.
+        OptionError: one is not there, has another type, or may not be null, or the option names
+            others; names it.
     """
     names: list[str] = []
     for one in schema.fields:
@@ -73,6 +78,11 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
         names.append(one.name)
     if not names:
         raise OptionError(f"the schema names no column: allowed are {', '.join(TYPES)}")
+    if named is not None and named != tuple(names):
+        raise OptionError(
+            f"option columns={','.join(named)}: the schema names {', '.join(names)}; give one of"
+            " the two"
+        )
     return tuple(names)
 
 

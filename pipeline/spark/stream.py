@@ -3,9 +3,9 @@
 One instance lives as long as its query and keeps one log open, so that each micro-batch costs one
 question for the topics and one for their ends. It must never be sent anywhere.
 
-Where a stream starts at the latest offsets, Spark keeps them nowhere before its first batch; a query
-killed there would start later when it comes back. So the first batch reads nothing of partitions
-that start at their latest offset: its end is their start, and Spark writes that into the checkpoint.
+Where a stream starts at the latest offsets, Spark keeps them nowhere before its first batch, and a
+query killed there would start later when it comes back. So the first batch reads nothing of such
+partitions: its end is their start, and Spark writes that into the checkpoint.
 
 Offsets: starts are inclusive, ends exclusive. Must not know: Arrow, Spark.
 """

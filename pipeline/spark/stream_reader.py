@@ -5,11 +5,12 @@ as long as the query; only that one ever makes a `Stream`. Its constructor must 
 would hide the reason, so options are checked by the first question.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
 
 from pipeline.errors import OptionError
 from pipeline.opening import open_log
@@ -19,6 +20,7 @@ from pipeline.spark.offsets import from_map, to_map
 from pipeline.spark.options import stream_options
 from pipeline.spark.partition import SplitPartition
 from pipeline.spark.reader import read_rows
+from pipeline.spark.schema import columns_of
 from pipeline.spark.shipping import Shipped
 from pipeline.spark.stream import Stream
 from runtime.clock import SystemClock
@@ -29,9 +31,9 @@ _StreamOffsets = dict[str, dict[str, int]]
 class PlainStreamReader(Shipped, DataSourceStreamReader):
     """What all versions have: every micro-batch takes all that is there."""
 
-    def __init__(self, options: Mapping[str, str], columns: Sequence[str]) -> None:
-        """Take options and columns; nothing is checked or opened yet."""
-        self._options, self._columns = dict(options), tuple(columns)
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        """Take options and schema; nothing is checked or opened yet."""
+        self._options, self._schema = dict(options), schema
         self._stream: Stream | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -58,7 +60,7 @@ class PlainStreamReader(Shipped, DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """See Spark; runs on an executor."""
-        return read_rows(partition, self._columns)
+        return read_rows(partition, columns_of(self._schema, None))
 
     def stop(self) -> None:
         """See Spark; it need not be called."""
@@ -68,6 +70,7 @@ class PlainStreamReader(Shipped, DataSourceStreamReader):
     def _driver(self) -> Stream:
         if self._stream is None:
             options = stream_options(self._options)
+            columns_of(self._schema, options.columns)
             self._check_version(options.rates)
             for warning in options.warnings:
                 driver_log().warning("%s", warning)

@@ -19,7 +19,7 @@ class LimitedStreamReader(PlainStreamReader, SupportsTriggerAvailableNow):
     """Spark says where a micro-batch starts, so limits can be kept."""
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """See Spark; there is no limit of two bounds, so `latestOffset` reads the options itself."""
+        """See Spark; no limit has two bounds, so `latestOffset` reads the options itself."""
         rates = self._driver().rates
         if rates.most is not None:
             return ReadMaxRows(rates.most)

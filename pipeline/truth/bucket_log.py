@@ -32,6 +32,7 @@ from rlmm.lifecycle import SegmentEntry
 from rsm_plugins.layout.manager import LayoutStorageManager
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 from runtime.clock import Clock
+from runtime.collector import resting_collector
 
 _LISTING_MS = 30_000
 _ALONE = "the bucket is read alone: the range is that of the complete copies of the newest lineage"
@@ -138,6 +139,7 @@ class BucketLog:
         wanted = list(times_ms)
         return dict(zip(wanted, self._indexes.side_by_side(find, wanted), strict=True))
 
+    @resting_collector()  # a plan makes very many values, and no cycles
     def plan(self, ranges: Mapping[TopicPartition, OffsetRange], limits: SplitLimits) -> Plan:
         """See TieredLog."""
         known = {}

@@ -16,15 +16,17 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_r
 from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import EpochEntry, TopicIdPartition, TopicPartition
 from kafka_protocol.wire.primitives import uuid_to_text
-from pipeline.cluster.asker import (
+from pipeline.cluster.asker import Asker, LeaderChangedError
+from pipeline.cluster.cluster import Cluster, chain_from_ends
+from pipeline.cluster.questions import (
     EARLIEST,
     EARLIEST_LOCAL,
     LATEST,
-    Asker,
     EpochAsked,
-    LeaderChangedError,
+    broker_settings,
+    epoch_ends,
+    list_offsets,
 )
-from pipeline.cluster.cluster import Cluster, chain_from_ends
 from pipeline.cluster.wire_client import ClusterError, WireClient
 from pipeline.errors import OptionError, TopicReplacedError
 from pipeline.plan.live import LiveIndex, LiveRun
@@ -45,8 +47,11 @@ from pipeline.values import (
 )
 from rsm_plugins.api import RemoteStorageManager
 from runtime.clock import Clock
+from runtime.collector import resting_collector
 
 _ROUNDS_S = 60.0
+_FIRST_LOOK_S = 5.0
+"""A wrong address is more likely than a cluster that is about to start."""
 _CLASS = "remote.log.storage.manager.class.name"
 _PREFIX = "rsm.config."
 
@@ -91,7 +96,7 @@ class ClusterLog:
         self._ids: dict[str, bytes] = {}
         self._chains: dict[TopicIdPartition, tuple[int, frozenset[int], list[EpochEntry]]] = {}
         try:
-            self._asker.look()
+            self._asker.look(_FIRST_LOOK_S)
         except ClusterError:
             self.close()
             raise
@@ -156,11 +161,12 @@ class ClusterLog:
         """See TieredLog."""
         self._look({partition.topic for partition in times_ms})
         asked = {partition: max(0, time_ms) for partition, time_ms in times_ms.items()}
-        found = self._asker.offsets(asked, isolation=self._where.isolation)
+        found = list_offsets(self._asker, asked, isolation=self._where.isolation)
         return {
             partition: one.offset if one.offset >= 0 else None for partition, one in found.items()
         }
 
+    @resting_collector()  # a plan makes very many values, and no cycles
     def plan(self, ranges: Mapping[TopicPartition, OffsetRange], limits: SplitLimits) -> Plan:
         """See TieredLog."""
         found = self._round(set(ranges))
@@ -209,7 +215,9 @@ class ClusterLog:
 
         def ask(time_ms: int) -> dict[TopicPartition, int]:
             asked = dict.fromkeys(partitions, time_ms)
-            answers = self._asker.offsets(asked, isolation=self._where.isolation, epochs=epochs)
+            answers = list_offsets(
+                self._asker, asked, isolation=self._where.isolation, epochs=epochs
+            )
             return {partition: one.offset for partition, one in answers.items()}
 
         local_starts, ends = ask(EARLIEST_LOCAL), ask(LATEST)
@@ -234,7 +242,7 @@ class ClusterLog:
             for near in sorted({one for epoch in named for one in (epoch - 1, epoch) if one >= 0})
         ]
         ends: dict[TopicPartition, dict[int, int]] = {}
-        for one, end in self._asker.epoch_ends(asked, epochs).items():
+        for one, end in epoch_ends(self._asker, asked, epochs).items():
             ends.setdefault(one.partition, {})[end.epoch] = end.end_offset
         for partition, named in missing.items():
             chain = chain_from_ends(ends.get(partition, {}))
@@ -248,7 +256,7 @@ class ClusterLog:
         wanted = set(partitions)
         self._look({partition.topic for partition in wanted})
         asked = dict.fromkeys(wanted, time_ms)
-        found = self._asker.offsets(asked, isolation=self._where.isolation)
+        found = list_offsets(self._asker, asked, isolation=self._where.isolation)
         return {partition: one.offset for partition, one in found.items()}
 
     # ------------------------------------------------------------------ inside
@@ -279,7 +287,7 @@ class ClusterLog:
         return self._metadata.index(self._id_of(partition))
 
     def _store_of_brokers(self) -> StoreAddress | None:
-        settings = self._asker.broker_settings()
+        settings = broker_settings(self._asker)
         name = settings.get(_CLASS)
         if not name or settings.get("remote.log.storage.system.enable") != "true":
             return None

@@ -9,15 +9,26 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafka_protocol.errors import ErrorCode
-from kafka_protocol.records.batch import Buffer, has_valid_crc, iter_batches
-from kafka_protocol.records.errors import InvalidRecordError
+from kafka_protocol.records.batch import (
+    HEADER_SIZE,
+    BatchHeader,
+    Buffer,
+    has_valid_crc,
+    iter_batches,
+)
+from kafka_protocol.records.errors import (
+    InflatedTooLargeError,
+    InvalidRecordError,
+    UnsupportedCodecError,
+)
 from kafka_protocol.records.records import iter_records
 from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import TopicIdPartition, TopicPartition
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
-from pipeline.cluster.asker import LATEST, Asker, leader_of
+from pipeline.cluster.asker import Asker, leader_of
 from pipeline.cluster.cluster import NotNowError, name_of
+from pipeline.cluster.questions import LATEST, list_offsets
 from pipeline.cluster.wire_client import ClusterError
 from pipeline.plan.live import LiveIndex
 from rlmm import records
@@ -67,7 +78,7 @@ class MetadataTopic:
             numbers.add(number)
             self._want(number, partition_key(partition))
         asked = {TopicPartition(REMOTE_LOG_METADATA_TOPIC, number): LATEST for number in numbers}
-        found = self._asker.offsets(asked)
+        found = list_offsets(self._asker, asked)
         ends = {partition.partition: end.offset for partition, end in found.items()}
         self._asker.again(lambda: self._read_to(ends))
 
@@ -141,7 +152,6 @@ class MetadataTopic:
             self._forget(number)
             raise DivergedError(f"{name}: it does not reach offset {position.offset}")
         if part.error_code:
-            self._asker.look()
             raise NotNowError(f"{name}: {name_of(part.error_code)}")
         if part.diverging_epoch.end_offset >= 0:
             self._forget(number)
@@ -153,6 +163,7 @@ class MetadataTopic:
         """Judge the records of whole batches below `end`, and remember all of it at once."""
         position = before = self._store.position(number)
         fold = Fold(self._store, number)
+        seen_ms, wanted = self._clock.wall_ms(), self._wanted[number]
         for at, header in iter_batches(data):
             if header.base_offset >= end:
                 break
@@ -164,7 +175,9 @@ class MetadataTopic:
                     f" {header.base_offset} is damaged: its checksum is wrong"
                 )
             if not header.is_control:
-                self._judge(fold, number, data, at, position.offset)
+                for offset, value in values_of(number, data, at, header):
+                    if offset >= position.offset:
+                        self._judge(fold, value, offset, seen_ms, wanted)
             position = Position(header.next_offset, header.partition_leader_epoch)
         if position == before:
             raise NotNowError(
@@ -174,21 +187,67 @@ class MetadataTopic:
         for (key, segment_id), change in fold.changes.segments.items():
             self._indexes.setdefault(key, LiveIndex()).put(segment_id, change.after)
 
-    def _judge(self, fold: Fold, number: int, data: Buffer, at: int, start: int) -> None:
-        seen_ms, wanted = self._clock.wall_ms(), self._wanted[number]
+    def _judge(
+        self,
+        fold: Fold,
+        value: bytes | None,
+        offset: int,
+        seen_ms: int,
+        wanted: set[PartitionKey],
+    ) -> None:
         try:
-            for record in iter_records(data, at):
-                if record.offset < start:
-                    continue
-                try:
-                    event = records.decode(record.value)
-                except records.UnreadableRecordError:
-                    self.skipped_count += 1
-                    continue
-                if partition_key(event.topic_id_partition) in wanted:
-                    fold.take(event, order=record.offset, seen_ms=seen_ms)
-        except InvalidRecordError as error:
-            raise ClusterError(
-                f"{REMOTE_LOG_METADATA_TOPIC}-{number}: the batch at position {at} of an answer"
-                f" is damaged: {error}"
-            ) from error
+            event = records.decode(value)
+        except records.UnreadableRecordError:
+            self.skipped_count += 1
+            return
+        if partition_key(event.topic_id_partition) in wanted:
+            fold.take(event, order=offset, seen_ms=seen_ms)
+
+
+def values_of(
+    number: int, data: Buffer, at: int, header: BatchHeader
+) -> Iterable[tuple[int, bytes | None]]:
+    """Offsets and values of a batch whose checksum is right.
+
+    Raises:
+        ClusterError: it contradicts itself.
+    """
+    sole = _sole_value(data, at, header)
+    if sole is not None:
+        return ((header.base_offset, sole),)
+    try:
+        return [(record.offset, record.value) for record in iter_records(data, at)]
+    except (InvalidRecordError, InflatedTooLargeError, UnsupportedCodecError) as error:
+        raise ClusterError(
+            f"{REMOTE_LOG_METADATA_TOPIC}-{number}: the batch at offset {header.base_offset} is"
+            f" damaged: {error}"
+        ) from error
+
+
+def _sole_value(data: Buffer, at: int, header: BatchHeader) -> bytes | None:
+    """The value of a batch of one plain record without key and headers; None for any other.
+
+    Nearly all batches of this topic are such: a manager writes one record and waits for it.
+    """
+    start, end = at + HEADER_SIZE, at + header.size_bytes
+    if header.record_count != 1 or header.codec or end - start < 8 or data[end - 1]:
+        return None
+    length, position = _varint(data, start)
+    # No attributes, time and offset as the batch's, and a null key.
+    if position + length != end or bytes(data[position : position + 4]) != b"\0\0\0\1":
+        return None
+    size, position = _varint(data, position + 4)
+    if size < 0 or position + size + 1 != end:
+        return None
+    return bytes(data[position : end - 1])
+
+
+def _varint(data: Buffer, position: int) -> tuple[int, int]:
+    """A zigzag varint of one or two bytes and the position after it; -1 for a longer one."""
+    one, two = data[position], data[position + 1]
+    if one < 128:
+        return one >> 1 ^ -(one & 1), position + 1
+    if two > 127:
+        return -1, position
+    both = one & 127 | two << 7
+    return both >> 1 ^ -(both & 1), position + 2

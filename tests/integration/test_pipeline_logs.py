@@ -1,4 +1,4 @@
-"""What the pipeline knows of a log: of a cluster with a filled remote tier, and of its bucket alone.
+"""What the pipeline knows of a tiered log, of its cluster and of its bucket alone.
 
 The broker is shared by the module; each test has topics of its own.
 """

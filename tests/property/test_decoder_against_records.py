@@ -33,7 +33,7 @@ from pipeline.decode import fields, lanes, rows
 from pipeline.decode.group import Keep, Origin, decode_group, whole_batches
 from pipeline.errors import DamagedDataError
 
-pytestmark = pytest.mark.lasts(seconds=30)
+pytestmark = pytest.mark.lasts(seconds=20)
 
 ORIGIN = Origin("orders", 7, "some object", 1000)
 MS_MAX = (2**63 - 1) // 1000
@@ -331,7 +331,7 @@ def odd_batches(draw: st.DrawFn) -> bytes:
 
 
 @given(odd_batches())
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=200)
 def test_odd_records_are_taken_and_refused_alike(data: bytes) -> None:
     check(data, Keep(0, 1 << 62))
     with pytest.MonkeyPatch.context() as patch:

@@ -229,6 +229,7 @@ def test_options_without_effect_are_warnings() -> None:
         "fetchOffset.numRetries": "3",
         "kafkaConsumer.pollTimeoutMs": "1",
         "kafka.max.poll.records": "500",
+        "kafka.ssl.truststore.location": "/x",
     }
     batch = batch_options({**READ, **some, "maxOffsetsPerTrigger": "5"})
     assert len(batch.warnings) == len(some) + 1

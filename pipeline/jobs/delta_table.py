@@ -1,0 +1,171 @@
+"""A Delta table that exports are appended to, through deltalake.
+
+What was exported are versions of application transactions, which Delta keeps with the commit: one
+for each partition (its next offset), one that counts commits. Two commits that both raise one of
+them conflict by Delta's own rule.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+
+from pipeline.errors import MissingPackageError
+from pipeline.jobs.place import Place
+from pipeline.jobs.table_ledger import CommitConflictError, Seen
+from pipeline.jobs.values import Committed, DataFile, decode_committed, encode_committed
+
+DAY: Final = "day"
+_IDENTITY: Final = "_tidemark/identity.json"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class DeltaLakeTable:
+    """See `Table`."""
+
+    def __init__(self, url: str, topic: str, schema: pa.Schema, place: Place) -> None:
+        """Take a table that exists.
+
+        Args:
+            url: of the table.
+            topic: whose exports are meant.
+            schema: of the table.
+            place: below the table's directory; its files are named relative to the table.
+        """
+        self._url, self._topic, self._schema, self._place = url, topic, schema, place
+        self._app = f"tidemark/{topic}"
+
+    @property
+    def name(self) -> str:
+        """See `Table`."""
+        return self._url
+
+    def mark(self, run: str) -> str:
+        """See `Table`: a number, as a transaction has nothing else."""
+        return str(int.from_bytes(hashlib.sha256(run.encode()).digest()[:6], "big"))
+
+    def look(self) -> Seen:
+        """See `Table`."""
+        return self._seen(self._load())
+
+    def append(
+        self, seen: Seen, run: str, committed: Committed, files: Sequence[tuple[str, DataFile]]
+    ) -> None:
+        """See `Table`: two commits of one epoch both write its transaction, so one fails."""
+        from deltalake import CommitProperties, Schema, Transaction
+        from deltalake.exceptions import DeltaError
+
+        table = self._load()
+        if self._seen(table).epoch != seen.epoch:
+            raise CommitConflictError(f"{self._url}: another export was faster")
+        identity = Committed(committed.identity)
+        self._place.create(_IDENTITY, encode_committed(identity).encode())
+        identity.identity.check(self._identity().identity, self._url)
+        versions = {
+            "epoch": seen.epoch + 1,
+            "run": int(self.mark(run)),
+            "partitions": max(committed.offsets, default=-1) + 1,
+            **{str(partition): at for partition, at in committed.offsets.items()},
+        }
+        try:
+            table.create_write_transaction(
+                [self._action(address, file) for address, file in files],
+                mode="append",
+                schema=Schema.from_arrow(self._schema),
+                partition_by=[DAY],
+                commit_properties=CommitProperties(
+                    custom_metadata={"tidemark.run": run},
+                    app_transactions=[
+                        Transaction(f"{self._app}/{name}", version)
+                        for name, version in versions.items()
+                    ],
+                ),
+            )
+        except (DeltaError, OSError) as error:
+            raise CommitConflictError(f"{self._url}: the commit failed: {error}") from error
+
+    def named_files(self) -> set[str]:
+        """See `Table`: those that older versions alone name are removed by nobody but a vacuum.
+
+        A run's files are added once and may be rewritten later; then they are gone from the newest
+        version while its marker cannot be there any more.
+        """
+        return set(self._load().file_uris())
+
+    def close(self) -> None:
+        """See `Table`: nothing is held."""
+
+    def _load(self) -> Any:
+        from deltalake import DeltaTable
+
+        return DeltaTable(self._url)
+
+    def _seen(self, table: Any) -> Seen:
+        epoch = table.transaction_version(f"{self._app}/epoch")
+        if epoch is None:
+            return Seen(None, 0, "")
+        count = table.transaction_version(f"{self._app}/partitions") or 0
+        found = {one: table.transaction_version(f"{self._app}/{one}") for one in range(count)}
+        offsets = {partition: at for partition, at in found.items() if at is not None}
+        run = table.transaction_version(f"{self._app}/run")
+        return Seen(Committed(self._identity().identity, offsets), epoch, str(run))
+
+    def _identity(self) -> Committed:
+        where = f"{self._place.url}/{_IDENTITY}"
+        return decode_committed(self._place.read(_IDENTITY), where)
+
+    def _action(self, address: str, file: DataFile) -> Any:
+        from deltalake.transaction import AddAction
+
+        below = address.removeprefix(self._place.location("")).lstrip("/")
+        return AddAction(
+            path=f"{place_name(self._topic)}/{below}",
+            size=file.size_bytes,
+            partition_values={DAY: file.day},
+            modification_time=max(file.to_us // 1000, 0),
+            data_change=True,
+            stats=json.dumps(_stats(file)),
+        )
+
+
+def place_name(topic: str) -> str:
+    """Directory of a topic's exports, relative to the table's."""
+    return f"tidemark/{topic}"
+
+
+def make_delta(url: str, schema: pa.Schema) -> pa.Schema:
+    """Make a table unless there is one; gives its schema, with the column `day`.
+
+    Raises:
+        MissingPackageError: deltalake is not installed.
+    """
+    try:
+        from deltalake import DeltaTable
+    except ImportError as error:
+        raise MissingPackageError(
+            f"--delta needs deltalake ({error.name}): pip install 'tidemark-broker[delta]'"
+        ) from error
+    whole = schema.append(pa.field(DAY, pa.date32()))
+    DeltaTable.create(url, whole, mode="ignore", partition_by=[DAY])
+    return whole
+
+
+def _stats(file: DataFile) -> dict[str, Any]:
+    """Delta's statistics; it keeps milliseconds, so the largest time is rounded up."""
+    low: dict[str, Any] = {"partition": file.partition, "offset": file.first}
+    high: dict[str, Any] = {"partition": file.partition, "offset": file.last}
+    try:
+        low["timestamp"] = _iso(file.from_us // 1000)
+        high["timestamp"] = _iso(-(-file.to_us // 1000))
+    except OverflowError:  # a year that no calendar has: no statistics of it
+        low.pop("timestamp", None)
+    nulls = {"partition": 0, "offset": 0, "timestamp": 0}
+    return {"numRecords": file.rows, "minValues": low, "maxValues": high, "nullCount": nulls}
+
+
+def _iso(at_ms: int) -> str:
+    at = _EPOCH + timedelta(milliseconds=at_ms)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03}Z"

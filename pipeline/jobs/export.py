@@ -1,0 +1,246 @@
+"""Exports a topic to Parquet: executors write the files, the driver commits them.
+
+A command makes one run after the other, each with one commit, so that a kill costs a run at most.
+What there is to export is fixed when it begins.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
+from kafka_protocol.types import TopicPartition
+from pipeline.jobs.day_files import FileLimits, FileNames
+from pipeline.jobs.ledger import Ledger
+from pipeline.jobs.planning import Bounds, Step, first_run, ranges_left, steps, tasks
+from pipeline.jobs.run_names import new_run_name
+from pipeline.jobs.spark_job import run_job
+from pipeline.jobs.table_ledger import COMMIT_DEADLINE_S
+from pipeline.jobs.values import Committed, DataFile, Identity, OvertakenError
+from pipeline.jobs.write_task import TaskDone, WriteTask, write_task
+from pipeline.log import TieredLog
+from pipeline.opening import open_log
+from pipeline.values import RemotePiece, SplitLimits, Where
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """What is exported, and how.
+
+    Attributes:
+        tail: also what only the brokers have; else up to the remote end.
+        value_type: values are JSON of this type; None: they stay bytes.
+        run_bytes: stored bytes that one commit covers, about; whole segments.
+        task_bytes: stored bytes that one task reads, about.
+    """
+
+    topic: str
+    where: Where
+    tail: bool = False
+    value_type: pa.StructType | None = None
+    run_bytes: int = 64 << 30
+    task_bytes: int = 512 << 20
+    files: FileLimits = field(default_factory=FileLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What a command did.
+
+    Attributes:
+        unparsed: values that are no JSON of the schema; their bytes were kept.
+        lost: offsets that were skipped because they are gone.
+        notes: sentences for the user.
+    """
+
+    runs: int = 0
+    files: int = 0
+    rows: int = 0
+    size_bytes: int = 0
+    unparsed: int = 0
+    lost: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def export(spark: Any, options: ExportOptions, ledger: Ledger, say: Say | None = None) -> Exported:
+    """Append to a target what it does not have yet; safe to be killed, and to be run again.
+
+    Args:
+        spark: a SparkSession whose executors have this package.
+        options: what and how.
+        ledger: the target; see `pipeline.jobs.target.open_target`.
+        say: hears lines of progress.
+
+    Raises:
+        DataLossError: offsets were deleted before they were exported.
+        OvertakenError: another export to this target began; the runs before are committed.
+        JobFailedError: a task failed.
+        OptionError: the target holds something else.
+    """
+    with closing(open_log(options.where)) as log:
+        return _Export(spark, options, ledger, log, say or (lambda _line: None)).run()
+
+
+class _Export:
+    """One command."""
+
+    def __init__(
+        self, spark: Any, options: ExportOptions, ledger: Ledger, log: TieredLog, say: Say
+    ) -> None:
+        self._spark, self._options, self._ledger = spark, options, ledger
+        self._log, self._say = log, say
+        self._bounds = _bounds(log, options)
+        self._done = Exported()
+        self._notes: list[str] = []
+
+    def run(self) -> Exported:
+        held = self._ledger.look()
+        offsets = {} if held is None else held.offsets
+        left = self._left(offsets)
+        identity = self._identity(left, held)
+        if not left and identity is not None and self._ledger.has_leftovers():
+            self._sweep(identity)
+        while left:
+            assert identity is not None
+            run = new_run_name()
+            committed = self._ledger.begin(run, identity)
+            if committed.offsets != offsets:  # another export ended since
+                offsets = committed.offsets
+                left = self._left(offsets)
+            count = first_run(left, self._options.run_bytes)
+            now, left = left[:count], left[count:]
+            offsets = {**offsets, **{step.partition: step.end for step in now}}
+            self._one_run(run, now, Committed(identity, offsets))
+        return self._done
+
+    def _left(self, offsets: Mapping[int, int]) -> list[Step]:
+        topic = self._options.topic
+        left = ranges_left(
+            topic,
+            offsets,
+            self._bounds,
+            fail_on_data_loss=self._options.where.fail_on_data_loss,
+        )
+        ranges = {TopicPartition(topic, number): one for number, one in left.ranges.items()}
+        if not ranges:
+            return []
+        plan = self._log.plan(
+            ranges, SplitLimits(target_bytes=min(self._options.task_bytes, 128 << 20))
+        )
+        self._add(Exported(lost=left.lost, notes=(*left.notes, *plan.facts.notes)))
+        return steps(plan.splits, left.ranges)
+
+    def _identity(self, left: list[Step], held: Committed | None) -> Identity | None:
+        """Whose rows they are; a range without any bytes does not say, then the target does."""
+        pieces = [piece for step in left for split in step.splits for piece in split.pieces]
+        if not pieces:
+            return None if held is None else held.identity
+        piece = pieces[0]
+        of = piece.segment.topic_id_partition if isinstance(piece, RemotePiece) else piece.partition
+        kind = self._options.value_type
+        return Identity(
+            self._options.topic,
+            of.topic_id.hex(),
+            self._options.where.isolation.name.lower(),
+            "bytes" if kind is None else f"json {kind}",
+        )
+
+    def _one_run(self, run: str, now: list[Step], committed: Committed) -> None:
+        try:
+            done = self._write(run, now)
+        except BaseException:
+            with suppress(OSError):
+                self._ledger.abandon(run)  # what cannot be removed now is removed by the next run
+            raise
+        files = [file for one in done for file in one.files]
+        self._commit(run, committed, files)
+        reasons = tuple(reason for one in done for reason in one.reasons)
+        self._add(
+            Exported(
+                runs=1,
+                files=len(files),
+                rows=sum(one.rows for one in files),
+                size_bytes=sum(one.size_bytes for one in files),
+                unparsed=sum(one.unparsed for one in files),
+                lost=sum(one.lost for one in done),
+                notes=reasons,
+            )
+        )
+        self._say(f"committed run {run}: {len(files)} files, {self._done.rows} rows in all so far")
+
+    def _write(self, run: str, now: list[Step]) -> list[TaskDone]:
+        work = tasks(now, self._options.task_bytes)
+        names = FileNames(self._ledger.staging(run), self._ledger.suffix, run, "")
+        jobs = [
+            WriteTask(
+                splits,
+                self._log.source,
+                self._ledger.place,
+                names,
+                self._options.files,
+                self._options.value_type,
+            )
+            for splits in work
+        ]
+        size = sum(step.bytes_estimate for step in now)
+        label = f"Tidemark export of {self._options.topic}, run {run}"
+
+        def watch(done: int, total: int) -> None:
+            self._say(f"run {run}: {done} of {total} tasks, {size / 1e6:.0f} MB to read")
+
+        return run_job(self._spark, label, jobs, write_task, watch)
+
+    def _commit(self, run: str, committed: Committed, files: list[DataFile]) -> None:
+        """Commit; tried again where the store fails, as the first try may have succeeded.
+
+        After an error that stays, nothing is removed: a commit may be on its way still.
+        """
+        retrying = Retrying(
+            stop=stop_after_delay(COMMIT_DEADLINE_S),
+            wait=wait_random_exponential(multiplier=0.2, max=10),
+            retry=retry_if_exception_type(OSError),
+            reraise=True,
+        )
+        try:
+            retrying(self._ledger.commit, run, committed, files)
+        except OvertakenError:
+            self._ledger.abandon(run)
+            raise
+
+    def _sweep(self, identity: Identity) -> None:
+        """Remove what killed runs left, though there is nothing to export."""
+        run = new_run_name()
+        self._ledger.begin(run, identity)
+        self._ledger.abandon(run)
+
+    def _add(self, more: Exported) -> None:
+        done = self._done
+        self._done = Exported(
+            done.runs + more.runs,
+            done.files + more.files,
+            done.rows + more.rows,
+            done.size_bytes + more.size_bytes,
+            done.unparsed + more.unparsed,
+            done.lost + more.lost,
+            done.notes + more.notes,
+        )
+
+
+def _bounds(log: TieredLog, options: ExportOptions) -> dict[int, Bounds]:
+    partitions = log.partitions([options.topic])
+    starts = log.earliest(partitions)
+    remote_ends = log.remote_ends(partitions)
+    log_ends = None if options.where.cluster is None else log.latest(partitions)
+    if options.tail and log_ends is not None:
+        ends: Mapping[TopicPartition, int] = log_ends
+    else:
+        ends = remote_ends
+    return {
+        one.partition: Bounds(starts[one], ends[one], None if log_ends is None else log_ends[one])
+        for one in partitions
+    }

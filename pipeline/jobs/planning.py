@@ -1,0 +1,161 @@
+"""Decides what an export has still to write, and how it is cut into runs and tasks.
+
+Offsets: `start` inclusive, `end` exclusive. Must not know: Arrow, Spark, stores, sockets.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from pipeline.errors import DataLossError
+from pipeline.values import OffsetRange, Piece, RemotePiece, Split
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of one partition.
+
+    Attributes:
+        start: of the log (inclusive).
+        end: where this export ends (exclusive): the remote end, or with `--tail` the log's.
+        log_end: of the log (exclusive); None where a bucket is read alone, which does not know it.
+    """
+
+    start: int
+    end: int
+    log_end: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is still to be written.
+
+    Attributes:
+        ranges: of partitions that have something left.
+        lost: offsets that were deleted before they were exported.
+        notes: a sentence for each partition that lost some.
+    """
+
+    ranges: Mapping[int, OffsetRange]
+    lost: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def ranges_left(
+    topic: str,
+    committed: Mapping[int, int],
+    bounds: Mapping[int, Bounds],
+    *,
+    fail_on_data_loss: bool,
+) -> Left:
+    """Compare what is committed with what there is.
+
+    Raises:
+        DataLossError: offsets were deleted before they were exported, and that is to be an error;
+            or the log ends before what was exported, so it is another log.
+    """
+    ranges: dict[int, OffsetRange] = {}
+    lost, notes = 0, []
+    for partition, bound in sorted(bounds.items()):
+        next_offset = committed.get(partition)
+        if next_offset is not None and bound.log_end is not None and next_offset > bound.log_end:
+            raise DataLossError(
+                f"{topic}-{partition}: exported up to offset {next_offset}, but the log ends at"
+                f" {bound.log_end}: records were lost or replaced; export to another place"
+            )
+        start = bound.start if next_offset is None else next_offset
+        if start < bound.start:
+            gone = (
+                f"{topic}-{partition}: offsets {start} to {bound.start - 1} were deleted before"
+                " they were exported"
+            )
+            if fail_on_data_loss:
+                raise DataLossError(f"{gone}; --skip-lost goes on without them")
+            lost, start = lost + bound.start - start, bound.start
+            notes.append(gone)
+        if start < bound.end:
+            ranges[partition] = OffsetRange(start, bound.end)
+    return Left(ranges, lost, tuple(notes))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Splits of one partition after which a run may end: a whole number of segments.
+
+    Attributes:
+        end: the next offset once these are written.
+    """
+
+    partition: int
+    splits: tuple[Split, ...]
+    end: int
+
+    @property
+    def bytes_estimate(self) -> int:
+        """Stored bytes to be read, about."""
+        return sum(split.bytes_estimate for split in self.splits)
+
+
+def steps(splits: Sequence[Split], ranges: Mapping[int, OffsetRange]) -> list[Step]:
+    """Cut a plan at the ends of segments, partition by partition.
+
+    A range whose offsets have no bytes at all is a step without splits.
+    """
+    found: list[Step] = []
+    planned = set()
+    for partition, group in groupby(splits, lambda split: split.partition.partition):
+        planned.add(partition)
+        whole = list(_whole_segments(list(group)))
+        for place, part in enumerate(whole):
+            is_last = place == len(whole) - 1
+            end = ranges[partition].end if is_last else part[-1].pieces[-1].last + 1
+            found.append(Step(partition, tuple(part), end))
+    empty = [Step(partition, (), ranges[partition].end) for partition in set(ranges) - planned]
+    return found + sorted(empty, key=lambda step: step.partition)
+
+
+def _whole_segments(splits: Sequence[Split]) -> Iterator[list[Split]]:
+    part: list[Split] = []
+    for split in splits:
+        if part and not _share_a_segment(part[-1].pieces[-1], split.pieces[0]):
+            yield part
+            part = []
+        part.append(split)
+    if part:
+        yield part
+
+
+def _share_a_segment(one: Piece, other: Piece) -> bool:
+    if isinstance(one, RemotePiece) and isinstance(other, RemotePiece):
+        return one.segment.id == other.segment.id
+    return False
+
+
+def first_run(left: Sequence[Step], run_bytes: int) -> int:
+    """How many of the steps one run takes: at least one, and then about so many stored bytes."""
+    total = 0
+    for count, step in enumerate(left):
+        if count and total + step.bytes_estimate > run_bytes:
+            return count
+        total += step.bytes_estimate
+    return len(left)
+
+
+def tasks(run: Sequence[Step], task_bytes: int) -> list[tuple[Split, ...]]:
+    """Join neighbours of one partition to tasks of about so many stored bytes.
+
+    A day that is cut by the end of a task has a file from each of the two.
+    """
+    found: list[tuple[Split, ...]] = []
+    for _, group in groupby(run, lambda step: step.partition):
+        task: list[Split] = []
+        size = 0
+        for split in (split for step in group for split in step.splits):
+            if task and size + split.bytes_estimate > task_bytes:
+                found.append(tuple(task))
+                task, size = [], 0
+            task.append(split)
+            size += split.bytes_estimate
+        if task:
+            found.append(tuple(task))
+    return found

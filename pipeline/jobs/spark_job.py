@@ -1,0 +1,90 @@
+"""Runs functions on Spark's executors: with a name in Spark's UI, and progress while they run."""
+
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import TimeoutError as NotYetError
+from typing import Any, Final, Protocol, TypeVar
+
+from pipeline.errors import PipelineError
+from runtime.executors import ThreadPool
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_POLL_S: Final = 0.5
+_RAISED: Final = re.compile(r"^(?:\w+\.)+(\w*Error): (.+)$", re.MULTILINE)
+
+
+class JobFailedError(PipelineError):
+    """A task failed on an executor, as often as Spark tries it."""
+
+
+class Watch(Protocol):
+    """Hears how far a job is."""
+
+    def __call__(self, done: int, total: int) -> None:
+        """So many of all tasks have ended."""
+        ...
+
+
+def run_job(
+    spark: Any, label: str, tasks: Sequence[T], function: Callable[[T], R], watch: Watch
+) -> list[R]:
+    """Run a function on each task; the answers come in the order of the tasks.
+
+    Args:
+        spark: a SparkSession.
+        label: what Spark's UI shows; also the job's group, so it is unique.
+        tasks: each goes to an executor alone, and is never shown.
+        function: importable on executors.
+        watch: called about twice a second in the caller's thread.
+
+    Raises:
+        JobFailedError: the error of a task, in one line.
+    """
+    if not tasks:
+        return []
+    context = spark.sparkContext
+    pool = ThreadPool("spark-job", 1)
+
+    def collect() -> list[R]:
+        context.setJobGroup(label, label, interruptOnCancel=True)
+        found: list[R] = context.parallelize(tasks, len(tasks)).map(function).collect()
+        return found
+
+    try:
+        answer = pool.submit(collect)
+        while True:
+            try:
+                found = answer.result(timeout=_POLL_S)
+            except NotYetError:
+                watch(_tasks_done(context, label), len(tasks))
+            else:
+                watch(len(tasks), len(tasks))
+                return found
+    except Exception as error:
+        said = _one_line(error)
+        if said is None:
+            raise
+        raise JobFailedError(said) from error
+    except BaseException:
+        context.cancelJobGroup(label)
+        raise
+    finally:
+        pool.shutdown(wait=False)
+
+
+def _tasks_done(context: Any, group: str) -> int:
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+    return sum(stage.numCompletedTasks for stage in stages if stage)
+
+
+def _one_line(error: Exception) -> str | None:
+    """What a task raised, of all that Spark wraps around it."""
+    if type(error).__name__ not in ("Py4JJavaError", "PythonException", "SparkException"):
+        return None
+    found = _RAISED.findall(str(error))
+    ours = [text for name, text in found if name != "Py4JJavaError"]
+    return ours[-1].strip() if ours else None

@@ -1,0 +1,215 @@
+"""Commits of a table (Iceberg, Delta): its own log is the only truth of what is committed.
+
+Files are written to where the table will have them, below a directory of the run; until the table
+names them no reader sees them. A marker says which runs have not ended, so that the next run finds
+what a killed one left: `docs/decisions/exports.md`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
+from pipeline.errors import PipelineError
+from pipeline.jobs.place import Place
+from pipeline.jobs.values import Committed, DataFile, Identity, OvertakenError
+
+T = TypeVar("T")
+
+MARKERS: Final = "_tidemark/open"
+COMMIT_DEADLINE_S: Final = 120.0
+
+
+class CommitConflictError(PipelineError):
+    """The table changed under a commit, or did not answer: look again, then try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a table says of the exports of one topic.
+
+    Attributes:
+        committed: None if there was none.
+        epoch: grows with each commit and each fence of these exports, and with nothing else; 0 if
+            there was none.
+        run: the mark of the run whose commit or fence is the last; empty if there was none.
+    """
+
+    committed: Committed | None
+    epoch: int
+    run: str
+
+
+class Table(Protocol):
+    """A table that exports of one topic are appended to."""
+
+    @property
+    def name(self) -> str:
+        """What a user calls it."""
+        ...
+
+    def mark(self, run: str) -> str:
+        """What the table keeps of a run's name."""
+        ...
+
+    def look(self) -> Seen:
+        """Read the table anew."""
+        ...
+
+    def append(
+        self, seen: Seen, run: str, committed: Committed, files: Sequence[tuple[str, DataFile]]
+    ) -> None:
+        """Append files (address and facts) in one commit, if the epoch is still the one seen.
+
+        With no files it is a fence: the epoch grows, and nothing else changes.
+
+        Raises:
+            CommitConflictError: nothing was committed, or nobody knows.
+        """
+        ...
+
+    def named_files(self) -> set[str]:
+        """Addresses of all files that any state of the table names, older ones included."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+class TableLedger:
+    """See `Ledger`."""
+
+    def __init__(
+        self, table: Table, place: Place, *, deadline_s: float = COMMIT_DEADLINE_S
+    ) -> None:
+        """Take the table, and the place of its files.
+
+        Args:
+            table: opened, or made.
+            place: a directory for the exports of one topic to this table.
+            deadline_s: how long a commit is tried again.
+        """
+        self._table, self._place, self._deadline_s = table, place, deadline_s
+        self._began: dict[str, int] = {}
+
+    @property
+    def place(self) -> Place:
+        """See `Ledger`."""
+        return self._place
+
+    @property
+    def target(self) -> str:
+        """See `Ledger`."""
+        return self._table.name
+
+    @property
+    def suffix(self) -> str:
+        """See `Ledger`."""
+        return ".parquet"
+
+    def staging(self, run: str) -> str:
+        """See `Ledger`: files stay there."""
+        return f"data/{_directory(self._began[run], run)}"
+
+    def look(self) -> Committed | None:
+        """See `Ledger`."""
+        return self._table.look().committed
+
+    def has_leftovers(self) -> bool:
+        """See `Ledger`."""
+        return bool(self._place.names(MARKERS))
+
+    def begin(self, run: str, identity: Identity) -> Committed:
+        """See `Ledger`.
+
+        1. The marker is made before any file, and names the epoch that was seen.
+        2. Where there are other markers, the epoch is raised: none of their runs can commit now.
+           This fails where one of them is of a later epoch than was seen.
+        3. Only then is the table asked which of their files it names; the others are removed.
+        """
+
+        def attempt() -> Committed:
+            seen = self._table.look()
+            committed = seen.committed or Committed(identity)
+            identity.check(committed.identity, self.target)
+            self._mark(run, seen.epoch)
+            others = [
+                one for one in self._place.names(MARKERS) if one != _directory(seen.epoch, run)
+            ]
+            if others:
+                self._table.append(seen, run, committed, ())
+                self._mark(run, seen.epoch + 1)
+                self._clear(others)
+            return committed
+
+        return self._retried(attempt)
+
+    def commit(self, run: str, committed: Committed, files: Sequence[DataFile]) -> None:
+        """See `Ledger`."""
+        began = self._began[run]
+        staging = self.staging(run)
+        named = [(self._place.location(f"{staging}/{one.staged}"), one) for one in files]
+
+        def attempt() -> None:
+            seen = self._table.look()
+            if (seen.run, seen.epoch) == (self._table.mark(run), began + 1):
+                return  # an earlier call succeeded, its answer was lost
+            if seen.epoch != began:
+                raise OvertakenError(
+                    f"{self.target}: another export began or committed meanwhile, so this one"
+                    " ends; what it had not committed will be exported by the other"
+                )
+            self._table.append(seen, run, committed, named)
+
+        self._retried(attempt)
+        kept = {one.staged for one in files}
+        for path in self._place.files(staging):
+            if path not in kept:  # of attempts of tasks that were made again
+                self._place.remove(f"{staging}/{path}")
+        self._place.remove(f"{MARKERS}/{_directory(began, run)}")
+
+    def abandon(self, run: str) -> None:
+        """See `Ledger`: only what the table does not name is removed."""
+        if run in self._began:
+            self._retried(lambda: self._clear([_directory(self._began[run], run)]))
+
+    def close(self) -> None:
+        """See `Ledger`."""
+        self._table.close()
+
+    def _mark(self, run: str, epoch: int) -> None:
+        """Say that a run has begun in an epoch; it has no files yet."""
+        self._place.create(f"{MARKERS}/{_directory(epoch, run)}", b"")
+        earlier = self._began.get(run)
+        self._began[run] = epoch
+        if earlier is not None and earlier != epoch:
+            self._place.remove(f"{MARKERS}/{_directory(earlier, run)}")
+
+    def _clear(self, runs: Sequence[str]) -> None:
+        """Remove the files of ended runs that the table does not name, then their markers."""
+        named = {_last_two(address) for address in self._table.named_files()}
+        for run in runs:
+            for path in self._place.files(f"data/{run}"):
+                if _last_two(f"{run}/{path}") not in named:
+                    self._place.remove(f"data/{run}/{path}")
+            self._place.remove(f"{MARKERS}/{run}")
+
+    def _retried(self, attempt: Callable[[], T]) -> T:
+        retrying = Retrying(
+            stop=stop_after_delay(self._deadline_s),
+            wait=wait_random_exponential(multiplier=0.1, max=5),
+            retry=retry_if_exception_type(CommitConflictError),
+            reraise=True,
+        )
+        return retrying(attempt)
+
+
+def _directory(epoch: int, run: str) -> str:
+    return f"{epoch:020}-{run}"
+
+
+def _last_two(address: str) -> str:
+    """Directory of a run and name of a file: unique, however an address is spelled."""
+    return "/".join(address.split("/")[-2:])

@@ -1,0 +1,178 @@
+"""What an export has committed and what a run adds, as values and as JSON.
+
+Offsets: `first` and `last` are inclusive, `next` is the first offset that is not exported yet.
+Must not know: Arrow, Spark, stores.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from pipeline.errors import DamagedDataError, OptionError, PipelineError
+
+VERSION: Final = 1
+
+
+class OvertakenError(PipelineError):
+    """Another export of the same target began or committed meanwhile; nothing was committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What must stay the same from run to run, or the rows would not fit together.
+
+    Attributes:
+        topic_id: in hexadecimal; a topic that is deleted and made again has another.
+        isolation: name of the level.
+        value: how values are stored: `bytes`, or `json ` and their schema.
+    """
+
+    topic: str
+    topic_id: str
+    isolation: str
+    value: str
+
+    def check(self, committed: "Identity", target: str) -> None:
+        """Refuse to mix.
+
+        Raises:
+            OptionError: names the difference.
+        """
+        for name in ("topic", "topic_id", "isolation", "value"):
+            ours, theirs = getattr(self, name), getattr(committed, name)
+            if ours != theirs:
+                raise OptionError(
+                    f"{target} holds an export with {name}={theirs[:200]}, this one has"
+                    f" {name}={ours[:200]}: export to another place"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a target holds.
+
+    Attributes:
+        offsets: the next offset of each partition; one that is absent was never exported.
+    """
+
+    identity: Identity
+    offsets: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One Parquet file: rows of one partition and one day.
+
+    Attributes:
+        staged: where a task wrote it, below the run's own directory.
+        name: its place among committed files, below the target.
+        day: of the records' timestamps in UTC, as `2026-11-23`.
+        rows: how many; never 0.
+        unparsed: of these, values that did not parse and were kept as bytes.
+        first, last: smallest and largest offset.
+        from_us, to_us: smallest and largest timestamp, microseconds since the epoch.
+    """
+
+    staged: str
+    name: str
+    partition: int
+    day: str
+    rows: int
+    size_bytes: int
+    unparsed: int
+    first: int
+    last: int
+    from_us: int
+    to_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One entry of a directory's log; entries are numbered from 1 without gaps.
+
+    A run may only commit under the number that follows its own beginning, so any later beginning
+    ends its right to commit.
+
+    Attributes:
+        files: of a commit; None for the beginning of a run.
+        committed: what the target holds with this entry and all before it.
+    """
+
+    number: int
+    run: str
+    committed: Committed
+    files: tuple[DataFile, ...] | None = None
+
+    def encode(self) -> bytes:
+        """The entry's JSON."""
+        body = {
+            "version": VERSION,
+            "kind": "begin" if self.files is None else "commit",
+            "number": self.number,
+            "run": self.run,
+            **encoded(self.committed),
+            "files": [asdict(one) for one in self.files or ()],
+        }
+        return json.dumps(body, indent=1).encode()
+
+    @classmethod
+    def decode(cls, data: bytes, where: str) -> "Record":
+        """Read an entry back.
+
+        Raises:
+            DamagedDataError: it is no such entry, or of a later version.
+        """
+        body = _parsed(data, where)
+        try:
+            files = tuple(DataFile(**one) for one in body["files"])
+            return cls(
+                int(body["number"]),
+                str(body["run"]),
+                _committed(body),
+                files if body["kind"] == "commit" else None,
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DamagedDataError(f"{where} is no entry of an export's log: {error!r}") from error
+
+
+def encoded(committed: Committed) -> dict[str, Any]:
+    """As JSON values."""
+    offsets = {str(partition): at for partition, at in sorted(committed.offsets.items())}
+    return {"identity": asdict(committed.identity), "offsets": offsets}
+
+
+def encode_committed(committed: Committed) -> str:
+    """As JSON, for the properties of a table's snapshot."""
+    return json.dumps({"version": VERSION, **encoded(committed)}, sort_keys=True)
+
+
+def decode_committed(text: str | bytes, where: str) -> Committed:
+    """Read it back.
+
+    Raises:
+        DamagedDataError: it is nothing of the kind, or of a later version.
+    """
+    body = _parsed(text, where)
+    try:
+        return _committed(body)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DamagedDataError(f"{where} holds no offsets of an export: {error!r}") from error
+
+
+def _parsed(data: str | bytes, where: str) -> dict[str, Any]:
+    try:
+        body = json.loads(data)
+    except ValueError as error:
+        raise DamagedDataError(f"{where} is no JSON: {error}") from error
+    if not isinstance(body, dict) or body.get("version") != VERSION:
+        raise DamagedDataError(
+            f"{where} is not of version {VERSION}: written by another version of Tidemark, or by"
+            " something else"
+        )
+    return body
+
+
+def _committed(body: Mapping[str, Any]) -> Committed:
+    offsets = {int(partition): int(at) for partition, at in body["offsets"].items()}
+    return Committed(Identity(**body["identity"]), offsets)

@@ -1,0 +1,94 @@
+"""Writes DataFrames and streams to topics: the writers that Spark's data source hands out.
+
+At least once: a task that is tried again writes its rows again. The producer is idempotent, so the
+client's own retries write nothing twice.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import datasource
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from pipeline.errors import OptionError
+from pipeline.spark.sink_options import SinkSettings, sink_settings
+from pipeline.spark.sink_producer import produce
+from pipeline.spark.sink_rows import RowShape, records_of_batches, records_of_rows, row_shape
+
+
+@dataclass(frozen=True, slots=True)
+class Written(WriterCommitMessage):
+    """What a task says when all its records are acknowledged."""
+
+    records: int
+
+
+class _Sink:
+    """Settings and shape of a job; travels to executors."""
+
+    def __init__(self, settings: SinkSettings, shape: RowShape) -> None:
+        self._settings, self._shape = settings, shape
+
+
+class BatchSink(_Sink, DataSourceArrowWriter):
+    """Writes the rows of a DataFrame once (or, after failed attempts, more often)."""
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """See Spark."""
+        return Written(produce(records_of_batches(iterator, self._shape), self._settings))
+
+
+_ARROW_STREAM: Any = getattr(datasource, "DataSourceStreamArrowWriter", None)
+"""Streams write Arrow, without an object a row, from Spark 4.1 on; 4.0 offers rows."""
+
+
+class StreamSink(_Sink, _ARROW_STREAM or DataSourceStreamWriter):  # type: ignore[misc]
+    """Writes the rows of each micro-batch."""
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """See Spark."""
+        read = records_of_rows if _ARROW_STREAM is None else records_of_batches
+        return Written(produce(read(iterator, self._shape), self._settings))
+
+    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Nothing is left to do: tasks end when their records are acknowledged."""
+
+    def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Nothing can be taken back: what was written stays, and is written again."""
+
+
+def writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceWriter:
+    """What `df.write.format("tidemark")` writes with.
+
+    Raises:
+        OptionError: options or columns are wrong, or the mode is overwrite.
+    """
+    return BatchSink(*_checked(options, schema, overwrite=overwrite))
+
+
+def stream_writer(
+    options: Mapping[str, str], schema: StructType, overwrite: bool
+) -> DataSourceStreamWriter:
+    """What `df.writeStream.format("tidemark")` writes with: Arrow from Spark 4.1 on.
+
+    Raises:
+        OptionError: options or columns are wrong, or the output mode is complete.
+    """
+    return StreamSink(*_checked(options, schema, overwrite=overwrite))
+
+
+def _checked(
+    options: Mapping[str, str], schema: StructType, *, overwrite: bool
+) -> tuple[SinkSettings, RowShape]:
+    if overwrite:
+        raise OptionError("a topic cannot be overwritten: use mode append")
+    settings = sink_settings(options)
+    fields = [(one.name, one.dataType.simpleString()) for one in schema.fields]
+    return settings, row_shape(fields, settings.topic)

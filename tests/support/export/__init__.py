@@ -1,0 +1,1 @@
+"""Exports in tests: places that crash, targets in memory."""

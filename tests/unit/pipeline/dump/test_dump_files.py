@@ -1,0 +1,77 @@
+import io
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.columns import TYPES, schema_of
+from pipeline.dump.files import complete_or_nothing, write_batches
+
+NAMES = ("key", "offset", "headers", "timestamp")
+ROWS = [
+    {"key": b"k", "offset": 1, "headers": [{"key": "h", "value": None}], "timestamp": 5_000},
+    {"key": None, "offset": 2, "headers": None, "timestamp": None},
+]
+BATCH = pa.RecordBatch.from_pylist(ROWS, schema=schema_of(NAMES))
+
+
+def written(kind: str, *, is_file: bool = True) -> bytes:
+    out = io.BytesIO()
+    out.close, close = lambda: None, out.close  # type: ignore[method-assign]
+    counts = write_batches(kind, iter([BATCH, BATCH]), BATCH.schema, out, is_file=is_file)
+    assert list(counts) == [2, 2]
+    data = out.getvalue()
+    close()
+    return data
+
+
+def test_parquet_keeps_rows_and_types() -> None:
+    found = pq.read_table(io.BytesIO(written("parquet")))
+    assert found.equals(pa.Table.from_batches([BATCH, BATCH]))
+
+
+def test_arrow_is_a_file_or_a_stream() -> None:
+    assert pa.ipc.open_file(written("arrow")).read_all().num_rows == 4
+    assert pa.ipc.open_stream(written("arrow", is_file=False)).read_all().num_rows == 4
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_no_rows_are_a_file_with_a_schema(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    schema = schema_of(tuple(TYPES))
+    with complete_or_nothing(path) as out:
+        assert list(write_batches(kind, iter([]), schema, out, is_file=True)) == []
+    read = pq.read_table(path) if kind == "parquet" else pa.ipc.open_file(path).read_all()
+    assert (read.num_rows, read.schema) == (0, schema)
+
+
+def test_a_file_takes_its_name_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes(b"old")
+    mask = os.umask(0o022)
+    try:
+        with complete_or_nothing(path) as out:
+            out.write(b"new")
+            assert path.read_bytes() == b"old"
+    finally:
+        os.umask(mask)
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert [one.name for one in tmp_path.iterdir()] == ["rows"]
+
+
+def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes(b"old")
+    with pytest.raises(pa.ArrowInvalid), complete_or_nothing(path) as out:
+        list(write_batches("arrow", iter([BATCH.select(["key"])]), BATCH.schema, out, is_file=True))
+    assert path.read_bytes() == b"old"
+    assert [one.name for one in tmp_path.iterdir()] == ["rows"]
+
+
+def test_what_is_no_plain_file_is_written_to_as_it_is(tmp_path: Path) -> None:
+    with complete_or_nothing(Path(os.devnull)) as out:
+        out.write(b"away")
+    assert not Path(os.devnull).is_file()

@@ -1,0 +1,68 @@
+"""What travels to executors: the reader without what is open, and a sentence where nothing is."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs pyspark")
+
+from pyspark.cloudpickle import dumps, loads
+
+from pipeline.spark.options import batch_options
+from pipeline.spark.partition import SplitPartition
+from pipeline.spark.reader import BatchReader
+from pipeline.spark.schema import schema_of
+from pipeline.spark.source import TidemarkSource
+from pipeline.spark.stream_reader import stream_reader_class
+from pipeline.values import Isolation, Source, Split, StoreAddress
+from tests.support.source.said_log import TopicPartition
+
+OPTIONS = {"subscribe": "a", "kafka.bootstrap.servers": "localhost:1"}
+
+
+def test_a_source_and_its_readers_travel() -> None:
+    schema = schema_of(None, include_headers=False)
+    source = loads(dumps(TidemarkSource(OPTIONS)))
+    assert source.options == OPTIONS
+    assert isinstance(loads(dumps(source.reader(schema))), BatchReader)
+    assert isinstance(loads(dumps(source.streamReader(schema))), stream_reader_class())
+
+
+def test_an_open_stream_stays_behind() -> None:
+    reader = stream_reader_class()(OPTIONS, schema_of(None, include_headers=False))
+    reader._stream = open(os.devnull)  # type: ignore[assignment]  # noqa: SIM115
+    try:
+        assert loads(dumps(reader))._stream is None
+    finally:
+        reader.stop()
+
+
+def test_an_executor_without_the_package_says_what_to_install(tmp_path: Path) -> None:
+    packed = tmp_path / "reader"
+    packed.write_bytes(dumps(BatchReader(batch_options(OPTIONS), ("key",))))
+    program = (
+        "import sys, pathlib; sys.path = [one for one in sys.path if 'site-packages' in one or"
+        " 'python3' in one or one.endswith('.zip')];"
+        " from pyspark.cloudpickle import loads;"
+        " sys.modules['pipeline'] = None;"
+        f" loads(pathlib.Path({str(packed)!r}).read_bytes())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 1
+    line = done.stderr.strip().splitlines()[-1]
+    assert line.startswith("ImportError: ")
+    assert "pip install 'tidemark-broker[spark]'" in line
+
+
+def test_a_task_shows_no_setting() -> None:
+    source = Source(
+        StoreAddress("a.b:C", {"secret": "hush"}), None, "", Isolation.READ_COMMITTED, True
+    )
+    task = SplitPartition(Split(TopicPartition("a", 0), (), 5), source)
+    assert "hush" not in repr(task)
+    assert loads(dumps(task)) == task

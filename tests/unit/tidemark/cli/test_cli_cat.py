@@ -1,0 +1,103 @@
+"""`tidemark cat` as its user runs it, on a generated bucket."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import Result
+
+from tests.support.lake.bucket import Bucket
+from tests.support.samples.command_line import tidemark
+
+ROOT = Path(__file__).parents[4]
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
+    """`orders` with offsets 0 to 5,999, and a value that is not text."""
+    with Bucket(tmp_path_factory.mktemp("cat") / "bucket") as made:
+        orders = made.partition("orders").batches(60, 100).append((1, None, b"\xff", []))
+        orders.roll().copy()
+        yield made
+
+
+def cat(*arguments: object, code: int = 0) -> Result:
+    done = tidemark("cat", *arguments)
+    assert done.exit_code == code, done.output
+    return done
+
+
+def place(bucket: Bucket) -> str:
+    return f"--bucket=file://{bucket.address.settings['dir']}"
+
+
+def test_lines_go_to_stdout_and_nothing_else(bucket: Bucket) -> None:
+    done = cat("orders", place(bucket), "--from=5998", "--columns=offset,value")
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        {"offset": 5_998, "value": "value of 5998"},
+        {"offset": 5_999, "value": "value of 5999"},
+        {"offset": 6_000, "value_base64": "/w=="},
+    ]
+    assert "reading" not in done.stderr
+
+
+def test_files_are_complete(bucket: Bucket, tmp_path: Path) -> None:
+    for kind in ("parquet", "arrow"):
+        out = tmp_path / f"orders.{kind}"
+        cat("orders", place(bucket), f"--format={kind}", f"--output={out}", "--to=10")
+        read = pq.read_table(out) if kind == "parquet" else pa.ipc.open_file(out).read_all()
+        assert read.column("offset").to_pylist() == [*range(10)]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["orders.arrow", "orders.parquet"]
+
+
+def test_arrow_may_go_through_a_pipe(bucket: Bucket) -> None:
+    done = cat("orders", place(bucket), "--format=arrow")
+    assert pa.ipc.open_stream(done.stdout_bytes).read_all().num_rows == 6_001
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly(bucket: Bucket) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tidemark.cli", "cat", "orders", place(bucket)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert b"Traceback" not in process.stderr.read()
+        assert b"Broken" not in process.stderr.read()
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("orders",), "say where the log is"),
+        (("orders", "--bucket=/not/there"), "the store /not/there cannot be used from host"),
+        (("ordres", "BUCKET"), "ordres"),
+        (("orders", "BUCKET", "--columns=colour"), "there is no column 'colour'"),
+        (("orders", "BUCKET", "--format=parquet"), "--format=parquet needs --output FILE"),
+        (("orders", "BUCKET", "--storage-config=x"), "must be key=value"),
+        (("orders", "BUCKET", "--partition=7"), "there is no partition 7"),
+    ],
+)
+def test_mistakes_are_one_line(bucket: Bucket, arguments: tuple[str, ...], words: str) -> None:
+    given = [place(bucket) if one == "BUCKET" else one for one in arguments]
+    done = cat(*given, code=1)
+    assert words in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("yesterday", "allowed is earliest"), ("2026-01-31T12:00:00", "2026-01-31T12:00:00Z for UTC")],
+)
+def test_a_place_that_is_none_is_explained(bucket: Bucket, text: str, words: str) -> None:
+    done = cat("orders", place(bucket), f"--from={text}", code=2)
+    assert words in " ".join(done.stderr.split())

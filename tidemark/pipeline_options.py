@@ -1,0 +1,99 @@
+"""What the commands of `tidemark pipeline` share: where the log is, Spark, and progress lines."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tidemark.loading import parse_overrides
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def spark_options(function: F) -> F:
+    """`--master` and `--conf`, as spark-submit has them."""
+    master = click.option(
+        "--master", metavar="URL",
+        help="Spark's master: local[4], spark://host:7077, yarn. Default: Spark's own setting.",
+    )  # fmt: skip
+    conf = click.option(
+        "--conf", "conf", multiple=True, metavar="K=V", help="A setting of Spark; repeatable."
+    )
+    return master(conf(function))
+
+
+def log_options(function: F) -> F:
+    """Where the topic is: brokers, their client's properties, the store."""
+    decorators = [
+        click.option("--bootstrap-server", "bootstrap", metavar="HOST:PORT", help="A broker."),
+        click.option(
+            "--bucket", metavar="URL",
+            help="The store: s3://bucket/prefix, hdfs://host:port/dir, a directory. Without a"
+            " broker: what it holds; with one, only needed where the broker's settings do not fit here.",
+        ),
+        click.option(
+            "--storage-config", "storage", multiple=True, metavar="K=V",
+            help="A setting of the storage plugin (rsm.config.K); repeatable.",
+        ),
+        click.option(
+            "--command-config", metavar="FILE", type=click.Path(path_type=Path),
+            help="Properties of the Kafka client.",
+        ),
+        click.option(
+            "--isolation", type=click.Choice(("read_uncommitted", "read_committed")),
+            default="read_uncommitted", show_default=True,
+        ),
+    ]  # fmt: skip
+    for one in reversed(decorators):
+        function = one(function)
+    return function
+
+
+@contextmanager
+def spark_session(name: str, master: str | None, conf: Iterable[str]) -> Iterator[Any]:
+    """A SparkSession, stopped at the end; workers run this Python unless a setting names another.
+
+    Raises:
+        MissingPackageError: pyspark or a Java is missing.
+    """
+    from pipeline.java_home import provide_java
+    from pipeline.packages import need
+
+    need("spark", "pyspark", "pyarrow", "numpy", "tenacity")
+    provide_java()
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name)
+    builder = builder.config("spark.pyspark.python", sys.executable)
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    if master is not None:
+        builder = builder.master(master)
+    for key, value in parse_overrides(conf, option="--conf").items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@contextmanager
+def progress_line() -> Iterator[Callable[[str], None]]:
+    """One line on stderr: written over at a terminal, else a new line where it changes."""
+    is_terminal = sys.stderr.isatty()
+    last = ""
+
+    def say(line: str) -> None:
+        nonlocal last
+        if line != last:
+            last = line
+            click.echo(f"\r\x1b[K{line}" if is_terminal else line, err=True, nl=not is_terminal)
+
+    try:
+        yield say
+    finally:
+        if is_terminal and last:
+            click.echo("", err=True)
