@@ -55,8 +55,8 @@ def events_of(partition: TopicIdPartition, deleted: int, live: int) -> Iterator[
     stamp = Stamp(Fence(0, 1_700_000_000_000), 5, 0)
 
     def update(number: int, state: SegmentState) -> SegmentUpdated:
-        id = RemoteLogSegmentId(partition, number.to_bytes(16, "big"))
-        return SegmentUpdated(SegmentUpdate(id, state, 1_700_000_000_000 + number, 1), stamp)
+        named = RemoteLogSegmentId(partition, number.to_bytes(16, "big"))
+        return SegmentUpdated(SegmentUpdate(named, state, 1_700_000_000_000 + number, 1), stamp)
 
     for number in range(deleted + live):
         first = number * SPAN
