@@ -116,7 +116,7 @@ def test_runs_end_at_segments_and_each_is_committed(
     spark: "SparkSession", bucket: Bucket, tmp_path: Path
 ) -> None:
     said: list[str] = []
-    small = options_of(bucket, run_bytes=1, task_bytes=50_000)
+    small = options_of(bucket, run_bytes=1, task_bytes=2_000)
     to = tmp_path / "export"
     done = export(spark, small, directory(to), said.append)
     assert done.runs > 3
@@ -166,8 +166,8 @@ def test_values_are_decoded_and_what_does_not_parse_keeps_its_bytes(
             [("id", pa.int64()), ("name", pa.string()), ("tags", pa.list_(pa.string()))]
         )
         done = export(spark, options_of(bucket, value_type=kind), directory(tmp_path / "export"))
+        grow(bucket)
         with pytest.raises(OptionError, match="value="):
-            grow(bucket)
             export(spark, options_of(bucket), directory(tmp_path / "export"))
     assert done.unparsed == 2
     table = ds.dataset(tmp_path / "export").to_table().sort_by("offset")
@@ -189,7 +189,7 @@ def test_a_segment_that_is_gone_is_an_error_by_name_and_commits_nothing(
     assert "\n" not in str(caught.value)
     assert "orders" in str(caught.value)
     assert not files_of(to)
-    assert not list((to / "_tidemark" / "staging").iterdir())
+    assert not directory(to).has_leftovers()
 
 
 def test_deleted_offsets_are_an_error_unless_they_are_skipped(
@@ -244,7 +244,10 @@ def test_an_iceberg_table_is_appended_to_without_duplicates(
             target.close()
 
     def rows() -> list[Row]:
-        table = catalog.load_table("lake.orders").scan().to_arrow()
+        # pyiceberg itself reads a list that is null as an empty one
+        tasks = catalog.load_table("lake.orders").scan().plan_files()
+        paths = [task.file.file_path.removeprefix("file://") for task in tasks]
+        table = pa.concat_tables(pq.read_table(path, partitioning=None) for path in paths)
         ordered = table.sort_by([("partition", "ascending"), ("offset", "ascending")])
         return list(rows_of_arrow(ordered.to_batches()))
 
