@@ -1,13 +1,16 @@
 """Measures reading the tiered log as columns, beside a consumer and Spark's Kafka connector.
 
     python -m benchmarks.pipeline [--mb 256] [--sizes 100,1024] [--codecs none,lz4,zstd]
-        [--works decode,scan,spark,consumer,connector] [--connector-python VENV/bin/python]
+        [--works decode,scan,spark,consumer,connector,broker] [--connector-python VENV/bin/python]
         [--connector-jars DIR]
 
 A broker of ours tiers each topic to a directory; `decode`, `scan` and `spark` read what lies there,
 the last two without the broker, `consumer` and `connector` read the topic through the broker. The
 best of `--rounds` counts. MB are 10^6 bytes of keys and values. `a core` divides by the CPU seconds
 of all processes that read: the JVM and its Python workers too, the broker not.
+
+`broker` plans the offsets of the remote tier through the broker, reads them, and says how much CPU
+the broker took meanwhile, beside what it takes idle.
 
 The connector runs where its jars resolve: pyspark 4.0.0 in an environment of its own
 (`pip install pyspark==4.0.0`) and a directory with the jars of
@@ -27,6 +30,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks import brokers
@@ -35,11 +39,12 @@ from pipeline.columns import DEFAULT_COLUMNS
 from pipeline.decode.group import Keep, Origin, decode_group, whole_batches
 from pipeline.java_home import provide_java
 from pipeline.opening import open_log
+from pipeline.read.split import read_split
 from pipeline.scan import scan
 from pipeline.store import address_of_url, open_store
-from pipeline.values import OffsetRange, RemotePiece, SplitLimits, Where
+from pipeline.values import ClusterAddress, OffsetRange, RemotePiece, SplitLimits, Where
 
-WORKS = ("decode", "scan", "spark", "consumer", "connector")
+WORKS = ("decode", "scan", "spark", "consumer", "connector", "broker")
 GROUP_BYTES = 8 << 20
 MASTERS = ("local[1]", "local[2]")
 
@@ -49,6 +54,7 @@ class Topic:
     """A topic that is filled: where, and the size of its records."""
 
     bootstrap: str
+    broker_pid: int
     bucket: Path
     record_bytes: int
 
@@ -177,6 +183,32 @@ def spark_connector(topic: Topic, master: str, options: argparse.Namespace) -> R
     return spark_round(str(options.connector_python), asked, records)
 
 
+def broker_cpu_s(pid: int) -> float:
+    """CPU seconds of the broker and its children so far."""
+    process = psutil.Process(pid)
+    times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
+    return sum(one.user + one.system for one in times)
+
+
+def broker_share(topic: Topic) -> tuple[float, float]:
+    """Shares of a core that the broker took: idle, and while all remote offsets were read."""
+    idle_s = 5.0
+    before = broker_cpu_s(topic.broker_pid)
+    time.sleep(idle_s)
+    idle = (broker_cpu_s(topic.broker_pid) - before) / idle_s
+    with closing(open_log(Where(ClusterAddress(topic.bootstrap)))) as log:
+        partitions = log.partitions([TOPIC])
+        starts, ends = log.earliest(partitions), log.remote_ends(partitions)
+        ranges = {one: OffsetRange(starts[one], ends[one]) for one in partitions}
+        plan, source = log.plan(ranges, SplitLimits()), log.source
+        before, began = broker_cpu_s(topic.broker_pid), time.perf_counter()
+        for split in plan.splits:
+            for _ in read_split(split, source, DEFAULT_COLUMNS):
+                pass
+        seconds = time.perf_counter() - began
+        return idle, (broker_cpu_s(topic.broker_pid) - before) / seconds
+
+
 def works_on(topic: Topic, options: argparse.Namespace) -> Iterator[tuple[str, Round]]:
     """Every work that was asked for and can be done."""
     if "decode" in options.works:
@@ -219,14 +251,26 @@ def main() -> None:
         for codec in options.codecs.split(","):
             with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as scratch:
                 data = Path(scratch) / "data"
-                with filled_topic(data, options.mb, value_bytes, codec) as bootstrap:
-                    topic = Topic(bootstrap, data / "remote-tier", value_bytes + KEY_BYTES)
+                with filled_topic(data, options.mb, value_bytes, codec) as running:
+                    topic = Topic(
+                        running.bootstrap,
+                        running.pid,
+                        data / "remote-tier",
+                        value_bytes + KEY_BYTES,
+                    )
                     for work, found in works_on(topic, options):
                         mb = found.records * topic.record_bytes / 1e6
                         print(
                             f"{value_bytes:5} {codec:6} {work:20} "
                             f"{found.records / found.seconds:12,.0f} {mb / found.seconds:8,.0f} "
                             f"{mb / found.cpu_s:12,.0f}",
+                            flush=True,
+                        )
+                    if "broker" in options.works:
+                        idle, share = broker_share(topic)
+                        print(
+                            f"{value_bytes:5} {codec:6} broker: {share:.1%} of a core while remote "
+                            f"offsets are read, {idle:.1%} idle",
                             flush=True,
                         )
 

@@ -18,7 +18,7 @@ from pipeline.values import Where
 TOPIC = "orders"
 PARTITIONS = 2
 KEY_BYTES = 15
-SEGMENT_BYTES = 32 << 20
+SEGMENT_BYTES_MAX = 32 << 20
 _WORDS = ("order", "customer", "amount", "currency", "status", "shipped", "pending", "street")
 
 
@@ -35,13 +35,15 @@ def values_of(size: int, count: int = 2_000) -> list[bytes]:
 
 
 @contextmanager
-def filled_topic(data: Path, mb: int, value_bytes: int, codec: str) -> Iterator[str]:
-    """Run a broker with a filled topic until the block ends; gives its address."""
+def filled_topic(data: Path, mb: int, value_bytes: int, codec: str) -> Iterator[brokers.Running]:
+    """Run a broker with a filled topic until the block ends."""
     with brokers.tidemark(data, tiered=True) as running:
-        _create(running.bootstrap)
+        # also of what compresses well there are to be several segments
+        share = mb * 1_000_000 // PARTITIONS // 16
+        _create(running.bootstrap, max(1 << 20, min(share, SEGMENT_BYTES_MAX)))
         _produce(running.bootstrap, mb, value_bytes, codec)
         _wait_tiered(data / "remote-tier")
-        yield running.bootstrap
+        yield running
 
 
 def records_in(bootstrap: str) -> dict[int, int]:
@@ -55,11 +57,11 @@ def records_in(bootstrap: str) -> dict[int, int]:
     return found
 
 
-def _create(bootstrap: str) -> None:
+def _create(bootstrap: str, segment_bytes: int) -> None:
     config = {
         "remote.storage.enable": "true",
         "local.retention.bytes": "1",
-        "segment.bytes": str(SEGMENT_BYTES),
+        "segment.bytes": str(segment_bytes),
     }
     topic = NewTopic(TOPIC, PARTITIONS, 1, config=config)
     admin = AdminClient({"bootstrap.servers": bootstrap})

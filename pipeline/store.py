@@ -104,10 +104,10 @@ def open_store(address: StoreAddress, cluster_id: str = "") -> RemoteStorageMana
         OptionError: class or settings are wrong.
         StoreUnreachableError: the store cannot be used from here.
     """
-    _check_directory(address)
+    reader = _settings_of_a_reader(address)
     try:
         manager = load_storage_manager(address.class_name)
-        manager.configure({**address.settings, "cluster.id": cluster_id})
+        manager.configure({**reader, **address.settings, "cluster.id": cluster_id})
     except ValueError as error:
         raise OptionError(str(error)) from error
     except RemoteStorageError as error:
@@ -124,12 +124,17 @@ def unreachable(address: StoreAddress, error: object) -> StoreUnreachableError:
     )
 
 
-def _check_directory(address: StoreAddress) -> None:
-    """A reader never makes the directory: one that is missing is another host's, or not mounted."""
-    name = JAVA_COUNTERPARTS.get(address.class_name, address.class_name)
+def _settings_of_a_reader(address: StoreAddress) -> dict[str, str]:
+    """A reader needs no right to write, and never makes the directory.
+
+    One that is missing is another host's, or not mounted.
+    """
+    if JAVA_COUNTERPARTS.get(address.class_name, address.class_name) != LOCAL_FS:
+        return {}
     directory = address.settings.get("dir", "").strip()
-    if name == LOCAL_FS and directory and not Path(directory).is_dir():
+    if directory and not Path(directory).is_dir():
         raise unreachable(address, "there is no such directory here, or it is not mounted")
+    return {"check.writable": "false"}
 
 
 # ---------------------------------------------------------------------- one for each process

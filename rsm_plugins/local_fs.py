@@ -32,7 +32,7 @@ from rsm_plugins.api import (
 from rsm_plugins.layout.manager import LayoutStorageManager
 from rsm_plugins.layout.objects import ObjectFacts, check_key, folder_of_prefix
 from rsm_plugins.layout.store import ObjectStore
-from rsm_plugins.settings import Setting, text
+from rsm_plugins.settings import Setting, boolean, text
 
 _CHUNK_BYTES = 1 << 20
 _COPYING_SUFFIX = ".copying"
@@ -58,6 +58,11 @@ class LocalFsRemoteStorageManager(LayoutStorageManager):
             allowed="the path of a directory",
             required=True,
         ),
+        boolean(
+            "check.writable",
+            "Refuse a directory that cannot be written; for readers alone, false.",
+            default=True,
+        ),
     )
 
     def open_store(self, values: Mapping[str, Any]) -> ObjectStore:
@@ -70,7 +75,9 @@ class LocalFsRemoteStorageManager(LayoutStorageManager):
             raise ValueError(f"rsm.config.dir={value}: allowed is the path of a directory") from e
         except OSError as e:
             raise RemoteStorageError(f"rsm.config.dir={value} cannot be used: {e}") from e
-        if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
+        if not os.access(root, os.R_OK | os.X_OK):
+            raise RemoteStorageError(f"rsm.config.dir={value} cannot be read")
+        if values["check.writable"] and not os.access(root, os.W_OK):
             raise RemoteStorageError(f"rsm.config.dir={value} cannot be written")
         return DirectoryStore(root)
 

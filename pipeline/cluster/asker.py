@@ -68,22 +68,30 @@ class Asker:
         self._client = client
         self._deadline_s = deadline_s
         self._cluster: Cluster | None = None
+        self._names: frozenset[str] | None = None
         self._is_asking = False
 
     @property
     def cluster(self) -> Cluster:
         """The cluster as last looked at; looked at anew after a question that was not answered."""
         if self._cluster is None:
-            self._cluster = look(self._client)
+            self._cluster = look(self._client, self._names)
             self._client.others = tuple(self._cluster.brokers.values())
         return self._cluster
 
-    def look(self, deadline_s: float | None = None) -> Cluster:
-        """Look at the cluster again, within the deadline of all questions or another.
+    def look(
+        self, names: Iterable[str] | None = None, *, deadline_s: float | None = None
+    ) -> Cluster:
+        """Look at the cluster again.
+
+        Args:
+            names: the topics that matter from now on; None: all.
+            deadline_s: None: that of all questions.
 
         Raises:
             ClusterError: nobody answers.
         """
+        self._names = None if names is None else frozenset(names)
         self._cluster = None
         return self.again(lambda: self.cluster, deadline_s)
 

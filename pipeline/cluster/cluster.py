@@ -104,14 +104,15 @@ class PartitionOffsets:
     log_end: int
 
 
-def look(client: WireClient) -> Cluster:
-    """Ask for brokers and topics.
+def look(client: WireClient, names: Iterable[str] | None = None) -> Cluster:
+    """Ask for brokers and topics: all, or those of these names that there are.
 
     Raises:
         ClusterError: nobody answers.
     """
     request = codec.request(ApiKey.METADATA).cls
-    body = request(topics=None, allow_auto_topic_creation=False)
+    wanted = None if names is None else [request.Topics(name=name) for name in sorted(set(names))]
+    body = request(topics=wanted, allow_auto_topic_creation=False)
     answer = client.ask_any(ApiKey.METADATA, _METADATA_VERSION, body)
     return Cluster(
         answer.cluster_id or "",

@@ -27,6 +27,8 @@ def record_starts(data: Varints, start: Ints, end: Ints, count: Ints) -> Ints:
     """
     if (count * RECORD_BYTES_MIN > end - start).any():
         raise WrongRecordsError("more records than its bytes can hold")
+    if ((count == 0) & (start != end)).any():
+        raise WrongRecordsError("bytes, and a count of no records")
     if (found := lane_starts(data, start, end, count)) is not None:
         return found
     row = np.cumsum(count) - count

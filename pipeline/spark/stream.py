@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from kafka_protocol.types import TopicPartition
+from pipeline.cluster.cluster import UnknownTopicError
 from pipeline.errors import DataLossError
 from pipeline.log import TieredLog
 from pipeline.spark.driver_log import driver_log, say_plan
@@ -128,9 +129,14 @@ class Stream:
             return dict(self._target)
         log = self._opened()
         found = find(log, self._options.topics)
+        try:
+            ends = log.latest(found.partitions) if found.partitions else {}
+        except UnknownTopicError:  # deleted between the two questions
+            found = find(log, self._options.topics)
+            ends = log.latest(found.partitions) if found.partitions else {}
         if found.missing:
             self._judge([f"{one} is gone" for one in found.missing])
-        return log.latest(found.partitions) if found.partitions else {}
+        return ends
 
     def _limited(self, start: Mapping[TopicPartition, int], end: Offsets) -> Offsets:
         new = [one for one in end if one not in start]

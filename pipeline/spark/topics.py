@@ -38,7 +38,7 @@ def find(log: TieredLog, topics: Topics) -> Found:
             for name in log.topics()
             if topics.pattern.fullmatch(name) and name not in _INTERNAL
         ]
-        return Found(log.partitions(matches) if matches else [])
+        return Found(_of_topics(log, matches)[0])
     names = topics.subscribed or sorted({one.topic for one in topics.assigned})
     partitions, missing = _of_topics(log, names)
     if topics.assigned:
@@ -68,7 +68,7 @@ def find_all(log: TieredLog, topics: Topics) -> list[TopicPartition]:
 def _of_topics(log: TieredLog, names: Iterable[str]) -> tuple[list[TopicPartition], list[str]]:
     wanted = list(names)
     try:
-        return log.partitions(wanted), []
+        return log.partitions(wanted) if wanted else [], []
     except UnknownTopicError:
         there = set(log.topics())
         left = [one for one in wanted if one in there]

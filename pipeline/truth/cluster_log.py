@@ -96,7 +96,7 @@ class ClusterLog:
         self._ids: dict[str, bytes] = {}
         self._chains: dict[TopicIdPartition, tuple[int, frozenset[int], list[EpochEntry]]] = {}
         try:
-            self._asker.look(_FIRST_LOOK_S)
+            self._asker.look([], deadline_s=_FIRST_LOOK_S)
         except ClusterError:
             self.close()
             raise
@@ -268,14 +268,17 @@ class ClusterLog:
             UnknownTopicError: one is not there.
             TopicReplacedError: one has another id now.
         """
-        cluster = self._asker.look()
-        for name in topics:
+        names = set(topics)
+        cluster = self._asker.look({*names, REMOTE_LOG_METADATA_TOPIC})
+        if not names <= cluster.topics.keys():
+            cluster = self._asker.look()  # for the name that was perhaps meant
+        for name in names:
             topic_id = cluster.topic(name).topic_id
-            wanted = self._ids.setdefault(name, self._where.topic_ids.get(name, topic_id))
-            if wanted != topic_id:
+            known = self._ids.setdefault(name, self._where.topic_ids.get(name, topic_id))
+            if known != topic_id:
                 raise TopicReplacedError(
                     f"topic {name} was deleted and made again: its id is {uuid_to_text(topic_id)},"
-                    f" not {uuid_to_text(wanted)}; its offsets mean other records now, so start"
+                    f" not {uuid_to_text(known)}; its offsets mean other records now, so start"
                     " a new query"
                 )
         return cluster

@@ -28,6 +28,7 @@ from tests.support.brokers.tiered_topics import (
     QUICK,
     TIERED,
     create,
+    delete_records,
     tiered_away,
     values,
 )
@@ -124,3 +125,68 @@ def test_the_bucket_alone_has_the_same_remote_offsets(broker: BrokerProcess) -> 
         bucket.plan({partition: OffsetRange(0, end + 1)}, SplitLimits())
     cluster.close()
     bucket.close()
+
+
+def test_offsets_by_time_are_the_same_of_cluster_and_bucket(broker: BrokerProcess) -> None:
+    partition = filled(broker, "timed")
+    cluster = of_cluster(broker)
+    bucket = of_bucket(broker.remote_directory)
+    end = cluster.remote_ends([partition])[partition]
+    newest = max(
+        piece.segment.max_timestamp_ms
+        for split in bucket.plan({partition: OffsetRange(0, end)}, SplitLimits()).splits
+        for piece in split.pieces
+        if isinstance(piece, RemotePiece)
+    )
+    for time_ms in (0, newest - 50, newest - 5, newest):
+        one = cluster.offsets_at({partition: time_ms})
+        assert one[partition] is not None
+        assert bucket.offsets_at({partition: time_ms}) == one
+    later = newest + 3_600_000
+    assert cluster.offsets_at({partition: later}) == {partition: None}
+    assert bucket.offsets_at({partition: later}) == {partition: None}
+    cluster.close()
+    bucket.close()
+
+
+def test_a_log_that_is_kept_open_follows_new_segments_a_restart_and_a_raised_start(
+    broker: BrokerProcess,
+) -> None:
+    partition = filled(broker, "kept")
+    log = of_cluster(broker)
+    first = log.plan({partition: OffsetRange(0, COUNT)}, SplitLimits())
+    produce(broker, "kept", values(COUNT, COUNT))
+    tiered_away(broker, "kept")
+    broker.kill()
+    broker.start()
+    end = log.latest([partition])[partition]
+    assert end == 2 * COUNT
+    second = log.plan({partition: OffsetRange(0, end)}, SplitLimits())
+    assert offsets_of(second) == list(range(end))
+    assert second.facts.segments_read > first.facts.segments_read
+    cut = 300
+    assert delete_records(broker, "kept", cut) == cut
+    assert log.earliest([partition]) == {partition: cut}
+    with pytest.raises(DataLossError, match="offsets 0 to 299 are below the log start"):
+        log.plan({partition: OffsetRange(0, end)}, SplitLimits())
+    third = log.plan({partition: OffsetRange(cut, end)}, SplitLimits())
+    assert offsets_of(third) == list(range(cut, end))
+    log.close()
+    skipping = of_cluster(broker, fail_on_data_loss=False)
+    plan = skipping.plan({partition: OffsetRange(0, end + 7)}, SplitLimits())
+    assert plan.facts.lost_offsets == cut + 7
+    assert offsets_of(plan) == list(range(cut, end))
+    skipping.close()
+
+
+def test_what_is_local_alone_needs_no_remote_tier(broker: BrokerProcess) -> None:
+    create(broker, "local")
+    produce(broker, "local", values(10))
+    partition = TopicPartition("local", 0)
+    log = of_cluster(broker)
+    assert log.remote_ends([partition]) == {partition: 0}
+    plan = log.plan({partition: OffsetRange(2, 10)}, SplitLimits(offsets_max=3))
+    pieces = [piece for split in plan.splits for piece in split.pieces]
+    assert [(piece.first, piece.last) for piece in pieces] == [(2, 4), (5, 7), (8, 9)]
+    assert all(isinstance(piece, TailPiece) for piece in pieces)
+    log.close()

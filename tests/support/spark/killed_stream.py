@@ -17,6 +17,8 @@ MOMENTS = ("offsets", "_spark_metadata", "commits")
 """Files of which a stream writes one a batch, in this order: the batch is planned; its rows are in
 the sink; it is done."""
 
+_LIMITS = {"maxOffsetsPerTrigger"}
+
 
 class KilledStream:
     """One stream; its checkpoint and its rows outlive its drivers."""
@@ -29,15 +31,21 @@ class KilledStream:
         self.process: subprocess.Popen[bytes] | None = None
 
     @contextmanager
-    def running(self, *, available_now: bool = False, master: str = "local[2,4]") -> Iterator[int]:
-        """A driver, killed at the end with all its processes if it still runs; gives its pid."""
+    def running(self, *, to_end: bool = False, master: str = "local[2,4]") -> Iterator[int]:
+        """A driver, killed at the end with all its processes if it still runs; gives its pid.
+
+        Args:
+            to_end: it reads all that is there in one batch, and stops by itself.
+            master: with the tries of a task, which may lose its worker.
+        """
+        limited = {k: v for k, v in self._options.items() if not (to_end and k in _LIMITS)}
         asked: dict[str, Any] = {
             "master": master,
             "format": self._format,
-            "options": self._options,
+            "options": limited,
             "path": str(self.path),
             "checkpoint": str(self.checkpoint),
-            "available_now": available_now,
+            "available_now": to_end,
         }
         program = [sys.executable, "-m", "tests.support.spark.stream_driver", json.dumps(asked)]
         with self._log.open("ab") as log:
@@ -68,7 +76,7 @@ class KilledStream:
 
     def run_to_end(self) -> None:
         """Read all that is there now, and stop by itself."""
-        with self.running(available_now=True):
+        with self.running(to_end=True):
             assert self.process is not None
             code = self.process.wait(300)
             assert code == 0, self.log_tail()

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
+from pipeline.store import LOCAL_FS, open_store
+from pipeline.values import StoreAddress
 from rsm_plugins.api import (
     RemoteObjectDamagedError,
     RemoteResourceNotFoundError,
@@ -239,3 +241,14 @@ def test_every_object_is_fsynced_before_its_name_and_every_name_after(
     copy(manager, segment())
     assert sorted(renamed) == [".indexes", ".log", ".manifest"]
     assert named == []
+
+
+def test_a_reader_needs_no_right_to_write(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root.mkdir(parents=True)
+    may = os.access
+    # root, whom tests may run as, has every right
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK and may(path, mode))
+    with pytest.raises(RemoteStorageError, match="cannot be written"):
+        LocalFsRemoteStorageManager().configure({"dir": str(root)})
+    LocalFsRemoteStorageManager().configure({"dir": str(root), "check.writable": "false"})
+    open_store(StoreAddress(LOCAL_FS, {"dir": str(root)})).close()

@@ -9,7 +9,7 @@ from kafka_protocol.records.batch import HEADER_SIZE
 from kafka_protocol.records.records import Record, build_batch, encode_records, iter_records
 from pipeline.decode.group import Keep, Origin, decode_group
 from pipeline.decode.lanes import lane_starts
-from pipeline.decode.varints import Varints
+from pipeline.decode.varints import Varints, WrongRecordsError
 from pipeline.decode.walk import record_starts
 
 TIME = 1_700_000_000_000
@@ -65,6 +65,12 @@ def test_records_inside_of_records_mislead_no_one() -> None:
     batch = batch_of(values)
     wanted = [(record.offset, record.value) for record in iter_records(batch)]
     assert offsets_and_values(batch) == wanted
+
+
+def test_bytes_of_a_batch_without_records_are_seen_beside_a_long_batch() -> None:
+    data, start, end = places([batch_of([b"a"] * 5000), batch_of([b"b"], 5000)])
+    with pytest.raises(WrongRecordsError, match="a count of no records"):
+        record_starts(data, start, end, np.array([5000, 0]))
 
 
 def test_few_records_are_walked_without_guesses() -> None:

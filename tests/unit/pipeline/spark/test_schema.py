@@ -1,6 +1,7 @@
 """The schema that Spark sees, and what a user's own schema may ask for."""
 
 import pickle
+from inspect import signature
 
 import pytest
 
@@ -19,8 +20,13 @@ def field(name: str, kind: object = None, nullable: bool = True) -> StructType:
 
 
 def test_spark_and_arrow_mean_the_same_types() -> None:
-    schema = schema_of(None, include_headers=True)
-    assert to_arrow_schema(schema, timezone="UTC").equals(columns.schema_of(list(columns.TYPES)))
+    zone = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    spark = to_arrow_schema(schema_of(None, include_headers=True), **zone)
+    arrow = columns.schema_of(list(columns.TYPES))
+    assert spark.names == arrow.names
+    for one in arrow:
+        if zone or one.name != "timestamp":  # before 4.1 the session's zone is in the type
+            assert spark.field(one.name).type == one.type
 
 
 def test_headers_are_there_where_they_are_asked_for() -> None:

@@ -1,8 +1,11 @@
 """A stream between two micro-batches: where it starts, ends, waits, and what it calls a loss."""
 
+from collections.abc import Iterable
+
 import pytest
 
 from kafka_protocol.types import TopicPartition
+from pipeline.cluster.cluster import UnknownTopicError
 from pipeline.errors import DataLossError
 from pipeline.spark.options import stream_options
 from pipeline.spark.stream import Stream
@@ -183,6 +186,25 @@ def test_a_topic_that_was_deleted_is_a_loss(caplog: pytest.LogCaptureFixture) ->
         stream = Stream(stream_options(options), lambda _: a_log(), lambda: 0.0)
         assert stream.latest({}, limited=True) == {A0: 100, A1: 300}
     assert "b is gone" in caplog.text
+
+
+class Vanishing(SaidLog):
+    """Topic `b` is deleted while its end is asked for."""
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        wanted = list(partitions)
+        if self.held.pop(B0, None) and B0 in wanted:
+            raise UnknownTopicError("there is no topic 'b'")
+        return super().latest(wanted)
+
+
+def test_a_topic_that_vanishes_between_two_questions_is_a_loss() -> None:
+    told = Told(Vanishing({A0: (0, 100), B0: (0, 5)}))
+    start = {A0: 100, B0: 5}
+    end = told.stream.latest(start, limited=True)
+    assert end == {A0: 100}
+    with pytest.raises(DataLossError, match="b-0 is gone"):
+        told.stream.plan(start, end)
 
 
 def test_a_micro_batch_costs_one_question_for_topics_and_one_for_ends() -> None:

@@ -1,0 +1,172 @@
+"""The metadata topic as a planner reads it, from a broker that is a list of batches."""
+
+from typing import Any
+
+import pytest
+
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.records.batch import read_header
+from kafka_protocol.records.records import build_batch
+from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
+from kafka_protocol.types import EpochEntry, TopicIdPartition
+from kafka_protocol.wire import codec
+from kafka_protocol.wire.api_keys import ApiKey
+from pipeline.cluster.asker import Asker
+from pipeline.cluster.wire_client import Address, ClusterError, WireClient
+from pipeline.truth.metadata_topic import MetadataTopic
+from rlmm import records
+from rlmm.api import Fence, SegmentUpdate
+from rlmm.events import MetadataEvent, SegmentAdded, SegmentUpdated, Stamp
+from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
+from runtime.sim.clock import ManualClock
+
+ONE = TopicIdPartition(b"1" * 16, 0, "one")
+TWO = TopicIdPartition(b"2" * 16, 0, "two")
+STAMP = Stamp(Fence(0, 1))
+CHAIN = [EpochEntry(0, 0)]
+
+
+class MetadataBroker(WireClient):
+    """The leader of a topic of one partition; `fetched` are the offsets that it was asked for."""
+
+    def __init__(self, log_start: int = 0) -> None:
+        super().__init__("one:1")
+        self.batches: list[bytearray] = []
+        self.log_start = log_start
+        self.end = log_start
+        self.epoch = 3
+        self.fetched: list[int] = []
+
+    def write(self, *values: bytes, key: bytes | None = None, codec: int = 0) -> None:
+        told = [(0, key, value, []) for value in values]
+        batch = build_batch(told, base_offset=self.end, leader_epoch=self.epoch, codec=codec)
+        self.batches.append(batch)
+        self.end += len(values)
+
+    def ask(self, address: Address, api_key: int, version: int, body: Any) -> Any:
+        answer = codec.response(api_key).cls
+        return getattr(self, ApiKey(api_key).name.lower())(answer, body)
+
+    def metadata(self, answer: Any, _body: Any) -> Any:
+        part = answer.Topics.Partitions(partition_index=0, leader_id=1, leader_epoch=self.epoch)
+        name = REMOTE_LOG_METADATA_TOPIC
+        return answer(
+            cluster_id="c",
+            brokers=[answer.Brokers(node_id=1, host="one", port=1)],
+            topics=[answer.Topics(name=name, topic_id=bytes(16), partitions=[part])],
+        )
+
+    def list_offsets(self, answer: Any, _body: Any) -> Any:
+        part = answer.Topics.Partitions(partition_index=0, offset=self.end)
+        return answer(topics=[answer.Topics(name=REMOTE_LOG_METADATA_TOPIC, partitions=[part])])
+
+    def fetch(self, answer: Any, body: Any) -> Any:
+        (asked,) = body.topics[0].partitions
+        self.fetched.append(asked.fetch_offset)
+        part = answer.Responses.Partitions(
+            partition_index=0, log_start_offset=self.log_start, high_watermark=self.end
+        )
+        if not self.log_start <= asked.fetch_offset <= self.end:
+            part.error_code = int(ErrorCode.OFFSET_OUT_OF_RANGE)
+        elif asked.last_fetched_epoch > self.epoch:
+            part.diverging_epoch = answer.Responses.Partitions.DivergingEpoch(
+                epoch=self.epoch, end_offset=asked.fetch_offset - 1
+            )
+        else:
+            left = [b for b in self.batches if read_header(b).next_offset > asked.fetch_offset]
+            part.records = memoryview(b"".join(left[:3]))
+        topic = answer.Responses(topic=REMOTE_LOG_METADATA_TOPIC, partitions=[part])
+        return answer(responses=[topic])
+
+
+def events(partition: TopicIdPartition, number: int) -> list[MetadataEvent]:
+    segment_id = RemoteLogSegmentId(partition, number.to_bytes(16, "big"))
+    metadata = RemoteLogSegmentMetadata(
+        segment_id, number * 10, number * 10 + 9, 5, 1, 5, 100, (EpochEntry(0, number * 10),)
+    )
+    update = SegmentUpdate(segment_id, SegmentState.COPY_SEGMENT_FINISHED, 6, 1)
+    return [SegmentAdded(metadata, STAMP), SegmentUpdated(update, STAMP)]
+
+
+def copy(broker: MetadataBroker, partition: TopicIdPartition, number: int, **how: Any) -> None:
+    for event in events(partition, number):
+        broker.write(records.encode(event), **how)
+
+
+def topic_of(broker: MetadataBroker) -> MetadataTopic:
+    return MetadataTopic(Asker(broker, 5), ManualClock())
+
+
+def firsts(topic: MetadataTopic, partition: TopicIdPartition) -> list[int]:
+    topic.index(partition).settle(CHAIN)
+    return [run.first for run in topic.index(partition).runs]
+
+
+def test_only_what_is_new_is_read_again() -> None:
+    broker = MetadataBroker()
+    topic = topic_of(broker)
+    for number in range(3):
+        copy(broker, ONE, number)
+    topic.read([ONE])
+    assert firsts(topic, ONE) == [0, 10, 20]
+    assert broker.fetched == [0, 3]
+    topic.read([ONE])
+    assert broker.fetched == [0, 3]
+    copy(broker, ONE, 3, codec=4)
+    topic.read([ONE])
+    assert broker.fetched == [0, 3, 6]
+    assert firsts(topic, ONE) == [0, 10, 20, 30]
+
+
+def test_a_partition_that_is_wanted_later_is_read_from_the_beginning() -> None:
+    broker = MetadataBroker()
+    topic = topic_of(broker)
+    copy(broker, ONE, 0)
+    copy(broker, TWO, 1)
+    topic.read([ONE])
+    assert firsts(topic, TWO) == []
+    topic.read([TWO])
+    assert broker.fetched == [0, 3, 0, 3]
+    assert firsts(topic, TWO) == [10]
+    assert firsts(topic, ONE) == [0]
+
+
+def test_a_log_that_was_cut_is_read_anew() -> None:
+    broker = MetadataBroker()
+    topic = topic_of(broker)
+    copy(broker, ONE, 0)
+    copy(broker, ONE, 1)
+    topic.read([ONE])
+    del broker.batches[2:]
+    broker.end, broker.epoch = 2, 2
+    copy(broker, ONE, 2)
+    copy(broker, ONE, 3)
+    topic.read([ONE])
+    assert firsts(topic, ONE) == [0, 20, 30]
+
+
+def test_a_log_that_begins_later_is_read_from_there() -> None:
+    broker = MetadataBroker(log_start=100)
+    topic = topic_of(broker)
+    copy(broker, ONE, 0)
+    topic.read([ONE])
+    assert firsts(topic, ONE) == [0]
+
+
+def test_records_that_mean_nothing_are_counted_and_passed_over() -> None:
+    broker = MetadataBroker()
+    topic = topic_of(broker)
+    copy(broker, ONE, 0)
+    broker.write(b"", b"\x07\x07\x07", key=b"k")
+    copy(broker, ONE, 1)
+    topic.read([ONE])
+    assert topic.skipped_count == 2
+    assert firsts(topic, ONE) == [0, 10]
+
+
+def test_a_damaged_batch_is_an_error_by_name() -> None:
+    broker = MetadataBroker()
+    copy(broker, ONE, 0)
+    broker.batches[1][-1] ^= 1
+    with pytest.raises(ClusterError, match=r"__remote_log_metadata-0: the batch at offset 1 is"):
+        topic_of(broker).read([ONE])
