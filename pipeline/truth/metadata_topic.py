@@ -134,12 +134,19 @@ class MetadataTopic:
             max_bytes=_FETCH_BYTES,
             topics=[request.Topics(topic=REMOTE_LOG_METADATA_TOPIC, partitions=partitions)],
         )
+        before = [self._store.position(number) for number in numbers]
         answer = self._asker.ask(node, ApiKey.FETCH, _FETCH_VERSION, body)
         if answer.error_code:
             raise ClusterError(f"{REMOTE_LOG_METADATA_TOPIC}: {name_of(answer.error_code)}")
         for topic in answer.responses:
             for part in topic.partitions:
                 self._take(part, ends[part.partition_index])
+        if before == [self._store.position(number) for number in numbers]:
+            # After an unclean election a log may end below the end that was asked for.
+            raise NotNowError(
+                f"{REMOTE_LOG_METADATA_TOPIC}-{numbers[0]}: nothing comes at offset"
+                f" {before[0].offset}, though the log ended at {ends[numbers[0]]}"
+            )
 
     def _take(self, part: Any, end: int) -> None:
         number = part.partition_index

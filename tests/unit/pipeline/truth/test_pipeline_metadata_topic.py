@@ -93,8 +93,8 @@ def copy(broker: MetadataBroker, partition: TopicIdPartition, number: int, **how
         broker.write(records.encode(event), **how)
 
 
-def topic_of(broker: MetadataBroker) -> MetadataTopic:
-    return MetadataTopic(Asker(broker, 5), ManualClock())
+def topic_of(broker: MetadataBroker, deadline_s: float = 5) -> MetadataTopic:
+    return MetadataTopic(Asker(broker, deadline_s), ManualClock())
 
 
 def firsts(topic: MetadataTopic, partition: TopicIdPartition) -> list[int]:
@@ -170,3 +170,37 @@ def test_a_damaged_batch_is_an_error_by_name() -> None:
     broker.batches[1][-1] ^= 1
     with pytest.raises(ClusterError, match=r"__remote_log_metadata-0: the batch at offset 1 is"):
         topic_of(broker).read([ONE])
+
+
+def test_a_log_that_begins_within_a_batch_is_read_from_that_record_on() -> None:
+    broker = MetadataBroker()
+    added, finished = (records.encode(event) for event in events(ONE, 0))
+    broker.write(b"\x07\x07\x07", added)
+    broker.write(finished)
+    broker.log_start = 1
+    topic = topic_of(broker)
+    topic.read([ONE])
+    assert firsts(topic, ONE) == [0]
+    assert topic.skipped_count == 0
+
+
+def test_a_log_that_ended_further_a_moment_ago_is_an_error_after_the_deadline() -> None:
+    broker = MetadataBroker()
+    copy(broker, ONE, 0)
+    broker.end += 1
+    with pytest.raises(ClusterError, match="nothing comes at offset 2, though the log ended at 3"):
+        topic_of(broker, 0.2).read([ONE])
+
+
+def test_records_that_are_gone_before_they_were_read_are_not_passed_over() -> None:
+    """What was read before may mean another thing without them: all is read anew."""
+    broker = MetadataBroker()
+    topic = topic_of(broker)
+    copy(broker, ONE, 0)
+    topic.read([ONE])
+    copy(broker, ONE, 1)
+    copy(broker, ONE, 2)
+    del broker.batches[:4]
+    broker.log_start = 4
+    topic.read([ONE])
+    assert firsts(topic, ONE) == [20]
