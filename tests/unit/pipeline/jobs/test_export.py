@@ -30,16 +30,16 @@ class HereSpark:
         self.before, self.labels = before, list[str]()
 
     @property
-    def sparkContext(self) -> "HereSpark":  # noqa: N802 - Spark's name
+    def sparkContext(self) -> "HereSpark":
         return self
 
-    def setJobGroup(self, group: str, *_: str, **__: bool) -> None:  # noqa: N802 - likewise
+    def setJobGroup(self, group: str, *_: str, **__: bool) -> None:
         self.labels.append(group)
 
-    def statusTracker(self) -> "HereSpark":  # noqa: N802 - likewise
+    def statusTracker(self) -> "HereSpark":
         return self
 
-    def getJobIdsForGroup(self, _group: str) -> list[int]:  # noqa: N802 - likewise
+    def getJobIdsForGroup(self, _group: str) -> list[int]:
         return []
 
     def parallelize(self, tasks: Sequence[Any], _slices: int) -> "_Tasks":

@@ -162,7 +162,10 @@ def test_what_is_lost_is_counted_and_named_after_the_other_notes() -> None:
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        (OffsetRange(4, 6), r"orders-0: offsets 4 to 4 are below the log start; the log is \[5, 10"),
+        (
+            OffsetRange(4, 6),
+            r"orders-0: offsets 4 to 4 are below the log start; the log is \[5, 10",
+        ),
         (OffsetRange(7, 11), "offsets 10 to 10 are at or above the log's end"),
         (OffsetRange(12, 14), "offsets 12 to 13 are at or above the log's end"),
         (OffsetRange(4, 11), r"offsets 4 to 4 are below .* \(and 1 further stretches\)"),

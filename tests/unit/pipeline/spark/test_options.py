@@ -79,6 +79,7 @@ def test_a_pattern_matches_whole_names() -> None:
         ({"subscribe": "a", "SUBSCRIBE": "b"}, "option subscribe is given twice"),
         ({"subscribe": "a", "failOnDataLoss": "no"}, "failOnDataLoss=no: must be true or false"),
         ({"subscribe": "a", "minPartitions": "0"}, "minPartitions=0: must be a whole number"),
+        ({"subscribe": "a", "minPartitions": "2147483648"}, "from 1 to 2147483647"),
         ({"subscribe": "a", "minPartitions": "many"}, "must be a whole number from 1"),
         ({"subscribe": "a", "maxRecordsPerPartition": "-5"}, "maxRecordsPerPartition=-5"),
         ({"subscribe": "a", "targetSplitBytes": "big"}, "must be a size, for example 128m"),
@@ -154,6 +155,10 @@ def test_without_a_cluster_and_a_store_there_is_nothing_to_read() -> None:
             "orders-0 starts at 5, behind its end 4",
         ),
         (
+            {"startingOffsets": '{"orders":{"0":1}}', "endingOffsets": '{"orders":{"0":0}}'},
+            "orders-0 starts at 1, behind its end 0",
+        ),
+        (
             {
                 "startingOffsetsByTimestamp": '{"orders":{"0":5}}',
                 "endingOffsetsByTimestamp": '{"orders":{"0":4}}',
@@ -166,6 +171,15 @@ def test_without_a_cluster_and_a_store_there_is_nothing_to_read() -> None:
 def test_bounds_that_no_batch_can_have_are_refused(options: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
         batch_options({**READ, **options})
+
+
+def test_bounds_that_meet_are_right() -> None:
+    batch_options({**READ, "startingTimestamp": "5", "endingTimestamp": "5"})
+    same = '{"orders":{"0":5}}'
+    batch_options({**READ, "startingOffsets": same, "endingOffsets": same})
+    batch_options({**READ, "startingOffsets": same, "endingOffsets": '{"orders":{"0":-1}}'})
+    rates = stream_options({**READ, "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "5"}).rates
+    assert (rates.least, rates.most) == (5, 5)
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingoffsetsbytimestamp", "endingTimestamp"])

@@ -74,6 +74,13 @@ def test_a_batch_reads_what_lies_between() -> None:
             {A0: OffsetRange(10, 20)},
             ["new partition a-0 starts at offset 10 instead of 0"],
         ),
+        (
+            {},
+            {A0: 2},
+            {A0: 1},
+            {A0: OffsetRange(1, 2)},
+            ["new partition a-0 starts at offset 1 instead of 0"],
+        ),
         ({A0: 10, A1: 2}, {A0: 20}, {}, {A0: OffsetRange(10, 20)}, ["a-1 is gone"]),
         ({A0: 10}, {A0: 4}, {}, {}, ["a-0 went back from offset 10 to 4; was it made again?"]),
     ],

@@ -121,6 +121,15 @@ def test_available_now_does_not_wait_for_a_least_size() -> None:
     assert told.stream.latest(end, limited=True) == end
 
 
+def test_available_now_takes_a_rest_that_is_below_the_least_size() -> None:
+    options = {"minOffsetsPerTrigger": "250", "maxOffsetsPerTrigger": "300"}
+    told = Told(a_log(), startingOffsets="earliest", **options)
+    told.stream.stop_at_what_is_there()
+    end = told.stream.latest(told.stream.initial(), limited=True)
+    assert end == {A0: 75, A1: 225}
+    assert told.stream.latest(end, limited=True) == {A0: 100, A1: 300}
+
+
 def test_the_most_offsets_are_shared_by_backlog() -> None:
     told = Told(a_log(), startingOffsets="earliest", maxOffsetsPerTrigger="100")
     start = told.stream.initial()

@@ -180,7 +180,7 @@ def test_an_index_that_is_known_to_be_empty_is_not_asked_for() -> None:
 def test_a_segment_without_a_transaction_index_aborts_nothing_if_it_is_there() -> None:
     runs = whole(segment(0, 9), segment(10, 19))
     assert found(SaidIndexes(), runs, OffsetRange(0, 20)) == Transactions()
-    with pytest.raises(DataLossError, match="segment of offsets 0 to 9: its .* not in the store"):
+    with pytest.raises(DataLossError, match=r"segment of offsets 0 to 9: its .* not in the store"):
         found(SaidIndexes(gone={0}), runs, OffsetRange(0, 20))
 
 
@@ -192,7 +192,7 @@ def test_an_index_that_is_damaged_is_named() -> None:
             return io.BytesIO(super().fetch_index(metadata, index_type).read()[:-1])
 
     store = Cut(aborted={0: (AbortedTransaction(1, 2, 3, 4),)})
-    with pytest.raises(DamagedDataError, match="offsets 0 to 9: its .* index is damaged"):
+    with pytest.raises(DamagedDataError, match=r"offsets 0 to 9: its .* index is damaged"):
         found(store, whole(segment(0, 9)), OffsetRange(0, 10))
 
 
