@@ -29,7 +29,8 @@ class Keep:
         first: smallest offset (inclusive).
         last: largest offset (inclusive).
         aborted: transactions whose records are left out.
-        epochs: where given, every batch must be of this chain's epoch at its base offset.
+        epochs: where given, every batch must be of this chain's epoch at its base offset; one
+            below the first entry may be of any.
     """
 
     first: int

@@ -97,7 +97,8 @@ def read_frames(data: Buffer, epochs: Sequence[EpochEntry]) -> Frames:
 
     Args:
         data: whole batches and nothing else.
-        epochs: the chain that the batches must be of; empty: any.
+        epochs: the chain that the batches must be of; empty: any. Nothing is known of batches that
+            begin below its first entry: it was made when the log began there.
 
     Raises:
         DamagedBatchError: about the first batch with something wrong.
@@ -133,7 +134,7 @@ def read_frames(data: Buffer, epochs: Sequence[EpochEntry]) -> Frames:
         expected = wanted
         checks.append(
             (
-                epoch != expected,
+                (epoch != expected) & (expected >= 0),
                 lambda i: f"it is of leader epoch {epoch[i]}, the log's is {expected[i]} there",
             )
         )
@@ -186,6 +187,7 @@ def _frames(position: Ints, heads: Any) -> Frames:
 
 
 def _epochs_at(epochs: Sequence[EpochEntry], offsets: Ints) -> Ints | None:
+    """The chain's epoch at each offset; -1 below its first entry, of which it says nothing."""
     if not epochs:
         return None
     starts = np.array([entry.start_offset for entry in epochs], np.int64)

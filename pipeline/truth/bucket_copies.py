@@ -211,7 +211,10 @@ class BucketCopies:
 
 
 def contradiction(manifest: Manifest) -> str | None:
-    """What a manifest says that cannot be; None: nothing."""
+    """What a manifest says that cannot be; None: nothing.
+
+    Its first leader epoch may begin behind its first offset: at what was the log start then.
+    """
     meta, epochs = manifest.metadata, manifest.metadata.leader_epochs
     if manifest.log.size_bytes != meta.segment_size_bytes:
         return f"it says {meta.segment_size_bytes} and {manifest.log.size_bytes} bytes of its log"
@@ -221,7 +224,7 @@ def contradiction(manifest: Manifest) -> str | None:
         one.epoch < two.epoch and one.start_offset <= two.start_offset
         for one, two in pairwise(epochs)
     )
-    if not epochs or not ordered or epochs[0].start_offset > meta.start_offset:
+    if not epochs or not ordered:
         return f"its leader epochs are not a chain: {list(map(tuple, epochs))!r:.200}"
     if epochs[-1].start_offset > meta.end_offset:
         return f"its last leader epoch begins at offset {epochs[-1].start_offset}, beyond its end"

@@ -11,9 +11,11 @@ import pytest
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry, TopicIdPartition, TopicPartition
 from pipeline.errors import DamagedDataError, OptionError
+from pipeline.read.split import read_split
+from pipeline.store import close_stores
 from pipeline.truth.bucket_lineage import chain_of, contradicting, furthest
 from pipeline.truth.bucket_log import BucketLog
-from pipeline.values import Isolation, Where
+from pipeline.values import Isolation, OffsetRange, SplitLimits, Where
 from rsm_plugins.layout.objects import dump_manifest, parse_manifest
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from runtime.sim.clock import ManualClock
@@ -109,7 +111,7 @@ def test_an_object_that_is_longer_than_its_manifest_says_is_no_copy(
         (chain((0, 9), (0, 12)), "not a chain"),
         (chain((1, 9), (0, 12)), "not a chain"),
         (chain((0, 12), (1, 9)), "not a chain"),
-        (chain((0, 10)), "not a chain"),
+        (chain((0, 18)), "beyond its end"),
         (chain((0, 9), (1, 18)), "beyond its end"),
     ],
 )
@@ -128,6 +130,25 @@ def test_a_copy_that_goes_is_missed_after_a_while(bucket: Bucket) -> None:
         objects(bucket, ".manifest")[2].unlink()
         clock.advance(31_000)
         assert log.latest([ORDERS]) == {ORDERS: 18}
+
+
+def test_a_segment_that_was_copied_while_the_log_began_within_it_is_read_from_there(
+    tmp_path: Path,
+) -> None:
+    """Its leader epochs begin at that log start: below it nothing is known."""
+    with Bucket(tmp_path) as bucket:
+        orders = bucket.partition("orders").batches(3).roll().lead(2).batches(3).roll()
+        orders.delete_records(13).batches(3).roll().copy()
+        first = bucket.segments()[0]
+        assert (first.start_offset, first.leader_epochs) == (9, (EpochEntry(2, 13),))
+        with closing(opened(bucket)) as log:
+            assert log.earliest([ORDERS]) == {ORDERS: 13}
+            assert log.latest([ORDERS]) == {ORDERS: 27}
+            plan = log.plan({ORDERS: OffsetRange(13, 27)}, SplitLimits())
+            (split,) = plan.splits
+            batches = list(read_split(split, log.source, ("offset",)))
+    close_stores()
+    assert [at for one in batches for at in one.column(0).to_pylist()] == [*range(13, 27)]
 
 
 # ---------------------------------------------------------------------- lineages
