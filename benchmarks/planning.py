@@ -31,22 +31,23 @@ SPAN = 1_000
 TOPIC = "long"
 PLANNER = """
 import json, resource, sys, time
-began = time.perf_counter()
+began, used = time.perf_counter(), 0.0
 from pipeline.opening import open_log
 from pipeline.values import ClusterAddress, OffsetRange, SplitLimits, Where
 log = open_log(Where(cluster=ClusterAddress(sys.argv[1])))
 (partition,) = log.partitions([sys.argv[2]])
-took = []
+took, cpu = [], []
 for _ in range(3):
     ends, starts = log.latest([partition]), log.earliest([partition])
     plan = log.plan({partition: OffsetRange(starts[partition], ends[partition])}, SplitLimits())
-    now = time.perf_counter()
+    now, all_used = time.perf_counter(), time.process_time()
     took.append(now - began)
-    began = now
+    cpu.append(all_used - used)
+    began, used = now, all_used
 kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 facts = plan.facts
 print(json.dumps({"seconds": took, "rss_mb": kib * 1024 / 1e6, "splits": len(plan.splits),
-    "segments": facts.segments_read, "cpu": sum(resource.getrusage(resource.RUSAGE_SELF)[:2])}))
+    "segments": facts.segments_read, "cpu_seconds": cpu}))
 """
 
 
@@ -55,8 +56,8 @@ def events_of(partition: TopicIdPartition, deleted: int, live: int) -> Iterator[
     stamp = Stamp(Fence(0, 1_700_000_000_000), 5, 0)
 
     def update(number: int, state: SegmentState) -> SegmentUpdated:
-        id = RemoteLogSegmentId(partition, number.to_bytes(16, "big"))
-        return SegmentUpdated(SegmentUpdate(id, state, 1_700_000_000_000 + number, 1), stamp)
+        named = RemoteLogSegmentId(partition, number.to_bytes(16, "big"))
+        return SegmentUpdated(SegmentUpdate(named, state, 1_700_000_000_000 + number, 1), stamp)
 
     for number in range(deleted + live):
         first = number * SPAN

@@ -1,4 +1,4 @@
-"""The `tidemark` command: start, format, dev, cat, pipeline, directories, log, remote, rsm, version.
+"""The `tidemark` command: a node (start, format, dev), its tools, and the data in its topics.
 
 Commands are imported when they are called, so that `tidemark --help` and a start are quick. What a
 user did wrong ends in one message on stderr and exit code 1; nothing has been written then.

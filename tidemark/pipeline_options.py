@@ -32,7 +32,8 @@ def log_options(function: F) -> F:
         click.option(
             "--bucket", metavar="URL",
             help="The store: s3://bucket/prefix, hdfs://host:port/dir, a directory. Without a"
-            " broker: what it holds; with one, only needed where the broker's settings do not fit here.",
+            " broker: what it holds; with one, only needed where the broker's settings do not fit"
+            " here.",
         ),
         click.option(
             "--storage-config", "storage", multiple=True, metavar="K=V",
@@ -54,30 +55,15 @@ def log_options(function: F) -> F:
 
 @contextmanager
 def spark_session(name: str, master: str | None, conf: Iterable[str]) -> Iterator[Any]:
-    """A SparkSession, stopped at the end; workers run this Python unless a setting names another.
+    """A SparkSession, stopped at the end.
 
     Raises:
         MissingPackageError: pyspark or a Java is missing.
     """
-    from pipeline.java_home import provide_java
-    from pipeline.packages import need
+    from pipeline.jobs import session  # with --help nothing of Spark is looked for
 
-    need("spark", "pyspark", "pyarrow", "numpy", "tenacity")
-    provide_java()
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.appName(name)
-    builder = builder.config("spark.pyspark.python", sys.executable)
-    builder = builder.config("spark.ui.showConsoleProgress", "false")
-    if master is not None:
-        builder = builder.master(master)
-    for key, value in parse_overrides(conf, option="--conf").items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    try:
-        yield session
-    finally:
-        session.stop()
+    with session.spark_session(name, master, parse_overrides(conf, option="--conf")) as spark:
+        yield spark
 
 
 @contextmanager

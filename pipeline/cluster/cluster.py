@@ -193,7 +193,8 @@ def epoch_chain(
     address = cluster.brokers.get(topic.leaders[partition])
     if address is None:
         return None
-    asked = sorted({near for epoch in epochs for near in (epoch - 1, epoch) if near >= 0})
+    leader_epoch = topic.leader_epochs.get(partition, -1)
+    asked = near_epochs({*epochs, leader_epoch})
     request = codec.request(ApiKey.OFFSET_FOR_LEADER_EPOCH).cls
     ends = {}
     for epoch in asked:
@@ -207,18 +208,27 @@ def epoch_chain(
             raise ClusterError(f"epochs of {topic.name}-{partition}: {name_of(found.error_code)}")
         if found.end_offset >= 0:
             ends[found.leader_epoch] = found.end_offset
-    return chain_from_ends(ends)
+    return chain_from_ends(ends, leader_epoch)
 
 
-def chain_from_ends(ends: Mapping[int, int]) -> list[EpochEntry]:
+def near_epochs(epochs: Iterable[int]) -> list[int]:
+    """These epochs and those right below: what a leader must be asked for begin and end of each."""
+    return sorted({near for epoch in epochs for near in (epoch - 1, epoch) if near >= 0})
+
+
+def chain_from_ends(ends: Mapping[int, int], leader_epoch: int) -> list[EpochEntry]:
     """A chain out of the ends (exclusive) of some epochs: each begins where the one before ends.
 
-    True for epochs whose neighbour below is among them, or that are the first of the chain.
+    True for epochs whose neighbour below is among them, or that are the first of the chain. What
+    the leader has not written, or writes later, is of its own epoch, also where it has written
+    nothing under it yet: so no earlier epoch reaches beyond its end.
     """
     chain, start = [], 0
     for epoch, end in sorted(ends.items()):
         chain.append(EpochEntry(epoch, start))
         start = end
+    if chain and chain[-1].epoch < leader_epoch:
+        chain.append(EpochEntry(leader_epoch, start))
     return chain
 
 

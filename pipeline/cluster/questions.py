@@ -18,7 +18,8 @@ LATEST, EARLIEST, EARLIEST_LOCAL = -1, -2, -4
 _LIST_OFFSETS_VERSION = 9
 _EPOCHS_VERSION = 4
 _CONFIGS_VERSION = 4
-_BROKER_RESOURCE = 4
+_TOPIC_RESOURCE, _BROKER_RESOURCE = 2, 4
+_TIERED = "remote.storage.enable"
 
 
 class FoundOffset(NamedTuple):
@@ -138,26 +139,51 @@ def broker_settings(asker: Asker) -> dict[str, str]:
     Raises:
         ClusterError: it does not say.
     """
-    request = codec.request(ApiKey.DESCRIBE_CONFIGS).cls
 
     def ask() -> Any:
         node = next(iter(asker.cluster.brokers), -1)
-        resource = request.Resources(
-            resource_type=_BROKER_RESOURCE, resource_name=str(node), configuration_keys=None
-        )
-        body = request(resources=[resource], include_synonyms=False)
-        return asker.ask(node, ApiKey.DESCRIBE_CONFIGS, _CONFIGS_VERSION, body)
+        return _configs(asker, node, _BROKER_RESOURCE, [str(node)], None)
 
     (result,) = asker.again(ask).results
     if result.error_code:
-        raise ClusterError(
-            f"settings of broker {result.resource_name}: {name_of(result.error_code)}"
-        )
+        code = name_of(result.error_code)
+        raise ClusterError(f"settings of broker {result.resource_name}: {code}")
     return {
         one.name: one.value
         for one in result.configs
         if one.value is not None and not one.is_sensitive
     }
+
+
+def tiered_topics(asker: Asker, topics: Iterable[str]) -> set[str]:
+    """Those of the topics whose `remote.storage.enable` is true, or that nobody may look at.
+
+    Raises:
+        ClusterError: nobody answers.
+    """
+    names = sorted(topics)
+
+    def ask() -> Any:
+        node = next(iter(asker.cluster.brokers), -1)
+        return _configs(asker, node, _TOPIC_RESOURCE, names, [_TIERED])
+
+    return {
+        result.resource_name
+        for result in asker.again(ask).results
+        if result.error_code or any(one.value == "true" for one in result.configs)
+    }
+
+
+def _configs(
+    asker: Asker, node: int, kind: int, names: Iterable[str], keys: list[str] | None
+) -> Any:
+    request = codec.request(ApiKey.DESCRIBE_CONFIGS).cls
+    resources = [
+        request.Resources(resource_type=kind, resource_name=name, configuration_keys=keys)
+        for name in names
+    ]
+    body = request(resources=resources, include_synonyms=False)
+    return asker.ask(node, ApiKey.DESCRIBE_CONFIGS, _CONFIGS_VERSION, body)
 
 
 def _epoch(epochs: Mapping[TopicPartition, int] | None, partition: TopicPartition) -> int:

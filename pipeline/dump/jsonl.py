@@ -4,16 +4,16 @@ Base64 stands under another name (`value_base64` in place of `value`), so that n
 for text. Times are ISO 8601 in UTC with milliseconds, as many as Kafka keeps.
 """
 
-import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+_ENCODER = msgspec.json.Encoder()
 
 
 def lines_of(batch: pa.RecordBatch) -> bytes:
@@ -26,9 +26,8 @@ def lines_of(batch: pa.RecordBatch) -> bytes:
         found: dict[str, Any] = {}
         for name, value, put_one in zip(names, row, put, strict=True):
             put_one(found, name, value)
-        out.append(_encode(found))
-    out.append("")
-    return "\n".join(out).encode()
+        out.append(found)
+    return _ENCODER.encode_lines(out)
 
 
 def write_lines(batches: Iterable[pa.RecordBatch], write: Callable[[bytes], Any]) -> Iterator[int]:

@@ -95,7 +95,7 @@ def _take(consumer: Any, task: ConsumeTask, digest: Digest) -> bool:
         kind, at_ms = message.timestamp()
         place = (message.offset(), at_ms, int(kind == TIMESTAMP_LOG_APPEND_TIME))
         digest.add(hash_record(place, message.key(), message.value(), message.headers()))
-    return messages[-1].offset() < task.range.end - 1
+    return bool(messages[-1].offset() < task.range.end - 1)
 
 
 def _consumer(client: Mapping[str, str]) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from pipeline.errors import MissingPackageError
+from pipeline.errors import MissingPackageError, StoreUnreachableError
 from pipeline.jobs.place import Place
 from pipeline.jobs.table_ledger import CommitConflictError, Seen
 from pipeline.jobs.values import Committed, DataFile, decode_committed, encode_committed
@@ -100,8 +100,13 @@ class DeltaLakeTable:
 
     def _load(self) -> Any:
         from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
 
-        return DeltaTable(self._url)
+        try:
+            return DeltaTable(self._url)
+        except DeltaError as error:
+            said = " ".join(str(error).split())[:500]
+            raise StoreUnreachableError(f"{self._url} cannot be read: {said}") from error
 
     def _seen(self, table: Any) -> Seen:
         epoch = table.transaction_version(f"{self._app}/epoch")

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from pipeline.errors import DamagedDataError, MissingPackageError, OptionError
+from pipeline.errors import DamagedDataError, MissingPackageError, OptionError, PipelineError
 from pipeline.jobs.table_ledger import CommitConflictError, Seen
 from pipeline.jobs.values import Committed, DataFile, decode_committed, encode_committed
 
@@ -54,7 +54,15 @@ class IcebergTable:
         self, seen: Seen, run: str, committed: Committed, files: Sequence[tuple[str, DataFile]]
     ) -> None:
         """See `Table`: the commit holds only for the snapshot that was looked at."""
-        from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+        from pyiceberg.exceptions import (
+            CommitFailedException,
+            CommitStateUnknownException,
+            RESTError,
+            ServerError,
+            ServiceUnavailableError,
+        )
+
+        later = (CommitStateUnknownException, ServerError, ServiceUnavailableError, OSError)
 
         table = self._catalog.load_table(self._identifier)
         if self._seen(table).epoch != seen.epoch:
@@ -71,15 +79,25 @@ class IcebergTable:
                 commit.set_properties(said)
         except CommitFailedException as error:
             raise CommitConflictError(f"{self.name}: the table changed: {error}") from error
-        except (CommitStateUnknownException, OSError) as error:
+        except later as error:
             raise CommitConflictError(f"{self.name}: the catalog failed: {error}") from error
+        except (ValueError, RESTError) as error:  # columns that do not fit, no permission
+            why = " ".join(str(error).split())[:500]
+            raise PipelineError(f"{self.name} does not take the files: {why}") from error
 
     def named_files(self) -> set[str]:
         """See `Table`."""
         table = self._catalog.load_table(self._identifier)
-        if not table.metadata.snapshots:
-            return set()
-        return set(table.inspect.all_files()["file_path"].to_pylist())
+        manifests = {
+            manifest.manifest_path: manifest
+            for snapshot in table.metadata.snapshots
+            for manifest in snapshot.manifests(table.io)
+        }
+        return {
+            entry.data_file.file_path
+            for manifest in manifests.values()
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+        }
 
     def close(self) -> None:
         """See `Table`; catalogues of older versions of pyiceberg hold nothing."""
@@ -126,7 +144,6 @@ def open_iceberg(name: str, topic: str, schema: pa.Schema) -> IcebergTable:
     """
     try:
         from pyiceberg.catalog import load_catalog
-        from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
     except ImportError as error:
         raise MissingPackageError(
             f"--iceberg needs pyiceberg ({error.name}): pip install 'tidemark-broker[iceberg]'"
@@ -142,16 +159,20 @@ def open_iceberg(name: str, topic: str, schema: pa.Schema) -> IcebergTable:
             f"--iceberg={name}: pyiceberg does not know the catalog {catalog_name}: describe it in"
             f" .pyiceberg.yaml or PYICEBERG_CATALOG__{catalog_name.upper()}__... ({error})"
         ) from error
-    if not catalog.table_exists(identifier):
-        with suppress(NamespaceAlreadyExistsError):
-            catalog.create_namespace(namespace)
-        with suppress(TableAlreadyExistsError):
-            _create(catalog, identifier, schema)
+    make_iceberg(catalog, identifier, schema)
     return IcebergTable(catalog, identifier, topic)
 
 
-def _create(catalog: Any, identifier: str, schema: pa.Schema) -> None:
+def make_iceberg(catalog: Any, identifier: str, schema: pa.Schema) -> None:
+    """Make a table unless there is one."""
+    from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
+
+    if catalog.table_exists(identifier):
+        return
+    with suppress(NamespaceAlreadyExistsError):
+        catalog.create_namespace(identifier.rpartition(".")[0])
     with (
+        suppress(TableAlreadyExistsError),
         catalog.create_table_transaction(identifier, schema) as making,
         making.update_spec() as spec,
     ):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 from urllib.parse import unquote, urlsplit
 
-from pipeline.errors import MissingPackageError, OptionError
+from pipeline.errors import MissingPackageError, OptionError, StoreUnreachableError
 from pipeline.jobs.place import LocalPlace, Place
 
 _S3: Final = ("s3", "s3a", "s3n")
@@ -129,6 +129,19 @@ class S3Place(_FsspecPlace):
 
     def _options(self) -> dict[str, Any]:
         return {"use_listings_cache": False}
+
+    def names(self, directory: str) -> list[str]:
+        """See `Place`; the first call of every export.
+
+        Raises:
+            StoreUnreachableError: no credentials, or nobody answers.
+        """
+        from botocore.exceptions import BotoCoreError
+
+        try:
+            return super().names(directory)
+        except BotoCoreError as error:
+            raise StoreUnreachableError(f"{self._url}: {error}") from error
 
     def create(self, path: str, data: bytes) -> bool:
         """See `Place`."""

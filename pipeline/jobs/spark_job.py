@@ -12,7 +12,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _POLL_S: Final = 0.5
-_RAISED: Final = re.compile(r"^(?:\w+\.)+(\w*Error): (.+)$", re.MULTILINE)
+_RAISED: Final = re.compile(r"^(?:\w+\.)*\w+Error: (.+)$", re.MULTILINE)
 
 
 class JobFailedError(PipelineError):
@@ -82,9 +82,15 @@ def _tasks_done(context: Any, group: str) -> int:
 
 
 def _one_line(error: Exception) -> str | None:
-    """What a task raised, of all that Spark wraps around it."""
-    if type(error).__name__ not in ("Py4JJavaError", "PythonException", "SparkException"):
+    """What a task raised, of all that Spark wraps around it; None if Spark has no part in it."""
+    java = getattr(error, "java_exception", None)
+    if java is None and not type(error).__module__.startswith("pyspark."):
         return None
-    found = _RAISED.findall(str(error))
-    ours = [text for name, text in found if name != "Py4JJavaError"]
-    return ours[-1].strip() if ours else None
+    return last_error(str(error if java is None else java.getMessage()))
+
+
+def last_error(text: str) -> str:
+    """The message of the error that ends the last trace of a text; else its first line."""
+    found: list[str] = _RAISED.findall(text)
+    lines = text.strip().splitlines() or ["Spark gave no reason"]
+    return found[-1].strip() if found else lines[0].strip()

@@ -11,6 +11,8 @@ paints only the offsets anew that it touches.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
+from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
 from kafka_protocol.types import EpochEntry
@@ -19,6 +21,7 @@ from rlmm.lineage import Span, chain_spans, parts_in
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 
 OFFSET_MAX = (1 << 63) - 1
+_SEGMENT_ID = attrgetter("segment.id.id")
 
 
 class LiveRun(NamedTuple):
@@ -144,11 +147,11 @@ class LiveIndex:
     def runs_from(self, offset: int) -> Iterator[LiveRun]:
         """The runs that end at or above `offset`, ascending."""
         at = bisect_left(self._runs, offset, key=lambda run: run.last)
-        return (self._runs[number] for number in range(at, len(self._runs)))
+        return islice(self._runs, at, None)
 
     def count_from(self, offset: int) -> int:
         """How many segments serve offsets at or above `offset`."""
-        return len({run.segment.id.id for run in self.runs_from(offset)})
+        return len(set(map(_SEGMENT_ID, self.runs_from(offset))))
 
     def _arrange(self) -> None:
         gone = {one for one, before in self._changed.items() if before is not None}

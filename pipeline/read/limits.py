@@ -13,13 +13,13 @@ class ReadLimits:
         call_bytes: most that one call of a stream is asked for: between two calls a reader that is
             closed ends.
         retry_s: a store or a broker that fails for now is asked again, for so long since the last
-            byte that came.
+            byte that came. Above what one call of a plugin may take (S3: 60 s).
         silence_s: so long without a byte, retries or none, and the store counts as unreachable.
         tail_bytes: most that one answer of a broker should hold.
     """
 
     group_bytes: int = 8 << 20
     call_bytes: int = 4 << 20
-    retry_s: float = 60.0
-    silence_s: float = 180.0
+    retry_s: float = 120.0
+    silence_s: float = 300.0
     tail_bytes: int = 50 << 20

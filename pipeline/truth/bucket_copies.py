@@ -84,6 +84,7 @@ class BucketCopies:
         self._ids = ids
         self._sizes: dict[str, int] = {}
         self._folders: dict[bytes, _Folder] = {}
+        self._topics: dict[str, list[bytes]] | None = None
         self._manifests: dict[str, Manifest | Flaw | None] = {}
 
     def refresh(self) -> None:
@@ -103,15 +104,16 @@ class BucketCopies:
             if parsed.suffix == MANIFEST_SUFFIX:
                 folder = folders.setdefault(parsed.topic_id, _Folder(parsed.topic))
                 folder.manifests.setdefault(parsed.partition, []).append(one.key)
-        self._sizes, self._folders = sizes, folders
+        self._sizes, self._folders, self._topics = sizes, folders, None
         self._manifests = {key: one for key, one in self._manifests.items() if key in sizes}
 
     def topics(self) -> dict[str, list[bytes]]:
         """Ids by name, of all topics of which there is a manifest."""
-        found: dict[str, list[bytes]] = {}
-        for topic_id, folder in sorted(self._folders.items()):
-            found.setdefault(self._name(folder), []).append(topic_id)
-        return found
+        if self._topics is None:
+            self._topics = {}
+            for topic_id, folder in sorted(self._folders.items()):
+                self._topics.setdefault(self._name(folder), []).append(topic_id)
+        return self._topics
 
     def topic_id(self, name: str) -> bytes:
         """The id of a topic.

@@ -17,7 +17,7 @@ from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import EpochEntry, TopicIdPartition, TopicPartition
 from kafka_protocol.wire.primitives import uuid_to_text
 from pipeline.cluster.asker import Asker, LeaderChangedError
-from pipeline.cluster.cluster import Cluster, chain_from_ends
+from pipeline.cluster.cluster import Cluster, chain_from_ends, near_epochs
 from pipeline.cluster.questions import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -26,6 +26,7 @@ from pipeline.cluster.questions import (
     broker_settings,
     epoch_ends,
     list_offsets,
+    tiered_topics,
 )
 from pipeline.cluster.wire_client import ClusterError, WireClient
 from pipeline.errors import OptionError, TopicReplacedError
@@ -94,6 +95,7 @@ class ClusterLog:
         self._store: RemoteStorageManager | None = None
         self._source: Source | None = None
         self._ids: dict[str, bytes] = {}
+        self._tiered: dict[str, bool] = {}
         self._chains: dict[TopicIdPartition, tuple[int, frozenset[int], list[EpochEntry]]] = {}
         try:
             self._asker.look([], deadline_s=_FIRST_LOOK_S)
@@ -220,11 +222,29 @@ class ClusterLog:
             )
             return {partition: one.offset for partition, one in answers.items()}
 
+        if -1 in epochs.values():
+            raise LeaderChangedError("a partition has no leader now")
+        tiered = self._tiered_of({partition.topic for partition in partitions})
         local_starts, ends = ask(EARLIEST_LOCAL), ask(LATEST)
-        by_id = {partition: self._id_of(partition) for partition in partitions}
-        self._metadata.read(by_id.values())
-        self._bring_chains(by_id, epochs)
-        return _Round(ask(EARLIEST), local_starts, ends)
+        by_id = {one: self._id_of(one) for one in partitions if one.topic in tiered}
+        if by_id:
+            self._metadata.read(by_id.values())
+            self._bring_chains(by_id, epochs)
+        log_starts = ask(EARLIEST)
+        for partition in partitions - by_id.keys():
+            local_starts[partition] = log_starts[partition]
+        return _Round(log_starts, local_starts, ends)
+
+    def _tiered_of(self, topics: set[str]) -> set[str]:
+        """The topics with remote storage; of the others no metadata need be read.
+
+        A topic is asked for once. Where that changes later, the brokers serve all of it.
+        """
+        new = topics - self._tiered.keys()
+        if new:
+            tiered = tiered_topics(self._asker, new)
+            self._tiered.update({topic: topic in tiered for topic in new})
+        return {topic for topic in topics if self._tiered[topic]}
 
     def _bring_chains(
         self, by_id: Mapping[TopicPartition, TopicIdPartition], epochs: Mapping[TopicPartition, int]
@@ -232,20 +252,20 @@ class ClusterLog:
         """Settle the live indexes on the leaders' chains; asked only for what is not known yet."""
         missing: dict[TopicPartition, frozenset[int]] = {}
         for partition, at in by_id.items():
-            named = frozenset(self._metadata.index(at).epochs())
+            named = frozenset({*self._metadata.index(at).epochs(), epochs[partition]})
             known = self._chains.get(at)
             if known is None or known[0] != epochs[partition] or not named <= known[1]:
                 missing[partition] = named
         asked = [
             EpochAsked(partition, near)
             for partition, named in missing.items()
-            for near in sorted({one for epoch in named for one in (epoch - 1, epoch) if one >= 0})
+            for near in near_epochs(named)
         ]
         ends: dict[TopicPartition, dict[int, int]] = {}
         for one, end in epoch_ends(self._asker, asked, epochs).items():
             ends.setdefault(one.partition, {})[end.epoch] = end.end_offset
         for partition, named in missing.items():
-            chain = chain_from_ends(ends.get(partition, {}))
+            chain = chain_from_ends(ends.get(partition, {}), epochs[partition])
             self._chains[by_id[partition]] = epochs[partition], named, chain
         for at in by_id.values():
             self._metadata.index(at).settle(self._chains[at][2])

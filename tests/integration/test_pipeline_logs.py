@@ -4,6 +4,7 @@ The broker is shared by the module; each test has topics of its own.
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from pipeline.values import (
     TailPiece,
     Where,
 )
+from rsm_plugins.segment import SegmentState
 from tests.support.brokers.clients import produce
 from tests.support.brokers.process import BrokerProcess, running
 from tests.support.brokers.tiered_topics import (
@@ -32,6 +34,8 @@ from tests.support.brokers.tiered_topics import (
     tiered_away,
     values,
 )
+from tests.support.lake.partition import LakePartition
+from tests.support.lake.placed import placed
 
 COUNT = 2_000
 LOCAL_FS = "rsm_plugins.local_fs:LocalFsRemoteStorageManager"
@@ -149,6 +153,7 @@ def test_offsets_by_time_are_the_same_of_cluster_and_bucket(broker: BrokerProces
     bucket.close()
 
 
+@pytest.mark.slow
 def test_a_log_that_is_kept_open_follows_new_segments_a_restart_and_a_raised_start(
     broker: BrokerProcess,
 ) -> None:
@@ -190,3 +195,22 @@ def test_what_is_local_alone_needs_no_remote_tier(broker: BrokerProcess) -> None
     assert [(piece.first, piece.last) for piece in pieces] == [(2, 4), (5, 7), (8, 9)]
     assert all(isinstance(piece, TailPiece) for piece in pieces)
     log.close()
+
+
+def an_election_without_a_copy(orders: LakePartition) -> LakePartition:
+    orders.batches(4).roll().batches(2).roll().copy()  # to 11, 17
+    orders.elect(3, at=15, rolls=[12]).batches(3)
+    orders._update(orders.copies[-1], SegmentState.COPY_SEGMENT_FINISHED)  # the barrier
+    return orders
+
+
+@pytest.mark.slow
+def test_copies_of_a_former_leader_end_where_the_new_one_began(tmp_path: Path) -> None:
+    partition = TopicPartition("orders", 0)
+    stories = {"orders": an_election_without_a_copy}
+    with placed(tmp_path, stories) as (broker, _), closing(of_cluster(broker)) as log:
+        plan = log.plan({partition: OffsetRange(0, 24)}, SplitLimits())
+    pieces = [
+        (type(piece), piece.first, piece.last) for split in plan.splits for piece in split.pieces
+    ]
+    assert pieces == [(RemotePiece, 0, 11), (RemotePiece, 12, 14), (TailPiece, 15, 23)]

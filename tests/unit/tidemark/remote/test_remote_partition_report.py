@@ -84,12 +84,12 @@ def test_without_a_leader_the_remote_tier_is_still_shown() -> None:
 
 
 def test_a_chain_out_of_the_ends_of_neighbouring_epochs() -> None:
-    assert chain_from_ends({0: 10, 2: 30, 1: 20}) == [
+    assert chain_from_ends({0: 10, 2: 30, 1: 20}, 2) == [
         EpochEntry(0, 0),
         EpochEntry(1, 10),
         EpochEntry(2, 20),
     ]
-    assert chain_from_ends({}) == []
+    assert chain_from_ends({}, 0) == []
 
 
 @pytest.mark.parametrize(
@@ -206,3 +206,11 @@ def test_the_json_keeps_its_keys_and_all_segments() -> None:
 
 if __name__ == "__main__":
     SNAPSHOT.write_text(shown(scenario(), 100, UNICODE))
+
+
+def test_an_older_epoch_does_not_reach_into_what_its_successor_writes() -> None:
+    assert chain_from_ends({0: 10, 1: 20}, 4) == [
+        EpochEntry(0, 0),
+        EpochEntry(1, 10),
+        EpochEntry(4, 20),
+    ]
