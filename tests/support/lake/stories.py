@@ -48,7 +48,7 @@ def overlapping_copies(orders: LakePartition) -> LakePartition:
     orders.batches(4).roll().batches(4).roll().copy()
     orders.elect(1, rolls=[6, 15]).batches(2).roll().copy(again=True)
     orders.copy(again=True)
-    return orders.delete(0).delete(2, Objects.NO_MANIFEST).delete(5, Objects.ALL)
+    return orders.delete(0).delete(2, Objects.NO_MANIFEST).delete(6, Objects.ALL)
 
 
 def abandoned_copies(orders: LakePartition) -> LakePartition:
