@@ -12,7 +12,7 @@ import pytest
 import tidemark
 from pipeline import packages
 from pipeline.columns import DEFAULT_COLUMNS, schema_of
-from pipeline.errors import MissingPackageError, OptionError
+from pipeline.errors import DataLossError, MissingPackageError, OptionError
 from pipeline.store import close_stores
 from pipeline.values import Isolation
 from tests.support.lake.bucket import Bucket
@@ -87,6 +87,19 @@ def test_offsets_say_where_to_begin_and_to_end(
 
 
 @pytest.mark.parametrize(
+    ("start", "end", "left"),
+    [(101, "latest", []), ({0: 200}, "latest", []), (98, 120, [98, 99])],
+)
+def test_offsets_behind_the_log_are_lost_by_name(
+    bucket: Bucket, start: Any, end: Any, left: list[int]
+) -> None:
+    where = {"start": start, "end": end, "partitions": [0]}
+    with pytest.raises(DataLossError, match=r"^orders-0: .*fail_on_data_loss=False.*--skip-lost"):
+        scan(bucket, **where)
+    assert offsets(bucket, **where, fail_on_data_loss=False).get(0, []) == left
+
+
+@pytest.mark.parametrize(
     ("start", "end", "wanted"),
     [
         (timedelta(minutes=97), timedelta(minutes=99), [97, 98]),
@@ -110,6 +123,7 @@ def test_times_say_where_to_begin_and_to_end(
         ({"start": -1}, "allowed is 'earliest'"),
         ({"end": True}, "allowed is 'earliest'"),
         ({"start": {2: 0}}, "there is no partition 2 to read: there are 0, 1"),
+        ({"start": 60, "end": 50}, "start=60: is behind end=50 of orders-0"),
         ({"partitions": [5]}, "there is no partition 5"),
         ({"columns": ["values"]}, "there is no column 'values'"),
         ({"isolation": "serialisable"}, "read_uncommitted or read_committed"),
