@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from kafka_protocol.wire.primitives import uuid_to_text
-from pipeline.cluster.cluster import no_topic
+from pipeline.cluster.cluster import UnknownTopicError, no_topic
 from pipeline.errors import OptionError
 from pipeline.truth.indexes import SegmentIndexes
 from pipeline.truth.retries import from_store
@@ -132,12 +132,18 @@ class BucketCopies:
                     f" it has {_texts(ids) or 'none of the name'}"
                 )
             return given
+        if not found:
+            raise UnknownTopicError(
+                f"there is no topic {name[:249]!r}: the bucket holds no complete copy of any"
+                " segment; see whether bucket and prefix are right"
+            )
         if not ids:
             raise no_topic(name, found)
         if len(ids) > 1:
             raise OptionError(
-                f"the bucket has {len(ids)} topics named {name}: choose one by topicId, of"
-                f" {_texts(ids)}"
+                f"the bucket has {len(ids)} topics named {name}: choose one of the ids"
+                f' {_texts(ids)} by tidemark.topicId={{"{name}":"id"}} in Spark, topic_id in a'
+                " scan, --topic-id on the command line"
             )
         return ids[0]
 

@@ -7,6 +7,7 @@ leader. The local log start is asked before the metadata is read: what brokers d
 remote tier before, and is in what was read.
 """
 
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -28,7 +29,7 @@ from pipeline.cluster.questions import (
     list_offsets,
     tiered_topics,
 )
-from pipeline.cluster.wire_client import ClusterError, WireClient
+from pipeline.cluster.wire_client import ClusterError, UnreachableError, WireClient
 from pipeline.errors import OptionError, TopicReplacedError
 from pipeline.plan.live import LiveIndex, LiveRun
 from pipeline.plan.pieces import Tiers, stretches
@@ -99,6 +100,12 @@ class ClusterLog:
         self._chains: dict[TopicIdPartition, tuple[int, frozenset[int], list[EpochEntry]]] = {}
         try:
             self._asker.look([], deadline_s=_FIRST_LOOK_S)
+        except UnreachableError as error:
+            self.close()
+            raise UnreachableError(
+                f"no broker answers host {socket.gethostname()}: {error}; see whether the bootstrap"
+                " servers are right and run"
+            ) from error
         except ClusterError:
             self.close()
             raise

@@ -1,6 +1,7 @@
 """A bucket alone, as brokers leave it and as accidents leave it."""
 
 import json
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -11,9 +12,16 @@ import pytest
 
 from kafka_protocol.types import EpochEntry, TopicPartition
 from pipeline.cluster.cluster import UnknownTopicError
-from pipeline.errors import DamagedDataError, DataLossError, OptionError
+from pipeline.errors import (
+    DamagedDataError,
+    DataLossError,
+    OptionError,
+    StoreUnreachableError,
+)
 from pipeline.truth.bucket_log import BucketLog
 from pipeline.values import Isolation, OffsetRange, Plan, RemotePiece, SplitLimits, Where
+from rsm_plugins.api import RemoteStorageError
+from rsm_plugins.layout.manager import LayoutStorageManager
 from rsm_plugins.layout.objects import Manifest, dump_manifest, parse_manifest
 from runtime.sim.clock import ManualClock
 from tests.support.lake.bucket import Bucket, topic_id_of
@@ -88,6 +96,36 @@ def test_an_id_that_the_bucket_has_not_is_refused(bucket: Bucket) -> None:
         pytest.raises(OptionError, match=r"topicId=.*no topic orders of this id"),
     ):
         log.latest([ORDERS])
+
+
+def test_two_ids_of_one_name_are_refused_with_the_ways_to_choose(bucket: Bucket) -> None:
+    bucket.partition("orders", life=1).batches(1).roll().copy()
+    with (
+        closing(opened(bucket)) as log,
+        pytest.raises(OptionError, match=r'tidemark\.topicId=\{"orders":"id"\} .* --topic-id'),
+    ):
+        log.latest([ORDERS])
+
+
+def test_a_directory_that_is_no_bucket_is_doubted(tmp_path: Path) -> None:
+    with (
+        Bucket(tmp_path) as empty,
+        closing(opened(empty)) as log,
+        pytest.raises(UnknownTopicError, match="'orders': the bucket holds no complete copy"),
+    ):
+        log.partitions(["orders"])
+
+
+def test_a_store_that_cannot_be_listed_is_one_line_with_the_host(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RemoteStorageError("access denied")
+
+    monkeypatch.setattr(LayoutStorageManager, "list_objects", fail)
+    with pytest.raises(StoreUnreachableError) as refused:
+        opened(bucket)
+    assert f"cannot be used from host {socket.gethostname()}: access denied" in str(refused.value)
 
 
 def test_what_is_copied_later_is_seen_after_a_while_and_only_its_manifest_is_read(
