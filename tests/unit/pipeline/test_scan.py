@@ -1,8 +1,10 @@
 """`tidemark.scan` on generated buckets: ranges, columns, errors, and who reads what it gives."""
 
+import socket
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -14,6 +16,7 @@ from pipeline import packages
 from pipeline.columns import DEFAULT_COLUMNS, schema_of
 from pipeline.errors import DataLossError, MissingPackageError, OptionError
 from pipeline.store import close_stores
+from pipeline.truth import cluster_log
 from pipeline.values import Isolation
 from tests.support.lake.bucket import Bucket
 from tests.support.lake.rows import Row, rows_of_arrow
@@ -59,6 +62,11 @@ def test_a_scan_gives_the_rows_of_the_log(bucket: Bucket) -> None:
     reader = scan(bucket, columns=[*DEFAULT_COLUMNS, "headers"])
     assert list(rows_of_arrow(reader)) == bucket.rows()
     assert scan(bucket).schema == schema_of(DEFAULT_COLUMNS)
+
+
+def test_a_bucket_may_be_a_path(bucket: Bucket) -> None:
+    place = Path(bucket.address.settings["dir"])
+    assert tidemark.scan("orders", bucket=place, partitions=[0]).read_all().num_rows == 100
 
 
 def test_committed_rows_alone(bucket: Bucket) -> None:
@@ -125,6 +133,11 @@ def test_times_say_where_to_begin_and_to_end(
         ({"start": {2: 0}}, "there is no partition 2 to read: there are 0, 1"),
         ({"start": 60, "end": 50}, "start=60: is behind end=50 of orders-0"),
         ({"partitions": [5]}, "there is no partition 5"),
+        ({"partitions": 0}, "partitions=0: give a list of numbers"),
+        ({"columns": []}, "columns=[]: give a list of one or more names"),
+        ({"columns": "offset"}, "columns='offset': give a list"),
+        ({"log_start": {"0": 5}}, "log_start={'0': 5}: allowed is {partition: offset}"),
+        ({"log_start": {0: -1}}, "both numbers from 0 on"),
         ({"columns": ["values"]}, "there is no column 'values'"),
         ({"isolation": "serialisable"}, "read_uncommitted or read_committed"),
         ({"isolatoin": "read_committed"}, "did you mean isolation?"),
@@ -145,6 +158,18 @@ def test_nothing_says_where_the_log_is() -> None:
         tidemark.scan("orders")
     with pytest.raises(OptionError, match="storage settings need a store"):
         tidemark.scan("orders", bootstrap_servers="h:1", storage={"region": "x"})
+
+
+def test_a_broker_that_is_away_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_log, "_FIRST_LOOK_S", 0)
+    with pytest.raises(TidemarkError) as refused:
+        tidemark.scan("orders", bootstrap_servers="127.0.0.1:1")
+    assert str(refused.value) == (
+        f"no broker answers host {socket.gethostname()}: 127.0.0.1:1: Connection refused; see"
+        " whether the bootstrap servers are right and run"
+    )
+    with pytest.raises(TidemarkError, match=r"^bootstrap server 'broker': must be host:port$"):
+        tidemark.scan("orders", bootstrap_servers="broker")
 
 
 def test_a_topic_that_is_not_there_is_named(bucket: Bucket) -> None:
