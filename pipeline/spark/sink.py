@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pipeline.errors import OptionError
+from pipeline.spark.shipping import Shipped
 from pipeline.spark.sink_options import SinkSettings, sink_settings
 from pipeline.spark.sink_producer import produce
 from pipeline.spark.sink_rows import RowShape, records_of_batches, records_of_rows, row_shape
@@ -30,7 +31,7 @@ class Written(WriterCommitMessage):
     records: int
 
 
-class _Sink:
+class _Sink(Shipped):
     """Settings and shape of a job; travels to executors."""
 
     def __init__(self, settings: SinkSettings, shape: RowShape) -> None:

@@ -80,6 +80,9 @@ class MetadataTopic:
         asked = {TopicPartition(REMOTE_LOG_METADATA_TOPIC, number): LATEST for number in numbers}
         found = list_offsets(self._asker, asked)
         ends = {partition.partition: end.offset for partition, end in found.items()}
+        for number, end in ends.items():
+            if self._store.position(number).offset > end:  # what was read was given up
+                self._forget(number)
         self._asker.again(lambda: self._read_to(ends))
 
     def index(self, partition: TopicIdPartition) -> LiveIndex:
@@ -111,8 +114,14 @@ class MetadataTopic:
             topic = self._asker.cluster.topic(REMOTE_LOG_METADATA_TOPIC)
             for number in behind:
                 by_leader.setdefault(leader_of(topic, number), []).append(number)
+            before = [self._store.position(number) for number in behind]
             for node, numbers in by_leader.items():
                 self._fetch(node, numbers, ends)
+            if before == [self._store.position(number) for number in behind]:
+                raise NotNowError(
+                    f"{REMOTE_LOG_METADATA_TOPIC}-{behind[0]}: its leader gives nothing at offset"
+                    f" {before[0].offset}, before offset {ends[behind[0]]} where it said to end"
+                )
 
     def _fetch(self, node: int, numbers: list[int], ends: Mapping[int, int]) -> None:
         request = codec.request(ApiKey.FETCH).cls

@@ -23,7 +23,7 @@ from tests.support.spark.session import spark_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.lasts(seconds=45)]
+pytestmark = [pytest.mark.slow, pytest.mark.lasts(seconds=45), pytest.mark.timeout(900)]
 FILLING = Filling(partitions=2, epochs=3, records=2_500, deleted=100)
 TINY = SplitLimits(target_bytes=50_000)
 

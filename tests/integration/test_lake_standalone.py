@@ -14,7 +14,7 @@ from tests.support.stores.hdfs import Hdfs
 from tests.support.stores.s3 import CREDENTIALS, S3Endpoint
 from tests.support.stores.s3_tier import S3Tier
 
-pytestmark = pytest.mark.long(seconds=90)
+pytestmark = [pytest.mark.long(seconds=90), pytest.mark.timeout(900)]
 FILLING = Filling(partitions=3, epochs=2, records=5_000)
 WORKERS = {"spark_executor_memory": "512m"}
 
@@ -40,7 +40,7 @@ def check(tmp_path: Path, store: dict[str, str] | None) -> None:
     with tiered_cluster(tmp_path / "broker", store=store) as broker:
         fill(broker, "orders", FILLING)
         expected = consumer_digests(broker.bootstrap, "orders")
-        assert {each.count for each in expected.values()} == {4_900}
+        assert {each.count for each in expected.values()} == {9_900}
         address = store_of(broker)
         with (
             standalone_cluster(tmp_path / "spark") as url,
@@ -64,4 +64,4 @@ def check(tmp_path: Path, store: dict[str, str] | None) -> None:
             )
             counts = {place: found.count for place, found in frame_digests(alone.load()).items()}
             assert set(counts) == {TopicPartition("orders", number) for number in range(3)}
-            assert all(0 < found <= 5_000 for found in counts.values())
+            assert all(0 < found <= 9_900 for found in counts.values())

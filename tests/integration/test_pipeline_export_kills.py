@@ -18,7 +18,7 @@ from tests.support.lake.rows import Row, rows_of_arrow
 from tests.support.lake.stories import an_unclean_election, every_kind_of_record
 from tests.support.spark.session import spark_environment, why_no_spark
 
-pytestmark = [pytest.mark.slow, pytest.mark.lasts(seconds=90)]
+pytestmark = [pytest.mark.slow, pytest.mark.lasts(seconds=40)]
 
 
 class Command:
@@ -76,7 +76,8 @@ def _session(pid: int) -> int:
     return -1
 
 
-def test_rows_are_there_once_after_kills_at_several_moments(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.long(seconds=60))])
+def test_rows_are_there_once_after_kills_at_several_moments(kills: int, tmp_path: Path) -> None:
     reason = why_no_spark()
     if reason:
         pytest.skip(reason)
@@ -93,7 +94,7 @@ def test_rows_are_there_once_after_kills_at_several_moments(tmp_path: Path) -> N
             (lambda: command.entries() % 2 == 0 and command.entries() > 2, "a commit is made"),
             (lambda: command.staged() > 0 and command.entries() > 4, "another file is staged"),
         ]
-        for reached, what in moments:
+        for reached, what in moments[:kills]:
             command.run_until(reached, what)
             seen = command.rows()
             assert len(seen) == len(set(seen))

@@ -44,11 +44,11 @@ def two_unclean_elections(orders: LakePartition) -> LakePartition:
 
 
 def overlapping_copies(orders: LakePartition) -> LakePartition:
-    """A second leader's segments end elsewhere, and both sets are there; one goes again."""
+    """A second leader's segments end elsewhere, and both sets are there; of both some go again."""
     orders.batches(4).roll().batches(4).roll().copy()
     orders.elect(1, rolls=[6, 15]).batches(2).roll().copy(again=True)
     orders.copy(again=True)
-    return orders.delete(2, Objects.NO_MANIFEST).delete(5, Objects.ALL)
+    return orders.delete(0).delete(2, Objects.NO_MANIFEST).delete(6, Objects.ALL)
 
 
 def abandoned_copies(orders: LakePartition) -> LakePartition:

@@ -99,7 +99,7 @@ class KilledStream:
             assert self.process.poll() is None, self.log_tail()
             return self.count(moment) >= count
 
-        until(there, f"{count} batches have {moment}", deadline_s=180)
+        until(there, f"{count} batches have {moment}", deadline_s=400)
 
     def workers(self) -> list[int]:
         """Python workers that run tasks or plan for the source."""
@@ -125,7 +125,7 @@ def kill_workers(stream: KilledStream) -> None:
     until(
         lambda: stream.is_over() or stream.count("commits") > batches,
         "the stream goes on, or ends",
-        deadline_s=180,
+        deadline_s=400,
     )
 
 

@@ -9,7 +9,14 @@ import pytest
 from pipeline.errors import DamagedDataError, OptionError
 from pipeline.jobs.directory_ledger import LOG, DirectoryLedger
 from pipeline.jobs.place import LocalPlace
-from pipeline.jobs.values import Committed, Identity, OvertakenError, Record
+from pipeline.jobs.values import (
+    Committed,
+    DataFile,
+    FilesMissingError,
+    Identity,
+    OvertakenError,
+    Record,
+)
 from tests.support.export.places import Killed, MemoryPlace, Steps
 from tests.support.export.topics import IDENTITY, ToyTopic, export_once
 from tests.support.export.worlds import DirectoryWorld, TableWorld, World
@@ -206,3 +213,36 @@ def test_an_entry_reads_back_as_it_was() -> None:
     assert Record.decode(entry.encode(), "here") == entry
     began = Record(8, "run", Committed(IDENTITY))
     assert Record.decode(began.encode(), "here") == began
+
+
+@WORLDS
+@pytest.mark.parametrize("there", [None, b"0 3\n0"])
+def test_a_file_that_is_nowhere_or_half_there_is_not_committed(
+    make: Callable[[], World], there: bytes | None
+) -> None:
+    world, topic = make(), ToyTopic()
+    export_once(world.ledger(Steps()), topic, "first")
+    before = world.rows()
+    topic.grow()
+    ledger = world.ledger(Steps())
+    ledger.begin("two", IDENTITY)
+    if there is not None:
+        with ledger.place.writing(f"{ledger.staging('two')}/a.staged") as file:
+            file.write(there)
+    day = "2026-11-23"
+    file_said = DataFile("a.staged", f"day={day}/a.parquet", 0, day, 2, 7, 0, 3, 4, 0, 0)
+    with pytest.raises(FilesMissingError, match=r"1 of 1 files .* first a\.staged"):
+        ledger.commit("two", Committed(IDENTITY, topic.ends), [file_said])
+    assert world.rows() == before
+    finish(world, topic)
+
+
+@WORLDS
+def test_a_run_whose_files_a_later_one_removed_is_overtaken(make: Callable[[], World]) -> None:
+    world, topic = make(), ToyTopic()
+    ledger = world.ledger(Steps())
+    ledger.begin("one", IDENTITY)
+    world.ledger(Steps()).begin("two", IDENTITY)
+    file_said = DataFile("a", "day=2026-11-23/a", 0, "2026-11-23", 2, 7, 0, 0, 1, 0, 0)
+    with pytest.raises(OvertakenError):
+        ledger.commit("one", Committed(IDENTITY, topic.ends), [file_said])

@@ -20,9 +20,10 @@ from pipeline.errors import (
 )
 from pipeline.truth.bucket_log import BucketLog
 from pipeline.values import Isolation, OffsetRange, Plan, RemotePiece, SplitLimits, Where
-from rsm_plugins.api import RemoteStorageError
+from rsm_plugins.api import RemoteStorageError, StoredObject
 from rsm_plugins.layout.manager import LayoutStorageManager
 from rsm_plugins.layout.objects import Manifest, dump_manifest, parse_manifest
+from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from runtime.sim.clock import ManualClock
 from tests.support.lake.bucket import Bucket, topic_id_of
 from tests.support.lake.rows import Row
@@ -215,6 +216,32 @@ def test_a_damaged_copy_is_an_error_that_names_it_or_is_left_out(
     with closing(opened(bucket, **SKIPPING)) as log:
         assert log.earliest([ORDERS]) == {ORDERS: 18}
         assert any(path.stem in note for note in plan_of(log, 18, 27).facts.notes)
+
+
+def test_a_copy_that_ended_while_the_bucket_was_listed_is_whole(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = objects(tmp_path, ".log")[2].name
+    listed = LocalFsRemoteStorageManager.list_objects
+
+    def list_objects(self: LocalFsRemoteStorageManager, prefix: str = "") -> Iterator[StoredObject]:
+        found = listed(self, prefix)
+        return (one for one in found if prefix or not one.key.endswith(late))
+
+    monkeypatch.setattr(LocalFsRemoteStorageManager, "list_objects", list_objects)
+    with closing(opened(bucket)) as log:
+        assert log.latest([ORDERS]) == {ORDERS: 27}
+
+
+def test_a_copy_that_was_repaired_is_read_again(bucket: Bucket, tmp_path: Path) -> None:
+    clock, path = ManualClock(), objects(tmp_path, ".log")[1]
+    aside = path.rename(tmp_path / "aside")
+    with closing(opened(bucket, clock, **SKIPPING)) as log:
+        assert log.earliest([ORDERS]) == {ORDERS: 18}
+        aside.rename(path)
+        clock.advance(31_000)
+        assert log.latest([ORDERS]) == {ORDERS: 27}
+        assert held(plan_of(log, 0, 27)) == [(0, 8), (9, 17), (18, 26)]
 
 
 def test_leader_epochs_that_contradict_the_newest_copy_are_named(

@@ -170,3 +170,24 @@ def test_a_damaged_batch_is_an_error_by_name() -> None:
     broker.batches[1][-1] ^= 1
     with pytest.raises(ClusterError, match=r"__remote_log_metadata-0: the batch at offset 1 is"):
         topic_of(broker).read([ONE])
+
+
+def test_a_log_that_ends_before_what_was_read_is_read_anew() -> None:
+    broker = MetadataBroker()
+    topic = topic_of(broker)
+    copy(broker, ONE, 0)
+    copy(broker, ONE, 1)
+    topic.read([ONE])
+    del broker.batches[2:]
+    broker.end, broker.epoch = 2, 4
+    topic.read([ONE])
+    assert firsts(topic, ONE) == [0]
+
+
+def test_a_log_that_is_cut_while_it_is_read_ends_the_wait() -> None:
+    broker = MetadataBroker()
+    copy(broker, ONE, 0)
+    broker.end += 1  # the next record was given up after the leader had told its end
+    topic = MetadataTopic(Asker(broker, 0.3), ManualClock())
+    with pytest.raises(ClusterError, match="gives nothing at offset 2, before offset 3"):
+        topic.read([ONE])
