@@ -3,7 +3,15 @@
 Errors travel from executors to the driver as pickles, so each is made of its message alone.
 """
 
+from typing import Final
+
 from kafka_protocol.errors import TidemarkError
+
+SKIP_LOST: Final = (
+    "failOnDataLoss=false in Spark, fail_on_data_loss=False in a scan, --skip-lost on the command"
+    " line"
+)
+"""How each of the readers is told to go on without what is lost."""
 
 
 class PipelineError(TidemarkError):

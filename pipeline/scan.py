@@ -8,11 +8,12 @@ the topic's size; one thread reads ahead.
 """
 
 import logging
+import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import pyarrow as pa
 
@@ -103,7 +104,7 @@ def scan(
     topic: str,
     *,
     bootstrap_servers: str | None = None,
-    bucket: str | None = None,
+    bucket: str | os.PathLike[str] | None = None,
     start: Places = EARLIEST,
     end: Places = LATEST,
     columns: Sequence[str] | None = None,
@@ -130,7 +131,7 @@ def scan(
     """
     planned = plan_scan(
         topic,
-        where_of(bootstrap_servers, bucket, topic, options),
+        where_of(bootstrap_servers, None if bucket is None else os.fspath(bucket), topic, options),
         (start, end),
         columns,
         options,
@@ -162,10 +163,7 @@ def where_of(
         isolation=isolation_of(options.get("isolation", "read_uncommitted")),
         fail_on_data_loss=options.get("fail_on_data_loss", True),
         topic_ids=_topic_ids(topic, options.get("topic_id")),
-        log_starts={
-            TopicPartition(topic, number): offset
-            for number, offset in options.get("log_start", {}).items()
-        },
+        log_starts=_log_starts(topic, options.get("log_start", {})),
     )
 
 
@@ -188,6 +186,8 @@ def plan_scan(
     Raises:
         OptionError, PipelineError, ClusterError: see `scan`.
     """
+    if columns is not None and (isinstance(columns, str) or not columns):
+        raise OptionError(f"columns={columns!r}: give a list of one or more names")
     names = tuple(DEFAULT_COLUMNS if columns is None else columns)
     schema_of(names)
     opened = open_log(where)
@@ -230,6 +230,16 @@ def _store(bucket: str | None, settings: Mapping[str, str]) -> StoreAddress | No
     return None
 
 
+def _log_starts(topic: str, starts: Mapping[Any, Any]) -> dict[TopicPartition, int]:
+    for number, offset in starts.items():
+        if not isinstance(number, int) or not isinstance(offset, int) or offset < 0:
+            raise OptionError(
+                f"log_start={{{number!r}: {offset!r}}}: allowed is {{partition: offset}}, both"
+                " numbers from 0 on"
+            )
+    return {TopicPartition(topic, number): offset for number, offset in starts.items()}
+
+
 def _topic_ids(topic: str, text: str | None) -> dict[str, bytes]:
     if text is None:
         return {}
@@ -246,6 +256,8 @@ def _chosen(
 ) -> list[TopicPartition]:
     if numbers is None:
         return partitions
+    if isinstance(numbers, int):
+        raise OptionError(f"partitions={numbers}: give a list of numbers")
     known = {each.partition for each in partitions}
     for number in numbers:
         if number not in known:

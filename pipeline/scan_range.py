@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 from kafka_protocol.types import TopicPartition
-from pipeline.errors import OptionError
+from pipeline.errors import SKIP_LOST, DataLossError, OptionError
 from pipeline.log import TieredLog
 from pipeline.values import OffsetRange
 
@@ -29,14 +29,32 @@ def offset_ranges(
         end: exclusive. A time: up to the first record that is not earlier.
 
     Raises:
-        OptionError: a place is none, or is of a partition that is not read.
+        OptionError: a place is none, is of a partition that is not read, or starts behind its end.
+        DataLossError: an offset to start at lies behind the log's end, and that is an error.
     """
     wanted = list(partitions)
-    starts = _resolve(log, _of_each("start", start, wanted, EARLIEST), "start")
-    ends = _resolve(log, _of_each("end", end, wanted, LATEST), "end")
+    first_places = _of_each("start", start, wanted, EARLIEST)
+    end_places = _of_each("end", end, wanted, LATEST)
+    starts, ends = _resolve(log, first_places), _resolve(log, end_places)
+    for each in wanted:
+        if isinstance(first_places[each], int) and starts[each] > ends[each]:
+            _check_named(log, each, starts[each], ends[each], end_places[each])
     return {
         each: OffsetRange(starts[each], ends[each]) for each in wanted if starts[each] < ends[each]
     }
+
+
+def _check_named(
+    log: TieredLog, partition: TopicPartition, start: int, end: int, end_place: Place
+) -> None:
+    """A named offset behind the end: a mistake of the user, or of a log that is not there."""
+    if isinstance(end_place, int):
+        raise OptionError(f"start={start}: is behind end={end} of {partition}")
+    if end_place == LATEST and log.source.fail_on_data_loss:
+        raise DataLossError(
+            f"{partition}: offset {start:,}, where to start, is behind the log's end {end:,};"
+            f" start at or below it, or skip what is lost: {SKIP_LOST}"
+        )
 
 
 def _of_each(
@@ -66,9 +84,7 @@ def _checked(name: str, place: Place) -> Place:
     raise OptionError(f"{name}={str(place)[:100]!r}: allowed is {_ALLOWED}")
 
 
-def _resolve(
-    log: TieredLog, places: Mapping[TopicPartition, Place], name: str
-) -> dict[TopicPartition, int]:
+def _resolve(log: TieredLog, places: Mapping[TopicPartition, Place]) -> dict[TopicPartition, int]:
     found = {each: place for each, place in places.items() if isinstance(place, int)}
     asked = {each: place for each, place in places.items() if isinstance(place, datetime)}
     times = {each: _milliseconds(place) for each, place in asked.items()}

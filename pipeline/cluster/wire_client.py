@@ -42,7 +42,7 @@ class WireClient:
         """
         self._bootstrap = [_address(one) for one in bootstrap.split(",") if one.strip()]
         if not self._bootstrap:
-            raise ClusterError(f"--bootstrap-server={bootstrap}: must be host:port")
+            raise ClusterError("no bootstrap server is named: give host:port[,host:port]")
         self._client_id = client_id.encode()
         self.others: Sequence[Address] = ()
         self._sockets: dict[Address, socket.socket] = {}
@@ -131,5 +131,5 @@ def _exactly(connection: socket.socket, size: int) -> bytearray:
 def _address(text: str) -> Address:
     host, colon, port = text.strip().rpartition(":")
     if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ClusterError(f"--bootstrap-server={text.strip()}: must be host:port")
+        raise ClusterError(f"bootstrap server {text.strip()!r}: must be host:port")
     return host.strip("[]"), int(port)

@@ -7,18 +7,20 @@ them conflict by Delta's own rule.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
 
-from pipeline.errors import MissingPackageError, StoreUnreachableError
+from pipeline.errors import DamagedDataError, MissingPackageError, StoreUnreachableError
 from pipeline.jobs.place import Place
 from pipeline.jobs.table_ledger import CommitConflictError, Seen
 from pipeline.jobs.values import Committed, DataFile, decode_committed, encode_committed
 
 DAY: Final = "day"
+_RUN: Final = "tidemark.run"
+_LOOK_BACK: Final = 16
 _IDENTITY: Final = "_tidemark/identity.json"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -64,11 +66,14 @@ class DeltaLakeTable:
         identity = Committed(committed.identity)
         self._place.create(_IDENTITY, encode_committed(identity).encode())
         identity.identity.check(self._identity().identity, self._url)
+        known = table.transaction_version(f"{self._app}/partitions") or 0
+        count = max(known, max(committed.offsets, default=-1) + 1)
         versions = {
             "epoch": seen.epoch + 1,
             "run": int(self.mark(run)),
-            "partitions": max(committed.offsets, default=-1) + 1,
-            **{str(partition): at for partition, at in committed.offsets.items()},
+            "partitions": count,
+            # One that is known and not committed stood in what a roll-back gave up.
+            **{str(partition): committed.offsets.get(partition, -1) for partition in range(count)},
         }
         try:
             table.create_write_transaction(
@@ -77,7 +82,7 @@ class DeltaLakeTable:
                 schema=Schema.from_arrow(self._schema),
                 partition_by=[DAY],
                 commit_properties=CommitProperties(
-                    custom_metadata={"tidemark.run": run},
+                    custom_metadata={_RUN: run},
                     app_transactions=[
                         Transaction(f"{self._app}/{name}", version)
                         for name, version in versions.items()
@@ -98,12 +103,12 @@ class DeltaLakeTable:
     def close(self) -> None:
         """See `Table`: nothing is held."""
 
-    def _load(self) -> Any:
+    def _load(self, version: int | None = None) -> Any:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
 
         try:
-            return DeltaTable(self._url)
+            return DeltaTable(self._url, version=version)
         except DeltaError as error:
             said = " ".join(str(error).split())[:500]
             raise StoreUnreachableError(f"{self._url} cannot be read: {said}") from error
@@ -112,11 +117,40 @@ class DeltaLakeTable:
         epoch = table.transaction_version(f"{self._app}/epoch")
         if epoch is None:
             return Seen(None, 0, "")
-        count = table.transaction_version(f"{self._app}/partitions") or 0
-        found = {one: table.transaction_version(f"{self._app}/{one}") for one in range(count)}
-        offsets = {partition: at for partition, at in found.items() if at is not None}
-        run = table.transaction_version(f"{self._app}/run")
-        return Seen(Committed(self._identity().identity, offsets), epoch, str(run))
+        there = self._restored(table)
+        count = there.transaction_version(f"{self._app}/partitions") or 0
+        found = {one: there.transaction_version(f"{self._app}/{one}") for one in range(count)}
+        offsets = {partition: at for partition, at in found.items() if at is not None and at >= 0}
+        return Seen(Committed(self._identity().identity, offsets), epoch, self._run_of(table))
+
+    def _restored(self, table: Any) -> Any:
+        """The version whose rows are the table's: another where it was restored after our commit.
+
+        Delta restores files alone: transactions stay as they were.
+
+        Raises:
+            DamagedDataError: the log does not say to which version.
+            StoreUnreachableError: that version cannot be read any more.
+        """
+        found, run = table, self._run_of(table)
+        for entry in _newest_first(table):
+            if entry["version"] > found.version():
+                continue
+            if self.mark(str(entry.get(_RUN))) == run:
+                break
+            if entry.get("operation") == "RESTORE":
+                version = str(entry.get("operationParameters", {}).get("version"))
+                if not version.isdecimal():
+                    raise DamagedDataError(
+                        f"{self._url}: it was restored, and its log does not say to which version,"
+                        " so what is exported is not known: restore it by a version's number"
+                    )
+                found = self._load(int(version))
+                run = self._run_of(found)
+        return found
+
+    def _run_of(self, table: Any) -> str:
+        return str(table.transaction_version(f"{self._app}/run"))
 
     def _identity(self) -> Committed:
         where = f"{self._place.url}/{_IDENTITY}"
@@ -134,6 +168,14 @@ class DeltaLakeTable:
             data_change=True,
             stats=json.dumps(_stats(file)),
         )
+
+
+def _newest_first(table: Any) -> Iterator[dict[str, Any]]:
+    """Commits; nearly always one of the first is ours, and older ones need not be read."""
+    newest = table.history(_LOOK_BACK)
+    yield from newest
+    if len(newest) == _LOOK_BACK:
+        yield from table.history()[_LOOK_BACK:]
 
 
 def place_name(topic: str) -> str:

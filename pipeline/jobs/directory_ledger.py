@@ -11,7 +11,15 @@ from typing import Final
 
 from pipeline.errors import DamagedDataError
 from pipeline.jobs.place import Place
-from pipeline.jobs.values import Committed, DataFile, Identity, OvertakenError, Record
+from pipeline.jobs.values import (
+    Committed,
+    DataFile,
+    FilesMissingError,
+    Identity,
+    OvertakenError,
+    Record,
+    not_there,
+)
 from runtime.executors import Pool, ThreadPool
 
 LOG: Final = "_tidemark/log"
@@ -85,8 +93,19 @@ class DirectoryLedger:
         )
 
     def commit(self, run: str, committed: Committed, files: Sequence[DataFile]) -> None:
-        """See `Ledger`."""
-        entry = Record(self._began[run] + 1, run, committed, tuple(files))
+        """See `Ledger`.
+
+        Files are looked for first: an entry that names one that is nowhere would lose its rows.
+        They may be gone because the entry, or a later run's, is there; then its number is taken.
+        """
+        began = self._began[run]
+        entry = Record(began + 1, run, committed, tuple(files))
+        staged = self._place.files(self.staging(run)) if files else {}
+        wrong = not_there(files, staged, self.target)
+        if wrong is not None:
+            last = self._last()
+            if last is None or last.number <= began:
+                raise FilesMissingError(wrong)
         if not self._create(entry):
             raise OvertakenError(
                 f"{self.target}: another export began meanwhile, so this one ends; what it had"

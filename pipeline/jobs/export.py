@@ -1,7 +1,7 @@
 """Exports a topic to Parquet: executors write the files, the driver commits them.
 
 A command makes one run after the other, each with one commit, so that a kill costs a run at most.
-What there is to export is fixed when it begins.
+What there is to export is fixed when it begins, and anew where another export came between.
 """
 
 from collections.abc import Callable, Mapping
@@ -94,12 +94,13 @@ class _Export:
     ) -> None:
         self._spark, self._options, self._ledger = spark, options, ledger
         self._log, self._say = log, say
-        self._bounds = _bounds(log, options)
+        self._bounds: dict[int, Bounds] = {}
         self._done = Exported()
         self._notes: list[str] = []
 
     def run(self) -> Exported:
         held = self._ledger.look()
+        self._bounds = _bounds(self._log, self._options)  # after: so no export is beyond the end
         offsets = {} if held is None else held.offsets
         left = self._left(offsets)
         identity = self._identity(left, held)
@@ -109,8 +110,9 @@ class _Export:
             assert identity is not None
             run = new_run_name()
             committed = self._ledger.begin(run, identity)
-            if committed.offsets != offsets:  # another export ended since
+            if committed.offsets != offsets:  # another export ended since, perhaps further on
                 offsets = committed.offsets
+                self._bounds = _bounds(self._log, self._options)
                 left = self._left(offsets)
             count = first_run(left, self._options.run_bytes)
             now, left = left[:count], left[count:]

@@ -60,6 +60,7 @@ class Ledger(Protocol):
 
         Raises:
             OvertakenError: another run began meanwhile; nothing was committed.
+            FilesMissingError: some of the files are not there; nothing was committed.
         """
         ...
 

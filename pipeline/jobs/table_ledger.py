@@ -13,7 +13,14 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_r
 
 from pipeline.errors import PipelineError
 from pipeline.jobs.place import Place
-from pipeline.jobs.values import Committed, DataFile, Identity, OvertakenError
+from pipeline.jobs.values import (
+    Committed,
+    DataFile,
+    FilesMissingError,
+    Identity,
+    OvertakenError,
+    not_there,
+)
 
 T = TypeVar("T")
 
@@ -161,6 +168,11 @@ class TableLedger:
                     f"{self.target}: another export began or committed meanwhile, so this one"
                     " ends; what it had not committed will be exported by the other"
                 )
+            wrong = not_there(files, self._place.files(staging) if files else {}, self.target)
+            if wrong is not None:
+                if self._table.look().epoch == began:
+                    raise FilesMissingError(wrong)
+                raise CommitConflictError(wrong)  # a later run removed them: looked at again
             self._table.append(seen, run, committed, named)
 
         self._retried(attempt)

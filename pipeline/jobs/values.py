@@ -5,7 +5,7 @@ Must not know: Arrow, Spark, stores.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -16,6 +16,10 @@ VERSION: Final = 1
 
 class OvertakenError(PipelineError):
     """Another export of the same target began or committed meanwhile; nothing was committed."""
+
+
+class FilesMissingError(PipelineError):
+    """Files that tasks wrote are not in the target, or not whole; nothing was committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,24 @@ class DataFile:
     last: int
     from_us: int
     to_us: int
+
+
+def not_there(files: Sequence[DataFile], staged: Mapping[str, int], target: str) -> str | None:
+    """What is wrong with the files of a commit, in words; None: all are there.
+
+    Args:
+        files: to be committed.
+        staged: sizes of what lies in the run's directory, by name.
+        target: what a user calls it.
+    """
+    missing = [one.staged for one in files if staged.get(one.staged) != one.size_bytes]
+    if not missing:
+        return None
+    return (
+        f"{target}: {len(missing)} of {len(files)} files that tasks wrote are not there or not"
+        f" whole, first {missing[0]}: see that all machines write to the same place, and that"
+        " nothing else removes files there; then run the export again"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from kafka_protocol.files.txn_index import AbortedTransaction
 from kafka_protocol.types import TopicPartition
-from pipeline.errors import DataLossError
+from pipeline.errors import SKIP_LOST, DataLossError
 from pipeline.plan.aborted import with_aborted
 from pipeline.plan.pieces import Found, Tiers, pieces_of
 from pipeline.plan.splits import Sized, bytes_of, cut_into_splits, sized
@@ -139,8 +139,8 @@ def _lost_text(
         if first.start >= one.end
         else "are in neither tier"
     )
-    more = f" (and {len(lost) - 1} further stretches)" if len(lost) > 1 else ""
+    more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
     return (
-        f"{partition}: {_text(first)} {where}; the log is [{one.tiers.log_start}, {one.end})"
-        f"{more}; start at or above the log start, or set failOnDataLoss=false to skip them"
+        f"{partition}: {_text(first)} {where}{more}; the log starts at {one.tiers.log_start:,} and"
+        f" ends before {one.end:,}; read what is there, or skip what is lost: {SKIP_LOST}"
     )

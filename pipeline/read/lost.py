@@ -4,7 +4,7 @@ import logging
 from dataclasses import dataclass
 
 from kafka_protocol.types import TopicPartition
-from pipeline.errors import DataLossError
+from pipeline.errors import SKIP_LOST, DataLossError
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class LossRule:
             return
         text = f"{partition}: offsets {first} to {last} cannot be read: {reason}"
         if self.is_error:
-            raise DataLossError(f"{text}; plan again, or set failOnDataLoss=false to skip them")
+            raise DataLossError(f"{text}; plan again, or skip what is lost: {SKIP_LOST}")
         log.warning(
             "lost offsets: topic=%s partition=%d first=%d last=%d count=%d reason=%s",
             partition.topic,

@@ -124,7 +124,11 @@ class _Reading:
             return
         if piece.byte_to >= size_bytes and (piece.byte_from <= 0 or reads_on):
             if self.source.cluster is not None:
-                log.info("a segment is gone, the brokers are asked: %s", groups.name)
+                log.warning(
+                    "a segment is not in the store (deleted meanwhile, or is this another store?),"
+                    " the brokers are asked: %s",
+                    groups.name,
+                )
                 yield from self._tail(TailPiece(segment.topic_id_partition, first, last))
                 return
             count = last - first + 1

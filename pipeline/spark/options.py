@@ -12,7 +12,15 @@ from kafka_protocol.types import TopicPartition
 from pipeline.errors import OptionError
 from pipeline.spark.limits import Rates
 from pipeline.spark.options_bounds import Bound, Everywhere, check_batch, ending, starting
-from pipeline.spark.options_names import ENDINGS, RATES, STRATEGIES, idle_names, spelled
+from pipeline.spark.options_names import (
+    BOOTSTRAP,
+    ENDINGS,
+    LOG_START,
+    RATES,
+    STRATEGIES,
+    idle_names,
+    spelled,
+)
 from pipeline.spark.options_pattern import compile_java_pattern
 from pipeline.spark.options_values import (
     boolean,
@@ -99,6 +107,8 @@ def _read(
     options: Mapping[str, str], default_start: Everywhere, more_warnings: tuple[str, ...]
 ) -> ReadOptions:
     idle = [f"option {name} has no effect here: {why}" for name, why in idle_names(options)]
+    if BOOTSTRAP in options and LOG_START in options:
+        idle.append(f"option {LOG_START} has no effect here: brokers know where logs start")
     columns = names("columns", options["columns"]) if "columns" in options else None
     if columns == ():
         raise OptionError("option columns names none: leave it out for all")

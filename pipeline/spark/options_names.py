@@ -15,6 +15,7 @@ KAFKA: Final = "kafka."
 RSM: Final = "rsm.config."
 BOOTSTRAP: Final = "kafka.bootstrap.servers"
 ISOLATION: Final = "kafka.isolation.level"
+LOG_START: Final = "tidemark.logStart"
 STRATEGIES: Final = ("assign", "subscribe", "subscribePattern")
 ENDINGS: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 RATES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
@@ -30,7 +31,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 _OURS: Final = (
     "tidemark.bucket",
     "tidemark.topicId",
-    "tidemark.logStart",
+    LOG_START,
     "remote.log.storage.manager.class.name",
     "targetSplitBytes",
     "columns",

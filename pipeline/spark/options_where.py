@@ -9,7 +9,7 @@ from typing import Final
 from kafka_protocol.errors import TidemarkError
 from kafka_protocol.wire.primitives import uuid_from_text
 from pipeline.errors import OptionError
-from pipeline.spark.options_names import BOOTSTRAP, ISOLATION, RSM, client_settings
+from pipeline.spark.options_names import BOOTSTRAP, ISOLATION, LOG_START, RSM, client_settings
 from pipeline.spark.options_values import boolean, one_of, partition_numbers, topic_texts
 from pipeline.store import address_of_url
 from pipeline.values import ClusterAddress, Isolation, StoreAddress, Where
@@ -41,9 +41,7 @@ def where_of(options: Mapping[str, str]) -> Where:
         ),
         fail_on_data_loss=boolean("failOnDataLoss", options.get("failOnDataLoss", "true")),
         topic_ids=_topic_ids(options.get("tidemark.topicId", "{}")),
-        log_starts=partition_numbers(
-            "tidemark.logStart", options.get("tidemark.logStart", "{}"), 0
-        ),
+        log_starts=partition_numbers(LOG_START, options.get(LOG_START, "{}"), 0),
     )
 
 

@@ -136,9 +136,10 @@ def _check_same(
 ) -> None:
     mismatch = partitions_mismatch(asked, set(wanted))
     if mismatch:
+        is_offsets = name.endswith("Offsets")
+        special = f" ({LATEST}: latest, {EARLIEST}: earliest)" if is_offsets else ""
         raise OptionError(
-            f"option {name} must name all partitions and no other ({LATEST}: latest,"
-            f" {EARLIEST}: earliest): {mismatch}"
+            f"option {name} must name all partitions and no other{special}: {mismatch}"
         )
 
 

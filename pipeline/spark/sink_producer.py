@@ -76,7 +76,8 @@ class _Failures:
         self.count += 1
         if self.count == 1:
             partition = message.partition()
-            where = message.topic() if partition < 0 else f"{message.topic()}-{partition}"
+            is_placed = partition is not None and partition >= 0  # None: brokers were never there
+            where = f"{message.topic()}-{partition}" if is_placed else message.topic()
             self.first = f"{where}: {error.str()}"
 
     def check(self) -> None:

@@ -135,7 +135,7 @@ class Stream:
             found = find(log, self._options.topics)
             ends = log.latest(found.partitions) if found.partitions else {}
         if found.missing:
-            self._judge([f"{one} is gone" for one in found.missing])
+            self._judge([f"{one} is gone, or was never there" for one in found.missing])
         return ends
 
     def _limited(self, start: Mapping[TopicPartition, int], end: Offsets) -> Offsets:

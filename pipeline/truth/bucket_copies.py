@@ -2,7 +2,8 @@
 
 A copy is complete when its manifest and both objects are there with the sizes that the manifest
 says. Manifests are read side by side, once each: a manifest never changes. What is damaged, or says
-other things than its name and the listing, is no copy but a flaw, which names the object.
+other things than its name and the listing, is no copy but a flaw, which names the object; it is
+looked at anew with each listing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from kafka_protocol.wire.primitives import uuid_to_text
-from pipeline.cluster.cluster import no_topic
+from pipeline.cluster.cluster import UnknownTopicError, no_topic
 from pipeline.errors import OptionError
 from pipeline.truth.indexes import SegmentIndexes
 from pipeline.truth.retries import from_store
@@ -105,7 +106,12 @@ class BucketCopies:
                 folder = folders.setdefault(parsed.topic_id, _Folder(parsed.topic))
                 folder.manifests.setdefault(parsed.partition, []).append(one.key)
         self._sizes, self._folders, self._topics = sizes, folders, None
-        self._manifests = {key: one for key, one in self._manifests.items() if key in sizes}
+        # What was wrong with a copy may be right by now.
+        self._manifests = {
+            key: one
+            for key, one in self._manifests.items()
+            if key in sizes and isinstance(one, Manifest)
+        }
 
     def topics(self) -> dict[str, list[bytes]]:
         """Ids by name, of all topics of which there is a manifest."""
@@ -132,12 +138,18 @@ class BucketCopies:
                     f" it has {_texts(ids) or 'none of the name'}"
                 )
             return given
+        if not found:
+            raise UnknownTopicError(
+                f"there is no topic {name[:249]!r}: the bucket holds no complete copy of any"
+                " segment; see whether bucket and prefix are right"
+            )
         if not ids:
             raise no_topic(name, found)
         if len(ids) > 1:
             raise OptionError(
-                f"the bucket has {len(ids)} topics named {name}: choose one by topicId, of"
-                f" {_texts(ids)}"
+                f"the bucket has {len(ids)} topics named {name}: choose one of the ids"
+                f' {_texts(ids)} by tidemark.topicId={{"{name}":"id"}} in Spark, topic_id in a'
+                " scan, --topic-id on the command line"
             )
         return ids[0]
 
@@ -196,18 +208,26 @@ class BucketCopies:
             return None
         except RemoteObjectDamagedError as error:
             return Flaw(key, parsed.start_offset, str(error).removeprefix(f"{key}: "))
-        reason = contradiction(manifest) or self._differs(parsed.base, manifest)
+        reason = contradiction(manifest)
+        if reason is None and _differs(self._sizes, parsed.base, manifest) is not None:
+            # A copy that ended while the bucket was listed may be there in part: look again.
+            again = from_store(lambda: list(self._store.list_objects(parsed.base)))
+            sizes = {one.key: one.size_bytes for one in again}
+            if key not in sizes:
+                return None
+            reason = _differs(sizes, parsed.base, manifest)
         return manifest if reason is None else Flaw(key, parsed.start_offset, reason)
 
-    def _differs(self, base: str, manifest: Manifest) -> str | None:
-        """What the listing shows otherwise than the manifest says."""
-        for suffix, facts in ((LOG_SUFFIX, manifest.log), (INDEXES_SUFFIX, manifest.indexes)):
-            size = self._sizes.get(base + suffix)
-            if size is None:
-                return f"its {suffix} object is missing"
-            if size != facts.size_bytes:
-                return f"its {suffix} object has {size} bytes, and it says {facts.size_bytes}"
-        return None
+
+def _differs(sizes: Mapping[str, int], base: str, manifest: Manifest) -> str | None:
+    """What a listing shows otherwise than the manifest says."""
+    for suffix, facts in ((LOG_SUFFIX, manifest.log), (INDEXES_SUFFIX, manifest.indexes)):
+        size = sizes.get(base + suffix)
+        if size is None:
+            return f"its {suffix} object is missing"
+        if size != facts.size_bytes:
+            return f"its {suffix} object has {size} bytes, and it says {facts.size_bytes}"
+    return None
 
 
 def contradiction(manifest: Manifest) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_protocol.types import EpochEntry, TopicIdPartition, TopicPartition
-from pipeline.errors import DamagedDataError, OptionError
+from pipeline.errors import SKIP_LOST, DamagedDataError, OptionError
 from pipeline.plan.live import LiveIndex
 from pipeline.plan.pieces import Tiers, stretches
 from pipeline.plan.planning import Known, make_plan
@@ -256,6 +256,6 @@ class BucketLog:
         """
         if self._where.fail_on_data_loss:
             raise DamagedDataError(
-                f"{text}; repair or remove the copy, or set failOnDataLoss=false to leave it out"
+                f"{text}; repair or remove the copy, or leave it out: {SKIP_LOST}"
             )
         return [f"{text}; the copy is left out"]

@@ -7,6 +7,7 @@ leader. The local log start is asked before the metadata is read: what brokers d
 remote tier before, and is in what was read.
 """
 
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,7 +18,7 @@ from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import EpochEntry, TopicIdPartition, TopicPartition
 from kafka_protocol.wire.primitives import uuid_to_text
 from pipeline.cluster.asker import Asker, LeaderChangedError
-from pipeline.cluster.cluster import Cluster, chain_from_ends, near_epochs
+from pipeline.cluster.cluster import Cluster, NotNowError, chain_from_ends, near_epochs
 from pipeline.cluster.questions import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -28,7 +29,7 @@ from pipeline.cluster.questions import (
     list_offsets,
     tiered_topics,
 )
-from pipeline.cluster.wire_client import ClusterError, WireClient
+from pipeline.cluster.wire_client import ClusterError, UnreachableError, WireClient
 from pipeline.errors import OptionError, TopicReplacedError
 from pipeline.plan.live import LiveIndex, LiveRun
 from pipeline.plan.pieces import Tiers, stretches
@@ -95,10 +96,17 @@ class ClusterLog:
         self._store: RemoteStorageManager | None = None
         self._source: Source | None = None
         self._ids: dict[str, bytes] = {}
+        self._counts: dict[bytes, int] = {}
         self._tiered: dict[str, bool] = {}
         self._chains: dict[TopicIdPartition, tuple[int, frozenset[int], list[EpochEntry]]] = {}
         try:
             self._asker.look([], deadline_s=_FIRST_LOOK_S)
+        except UnreachableError as error:
+            self.close()
+            raise UnreachableError(
+                f"no broker answers host {socket.gethostname()}: {error}; see whether the bootstrap"
+                " servers are right and run"
+            ) from error
         except ClusterError:
             self.close()
             raise
@@ -289,7 +297,8 @@ class ClusterLog:
             TopicReplacedError: one has another id now.
         """
         names = set(topics)
-        cluster = self._asker.look({*names, REMOTE_LOG_METADATA_TOPIC})
+        wanted = {*names, REMOTE_LOG_METADATA_TOPIC}
+        cluster = self._asker.again(lambda: self._not_older(self._asker.look(wanted)))
         if not names <= cluster.topics.keys():
             cluster = self._asker.look()  # for the name that was perhaps meant
         for name in names:
@@ -301,6 +310,19 @@ class ClusterLog:
                     f" not {uuid_to_text(known)}; its offsets mean other records now, so start"
                     " a new query"
                 )
+        return cluster
+
+    def _not_older(self, cluster: Cluster) -> Cluster:
+        """Refuse what a broker says that has not heard of all partitions yet: none ever goes.
+
+        Raises:
+            NotNowError: some that were seen are missing.
+        """
+        for name, topic in cluster.topics.items():
+            known, count = self._counts.get(topic.topic_id, 0), len(topic.leaders)
+            if count < known:
+                raise NotNowError(f"topic {name}: a broker knows {count} of {known} partitions")
+            self._counts[topic.topic_id] = count
         return cluster
 
     def _id_of(self, partition: TopicPartition) -> TopicIdPartition:

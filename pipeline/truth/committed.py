@@ -1,6 +1,5 @@
 """What a reader of committed records must know: aborted and open transactions of segments."""
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -38,16 +37,11 @@ def transactions_of(
         DataLossError, DamagedDataError, StoreUnreachableError: an index cannot be read.
     """
     found = Transactions()
-    seen = set[AbortedTransaction]()
     for stretch in stretches(runs):
         if stretch[-1].last < wanted.start or stretch[0].first >= wanted.end:
             continue
         after = [run for run in stretch if run.last >= wanted.start]
-        holding = {run.segment.id.id: run.segment for run in after}
-        for entry in indexes.aborted(holding.values(), wanted.end):
-            if entry not in seen and _is_on(after, entry.last_offset):
-                seen.add(entry)
-                found.aborted.append(entry)
+        found.aborted.extend(indexes.aborted(after, wanted.end))
         open_from = open_from_of(indexes, stretch)
         if open_from is not None:
             found.undecided[stretch[-1].last + 1] = open_from
@@ -67,9 +61,3 @@ def open_from_of(indexes: SegmentIndexes, stretch: Sequence[LiveRun]) -> int | N
                 return lowest
             return min(run.last + 1, run.last + 1 if lowest is None else lowest)
     return stretch[0].first
-
-
-def _is_on(runs: Sequence[LiveRun], offset: int) -> bool:
-    """Whether one of the runs holds the offset; a marker elsewhere is of another lineage."""
-    at = bisect_right(runs, offset, key=lambda run: run.first) - 1
-    return at >= 0 and offset <= runs[at].last

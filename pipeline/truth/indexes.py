@@ -12,6 +12,7 @@ from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import producer_snapshot, txn_index
 from kafka_protocol.files.txn_index import AbortedTransaction
 from pipeline.errors import DamagedDataError, DataLossError
+from pipeline.plan.live import LiveRun
 from pipeline.truth.retries import from_store
 from rsm_plugins.api import (
     RemoteObjectDamagedError,
@@ -59,31 +60,33 @@ class SegmentIndexes:
         futures = [self._pool.submit(call, value) for value in values]
         return [future.result() for future in futures]
 
-    def aborted(
-        self, segments: Iterable[RemoteLogSegmentMetadata], end: int
-    ) -> list[AbortedTransaction]:
-        """Transactions whose ABORT marker lies in these segments.
+    def aborted(self, runs: Iterable[LiveRun], end: int) -> list[AbortedTransaction]:
+        """Transactions whose ABORT marker lies in these runs.
 
+        A marker in another part of a run's segment is of another lineage, or in another run, too.
         Segments are left out as soon as what comes before them proves that they cannot hold one
         that began below `end`.
 
         Args:
-            segments: ascending by offset, without a hole.
+            runs: ascending, without a hole.
             end: the first offset that is not read.
 
         Raises:
             DataLossError, DamagedDataError, StoreUnreachableError: an index cannot be read.
         """
         found: list[AbortedTransaction] = []
-        waiting = [one for one in segments if not one.txn_index_empty]
+        waiting = [run for run in runs if not run.segment.txn_index_empty]
         while waiting:
             some, waiting = waiting[:_THREADS], waiting[_THREADS:]
-            new = [one for one in some if one.id.id not in self._aborted]
+            segments = {run.segment.id.id: run.segment for run in some}
+            new = [one for key, one in segments.items() if key not in self._aborted]
             read = self.side_by_side(partial(_read_aborted, self._store()), new) if new else []
             for segment, entries in zip(new, read, strict=True):
                 self._aborted[segment.id.id] = entries
-            for segment in some:
-                for entry in self._aborted[segment.id.id]:
+            for run in some:
+                for entry in self._aborted[run.segment.id.id]:
+                    if not run.first <= entry.last_offset <= run.last:
+                        continue
                     found.append(entry)
                     if entry.last_stable_offset >= end:
                         return found

@@ -80,6 +80,9 @@ class MetadataTopic:
         asked = {TopicPartition(REMOTE_LOG_METADATA_TOPIC, number): LATEST for number in numbers}
         found = list_offsets(self._asker, asked)
         ends = {partition.partition: end.offset for partition, end in found.items()}
+        for number, end in ends.items():
+            if self._store.position(number).offset > end:  # what was read was given up
+                self._forget(number)
         self._asker.again(lambda: self._read_to(ends))
 
     def index(self, partition: TopicIdPartition) -> LiveIndex:
@@ -111,8 +114,14 @@ class MetadataTopic:
             topic = self._asker.cluster.topic(REMOTE_LOG_METADATA_TOPIC)
             for number in behind:
                 by_leader.setdefault(leader_of(topic, number), []).append(number)
+            before = [self._store.position(number) for number in behind]
             for node, numbers in by_leader.items():
                 self._fetch(node, numbers, ends)
+            if before == [self._store.position(number) for number in behind]:
+                raise NotNowError(
+                    f"{REMOTE_LOG_METADATA_TOPIC}-{behind[0]}: its leader gives nothing at offset"
+                    f" {before[0].offset}, before offset {ends[behind[0]]} where it said to end"
+                )
 
     def _fetch(self, node: int, numbers: list[int], ends: Mapping[int, int]) -> None:
         request = codec.request(ApiKey.FETCH).cls
@@ -134,19 +143,12 @@ class MetadataTopic:
             max_bytes=_FETCH_BYTES,
             topics=[request.Topics(topic=REMOTE_LOG_METADATA_TOPIC, partitions=partitions)],
         )
-        before = [self._store.position(number) for number in numbers]
         answer = self._asker.ask(node, ApiKey.FETCH, _FETCH_VERSION, body)
         if answer.error_code:
             raise ClusterError(f"{REMOTE_LOG_METADATA_TOPIC}: {name_of(answer.error_code)}")
         for topic in answer.responses:
             for part in topic.partitions:
                 self._take(part, ends[part.partition_index])
-        if before == [self._store.position(number) for number in numbers]:
-            # After an unclean election a log may end below the end that was asked for.
-            raise NotNowError(
-                f"{REMOTE_LOG_METADATA_TOPIC}-{numbers[0]}: nothing comes at offset"
-                f" {before[0].offset}, though the log ended at {ends[numbers[0]]}"
-            )
 
     def _take(self, part: Any, end: int) -> None:
         number = part.partition_index

@@ -1,5 +1,6 @@
 """Store reads of the planner: tried again within a deadline, and failures in the user's words."""
 
+import socket
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -37,5 +38,7 @@ def from_store(read: Callable[[], T]) -> T:
         raise
     except RemoteStorageError as error:
         raise StoreUnreachableError(
-            f"the store failed: {error}; see whether it can be reached from this machine"
+            f"the store cannot be used from host {socket.gethostname()}: {error}; see whether"
+            " it can be reached from there, and whether settings (rsm.config.*) and credentials are"
+            " right"
         ) from error

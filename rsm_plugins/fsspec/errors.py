@@ -19,7 +19,8 @@ _SECRET_CHARS_MIN = 4
 _USER_INFO = re.compile(r"(\w+://)(?:[^/\s@]+|\S*:\S*)@")
 """Also of a password with a slash in it that should have been written as %2F."""
 _SIGNED = re.compile(
-    r"(?i)([?&](?:delegation|token|sig|signature|[\w-]*(?:signature|token|credential))=)[^&\s'\"]+"
+    r"(?i)([?&](?:delegation|sig|[\w-]*(?:signature|token|credential|secret|password|key))=)"
+    r"[^&\s'\"]+"
 )
 """What lets in whoever has the URL: HDFS's redirects, signed URLs of object stores."""
 _JAVA_CLASS = re.compile(r"\b(?:java|javax|org)(?:\.\w+)*\.(\w+(?:Exception|Error|Token))\b")

@@ -43,7 +43,7 @@ class _PlaceType(click.ParamType):  # type: ignore[type-arg]  # generic from cli
         except ValueError:
             self.fail(f"{text!r}: allowed is earliest, latest, an offset or 2026-01-31T12:00:00Z")
         if at.tzinfo is None:
-            self.fail(f"{text!r}: a time needs a zone: {text}Z for UTC")
+            self.fail(f"{text!r}: a time needs a zone: {at.isoformat()}Z for UTC")
         return at
 
 
@@ -136,6 +136,8 @@ def command(
 def _check_output(kind: str, output: Path | None) -> None:
     if output is None and kind == "parquet":
         raise WrongOptionError("--format=parquet needs --output FILE")
+    if output is None and sys.stdout is None:  # started with `>&-`
+        raise WrongOptionError("stdout is closed: give --output FILE")
     if output is None and kind == "arrow" and sys.stdout.isatty():
         raise WrongOptionError("--format=arrow is not for a terminal: --output FILE, or a pipe")
 

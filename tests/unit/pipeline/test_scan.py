@@ -1,8 +1,10 @@
 """`tidemark.scan` on generated buckets: ranges, columns, errors, and who reads what it gives."""
 
+import socket
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -12,8 +14,9 @@ import pytest
 import tidemark
 from pipeline import packages
 from pipeline.columns import DEFAULT_COLUMNS, schema_of
-from pipeline.errors import MissingPackageError, OptionError
+from pipeline.errors import DataLossError, MissingPackageError, OptionError
 from pipeline.store import close_stores
+from pipeline.truth import cluster_log
 from pipeline.values import Isolation
 from tests.support.lake.bucket import Bucket
 from tests.support.lake.rows import Row, rows_of_arrow
@@ -61,6 +64,11 @@ def test_a_scan_gives_the_rows_of_the_log(bucket: Bucket) -> None:
     assert scan(bucket).schema == schema_of(DEFAULT_COLUMNS)
 
 
+def test_a_bucket_may_be_a_path(bucket: Bucket) -> None:
+    place = Path(bucket.address.settings["dir"])
+    assert tidemark.scan("orders", bucket=place, partitions=[0]).read_all().num_rows == 100
+
+
 def test_committed_rows_alone(bucket: Bucket) -> None:
     reader = scan(bucket, isolation="read_committed")
     found: list[Row] = list(rows_of_arrow(reader))
@@ -87,6 +95,19 @@ def test_offsets_say_where_to_begin_and_to_end(
 
 
 @pytest.mark.parametrize(
+    ("start", "end", "left"),
+    [(101, "latest", []), ({0: 200}, "latest", []), (98, 120, [98, 99])],
+)
+def test_offsets_behind_the_log_are_lost_by_name(
+    bucket: Bucket, start: Any, end: Any, left: list[int]
+) -> None:
+    where = {"start": start, "end": end, "partitions": [0]}
+    with pytest.raises(DataLossError, match=r"^orders-0: .*fail_on_data_loss=False.*--skip-lost"):
+        scan(bucket, **where)
+    assert offsets(bucket, **where, fail_on_data_loss=False).get(0, []) == left
+
+
+@pytest.mark.parametrize(
     ("start", "end", "wanted"),
     [
         (timedelta(minutes=97), timedelta(minutes=99), [97, 98]),
@@ -110,7 +131,13 @@ def test_times_say_where_to_begin_and_to_end(
         ({"start": -1}, "allowed is 'earliest'"),
         ({"end": True}, "allowed is 'earliest'"),
         ({"start": {2: 0}}, "there is no partition 2 to read: there are 0, 1"),
+        ({"start": 60, "end": 50}, "start=60: is behind end=50 of orders-0"),
         ({"partitions": [5]}, "there is no partition 5"),
+        ({"partitions": 0}, "partitions=0: give a list of numbers"),
+        ({"columns": []}, "columns=[]: give a list of one or more names"),
+        ({"columns": "offset"}, "columns='offset': give a list"),
+        ({"log_start": {"0": 5}}, "log_start={'0': 5}: allowed is {partition: offset}"),
+        ({"log_start": {0: -1}}, "both numbers from 0 on"),
         ({"columns": ["values"]}, "there is no column 'values'"),
         ({"isolation": "serialisable"}, "read_uncommitted or read_committed"),
         ({"isolatoin": "read_committed"}, "did you mean isolation?"),
@@ -131,6 +158,18 @@ def test_nothing_says_where_the_log_is() -> None:
         tidemark.scan("orders")
     with pytest.raises(OptionError, match="storage settings need a store"):
         tidemark.scan("orders", bootstrap_servers="h:1", storage={"region": "x"})
+
+
+def test_a_broker_that_is_away_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_log, "_FIRST_LOOK_S", 0)
+    with pytest.raises(TidemarkError) as refused:
+        tidemark.scan("orders", bootstrap_servers="127.0.0.1:1")
+    assert str(refused.value) == (
+        f"no broker answers host {socket.gethostname()}: 127.0.0.1:1: Connection refused; see"
+        " whether the bootstrap servers are right and run"
+    )
+    with pytest.raises(TidemarkError, match=r"^bootstrap server 'broker': must be host:port$"):
+        tidemark.scan("orders", bootstrap_servers="broker")
 
 
 def test_a_topic_that_is_not_there_is_named(bucket: Bucket) -> None:

@@ -1,239 +1,85 @@
-"""What the driver of an export decides, with tasks that run in this process."""
+"""An export beside another one: what the other committed is believed."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Mapping
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from kafka_protocol.types import TopicPartition
-from pipeline.jobs.directory_ledger import STAGING, DirectoryLedger
-from pipeline.jobs.export import Exported, ExportOptions, _bounds, export
-from pipeline.jobs.place import LocalPlace
-from pipeline.jobs.planning import Bounds
-from pipeline.jobs.values import Committed, DataFile, Identity, OvertakenError
-from pipeline.store import close_stores
-from pipeline.values import ClusterAddress, Where
-from tests.support.lake.bucket import Bucket
+from kafka_protocol.types import TopicIdPartition, TopicPartition
+from pipeline.jobs import export as exporting
+from pipeline.jobs.directory_ledger import DirectoryLedger
+from pipeline.jobs.export import Exported, ExportOptions, export
+from pipeline.jobs.values import Committed, Identity
+from pipeline.values import (
+    ClusterAddress,
+    OffsetRange,
+    Plan,
+    PlanFacts,
+    Split,
+    SplitLimits,
+    TailPiece,
+    Where,
+)
+from tests.support.export.places import MemoryPlace
 from tests.support.source.said_log import SaidLog
 
-pytest.importorskip("pyspark", reason="tasks ask it for their number")
+ORDERS = TopicPartition("orders", 0)
+WHERE = Where(cluster=ClusterAddress("localhost:1"))
+IDENTITY = Identity("orders", bytes(16).hex(), "read_uncommitted", "bytes")
 
 
-class HereSpark:
-    """As much of a session as `run_job` needs: tasks run one after the other, here."""
+class GrowingLog(SaidLog):
+    """A log to which ten offsets come with each question for its end; all is the brokers'."""
 
-    def __init__(self, before: Callable[[], object] = lambda: None) -> None:
-        """Take what happens before the first task of each job."""
-        self.before, self.labels = before, list[str]()
+    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        start, end = self.held[ORDERS]
+        self.held[ORDERS] = start, end + 10
+        return super().latest(partitions)
 
-    @property
-    def sparkContext(self) -> "HereSpark":
-        return self
-
-    def setJobGroup(self, group: str, *_: str, **__: bool) -> None:
-        self.labels.append(group)
-
-    def statusTracker(self) -> "HereSpark":
-        return self
-
-    def getJobIdsForGroup(self, _group: str) -> list[int]:
-        return []
-
-    def parallelize(self, tasks: Sequence[Any], _slices: int) -> "_Tasks":
-        return _Tasks(tasks, self.before)
+    def plan(self, ranges: Mapping[TopicPartition, OffsetRange], limits: SplitLimits) -> Plan:
+        super().plan(ranges, limits)
+        of = TopicIdPartition(bytes(16), 0, "orders")
+        splits = [
+            Split(one, (TailPiece(of, start, end - 1),), 1) for one, (start, end) in ranges.items()
+        ]
+        return Plan(tuple(splits), PlanFacts())
 
 
-class _Tasks:
-    def __init__(self, tasks: Iterable[Any], before: Callable[[], object]) -> None:
-        self._tasks, self._before = tasks, before
+class OvertakingLedger(DirectoryLedger):
+    """Another export ends right before a look, or right before a run begins."""
 
-    def map(self, function: Callable[[Any], Any]) -> "_Tasks":
-        return _Tasks(map(function, self._tasks), self._before)
+    def __init__(self, log: GrowingLog, before: str) -> None:
+        super().__init__(MemoryPlace())
+        self._log, self._before = log, before
 
-    def collect(self) -> list[Any]:
-        self._before()
-        return list(self._tasks)
+    def look(self) -> Committed | None:
+        """See `Ledger`."""
+        self._other("look")
+        return super().look()
 
+    def begin(self, run: str, identity: Identity) -> Committed:
+        """See `Ledger`."""
+        if run != "other":
+            self._other("begin")
+        return super().begin(run, identity)
 
-@pytest.fixture
-def bucket(tmp_path: Path) -> Iterator[Bucket]:
-    """Two partitions of two segments each: offsets 0 to 11 and 0 to 5."""
-    threads = pa.cpu_count()
-    with Bucket(tmp_path / "bucket") as made:
-        for number, batches in ((0, 2), (1, 1)):
-            partition = made.partition("orders", number)
-            partition.batches(batches).roll().batches(batches).roll().copy()
-        yield made
-    close_stores()
-    pa.set_cpu_count(threads)
-
-
-@pytest.fixture
-def target(tmp_path: Path) -> Path:
-    return tmp_path / "target"
+    def _other(self, step: str) -> None:
+        if step == self._before:
+            self._before = ""
+            super().begin("other", IDENTITY)
+            end = self._log.latest([ORDERS])[ORDERS]
+            self.commit("other", Committed(IDENTITY, {0: end}), [])
 
 
-def rows_in(target: Path) -> list[tuple[int, int]]:
-    tables = [pq.ParquetFile(path).read() for path in target.rglob("*.parquet")]
-    found = [(row["partition"], row["offset"]) for one in tables for row in one.to_pylist()]
-    return sorted(found)
-
-
-def rows_of(bucket: Bucket) -> list[tuple[int, int]]:
-    return sorted((row.partition, row.offset) for row in bucket.rows())
-
-
-def exported(
-    bucket: Bucket,
-    target: Path,
-    *,
-    spark: HereSpark | None = None,
-    ledger: DirectoryLedger | None = None,
-    strict: bool = True,
-    run_bytes: int = 1,
-    say: Callable[[str], None] | None = None,
-) -> Exported:
-    where = Where(store=bucket.address, fail_on_data_loss=strict)
-    options = ExportOptions("orders", where, run_bytes=run_bytes, task_bytes=150)
-    ledger = ledger or DirectoryLedger(LocalPlace(target))
-    return export(spark or HereSpark(), options, ledger, say)
-
-
-def staged(target: Path) -> list[Path]:
-    return [path for path in (target / STAGING).rglob("*") if path.is_file()]
-
-
-def test_each_commit_keeps_what_those_before_it_said(bucket: Bucket, target: Path) -> None:
-    spark, said = HereSpark(), list[str]()
-    done = exported(bucket, target, spark=spark, say=said.append)
-    assert (done.runs, done.rows, done.lost, done.unparsed) == (4, 18, 0, 0)
-    assert done.files == len(list(target.rglob("*.parquet")))
-    assert rows_in(target) == rows_of(bucket)
-    held = DirectoryLedger(LocalPlace(target)).look()
-    assert held is not None
-    assert held.offsets == {0: 12, 1: 6}
-    assert len(set(spark.labels)) == 4
-    assert said[-1].endswith("18 rows in all so far")
-
-
-def test_what_is_there_is_not_exported_again(bucket: Bucket, target: Path) -> None:
-    exported(bucket, target)
-    assert exported(bucket, target) == Exported()
-    bucket.partitions[0].batches(1).roll().copy()
-    done = exported(bucket, target, run_bytes=1 << 30)
-    assert (done.runs, done.rows) == (1, 3)
-    assert rows_in(target) == rows_of(bucket)
-
-
-def test_what_a_killed_run_left_is_removed_though_nothing_is_new(
-    bucket: Bucket, target: Path
+@pytest.mark.parametrize("before", ["look", "begin"])
+def test_another_export_that_went_further_is_no_loss(
+    monkeypatch: pytest.MonkeyPatch, before: str
 ) -> None:
-    exported(bucket, target)
-    ledger = DirectoryLedger(LocalPlace(target))
+    log = GrowingLog({ORDERS: (0, 100)})
+    monkeypatch.setattr(exporting, "open_log", lambda _where: log)
+    monkeypatch.setattr(exporting, "run_job", lambda *_: [])
+    ledger = OvertakingLedger(log, before)
+    done: Exported = export(None, ExportOptions("orders", WHERE, tail=True), ledger)
+    assert done.runs == 1
     held = ledger.look()
     assert held is not None
-    ledger.begin("killed", held.identity)
-    with ledger.place.writing(f"{ledger.staging('killed')}/left") as file:
-        file.write(b"half")
-    assert staged(target)
-    exported(bucket, target)
-    assert not staged(target)
-
-
-def test_only_a_tail_export_goes_to_the_end_of_the_log() -> None:
-    """A said log has nothing remote."""
-    log, cluster = SaidLog({TopicPartition("orders", 0): (3, 9)}), ClusterAddress("nowhere:1")
-    for tail, end in ((False, 3), (True, 9)):
-        options = ExportOptions("orders", Where(cluster=cluster), tail=tail)
-        assert _bounds(log, options) == {0: Bounds(3, end, 9)}
-    alone = ExportOptions("orders", Where(), tail=True)
-    assert _bounds(log, alone) == {0: Bounds(3, 3, None)}
-
-
-def test_a_commit_whose_answer_is_lost_is_made_once(bucket: Bucket, target: Path) -> None:
-    class Deaf(DirectoryLedger):
-        commits = 0
-
-        def commit(self, run: str, committed: Committed, files: Sequence[DataFile]) -> None:
-            super().commit(run, committed, files)
-            self.commits += 1
-            if self.commits == 1:
-                raise TimeoutError("no answer")
-
-    ledger = Deaf(LocalPlace(target))
-    done = exported(bucket, target, ledger=ledger, run_bytes=1 << 30)
-    assert (ledger.commits, done.runs) == (2, 1)
-    assert rows_in(target) == rows_of(bucket)
-
-
-def test_an_overtaken_run_removes_its_files(bucket: Bucket, target: Path) -> None:
-    exported(bucket, target)
-    bucket.partitions[0].batches(1).roll().copy()
-    held = DirectoryLedger(LocalPlace(target)).look()
-    assert held is not None
-    other = HereSpark(lambda: DirectoryLedger(LocalPlace(target)).begin("other", held.identity))
-    with pytest.raises(OvertakenError, match="another export began meanwhile"):
-        exported(bucket, target, spark=other)
-    assert not staged(target)
-
-
-def test_what_another_export_committed_meanwhile_is_not_exported_twice(
-    bucket: Bucket, target: Path
-) -> None:
-    class Late(DirectoryLedger):
-        def look(self) -> Committed | None:
-            found = super().look()
-            exported(bucket, target)
-            return found
-
-    ledger = Late(LocalPlace(target))
-    exported(bucket, target)
-    bucket.partitions[1].batches(1).roll().copy()
-    exported(bucket, target, ledger=ledger)
-    assert rows_in(target) == rows_of(bucket)
-
-
-def test_the_error_of_a_task_is_told_though_its_files_cannot_be_removed(
-    bucket: Bucket, target: Path
-) -> None:
-    class Stuck(DirectoryLedger):
-        abandoned = 0
-
-        def abandon(self, run: str) -> None:
-            self.abandoned += 1
-            raise PermissionError(run)
-
-    def fail() -> None:
-        raise ArithmeticError("of the task")
-
-    ledger = Stuck(LocalPlace(target))
-    with pytest.raises(ArithmeticError, match="of the task"):
-        exported(bucket, target, spark=HereSpark(fail), ledger=ledger)
-    assert ledger.abandoned == 1
-
-
-def test_offsets_that_vanish_while_tasks_run_are_counted(bucket: Bucket, target: Path) -> None:
-    kept = [row for row in rows_of(bucket) if row not in [(0, n) for n in range(6)]]
-    gone = HereSpark(lambda: bucket.partitions[0].delete(0))
-    done = exported(bucket, target, spark=gone, strict=False, run_bytes=1 << 30)
-    assert done.lost == 6
-    assert any("was deleted after the plan was made" in note for note in done.notes)
-    assert rows_in(target) == kept
-
-
-def test_rows_of_a_topic_made_again_are_not_mixed_in(bucket: Bucket, target: Path) -> None:
-    exported(bucket, target)
-    held = DirectoryLedger(LocalPlace(target)).look()
-    assert held is not None
-    for name in ("topic", "topic_id", "isolation", "value"):
-        other = Identity(**{**_fields(held.identity), name: "another"})
-        with pytest.raises(ValueError, match=f"with {name}="):
-            DirectoryLedger(LocalPlace(target)).begin("again", other)
-
-
-def _fields(identity: Identity) -> dict[str, str]:
-    names = ("topic", "topic_id", "isolation", "value")
-    return {name: str(getattr(identity, name)) for name in names}
+    assert held.offsets == {0: log.held[ORDERS][1]}

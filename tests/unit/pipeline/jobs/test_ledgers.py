@@ -9,7 +9,14 @@ import pytest
 from pipeline.errors import DamagedDataError, OptionError
 from pipeline.jobs.directory_ledger import LOG, DirectoryLedger
 from pipeline.jobs.place import LocalPlace
-from pipeline.jobs.values import Committed, Identity, OvertakenError, Record
+from pipeline.jobs.values import (
+    Committed,
+    DataFile,
+    FilesMissingError,
+    Identity,
+    OvertakenError,
+    Record,
+)
 from tests.support.export.places import Killed, MemoryPlace, Steps
 from tests.support.export.topics import IDENTITY, ToyTopic, export_once
 from tests.support.export.worlds import DirectoryWorld, TableWorld, World
@@ -133,8 +140,9 @@ def test_another_that_dies_in_the_middle_of_a_run_costs_nothing(
     raise AssertionError("more steps than expected")
 
 
-def test_another_topic_or_form_is_refused_by_name() -> None:
-    world = DirectoryWorld()
+@WORLDS
+def test_another_topic_or_form_is_refused_by_name(make: Callable[[], World]) -> None:
+    world = make()
     export_once(world.ledger(Steps()), ToyTopic(), "first")
     made_again = Identity("orders", "11" * 16, "read_uncommitted", "bytes")
     with pytest.raises(OptionError, match="topic_id="):
@@ -181,6 +189,19 @@ def test_a_lost_answer_is_no_second_commit() -> None:
     assert len(place.names(LOG)) == 2
 
 
+def test_a_file_that_cannot_be_moved_is_an_error_until_the_next_run_moves_it() -> None:
+    class Full(MemoryPlace):
+        def move(self, source: str, target: str) -> None:
+            raise OSError(28, f"no space for {target} from {source}")
+
+    world, topic = DirectoryWorld(), ToyTopic()
+    full = Full()
+    full.stored = world.place.stored
+    with pytest.raises(OSError, match="no space"):
+        export_once(DirectoryLedger(full), topic, "first")
+    finish(world, topic)
+
+
 def test_a_directory_of_this_machine_keeps_the_promises(tmp_path: Path) -> None:
     place = LocalPlace(tmp_path / "export")
     assert place.names("a") == []
@@ -206,3 +227,36 @@ def test_an_entry_reads_back_as_it_was() -> None:
     assert Record.decode(entry.encode(), "here") == entry
     began = Record(8, "run", Committed(IDENTITY))
     assert Record.decode(began.encode(), "here") == began
+
+
+@WORLDS
+@pytest.mark.parametrize("there", [None, b"0 3\n0"])
+def test_a_file_that_is_nowhere_or_half_there_is_not_committed(
+    make: Callable[[], World], there: bytes | None
+) -> None:
+    world, topic = make(), ToyTopic()
+    export_once(world.ledger(Steps()), topic, "first")
+    before = world.rows()
+    topic.grow()
+    ledger = world.ledger(Steps())
+    ledger.begin("two", IDENTITY)
+    if there is not None:
+        with ledger.place.writing(f"{ledger.staging('two')}/a.staged") as file:
+            file.write(there)
+    day = "2026-11-23"
+    file_said = DataFile("a.staged", f"day={day}/a.parquet", 0, day, 2, 7, 0, 3, 4, 0, 0)
+    with pytest.raises(FilesMissingError, match=r"1 of 1 files .* first a\.staged"):
+        ledger.commit("two", Committed(IDENTITY, topic.ends), [file_said])
+    assert world.rows() == before
+    finish(world, topic)
+
+
+@WORLDS
+def test_a_run_whose_files_a_later_one_removed_is_overtaken(make: Callable[[], World]) -> None:
+    world, topic = make(), ToyTopic()
+    ledger = world.ledger(Steps())
+    ledger.begin("one", IDENTITY)
+    world.ledger(Steps()).begin("two", IDENTITY)
+    file_said = DataFile("a", "day=2026-11-23/a", 0, "2026-11-23", 2, 7, 0, 0, 1, 0, 0)
+    with pytest.raises(OvertakenError):
+        ledger.commit("one", Committed(IDENTITY, topic.ends), [file_said])

@@ -164,11 +164,11 @@ def test_what_is_lost_is_counted_and_named_after_the_other_notes() -> None:
     [
         (
             OffsetRange(4, 6),
-            r"orders-0: offsets 4 to 4 are below the log start; the log is \[5, 10",
+            r"orders-0: offsets 4 to 4 are below the log start; the log starts at 5 and",
         ),
         (OffsetRange(7, 11), "offsets 10 to 10 are at or above the log's end"),
         (OffsetRange(12, 14), "offsets 12 to 13 are at or above the log's end"),
-        (OffsetRange(4, 11), r"offsets 4 to 4 are below .* \(and 1 further stretches\)"),
+        (OffsetRange(4, 11), r"offsets 4 to 4 are below .* \(and 1 more\)"),
     ],
 )
 def test_one_lost_offset_is_an_error_that_names_it(wanted: OffsetRange, said: str) -> None:

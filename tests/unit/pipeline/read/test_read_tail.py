@@ -196,7 +196,9 @@ def test_damaged_batches_of_a_broker_are_named() -> None:
         offsets(broker, 0, 9)
 
 
-def test_what_a_deleted_segment_held_is_asked_of_the_brokers(tmp_path: Path) -> None:
+def test_what_a_deleted_segment_held_is_asked_of_the_brokers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Another copy, or the leader's disk, may still have it."""
     with Bucket(tmp_path) as bucket:
         orders = bucket.partition("orders")
@@ -215,6 +217,7 @@ def test_what_a_deleted_segment_held_is_asked_of_the_brokers(tmp_path: Path) -> 
     close_stores()
     assert found == [row for row in right if row.offset >= 4]
     assert broker.fetched[0] == 4
+    assert ["is this another store?" in one.message for one in caplog.records] == [True]
 
 
 def test_a_part_of_a_deleted_segment_is_data_loss_even_with_brokers(tmp_path: Path) -> None:

@@ -244,6 +244,7 @@ def test_options_without_effect_are_warnings() -> None:
         "kafkaConsumer.pollTimeoutMs": "1",
         "kafka.max.poll.records": "500",
         "kafka.ssl.truststore.location": "/x",
+        "tidemark.logStart": '{"a":{"0":1}}',
     }
     batch = batch_options({**READ, **some, "maxOffsetsPerTrigger": "5"})
     assert len(batch.warnings) == len(some) + 1

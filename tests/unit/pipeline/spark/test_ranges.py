@@ -44,7 +44,7 @@ def test_a_bound_becomes_offsets(bound: Bound, resolved: Resolved) -> None:
     [
         (AtOffsets({A0: 1}), r"startingOffsets must name all .* missing a-1$"),
         (AtOffsets({A0: 1, A1: 1, B0: 1}), r"not there: b-0$"),
-        (AtTimes({A0: 1}), r"startingOffsetsByTimestamp must name all .* missing a-1$"),
+        (AtTimes({A0: 1}), r"ByTimestamp must name all partitions and no other: missing a-1$"),
         (AtTimes(None, 1010), r"no record of a-0 is at 1010 ms or later; .*Strategy=latest"),
     ],
 )

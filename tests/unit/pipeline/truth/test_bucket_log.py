@@ -1,6 +1,7 @@
 """A bucket alone, as brokers leave it and as accidents leave it."""
 
 import json
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -11,10 +12,18 @@ import pytest
 
 from kafka_protocol.types import EpochEntry, TopicPartition
 from pipeline.cluster.cluster import UnknownTopicError
-from pipeline.errors import DamagedDataError, DataLossError, OptionError
+from pipeline.errors import (
+    DamagedDataError,
+    DataLossError,
+    OptionError,
+    StoreUnreachableError,
+)
 from pipeline.truth.bucket_log import BucketLog
 from pipeline.values import Isolation, OffsetRange, Plan, RemotePiece, SplitLimits, Where
+from rsm_plugins.api import RemoteStorageError, StoredObject
+from rsm_plugins.layout.manager import LayoutStorageManager
 from rsm_plugins.layout.objects import Manifest, dump_manifest, parse_manifest
+from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from runtime.sim.clock import ManualClock
 from tests.support.lake.bucket import Bucket, topic_id_of
 from tests.support.lake.rows import Row
@@ -88,6 +97,36 @@ def test_an_id_that_the_bucket_has_not_is_refused(bucket: Bucket) -> None:
         pytest.raises(OptionError, match=r"topicId=.*no topic orders of this id"),
     ):
         log.latest([ORDERS])
+
+
+def test_two_ids_of_one_name_are_refused_with_the_ways_to_choose(bucket: Bucket) -> None:
+    bucket.partition("orders", life=1).batches(1).roll().copy()
+    with (
+        closing(opened(bucket)) as log,
+        pytest.raises(OptionError, match=r'tidemark\.topicId=\{"orders":"id"\} .* --topic-id'),
+    ):
+        log.latest([ORDERS])
+
+
+def test_a_directory_that_is_no_bucket_is_doubted(tmp_path: Path) -> None:
+    with (
+        Bucket(tmp_path) as empty,
+        closing(opened(empty)) as log,
+        pytest.raises(UnknownTopicError, match="'orders': the bucket holds no complete copy"),
+    ):
+        log.partitions(["orders"])
+
+
+def test_a_store_that_cannot_be_listed_is_one_line_with_the_host(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RemoteStorageError("access denied")
+
+    monkeypatch.setattr(LayoutStorageManager, "list_objects", fail)
+    with pytest.raises(StoreUnreachableError) as refused:
+        opened(bucket)
+    assert f"cannot be used from host {socket.gethostname()}: access denied" in str(refused.value)
 
 
 def test_what_is_copied_later_is_seen_after_a_while_and_only_its_manifest_is_read(
@@ -177,6 +216,32 @@ def test_a_damaged_copy_is_an_error_that_names_it_or_is_left_out(
     with closing(opened(bucket, **SKIPPING)) as log:
         assert log.earliest([ORDERS]) == {ORDERS: 18}
         assert any(path.stem in note for note in plan_of(log, 18, 27).facts.notes)
+
+
+def test_a_copy_that_ended_while_the_bucket_was_listed_is_whole(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = objects(tmp_path, ".log")[2].name
+    listed = LocalFsRemoteStorageManager.list_objects
+
+    def list_objects(self: LocalFsRemoteStorageManager, prefix: str = "") -> Iterator[StoredObject]:
+        found = listed(self, prefix)
+        return (one for one in found if prefix or not one.key.endswith(late))
+
+    monkeypatch.setattr(LocalFsRemoteStorageManager, "list_objects", list_objects)
+    with closing(opened(bucket)) as log:
+        assert log.latest([ORDERS]) == {ORDERS: 27}
+
+
+def test_a_copy_that_was_repaired_is_read_again(bucket: Bucket, tmp_path: Path) -> None:
+    clock, path = ManualClock(), objects(tmp_path, ".log")[1]
+    aside = path.rename(tmp_path / "aside")
+    with closing(opened(bucket, clock, **SKIPPING)) as log:
+        assert log.earliest([ORDERS]) == {ORDERS: 18}
+        aside.rename(path)
+        clock.advance(31_000)
+        assert log.latest([ORDERS]) == {ORDERS: 27}
+        assert held(plan_of(log, 0, 27)) == [(0, 8), (9, 17), (18, 26)]
 
 
 def test_leader_epochs_that_contradict_the_newest_copy_are_named(

@@ -108,7 +108,17 @@ def test_credentials_are_never_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["delegation", "sig", "X-Amz-Signature", "X-Amz-Security-Token", "x-goog-credential"]
+    "name",
+    [
+        "delegation",
+        "sig",
+        "X-Amz-Signature",
+        "X-Amz-Security-Token",
+        "x-goog-credential",
+        "client_secret",
+        "api-key",
+        "password",
+    ],
 )
 def test_what_signs_a_url_is_not_shown(name: str) -> None:
     error = OSError(f"Max retries exceeded with url: /v1/a?op=OPEN&{name}=s3cr3t%2F&offset=7 (x)")

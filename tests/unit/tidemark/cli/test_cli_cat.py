@@ -13,6 +13,8 @@ from click.testing import Result
 
 from tests.support.lake.bucket import Bucket
 from tests.support.samples.command_line import tidemark
+from tidemark.commands.cat import command
+from tidemark.remote.options import WrongOptionError
 
 ROOT = Path(__file__).parents[4]
 
@@ -75,6 +77,12 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(bucket: Bucket) -> None:
     assert process.returncode == 0
 
 
+def test_a_closed_stdout_is_one_line(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)  # as Python has it after `>&-`
+    with pytest.raises(WrongOptionError, match="stdout is closed: give --output FILE"):
+        command.main(["orders", place(bucket)], standalone_mode=False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -96,7 +104,11 @@ def test_mistakes_are_one_line(bucket: Bucket, arguments: tuple[str, ...], words
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("yesterday", "allowed is earliest"), ("2026-01-31T12:00:00", "2026-01-31T12:00:00Z for UTC")],
+    [
+        ("yesterday", "allowed is earliest"),
+        ("2026-01-31T12:00:00", "2026-01-31T12:00:00Z for UTC"),
+        ("2026-01-31", "2026-01-31T00:00:00Z for UTC"),
+    ],
 )
 def test_a_place_that_is_none_is_explained(bucket: Bucket, text: str, words: str) -> None:
     done = cat("orders", place(bucket), f"--from={text}", code=2)
