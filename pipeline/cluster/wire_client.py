@@ -91,6 +91,8 @@ class WireClient:
         where = f"{address[0]}:{address[1]}"
         try:
             answer = self._exchange(address, frame)
+            if int.from_bytes(answer[:4], "big") != self._correlation_id:
+                raise MalformedMessageError("it answers another question")
             value, _ = codec.response(api_key).decode(answer, version, 4 + response_header)
         except MalformedMessageError as error:
             self._drop(address)

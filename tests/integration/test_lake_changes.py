@@ -31,7 +31,7 @@ from tests.support.lake.consumer import rows_of_consumer
 from tests.support.lake.reading import batches_of_plan, rows_of_log, whole_ranges
 from tests.support.lake.rows import Row, rows_of_arrow
 
-pytestmark = [pytest.mark.slow, pytest.mark.lasts(seconds=30)]
+pytestmark = [pytest.mark.slow, pytest.mark.lasts(seconds=30), pytest.mark.timeout(900)]
 FILLING = Filling(partitions=1, epochs=1, records=3_000, deleted=0)
 ORDERS = TopicPartition("orders", 0)
 

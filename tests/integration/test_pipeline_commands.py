@@ -15,7 +15,7 @@ from tests.support.lake.consumer import rows_of_consumer
 from tests.support.lake.rows import rows_of_arrow
 from tests.support.spark.session import spark_environment, why_no_spark
 
-pytestmark = [pytest.mark.slow, pytest.mark.lasts(seconds=90)]
+pytestmark = [pytest.mark.slow, pytest.mark.lasts(seconds=90), pytest.mark.timeout(900)]
 SPARK = (
     *("--master", "local[2]", "--conf", "spark.ui.enabled=false"),
     *("--conf", "spark.driver.memory=512m", "--conf", "spark.driver.host=127.0.0.1"),

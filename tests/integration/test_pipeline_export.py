@@ -27,7 +27,7 @@ from tests.support.spark.session import spark_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.lasts(seconds=60)]
+pytestmark = [pytest.mark.slow, pytest.mark.lasts(seconds=60), pytest.mark.timeout(900)]
 DAY_MS = 86_400_000
 NOW_MS = 1_700_000_000_000
 

@@ -18,7 +18,7 @@ from tests.support.lake.rows import Row, rows_of_arrow
 from tests.support.lake.stories import an_unclean_election, every_kind_of_record
 from tests.support.spark.session import spark_environment, why_no_spark
 
-pytestmark = [pytest.mark.slow, pytest.mark.lasts(seconds=40)]
+pytestmark = [pytest.mark.slow, pytest.mark.lasts(seconds=40), pytest.mark.timeout(900)]
 
 
 class Command:

@@ -15,7 +15,7 @@ from tests.support.spark.session import spark_session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.lasts(seconds=40)]
+pytestmark = [pytest.mark.slow, pytest.mark.lasts(seconds=40), pytest.mark.timeout(900)]
 SCHEMA = (
     "topic string, partition int, key binary, value binary,"
     " headers array<struct<key:string,value:binary>>"

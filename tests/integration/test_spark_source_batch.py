@@ -14,7 +14,7 @@ from tests.support.spark.session import spark_session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.lasts(seconds=60)]
+pytestmark = [pytest.mark.slow, pytest.mark.lasts(seconds=60), pytest.mark.timeout(900)]
 
 BEGIN_MS = 1_700_000_000_000
 SECRET = "hush-hush"

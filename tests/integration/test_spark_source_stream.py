@@ -14,7 +14,7 @@ from tests.support.spark.session import spark_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.lasts(seconds=60)]
+pytestmark = [pytest.mark.slow, pytest.mark.lasts(seconds=60), pytest.mark.timeout(900)]
 
 SECRET = "hush-hush"
 
