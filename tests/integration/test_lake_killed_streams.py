@@ -26,6 +26,7 @@ pytestmark = [
 FILLING = Filling(partitions=2, epochs=1, records=2_000, deleted=0)
 
 
+@pytest.mark.long(seconds=70)
 def test_a_killed_stream_goes_on_without_loss_and_without_doubles(tmp_path: Path) -> None:
     check(tmp_path, kills=2, most=1)
 

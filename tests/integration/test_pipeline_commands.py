@@ -44,6 +44,7 @@ def tidemark(*arguments: str, **environment: str) -> "subprocess.CompletedProces
     )
 
 
+@pytest.mark.long(seconds=60)
 def test_a_topic_is_exported_with_its_tail(filled: BrokerProcess, tmp_path: Path) -> None:
     to = str(tmp_path / "export")
     command = ("pipeline", "export", "orders", "--bootstrap-server", filled.bootstrap, "--to", to)
