@@ -91,8 +91,6 @@ class WireClient:
         where = f"{address[0]}:{address[1]}"
         try:
             answer = self._exchange(address, frame)
-            if int.from_bytes(answer[:4], "big") != self._correlation_id:
-                raise MalformedMessageError("it answers another question")
             value, _ = codec.response(api_key).decode(answer, version, 4 + response_header)
         except MalformedMessageError as error:
             self._drop(address)
@@ -111,7 +109,10 @@ class WireClient:
         size = int.from_bytes(_exactly(connection, 4), "big")
         if size > _FRAME_BYTES_MAX:
             raise ConnectionError(f"an answer of {size} bytes; is this a Kafka listener?")
-        return _exactly(connection, size)
+        answer = _exactly(connection, size)
+        if int.from_bytes(answer[:4], "big") != self._correlation_id:
+            raise ConnectionError("it answers another question")
+        return answer
 
     def _drop(self, address: Address) -> None:
         connection = self._sockets.pop(address, None)
