@@ -32,6 +32,9 @@ KNOWN = {
         r"log\.(retention\.check|initial\.task|dirs)|group\.initial|controller\.quorum|"
         r"max\.connections\.per\.ip|metadata\.log\.dir).*"
     ),
+    "a plugin's settings are shown": (
+        r"DESCRIBE_CONFIGS v4 whole broker: \.results\[0\]\.configs\.rsm\.config\.dir\..*"
+    ),
     "settings of clients and groups are not served": (
         r"(DESCRIBE|INCREMENTAL_ALTER)_CONFIGS v\d resource (8 '1'|16 'c'|32 'g'): .*"
     ),
