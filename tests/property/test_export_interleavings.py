@@ -40,6 +40,12 @@ class Process(Steps):
         self._go.release()
         self._settle()
 
+    def end(self) -> None:
+        """Let it die wherever it stands: an example may be given up in the middle."""
+        self._dies = True
+        self._go.release(1_000)
+        self._thread.join(DEADLINE_S)
+
     def _settle(self) -> None:
         assert self._waits.acquire(timeout=DEADLINE_S)
         if self.ended:
@@ -63,6 +69,18 @@ def test_rows_are_there_once_whatever_comes_between(
     world, topic = make(), ToyTopic()
     count = data.draw(st.integers(2, 3), label="exports")
     alive: list[Process] = []
+    try:
+        take_steps(data, world, topic, count, alive)
+    finally:
+        for one in alive:
+            one.end()
+    export_once(world.ledger(Steps()), topic, "last")
+    assert world.rows() == topic.rows
+
+
+def take_steps(
+    data: st.DataObject, world: World, topic: ToyTopic, count: int, alive: list[Process]
+) -> None:
     started = 0
     while alive or started < count:
         choices = (
@@ -76,8 +94,6 @@ def test_rows_are_there_once_whatever_comes_between(
         else:
             one = data.draw(st.sampled_from(alive))
             one.step(dies=what == "kill")
-        alive = [one for one in alive if not one.ended]
+        alive[:] = [one for one in alive if not one.ended]
         seen = world.rows()
         assert len(seen) == len(set(seen)), "a row is there twice"
-    export_once(world.ledger(Steps()), topic, "last")
-    assert world.rows() == topic.rows
