@@ -50,6 +50,15 @@ class TieredLog(Protocol):
         """The end (exclusive) of what the remote tier holds of each; the log start if nothing."""
         ...
 
+    def epochs_before(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        """The leader epoch of the record before each offset; None where nobody can say.
+
+        Offset and epoch name a record: where another epoch is found later, the log was replaced.
+        """
+        ...
+
     def offsets_at(
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:

@@ -1,8 +1,8 @@
 """A Delta table that exports are appended to, through deltalake.
 
-What was exported are versions of application transactions, which Delta keeps with the commit: one
-for each partition (its next offset), one that counts commits. Two commits that both raise one of
-them conflict by Delta's own rule.
+What was exported are versions of application transactions, which Delta keeps with the commit: two
+for each partition (its next offset and the leader epoch before it), one that counts commits. Two
+commits that both raise one of them conflict by Delta's own rule.
 """
 
 import hashlib
@@ -74,6 +74,7 @@ class DeltaLakeTable:
             "partitions": count,
             # One that is known and not committed stood in what a roll-back gave up.
             **{str(partition): committed.offsets.get(partition, -1) for partition in range(count)},
+            **{f"{one}/epoch": committed.epochs.get(one, -1) for one in range(count)},
         }
         try:
             table.create_write_transaction(
@@ -119,9 +120,19 @@ class DeltaLakeTable:
             return Seen(None, 0, "")
         there = self._restored(table)
         count = there.transaction_version(f"{self._app}/partitions") or 0
-        found = {one: there.transaction_version(f"{self._app}/{one}") for one in range(count)}
-        offsets = {partition: at for partition, at in found.items() if at is not None and at >= 0}
-        return Seen(Committed(self._identity().identity, offsets), epoch, self._run_of(table))
+        offsets = self._numbers(there, {one: str(one) for one in range(count)})
+        epochs = self._numbers(there, {one: f"{one}/epoch" for one in range(count)})
+        found = Committed(self._identity().identity, offsets, epochs)
+        return Seen(found, epoch, self._run_of(table))
+
+    def _numbers(self, table: Any, names: dict[int, str]) -> dict[int, int]:
+        """Versions of these transactions; those that are absent or -1 are left out."""
+        found = {
+            one: table.transaction_version(f"{self._app}/{name}") for one, name in names.items()
+        }
+        return {
+            one: version for one, version in found.items() if version is not None and version >= 0
+        }
 
     def _restored(self, table: Any) -> Any:
         """The version whose rows are the table's: another where it was restored after our commit.

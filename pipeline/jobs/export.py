@@ -15,7 +15,16 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_r
 from kafka_protocol.types import TopicPartition
 from pipeline.jobs.day_files import FileLimits, FileNames
 from pipeline.jobs.ledger import Ledger
-from pipeline.jobs.planning import Bounds, Step, first_run, ranges_left, steps, tasks
+from pipeline.jobs.planning import (
+    Bounds,
+    Step,
+    after,
+    check_lineage,
+    first_run,
+    ranges_left,
+    steps,
+    tasks,
+)
 from pipeline.jobs.run_names import new_run_name
 from pipeline.jobs.spark_job import run_job
 from pipeline.jobs.table_ledger import COMMIT_DEADLINE_S
@@ -101,41 +110,50 @@ class _Export:
     def run(self) -> Exported:
         held = self._ledger.look()
         self._bounds = _bounds(self._log, self._options)  # after: so no export is beyond the end
-        offsets = {} if held is None else held.offsets
-        left = self._left(offsets)
+        left = self._left(held)
         identity = self._identity(left, held)
         if not left and identity is not None and self._ledger.has_leftovers():
             self._sweep(identity)
         while left:
             assert identity is not None
             run = new_run_name()
-            committed = self._ledger.begin(run, identity)
-            if committed.offsets != offsets:  # another export ended since, perhaps further on
-                offsets = committed.offsets
+            found = self._ledger.begin(run, identity)
+            if found != (held or Committed(identity)):  # another one ended since, perhaps further
                 self._bounds = _bounds(self._log, self._options)
-                left = self._left(offsets)
+                left = self._left(found)
             count = first_run(left, self._options.run_bytes)
             now, left = left[:count], left[count:]
-            offsets = {**offsets, **{step.partition: step.end for step in now}}
-            self._one_run(run, now, Committed(identity, offsets))
+            held = after(found, now)
+            self._one_run(run, now, held)
         return self._done
 
-    def _left(self, offsets: Mapping[int, int]) -> list[Step]:
+    def _left(self, held: Committed | None) -> list[Step]:
         topic = self._options.topic
+        offsets = {} if held is None else held.offsets
         left = ranges_left(
             topic,
             offsets,
             self._bounds,
             fail_on_data_loss=self._options.where.fail_on_data_loss,
         )
+        known = {} if held is None else held.epochs
+        epochs = self._epochs({one: offsets[one] for one in known if one in self._bounds})
+        check_lineage(topic, offsets, known, epochs)
         ranges = {TopicPartition(topic, number): one for number, one in left.ranges.items()}
         if not ranges:
             return []
+        end_epochs = self._epochs({number: one.end for number, one in left.ranges.items()})
         plan = self._log.plan(
             ranges, SplitLimits(target_bytes=min(self._options.task_bytes, 128 << 20))
         )
         self._add(Exported(lost=left.lost, notes=(*left.notes, *plan.facts.notes)))
-        return steps(plan.splits, left.ranges)
+        return steps(plan.splits, left.ranges, end_epochs)
+
+    def _epochs(self, offsets: Mapping[int, int]) -> dict[int, int | None]:
+        """Leader epochs of the records before these offsets."""
+        topic = self._options.topic
+        asked = {TopicPartition(topic, number): offset for number, offset in offsets.items()}
+        return {one.partition: epoch for one, epoch in self._log.epochs_before(asked).items()}
 
     def _identity(self, left: list[Step], held: Committed | None) -> Identity | None:
         """Whose rows they are; a range without any bytes does not say, then the target does."""

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from pipeline.errors import DataLossError
+from pipeline.jobs.values import Committed
 from pipeline.values import OffsetRange, Piece, RemotePiece, Split
+from rlmm.lineage import epoch_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +80,46 @@ def ranges_left(
     return Left(ranges, lost, tuple(notes))
 
 
+def check_lineage(
+    topic: str,
+    committed: Mapping[int, int],
+    epochs: Mapping[int, int],
+    found: Mapping[int, int | None],
+) -> None:
+    """See that the log still has the last records that were exported.
+
+    Args:
+        topic: for messages.
+        committed: next offset by partition.
+        epochs: leader epoch of the record before it, as it was exported.
+        found: the same as the log has it now; None where nobody can say.
+
+    Raises:
+        DataLossError: it has others.
+    """
+    for partition, epoch in sorted(epochs.items()):
+        now = found.get(partition)
+        if now is not None and now != epoch:
+            raise DataLossError(
+                f"{topic}-{partition}: exported up to offset {committed[partition]}, the last under"
+                f" leader epoch {epoch}, where the log has epoch {now} now: an unclean election"
+                " replaced records that were exported; export to another place"
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """Splits of one partition after which a run may end: a whole number of segments.
 
     Attributes:
         end: the next offset once these are written.
+        epoch: leader epoch of the record before it; None if unknown.
     """
 
     partition: int
     splits: tuple[Split, ...]
     end: int
+    epoch: int | None = None
 
     @property
     def bytes_estimate(self) -> int:
@@ -96,10 +127,20 @@ class Step:
         return sum(split.bytes_estimate for split in self.splits)
 
 
-def steps(splits: Sequence[Split], ranges: Mapping[int, OffsetRange]) -> list[Step]:
+def steps(
+    splits: Sequence[Split],
+    ranges: Mapping[int, OffsetRange],
+    end_epochs: Mapping[int, int | None],
+) -> list[Step]:
     """Cut a plan at the ends of segments, partition by partition.
 
     A range whose offsets have no bytes at all is a step without splits.
+
+    Args:
+        splits: of the plan.
+        ranges: that were planned.
+        end_epochs: leader epoch of the record before the end of each range, asked before the plan
+            was made: where an election came between, the next run sees a difference.
     """
     found: list[Step] = []
     planned = set()
@@ -109,9 +150,21 @@ def steps(splits: Sequence[Split], ranges: Mapping[int, OffsetRange]) -> list[St
         for place, part in enumerate(whole):
             is_last = place == len(whole) - 1
             end = ranges[partition].end if is_last else part[-1].pieces[-1].last + 1
-            found.append(Step(partition, tuple(part), end))
-    empty = [Step(partition, (), ranges[partition].end) for partition in set(ranges) - planned]
-    return found + sorted(empty, key=lambda step: step.partition)
+            epoch = _epoch_before(end, part[-1].pieces[-1])
+            if epoch is None and is_last:
+                epoch = end_epochs.get(partition)
+            found.append(Step(partition, tuple(part), end, epoch))
+    return found + [
+        Step(partition, (), ranges[partition].end, end_epochs.get(partition))
+        for partition in sorted(set(ranges) - planned)
+    ]
+
+
+def _epoch_before(end: int, piece: Piece) -> int | None:
+    """What the segment that is read says; brokers may have another lineage by now."""
+    if isinstance(piece, RemotePiece) and piece.last == end - 1:
+        return epoch_at(piece.segment.leader_epochs, piece.last)
+    return None
 
 
 def _whole_segments(splits: Sequence[Split]) -> Iterator[list[Split]]:
@@ -139,6 +192,17 @@ def first_run(left: Sequence[Step], run_bytes: int) -> int:
             return count
         total += step.bytes_estimate
     return len(left)
+
+
+def after(held: Committed, run: Sequence[Step]) -> Committed:
+    """What a target holds once these steps are committed, too."""
+    offsets, epochs = dict(held.offsets), dict(held.epochs)
+    for step in run:
+        offsets[step.partition] = step.end
+        epochs.pop(step.partition, None)
+        if step.epoch is not None:
+            epochs[step.partition] = step.epoch
+    return Committed(held.identity, offsets, epochs)
 
 
 def tasks(run: Sequence[Step], task_bytes: int) -> list[tuple[Split, ...]]:

@@ -58,10 +58,13 @@ class Committed:
 
     Attributes:
         offsets: the next offset of each partition; one that is absent was never exported.
+        epochs: leader epoch of the record before that offset, where it was known. A log that has
+            another one there is not the log that was exported.
     """
 
     identity: Identity
     offsets: Mapping[int, int] = field(default_factory=dict)
+    epochs: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +163,19 @@ class Record:
 
 def encoded(committed: Committed) -> dict[str, Any]:
     """As JSON values."""
-    offsets = {str(partition): at for partition, at in sorted(committed.offsets.items())}
-    return {"identity": asdict(committed.identity), "offsets": offsets}
+    return {
+        "identity": asdict(committed.identity),
+        "offsets": _texts(committed.offsets),
+        "epochs": _texts(committed.epochs),
+    }
+
+
+def _texts(numbers: Mapping[int, int]) -> dict[str, int]:
+    return {str(partition): number for partition, number in sorted(numbers.items())}
+
+
+def _numbers(texts: Mapping[str, Any]) -> dict[int, int]:
+    return {int(partition): int(number) for partition, number in texts.items()}
 
 
 def encode_committed(committed: Committed) -> str:
@@ -196,5 +210,5 @@ def _parsed(data: str | bytes, where: str) -> dict[str, Any]:
 
 
 def _committed(body: Mapping[str, Any]) -> Committed:
-    offsets = {int(partition): int(at) for partition, at in body["offsets"].items()}
-    return Committed(Identity(**body["identity"]), offsets)
+    epochs = body.get("epochs", {})  # not in what 0.1 wrote
+    return Committed(Identity(**body["identity"]), _numbers(body["offsets"]), _numbers(epochs))

@@ -29,6 +29,7 @@ from pipeline.values import (
     Where,
 )
 from rlmm.lifecycle import SegmentEntry
+from rlmm.lineage import epoch_at
 from rsm_plugins.layout.manager import LayoutStorageManager
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 from runtime.clock import Clock
@@ -45,6 +46,7 @@ class _Partition:
     Attributes:
         made_of: the copies that were there.
         usable: ids of those that the index holds.
+        chain: leader epochs of the newest lineage.
         range: what can be read.
         notes: what the user should know.
     """
@@ -52,6 +54,7 @@ class _Partition:
     index: LiveIndex
     made_of: Copies
     usable: frozenset[bytes]
+    chain: Sequence[EpochEntry]
     range: OffsetRange
     notes: tuple[str, ...]
 
@@ -121,6 +124,17 @@ class BucketLog:
         return {
             partition: self._end(partition, one)
             for partition, one in self._known(partitions).items()
+        }
+
+    def epochs_before(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        """See TieredLog."""
+        return {
+            partition: epoch_at(one.chain, offsets[partition] - 1)
+            if one.range.start < offsets[partition] <= one.range.end
+            else None
+            for partition, one in self._known(offsets).items()
         }
 
     def offsets_at(
@@ -221,7 +235,7 @@ class BucketLog:
             f" what lies below offset {span.start:,} is left out"
             for hole in holes[-3:]
         ]
-        made = _Partition(index, copies, frozenset(usable), span, tuple(notes))
+        made = _Partition(index, copies, frozenset(usable), chain, span, tuple(notes))
         self._partitions[home] = made
         return made
 

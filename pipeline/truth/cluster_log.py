@@ -19,6 +19,7 @@ from kafka_protocol.types import EpochEntry, TopicIdPartition, TopicPartition
 from kafka_protocol.wire.primitives import uuid_to_text
 from pipeline.cluster.asker import Asker, LeaderChangedError
 from pipeline.cluster.cluster import Cluster, NotNowError, chain_from_ends, near_epochs
+from pipeline.cluster.epoch_walk import epochs_before
 from pipeline.cluster.questions import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -165,6 +166,19 @@ class ClusterLog:
                 ends[partition] = max(log_start, min(end, found.ends[partition]))
         return ends
 
+    def epochs_before(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        """See TieredLog."""
+
+        def ask() -> dict[TopicPartition, int | None]:
+            leader_epochs = self._leader_epochs(offsets)
+            starts = self._special(offsets, EARLIEST)
+            held = {one: offset for one, offset in offsets.items() if offset > starts[one]}
+            return {**dict.fromkeys(offsets), **epochs_before(self._asker, held, leader_epochs)}
+
+        return _repeated(ask)
+
     def offsets_at(
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
@@ -217,11 +231,7 @@ class ClusterLog:
         return _repeated(lambda: self._one_round(partitions))
 
     def _one_round(self, partitions: set[TopicPartition]) -> _Round:
-        cluster = self._look({partition.topic for partition in partitions})
-        epochs = {
-            partition: cluster.topic(partition.topic).leader_epochs.get(partition.partition, -1)
-            for partition in partitions
-        }
+        epochs = self._leader_epochs(partitions)
 
         def ask(time_ms: int) -> dict[TopicPartition, int]:
             asked = dict.fromkeys(partitions, time_ms)
@@ -230,8 +240,6 @@ class ClusterLog:
             )
             return {partition: one.offset for partition, one in answers.items()}
 
-        if -1 in epochs.values():
-            raise LeaderChangedError("a partition has no leader now")
         tiered = self._tiered_of({partition.topic for partition in partitions})
         local_starts, ends = ask(EARLIEST_LOCAL), ask(LATEST)
         by_id = {one: self._id_of(one) for one in partitions if one.topic in tiered}
@@ -242,6 +250,21 @@ class ClusterLog:
         for partition in partitions - by_id.keys():
             local_starts[partition] = log_starts[partition]
         return _Round(log_starts, local_starts, ends)
+
+    def _leader_epochs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The present ones.
+
+        Raises:
+            LeaderChangedError: a partition has no leader.
+        """
+        wanted = set(partitions)
+        cluster = self._look({partition.topic for partition in wanted})
+        epochs = {
+            one: cluster.topic(one.topic).leader_epochs.get(one.partition, -1) for one in wanted
+        }
+        if -1 in epochs.values():
+            raise LeaderChangedError("a partition has no leader now")
+        return epochs
 
     def _tiered_of(self, topics: set[str]) -> set[str]:
         """The topics with remote storage; of the others no metadata need be read.

@@ -126,6 +126,7 @@ class ConfluentPort:
                 "check.crcs": True,
                 "fetch.wait.max.ms": 250,
                 "fetch.error.backoff.ms": 100,
+                "fetch.queue.backoff.ms": 10,  # else a full queue costs a second, read or not
                 "queued.min.messages": 1_000,
                 "queued.max.messages.kbytes": 2_048,
                 "fetch.message.max.bytes": 262_144,

@@ -200,10 +200,11 @@ def test_a_table_that_was_rolled_back_is_filled_again_from_there(world: World) -
         name = f"run{run}"
         ledger.begin(name, IDENTITY)
         offsets = {0: end, 1: 7} if run else {0: end}
-        ledger.commit(name, Committed(IDENTITY, offsets), write(ledger, name, first, end))
+        said = Committed(IDENTITY, offsets, dict.fromkeys(offsets, run))
+        ledger.commit(name, said, write(ledger, name, first, end))
     world.roll_back()
     assert world.offsets() == list(range(10))
-    assert ledger.begin("again", IDENTITY) == Committed(IDENTITY, {0: 10})
+    assert ledger.begin("again", IDENTITY) == Committed(IDENTITY, {0: 10}, {0: 0})
     files = write(ledger, "again", 10, 20)
     ledger.commit("again", Committed(IDENTITY, {0: 20}), files)
     assert world.offsets() == list(range(20))

@@ -210,6 +210,10 @@ def test_copies_of_a_former_leader_end_where_the_new_one_began(tmp_path: Path) -
     stories = {"orders": an_election_without_a_copy}
     with placed(tmp_path, stories) as (broker, _), closing(of_cluster(broker)) as log:
         plan = log.plan({partition: OffsetRange(0, 24)}, SplitLimits())
+        epochs = [
+            log.epochs_before({partition: offset})[partition] for offset in (0, 1, 15, 16, 24, 25)
+        ]
+    assert epochs == [None, 0, 0, 3, 3, None]
     pieces = [
         (type(piece), piece.first, piece.last) for split in plan.splits for piece in split.pieces
     ]

@@ -33,10 +33,14 @@ SECONDS_IN = {"integration": 4.0, "upgrade": 5.0, "contract": 0.7}
 """About how long a test without a mark takes in these folders of `tests`; others: nothing."""
 
 SERVERS = {
+    "spark": re.compile(r"\bsupport\.spark\b|\brun_spark\b"),
     "hdfs": re.compile(r"\bHdfs\b|fixturevalue\(.hdfs"),
     "s3": re.compile(r"\bS3Endpoint\b|fixturevalue\(.s3"),
 }
-"""What a file says that uses such a server; the first of them decides."""
+"""What a file says that uses such a server; the first of them decides.
+
+One JVM at a time: Spark gives its Python workers ten seconds to start, whatever else runs.
+"""
 
 
 def seconds_of(item: pytest.Item) -> float:

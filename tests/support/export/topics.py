@@ -26,12 +26,17 @@ class ToyTopic:
 
 
 def export_once(ledger: Ledger, topic: ToyTopic, run: str) -> None:
-    """One run, as the driver makes it: file by file, then the commit."""
+    """One run, as the driver makes it: file by file, then the commit.
+
+    It looks at the topic before it begins: another run may have come further, and no commit takes
+    offsets back.
+    """
     ends = dict(topic.ends)
     committed = ledger.begin(run, IDENTITY)
     files = []
     for partition, end in sorted(ends.items()):
         first = committed.offsets.get(partition, 0)
+        ends[partition] = max(first, end)
         if first < end:
             files.append(_write(ledger, run, partition, range(first, end)))
     try:

@@ -50,6 +50,11 @@ class SaidLog:
     def remote_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {one: self.held[one][0] for one in partitions}
 
+    def epochs_before(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        return dict.fromkeys(offsets)
+
     def offsets_at(
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafka_protocol.types import TopicPartition
+from pipeline.errors import DataLossError
 from pipeline.jobs.directory_ledger import STAGING, DirectoryLedger
 from pipeline.jobs.export import Exported, ExportOptions, _bounds, export
 from pipeline.jobs.place import LocalPlace
@@ -194,6 +195,20 @@ def test_what_another_export_committed_meanwhile_is_not_exported_twice(
     bucket.partitions[1].batches(1).roll().copy()
     exported(bucket, target, ledger=ledger)
     assert rows_in(target) == rows_of(bucket)
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+def test_a_log_whose_exported_end_was_replaced_is_refused(
+    bucket: Bucket, target: Path, lenient: bool
+) -> None:
+    orders = bucket.partitions[0]
+    exported(bucket, target)
+    orders.elect(3, at=12).batches(2).roll().copy()
+    assert exported(bucket, target).rows == 6
+    orders.elect(7, at=15).batches(2).roll().copy()
+    with pytest.raises(DataLossError, match="orders-0: exported up to offset 18, the last under"):
+        exported(bucket, target, strict=not lenient)
+    assert len(rows_in(target)) == 24
 
 
 def test_the_error_of_a_task_is_told_though_its_files_cannot_be_removed(

@@ -4,7 +4,16 @@ import pytest
 
 from kafka_protocol.types import EpochEntry, TopicIdPartition, TopicPartition
 from pipeline.errors import DataLossError
-from pipeline.jobs.planning import Bounds, first_run, ranges_left, steps, tasks
+from pipeline.jobs.planning import (
+    Bounds,
+    after,
+    check_lineage,
+    first_run,
+    ranges_left,
+    steps,
+    tasks,
+)
+from pipeline.jobs.values import Committed, Identity
 from pipeline.values import OffsetRange, RemotePiece, Split, TailPiece
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
 
@@ -12,11 +21,12 @@ SIZE = 100
 
 
 def piece(partition: int, segment: int, byte_from: int = 0, byte_to: int = SIZE) -> RemotePiece:
-    """Of a segment of ten offsets."""
+    """Of a segment of ten offsets, the last five of a leader epoch with the segment's number."""
     home = TopicIdPartition(b"t" * 16, partition, "orders")
     about = RemoteLogSegmentMetadata(
         RemoteLogSegmentId(home, bytes([segment]) * 16),
-        segment * 10, segment * 10 + 9, 0, 1, 0, SIZE, (EpochEntry(0, segment * 10),),
+        segment * 10, segment * 10 + 9, 0, 1, 0, SIZE,
+        (EpochEntry(segment - 1, segment * 10), EpochEntry(segment, segment * 10 + 5)),
     )  # fmt: skip
     return RemotePiece(about, segment * 10, segment * 10 + 9, byte_from, byte_to)
 
@@ -62,7 +72,7 @@ def test_a_run_ends_where_a_segment_ends() -> None:
         split(1, piece(1, 0)),
     ]
     ranges = {0: OffsetRange(0, 45), 1: OffsetRange(0, 10), 2: OffsetRange(3, 7)}
-    found = steps(whole, ranges)
+    found = steps(whole, ranges, {})
     assert [(one.partition, len(one.splits), one.end) for one in found] == [
         (0, 3, 20),
         (0, 1, 45),
@@ -74,12 +84,12 @@ def test_a_run_ends_where_a_segment_ends() -> None:
 def test_a_tail_may_be_cut_anywhere() -> None:
     home = TopicIdPartition(b"t" * 16, 0, "orders")
     whole = [split(0, TailPiece(home, 0, 4)), split(0, TailPiece(home, 5, 9))]
-    assert [one.end for one in steps(whole, {0: OffsetRange(0, 10)})] == [5, 10]
+    assert [one.end for one in steps(whole, {0: OffsetRange(0, 10)}, {})] == [5, 10]
 
 
 def test_a_run_takes_at_least_one_step_and_then_its_bytes() -> None:
     ranges = {0: OffsetRange(0, 40)}
-    found = steps([split(0, piece(0, number)) for number in range(4)], ranges)
+    found = steps([split(0, piece(0, number)) for number in range(4)], ranges, {})
     assert [first_run(found, size) for size in (1, 99, 100, 250, 400, 10**9)] == [1, 1, 1, 2, 4, 4]
     assert first_run([], 1) == 0
 
@@ -87,6 +97,34 @@ def test_a_run_takes_at_least_one_step_and_then_its_bytes() -> None:
 def test_tasks_join_neighbours_of_one_partition() -> None:
     ranges = {0: OffsetRange(0, 40), 1: OffsetRange(0, 10)}
     plan = [split(0, piece(0, number)) for number in range(4)] + [split(1, piece(1, 0))]
-    found = tasks(steps(plan, ranges), 200)
+    found = tasks(steps(plan, ranges, {}), 200)
     assert [(one[0].partition.partition, len(one)) for one in found] == [(0, 2), (0, 2), (1, 1)]
     assert [split for task in found for split in task] == plan
+
+
+def test_each_step_knows_the_epoch_of_its_last_record() -> None:
+    """Its segment says it; of what brokers serve or nobody has, what they said before the plan."""
+    home = TopicIdPartition(b"t" * 16, 0, "orders")
+    tail = [split(0, TailPiece(home, 20, 24)), split(0, TailPiece(home, 25, 29))]
+    whole = [split(0, piece(0, 0)), split(0, piece(0, 1)), *tail, split(1, piece(1, 2))]
+    ranges = {0: OffsetRange(0, 30), 1: OffsetRange(20, 30), 2: OffsetRange(0, 4)}
+    ended = steps(whole, ranges, {0: 7, 1: 9, 2: 5})
+    assert [one.epoch for one in ended] == [0, 1, None, 7, 2, 5]
+    clipped = steps([split(0, piece(0, 1))], {0: OffsetRange(10, 25)}, {0: 4})
+    assert [one.epoch for one in clipped] == [4]
+
+
+def test_a_commit_forgets_the_epoch_of_an_offset_that_is_not_the_last_any_more() -> None:
+    identity = Identity("orders", "", "", "")
+    held = Committed(identity, {0: 10, 1: 3}, {0: 1, 1: 2})
+    home = TopicIdPartition(b"t" * 16, 0, "orders")
+    whole = [split(0, TailPiece(home, 10, 11)), split(0, TailPiece(home, 12, 12))]
+    first, last = steps(whole, {0: OffsetRange(10, 13)}, {0: 4})
+    assert after(held, [first]) == Committed(identity, {0: 12, 1: 3}, {1: 2})
+    assert after(held, [first, last]) == Committed(identity, {0: 13, 1: 3}, {0: 4, 1: 2})
+
+
+def test_a_log_with_another_epoch_at_the_last_exported_record_is_another_log() -> None:
+    check_lineage("orders", {0: 10, 1: 5}, {0: 3, 1: 2}, {0: 3, 1: None})
+    with pytest.raises(DataLossError, match=r"orders-1: exported up to offset 5, .* epoch 4 now"):
+        check_lineage("orders", {0: 10, 1: 5}, {0: 3, 1: 2}, {0: 3, 1: 4})
