@@ -197,6 +197,8 @@ def plan_scan(
         source = opened.source
     for note in plan.facts.notes:
         log.info("%s: %s", topic, note)
+    for warning in plan.facts.warnings:
+        log.warning("%s: %s", topic, warning)
     lost = LostOffsets()
     if plan.facts.lost_offsets:
         lost.add(plan.facts.lost_offsets, f"{topic}: in no tier when the plan was made")

@@ -166,7 +166,8 @@ class PlanFacts:
         bytes_read, bytes_skipped: of remote segments, as far as the planner knows.
         tail_offsets: offsets to be read from brokers.
         lost_offsets: asked for and not there; only where fail_on_data_loss is False.
-        notes: sentences a user should see (a bucket's range, offsets that were clipped).
+        notes: sentences on what was planned (a bucket that is read alone).
+        warnings: sentences on what is wrong: offsets that are left out, records that are damaged.
     """
 
     segments_known: int = 0
@@ -177,6 +178,7 @@ class PlanFacts:
     tail_offsets: int = 0
     lost_offsets: int = 0
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

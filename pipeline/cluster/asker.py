@@ -95,6 +95,15 @@ class Asker:
         self._cluster = None
         return self.again(lambda: self.cluster, deadline_s)
 
+    def look_at_each(self, names: Iterable[str]) -> Iterator[Cluster]:
+        """What each broker says of these topics, one after the other.
+
+        Raises:
+            ClusterError: one does not answer.
+        """
+        for address in self.cluster.brokers.values():
+            yield look(self._client, names, address)
+
     def close(self) -> None:
         """End all connections."""
         self._client.close()

@@ -104,8 +104,15 @@ class PartitionOffsets:
     log_end: int
 
 
-def look(client: WireClient, names: Iterable[str] | None = None) -> Cluster:
+def look(
+    client: WireClient, names: Iterable[str] | None = None, address: Address | None = None
+) -> Cluster:
     """Ask for brokers and topics: all, or those of these names that there are.
+
+    Args:
+        client: asks.
+        names: None: all topics.
+        address: the broker to ask; None: any.
 
     Raises:
         ClusterError: nobody answers.
@@ -113,7 +120,10 @@ def look(client: WireClient, names: Iterable[str] | None = None) -> Cluster:
     request = codec.request(ApiKey.METADATA).cls
     wanted = None if names is None else [request.Topics(name=name) for name in sorted(set(names))]
     body = request(topics=wanted, allow_auto_topic_creation=False)
-    answer = client.ask_any(ApiKey.METADATA, _METADATA_VERSION, body)
+    if address is None:
+        answer = client.ask_any(ApiKey.METADATA, _METADATA_VERSION, body)
+    else:
+        answer = client.ask(address, ApiKey.METADATA, _METADATA_VERSION, body)
     return Cluster(
         answer.cluster_id or "",
         {one.node_id: (one.host, one.port) for one in answer.brokers},

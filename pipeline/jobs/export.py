@@ -146,7 +146,7 @@ class _Export:
         plan = self._log.plan(
             ranges, SplitLimits(target_bytes=min(self._options.task_bytes, 128 << 20))
         )
-        self._add(Exported(lost=left.lost, notes=(*left.notes, *plan.facts.notes)))
+        self._add(Exported(lost=left.lost, notes=(*left.notes, *plan.facts.warnings)))
         return steps(plan.splits, left.ranges, end_epochs)
 
     def _epochs(self, offsets: Mapping[int, int]) -> dict[int, int | None]:

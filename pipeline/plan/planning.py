@@ -66,6 +66,7 @@ def make_plan(
     *,
     fail_on_data_loss: bool,
     notes: Sequence[str] = (),
+    warnings: Sequence[str] = (),
 ) -> Plan:
     """Cut ranges into splits, partition by partition.
 
@@ -93,7 +94,8 @@ def make_plan(
         bytes_skipped=round(sums.bytes_skipped),
         tail_offsets=sums.tail_offsets,
         lost_offsets=sum(lost.end - lost.start for _, lost in sums.lost),
-        notes=(*notes, *lost),
+        notes=tuple(notes),
+        warnings=(*warnings, *lost),
     )
     return Plan(tuple(cut_into_splits(kept, limits)), facts)
 

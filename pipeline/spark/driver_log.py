@@ -27,7 +27,7 @@ def driver_log() -> logging.Logger:
 
 
 def say_plan(what: str, splits: int, facts: PlanFacts) -> None:
-    """One line on a plan, and one for each thing that a user should see."""
+    """One line on a plan, and one for each note and warning."""
     log = driver_log()
     log.info(
         "%s: tasks=%d segments_read=%d of=%d segments_skipped=%d remote_bytes=%d"
@@ -43,6 +43,8 @@ def say_plan(what: str, splits: int, facts: PlanFacts) -> None:
     )
     for note in facts.notes:
         log.info("%s: %s", what, note)
+    for warning in facts.warnings:
+        log.warning("%s: %s", what, warning)
     if facts.lost_offsets:
         log.warning(
             "%s: %d offsets are lost and were skipped (failOnDataLoss=false)",

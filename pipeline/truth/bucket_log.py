@@ -48,7 +48,7 @@ class _Partition:
         usable: ids of those that the index holds.
         chain: leader epochs of the newest lineage.
         range: what can be read.
-        notes: what the user should know.
+        warnings: what is left out, and why.
     """
 
     index: LiveIndex
@@ -56,7 +56,7 @@ class _Partition:
     usable: frozenset[bytes]
     chain: Sequence[EpochEntry]
     range: OffsetRange
-    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 class BucketLog:
@@ -157,9 +157,9 @@ class BucketLog:
     def plan(self, ranges: Mapping[TopicPartition, OffsetRange], limits: SplitLimits) -> Plan:
         """See TieredLog."""
         known = {}
-        notes = [_ALONE]
+        warnings = list[str]()
         for partition, one in self._known(ranges).items():
-            notes += one.notes
+            warnings += one.warnings
             wanted, start = ranges[partition], self._start(partition, one)
             runs = list(one.index.runs_from(max(wanted.start, start)))
             transactions = Transactions()
@@ -170,7 +170,12 @@ class BucketLog:
             end = self._end(partition, one)
             known[partition] = Known(tiers, end, transactions.aborted, count)
         return make_plan(
-            known, ranges, limits, fail_on_data_loss=self._where.fail_on_data_loss, notes=notes
+            known,
+            ranges,
+            limits,
+            fail_on_data_loss=self._where.fail_on_data_loss,
+            notes=[_ALONE],
+            warnings=warnings,
         )
 
     def close(self) -> None:
@@ -218,10 +223,10 @@ class BucketLog:
         known = self._partitions.get(home)
         if known is not None and known.made_of == copies:
             return known
-        notes = [note for flaw in copies.flaws for note in self._refused(f"{partition}: {flaw}")]
+        warnings = [note for flaw in copies.flaws for note in self._refused(f"{partition}: {flaw}")]
         index = LiveIndex() if known is None else known.index
         before = frozenset[bytes]() if known is None else known.usable
-        usable, chain = self._on_newest_lineage(copies, notes)
+        usable, chain = self._on_newest_lineage(copies, warnings)
         for gone in before - usable.keys():
             index.put(gone, None)
         for segment_id in usable.keys() - before:
@@ -230,17 +235,17 @@ class BucketLog:
             index.put(segment_id, SegmentEntry(metadata, order, finished_order=order))
         index.settle(chain)
         span, holes = readable(index.runs)
-        notes += [
+        warnings += [
             f"{partition}: no complete copy holds offsets {hole.start:,} to {hole.end - 1:,};"
             f" what lies below offset {span.start:,} is left out"
             for hole in holes[-3:]
         ]
-        made = _Partition(index, copies, frozenset(usable), chain, span, tuple(notes))
+        made = _Partition(index, copies, frozenset(usable), chain, span, tuple(warnings))
         self._partitions[home] = made
         return made
 
     def _on_newest_lineage(
-        self, copies: Copies, notes: list[str]
+        self, copies: Copies, warnings: list[str]
     ) -> tuple[dict[bytes, RemoteLogSegmentMetadata], list[EpochEntry]]:
         """The copies without those that contradict the newest one, and its chain."""
         usable = dict(copies.complete)
@@ -251,11 +256,11 @@ class BucketLog:
             data = read_index(self._store, last, IndexType.LEADER_EPOCH)
             chain = chain_of(last, data, describe(last))
         except DamagedDataError as error:
-            notes += self._refused(str(error))
+            warnings += self._refused(str(error))
             others = {one: meta for one, meta in usable.items() if one != last.id.id}
-            return self._on_newest_lineage(Copies(others), notes)
+            return self._on_newest_lineage(Copies(others), warnings)
         for one in contradicting(usable.values(), chain):
-            notes += self._refused(
+            warnings += self._refused(
                 f"{describe(one)}: its leader epochs {list(map(tuple, one.leader_epochs))!r:.200}"
                 f" contradict those of the newest copy {list(map(tuple, chain))!r:.200}"
             )

@@ -25,6 +25,7 @@ from pipeline.cluster.questions import (
     EARLIEST_LOCAL,
     LATEST,
     EpochAsked,
+    FoundOffset,
     broker_settings,
     epoch_ends,
     list_offsets,
@@ -97,7 +98,8 @@ class ClusterLog:
         self._store: RemoteStorageManager | None = None
         self._source: Source | None = None
         self._ids: dict[str, bytes] = {}
-        self._counts: dict[bytes, int] = {}
+        self._epochs: dict[bytes, dict[int, int]] = {}  # the newest that were seen, by partition
+        self._names: set[str] = set()  # of topics that were there
         self._tiered: dict[str, bool] = {}
         self._chains: dict[TopicIdPartition, tuple[int, frozenset[int], list[EpochEntry]]] = {}
         try:
@@ -129,7 +131,8 @@ class ClusterLog:
 
     def topics(self) -> list[str]:
         """See TieredLog; the topic of the remote tier itself is left out."""
-        return sorted(set(self._asker.look().topics) - {REMOTE_LOG_METADATA_TOPIC})
+        cluster = self._asker.again(lambda: self._not_older(self._asker.look(), None))
+        return sorted(set(cluster.topics) - {REMOTE_LOG_METADATA_TOPIC})
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """See TieredLog."""
@@ -183,9 +186,7 @@ class ClusterLog:
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
         """See TieredLog."""
-        self._look({partition.topic for partition in times_ms})
-        asked = {partition: max(0, time_ms) for partition, time_ms in times_ms.items()}
-        found = list_offsets(self._asker, asked, isolation=self._where.isolation)
+        found = self._asked({one: max(0, time_ms) for one, time_ms in times_ms.items()})
         return {
             partition: one.offset if one.offset >= 0 else None for partition, one in found.items()
         }
@@ -211,9 +212,14 @@ class ClusterLog:
             count = index.count_from(found.log_starts[partition])
             known[partition] = Known(tiers, found.ends[partition], transactions.aborted, count)
         skipped = self._metadata.skipped_count
-        notes = [f"{skipped} records of the metadata topic could not be read"] if skipped else []
         return make_plan(
-            known, ranges, limits, fail_on_data_loss=self._where.fail_on_data_loss, notes=notes
+            known,
+            ranges,
+            limits,
+            fail_on_data_loss=self._where.fail_on_data_loss,
+            warnings=[f"{skipped} records of the metadata topic could not be read"]
+            if skipped
+            else (),
         )
 
     def close(self) -> None:
@@ -262,8 +268,9 @@ class ClusterLog:
         epochs = {
             one: cluster.topic(one.topic).leader_epochs.get(one.partition, -1) for one in wanted
         }
-        if -1 in epochs.values():
-            raise LeaderChangedError("a partition has no leader now")
+        for partition, epoch in epochs.items():
+            if epoch < 0:
+                raise LeaderChangedError(f"{partition} has no leader now")
         return epochs
 
     def _tiered_of(self, topics: set[str]) -> set[str]:
@@ -304,11 +311,22 @@ class ClusterLog:
     def _special(
         self, partitions: Iterable[TopicPartition], time_ms: int
     ) -> dict[TopicPartition, int]:
-        wanted = set(partitions)
-        self._look({partition.topic for partition in wanted})
-        asked = dict.fromkeys(wanted, time_ms)
-        found = list_offsets(self._asker, asked, isolation=self._where.isolation)
+        found = self._asked(dict.fromkeys(partitions, time_ms))
         return {partition: one.offset for partition, one in found.items()}
+
+    def _asked(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+        """Ask the leaders of this moment: one that was deposed and does not know it may not answer.
+
+        It is named by the newest leader epoch that any broker told.
+        """
+
+        def ask() -> dict[TopicPartition, FoundOffset]:
+            epochs = self._leader_epochs(times_ms)
+            return list_offsets(
+                self._asker, times_ms, isolation=self._where.isolation, epochs=epochs
+            )
+
+        return _repeated(ask)
 
     # ------------------------------------------------------------------ inside
 
@@ -321,7 +339,7 @@ class ClusterLog:
         """
         names = set(topics)
         wanted = {*names, REMOTE_LOG_METADATA_TOPIC}
-        cluster = self._asker.again(lambda: self._not_older(self._asker.look(wanted)))
+        cluster = self._asker.again(lambda: self._not_older(self._asker.look(wanted), names))
         if not names <= cluster.topics.keys():
             cluster = self._asker.look()  # for the name that was perhaps meant
         for name in names:
@@ -335,17 +353,39 @@ class ClusterLog:
                 )
         return cluster
 
-    def _not_older(self, cluster: Cluster) -> Cluster:
-        """Refuse what a broker says that has not heard of all partitions yet: none ever goes.
+    def _not_older(self, cluster: Cluster, asked: set[str] | None) -> Cluster:
+        """Refuse what a broker says that has not heard yet of what another one told.
+
+        No partition ever goes, and no leader epoch falls. A topic may go; all brokers must say so.
+
+        Args:
+            cluster: what it says.
+            asked: for which topics; None: all.
 
         Raises:
-            NotNowError: some that were seen are missing.
+            NotNowError: it is behind.
         """
         for name, topic in cluster.topics.items():
-            known, count = self._counts.get(topic.topic_id, 0), len(topic.leaders)
-            if count < known:
-                raise NotNowError(f"topic {name}: a broker knows {count} of {known} partitions")
-            self._counts[topic.topic_id] = count
+            known = self._epochs.get(topic.topic_id, {})
+            if len(topic.leaders) < len(known):
+                raise NotNowError(
+                    f"topic {name}: a broker knows {len(topic.leaders)} of {len(known)} partitions"
+                )
+            for number, epoch in topic.leader_epochs.items():
+                if 0 <= epoch < known.get(number, -1):
+                    raise NotNowError(
+                        f"{name}-{number}: a broker knows leader epoch {epoch}, another one"
+                        f" {known[number]}"
+                    )
+            self._epochs[topic.topic_id] = {
+                number: max(epoch, known.get(number, -1))
+                for number, epoch in topic.leader_epochs.items()
+            }
+        gone = (self._names if asked is None else self._names & asked) - cluster.topics.keys()
+        for one in self._asker.look_at_each(gone) if gone else ():
+            if one.topics:
+                raise NotNowError(f"topic {min(one.topics)}: some brokers do not know it")
+        self._names = (self._names - gone) | cluster.topics.keys()
         return cluster
 
     def _id_of(self, partition: TopicPartition) -> TopicIdPartition:

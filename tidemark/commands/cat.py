@@ -124,6 +124,8 @@ def command(
     scan = plan_scan(topic, where, (start, end), names, options)
     for note in scan.plan.facts.notes:
         click.echo(f"tidemark: {note}", err=True)
+    for warning in scan.plan.facts.warnings:
+        click.echo(f"tidemark: warning: {warning}", err=True)
     try:
         _copy(scan, topic, kind, output)
     except BrokenPipeError:

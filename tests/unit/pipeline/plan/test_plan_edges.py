@@ -56,7 +56,7 @@ def planned(
     known = Known(Tiers(HOME, runs, log_start, None), end, (), len(runs))
     ranges = {AT: wanted or OffsetRange(0, end)}
     return make_plan(
-        {AT: known}, ranges, limits or SplitLimits(), fail_on_data_loss=strict, notes=("said",)
+        {AT: known}, ranges, limits or SplitLimits(), fail_on_data_loss=strict, warnings=("said",)
     )
 
 
@@ -149,10 +149,10 @@ def test_segments_that_are_not_asked_for_count_as_skipped() -> None:
     assert (facts.segments_known, facts.segments_read, facts.segments_skipped) == (3, 1, 2)
 
 
-def test_what_is_lost_is_counted_and_named_after_the_other_notes() -> None:
+def test_what_is_lost_is_counted_and_named_after_the_other_warnings() -> None:
     plan = planned(run(5, 9), end=10, wanted=OffsetRange(2, 13), strict=False, log_start=5)
     assert plan.facts.lost_offsets == 3 + 3
-    assert plan.facts.notes == (
+    assert plan.facts.warnings == (
         "said",
         "orders-0: offsets 2 to 4 are lost",
         "orders-0: offsets 10 to 12 are lost",

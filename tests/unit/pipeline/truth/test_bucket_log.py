@@ -155,7 +155,7 @@ def test_below_a_hole_nothing_is_read_and_the_plan_says_so(bucket: Bucket, tmp_p
     with closing(opened(bucket)) as log:
         assert log.earliest([ORDERS]) == {ORDERS: 18}
         plan = plan_of(log, 18, 27)
-        assert any("no complete copy holds offsets 9 to 17" in note for note in plan.facts.notes)
+        assert any("no complete copy holds offsets 9 to 17" in one for one in plan.facts.warnings)
         with pytest.raises(DataLossError, match="offsets 5 to 17 are below the log start"):
             plan_of(log, 5, 27)
     with (
@@ -215,7 +215,7 @@ def test_a_damaged_copy_is_an_error_that_names_it_or_is_left_out(
     assert path.stem in str(refused.value)
     with closing(opened(bucket, **SKIPPING)) as log:
         assert log.earliest([ORDERS]) == {ORDERS: 18}
-        assert any(path.stem in note for note in plan_of(log, 18, 27).facts.notes)
+        assert any(path.stem in one for one in plan_of(log, 18, 27).facts.warnings)
 
 
 def test_a_copy_that_ended_while_the_bucket_was_listed_is_whole(
