@@ -117,7 +117,12 @@ def _records(fixed: str | None, *parts: Sequence[Any]) -> Iterator[Record]:
         if partition is not None and partition < 0:
             raise RowError(f"a row for {name} has partition {partition}: give 0 or more, or null")
         at = -1 if partition is None else partition
-        yield Record(name, at, key, value, _headers(name, headers))
+        yield Record(name, at, _as_bytes(key), _as_bytes(value), _headers(name, headers))
+
+
+def _as_bytes(given: Any) -> Any:
+    """The client takes no bytearray, which is what PySpark 4.0 makes of a binary column."""
+    return bytes(given) if isinstance(given, bytearray) else given
 
 
 def _headers(topic: str, headers: Sequence[Any] | None) -> Headers | None:
@@ -127,5 +132,5 @@ def _headers(topic: str, headers: Sequence[Any] | None) -> Headers | None:
     for header in headers:
         if header is None or header["key"] is None:
             raise RowError(f"a row for {topic} has a header without a key: name it or leave it out")
-        named.append((header["key"], header["value"]))
+        named.append((header["key"], _as_bytes(header["value"])))
     return named

@@ -74,6 +74,16 @@ def test_rows_become_the_same_records() -> None:
     ]
 
 
+def test_the_bytearrays_of_pyspark_400_become_bytes() -> None:
+    shape = row_shape([("key", "binary"), VALUE, HEADERS_SPARK], "t")
+    row = (bytearray(b"k"), bytearray(b"v"), [{"key": "h", "value": bytearray(b"1")}])
+    (record,) = records_of_rows([row], shape)
+    assert record == Record("t", -1, b"k", b"v", [("h", b"1")])
+    assert record.headers is not None
+    found = (record.key, record.value, record.headers[0][1])
+    assert {type(one) for one in found} == {bytes}
+
+
 @pytest.mark.parametrize(
     ("row", "said"),
     [
