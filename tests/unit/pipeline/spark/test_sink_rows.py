@@ -27,7 +27,10 @@ def test_the_topic_option_wins_over_the_column() -> None:
 
 
 def test_other_columns_are_not_looked_at() -> None:
-    assert row_shape([("offset", "bigint"), ("Value", "string")], "t").columns == {"value": 1}
+    fields = [("offset", "bigint"), ("value", "string"), ("Key", "int"), ("VALUE", "int")]
+    assert row_shape(fields, "t").columns == {"value": 1}
+    assert row_shape([VALUE, ("Key", "string")], "t").columns == {"value": 0}
+    assert row_shape([VALUE, ("topic", "binary")], "t").columns == {"value": 0}
 
 
 @pytest.mark.parametrize(
@@ -37,9 +40,11 @@ def test_other_columns_are_not_looked_at() -> None:
         ([VALUE], None, "no topic"),
         ([("value", "int")], "t", "cast it to string or binary"),
         ([VALUE, ("partition", "bigint")], "t", "cast it to int"),
-        ([VALUE, ("topic", "binary")], "t", "cast it to string"),
+        ([VALUE, ("topic", "binary")], None, "cast it to string"),
+        ([("Value", "binary")], "t", "no column `value` \\(`Value` is another name"),
+        ([VALUE, ("Topic", "string")], None, "no topic: .*`Topic` is another name"),
         ([VALUE, ("headers", "map<string,string>")], "t", "headers is of type"),
-        ([VALUE, ("VALUE", "string")], "t", "there twice"),
+        ([VALUE, ("value", "string")], "t", "there twice"),
     ],
 )
 def test_a_wrong_column_is_an_error_before_the_job(
