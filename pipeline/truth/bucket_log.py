@@ -167,7 +167,7 @@ class BucketLog:
             transactions = Transactions()
             if self._where.isolation is Isolation.READ_COMMITTED:
                 transactions = transactions_of(self._indexes, runs, wanted)
-            tiers = Tiers(self._id_of(partition), runs, start, None)
+            tiers = Tiers(self._id_of(partition), runs, start, None, transactions.undecided)
             count = one.index.count_from(start)
             end = self._end(partition, one)
             known[partition] = Known(tiers, end, transactions.aborted, count)

@@ -233,6 +233,23 @@ def test_a_copy_that_ended_while_the_bucket_was_listed_is_whole(
         assert log.latest([ORDERS]) == {ORDERS: 27}
 
 
+def test_a_transaction_that_ends_in_a_hole_is_nobodys(tmp_path: Path) -> None:
+    """Its marker is gone, and with it the word that it was aborted."""
+    with Bucket(tmp_path / "bucket") as made:
+        orders = made.partition("orders").append("plain")
+        orders.append("aborted", producer_id=7, transactional=True).append("behind").roll().copy()
+        orders.append("more", producer_id=7, transactional=True).abort(7).roll().copy()
+        orders.append("late").roll().copy()
+        orders.delete(1)
+        committed = {"isolation": Isolation.READ_COMMITTED, "log_starts": {ORDERS: 0}}
+        with closing(opened(made, **SKIPPING, **committed)) as log:
+            plan = plan_of(log, 0, 6)
+            assert held(plan) == [(0, 0), (5, 5)]
+            assert plan.facts.lost_offsets == 4
+        with closing(opened(made, **committed)) as log, pytest.raises(DataLossError):
+            plan_of(log, 0, 6)
+
+
 def test_a_listing_that_takes_long_is_not_old_when_it_ends(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
