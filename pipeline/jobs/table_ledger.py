@@ -100,6 +100,7 @@ class TableLedger:
         """
         self._table, self._place, self._deadline_s = table, place, deadline_s
         self._began: dict[str, int] = {}
+        self._found: dict[str, Committed] = {}
 
     @property
     def place(self) -> Place:
@@ -149,13 +150,14 @@ class TableLedger:
                 self._table.append(seen, run, committed, ())
                 self._mark(run, seen.epoch + 1)
                 self._clear(others)
+            self._found[run] = committed
             return committed
 
         return self._retried(attempt)
 
     def commit(self, run: str, committed: Committed, files: Sequence[DataFile]) -> None:
         """See `Ledger`."""
-        began = self._began[run]
+        began, found = self._began[run], self._found[run]
         staging = self.staging(run)
         named = [(self._place.location(f"{staging}/{one.staged}"), one) for one in files]
 
@@ -167,6 +169,11 @@ class TableLedger:
                 raise OvertakenError(
                     f"{self.target}: another export began or committed meanwhile, so this one"
                     " ends; what it had not committed will be exported by the other"
+                )
+            if (seen.committed or Committed(found.identity)) != found:
+                raise OvertakenError(
+                    f"{self.target}: the table was rolled back meanwhile, so this export ends and"
+                    " commits nothing: run it again, it goes on from the state rolled back to"
                 )
             wrong = not_there(files, self._place.files(staging) if files else {}, self.target)
             if wrong is not None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import OptionError
+from pipeline.jobs.table_ledger import CommitConflictError
 from pipeline.jobs.values import Committed, OvertakenError
-from tests.support.export.real_tables import Delta, Iceberg, World, write
+from tests.support.export.real_tables import Delta, Iceberg, World, export_rows, write
 from tests.support.export.topics import IDENTITY
 
 
@@ -92,3 +93,27 @@ def test_a_table_that_was_rolled_back_is_filled_again_from_there(world: World) -
     ledger.commit("again", Committed(IDENTITY, {0: 20}), files)
     assert world.offsets() == list(range(20))
     assert world.ledger().look() == Committed(IDENTITY, {0: 20})
+
+
+def test_a_table_that_is_rolled_back_under_a_run_does_not_take_its_commit(world: World) -> None:
+    export_rows(world.ledger(), "one", 0, 10)
+    export_rows(world.ledger(), "two", 10, 20)
+    ledger = world.ledger()
+    assert ledger.begin("three", IDENTITY).offsets == {0: 20}
+    files = write(ledger, "three", 20, 25)
+    world.roll_back()
+    with pytest.raises(OvertakenError):
+        ledger.commit("three", Committed(IDENTITY, {0: 25}), files)
+    ledger.abandon("three")
+    export_rows(world.ledger(), "again", 10, 25)
+    assert world.offsets() == list(range(25))
+
+
+def test_a_commit_holds_for_the_state_that_was_seen_alone(world: World) -> None:
+    export_rows(world.ledger(), "one", 0, 10)
+    export_rows(world.ledger(), "two", 10, 20)
+    table = world.table()
+    seen = table.look()
+    world.roll_back()
+    with pytest.raises(CommitConflictError):
+        table.append(seen, "three", Committed(IDENTITY, {0: 25}), [])

@@ -1,11 +1,13 @@
 """What a Delta table keeps of exports beside its own log."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pipeline.errors import DamagedDataError
-from pipeline.jobs.values import Committed
+from pipeline.jobs.values import Committed, OvertakenError
 from tests.support.export.real_tables import Delta, export_rows, write
 from tests.support.export.topics import IDENTITY
 
@@ -32,8 +34,37 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+@pytest.fixture
+def before_commit(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+    """Calls that are made once each, after the last look at the table and before the commit."""
+    calls: list[Callable[[], None]] = []
+    real = deltalake.DeltaTable.create_write_transaction
+
+    def committing(*args: object, **named: object) -> None:
+        while calls:
+            calls.pop()()
+        real(*args, **named)
+
+    monkeypatch.setattr(deltalake.DeltaTable, "create_write_transaction", committing)
+    return calls
+
+
 def offset_files(world: Delta) -> list[Path]:
     return sorted(Path(world.url, "_tidemark/orders/offsets").glob("*.json"))
+
+
+def restore_as_spark_does(world: Delta, version: int, dropped: int) -> None:
+    """Restore to the version before `dropped`: its files are removed, and nothing else is said."""
+    log = Path(world.url, "_delta_log")
+    lines = (log / f"{dropped:020}.json").read_text().splitlines()
+    added = [one["add"] for line in lines if "add" in (one := json.loads(line))]
+    about = {"timestamp": 1, "operation": "RESTORE", "operationParameters": {"version": version}}
+    entry = [{"commitInfo": about}] + [
+        {"remove": {"path": one["path"], "deletionTimestamp": 1, "dataChange": True}}
+        for one in added
+    ]
+    with (log / f"{dropped + 1:020}.json").open("x") as file:
+        file.write("\n".join(json.dumps(one) for one in entry))
 
 
 @pytest.mark.parametrize("partitions", [3, 300])
@@ -99,3 +130,23 @@ def test_a_table_restored_to_before_all_exports_is_filled_from_the_beginning(wor
     assert world.ledger().look() is None
     export_rows(world.ledger(), "two", 0, 10)
     assert world.offsets() == list(range(10))
+
+
+def test_a_restore_just_before_a_commit_makes_it_fail(
+    world: Delta, before_commit: list[Callable[[], None]]
+) -> None:
+    export_rows(world.ledger(), "one", 0, 10)
+    export_rows(world.ledger(), "two", 10, 20)
+    before_commit.append(lambda: restore_as_spark_does(world, 1, 2))
+    with pytest.raises(OvertakenError, match="the table was rolled back meanwhile"):
+        export_rows(world.ledger(), "three", 20, 25)
+    assert world.offsets() == list(range(10))
+
+
+def test_another_writer_just_before_a_commit_does_not_end_the_run(
+    world: Delta, before_commit: list[Callable[[], None]]
+) -> None:
+    export_rows(world.ledger(), "one", 0, 10)
+    before_commit.append(world.other_writer)
+    export_rows(world.ledger(), "two", 10, 20)
+    assert world.offsets() == [*range(20), 1000]

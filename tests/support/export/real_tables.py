@@ -11,7 +11,7 @@ from pipeline.jobs.delta_table import place_name
 from pipeline.jobs.iceberg_table import IcebergTable, make_iceberg
 from pipeline.jobs.ledger import Ledger
 from pipeline.jobs.place_fsspec import open_place
-from pipeline.jobs.table_ledger import TableLedger
+from pipeline.jobs.table_ledger import Table, TableLedger
 from pipeline.jobs.target import Target, open_target
 from pipeline.jobs.values import Committed, DataFile
 from pipeline.jobs.write_task import file_schema
@@ -33,9 +33,12 @@ class Iceberg:
         uri, warehouse = f"sqlite:///{root}/catalog.db", f"file://{root}/warehouse"
         self.catalog = load_catalog("c", type="sql", uri=uri, warehouse=warehouse)
 
-    def ledger(self) -> Ledger:
+    def table(self) -> IcebergTable:
         make_iceberg(self.catalog, "ns.orders", SCHEMA)
-        table = IcebergTable(self.catalog, "ns.orders", "orders")
+        return IcebergTable(self.catalog, "ns.orders", "orders")
+
+    def ledger(self) -> Ledger:
+        table = self.table()
         return TableLedger(table, open_place(f"{table.location}/{place_name('orders')}"))
 
     def offsets(self) -> Offsets:
@@ -65,6 +68,11 @@ class Delta:
 
     def ledger(self) -> Ledger:
         return open_target(Target(delta=self.url), "orders")
+
+    def table(self) -> Table:
+        ledger = self.ledger()
+        assert isinstance(ledger, TableLedger)
+        return ledger._table
 
     def offsets(self) -> Offsets:
         from deltalake import DeltaTable
