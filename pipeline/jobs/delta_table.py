@@ -100,9 +100,10 @@ class DeltaLakeTable:
         except (DeltaError, OSError) as error:
             raise CommitConflictError(f"{self._url}: the commit failed: {error}") from error
 
-    def named_files(self) -> set[str]:
-        """See `Table`: those that older versions alone name are removed by nobody but a vacuum.
+    def named_files(self, after: int) -> set[str]:
+        """See `Table`: all of the newest version, whose log is read in any case.
 
+        Files that older versions alone name are removed by nobody but a vacuum.
         A run's files are added once and may be rewritten later; then they are gone from the newest
         version while its marker cannot be there any more.
         """

@@ -76,8 +76,12 @@ class Table(Protocol):
         """
         ...
 
-    def named_files(self) -> set[str]:
-        """Addresses of all files that any state of the table names, older ones included."""
+    def named_files(self, after: int) -> set[str]:
+        """Addresses of files that any state of the table names, older ones included.
+
+        Args:
+            after: all that commits of later epochs added are needed; others may be left out.
+        """
         ...
 
     def close(self) -> None:
@@ -207,8 +211,12 @@ class TableLedger:
             self._place.remove(f"{MARKERS}/{_directory(earlier, run)}")
 
     def _clear(self, runs: Sequence[str]) -> None:
-        """Remove the files of ended runs that the table does not name, then their markers."""
-        named = {_last_two(address) for address in self._table.named_files()}
+        """Remove the files of ended runs that the table does not name, then their markers.
+
+        A run commits under an epoch later than that of its marker.
+        """
+        after = min(_epoch_of(run) for run in runs)
+        named = {_last_two(address) for address in self._table.named_files(after)}
         for run in runs:
             for path in self._place.files(f"data/{run}"):
                 if _last_two(f"{run}/{path}") not in named:
@@ -227,6 +235,12 @@ class TableLedger:
 
 def _directory(epoch: int, run: str) -> str:
     return f"{epoch:020}-{run}"
+
+
+def _epoch_of(directory: str) -> int:
+    """Of a run's directory or marker; -1, before all, for a name that is none of ours."""
+    epoch = directory.partition("-")[0]
+    return int(epoch) if epoch.isdecimal() else -1
 
 
 def _last_two(address: str) -> str:

@@ -7,7 +7,7 @@ import pyarrow as pa
 from pipeline.errors import OptionError
 from pipeline.jobs.delta_table import DeltaLakeTable, make_delta, offsets_name, place_name
 from pipeline.jobs.directory_ledger import DirectoryLedger
-from pipeline.jobs.iceberg_table import open_iceberg
+from pipeline.jobs.iceberg_catalog import open_iceberg
 from pipeline.jobs.ledger import Ledger
 from pipeline.jobs.offset_files import OffsetFiles
 from pipeline.jobs.place_fsspec import open_place
