@@ -4,7 +4,7 @@ A command makes one run after the other, each with one commit, so that a kill co
 What there is to export is fixed when it begins, and anew where another export came between.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +21,7 @@ from pipeline.jobs.planning import (
     after,
     check_lineage,
     first_run,
+    gone_text,
     ranges_left,
     steps,
     tasks,
@@ -32,7 +33,7 @@ from pipeline.jobs.values import Committed, DataFile, Identity, OvertakenError
 from pipeline.jobs.write_task import TaskDone, WriteTask, write_task
 from pipeline.log import TieredLog
 from pipeline.opening import open_log
-from pipeline.values import RemotePiece, SplitLimits, Where
+from pipeline.values import OffsetRange, RemotePiece, SplitLimits, Where
 
 Say = Callable[[str], None]
 
@@ -105,7 +106,8 @@ class _Export:
         self._log, self._say = log, say
         self._bounds: dict[int, Bounds] = {}
         self._done = Exported()
-        self._notes: list[str] = []
+        self._gone: dict[int, OffsetRange] = {}  # of the plan; until a run covers the partition
+        self._warnings: tuple[str, ...] = ()  # of the plan; until a run of it is committed
 
     def run(self) -> Exported:
         held = self._ledger.look()
@@ -125,9 +127,12 @@ class _Export:
             now, left = left[:count], left[count:]
             held = after(found, now)
             self._one_run(run, now, held)
+        self._count_gone(self._bounds)
         return self._done
 
     def _left(self, held: Committed | None) -> list[Step]:
+        """Plan what is to be done; what was said of a plan before this one counts no more."""
+        self._gone, self._warnings = {}, ()
         topic = self._options.topic
         offsets = {} if held is None else held.offsets
         left = ranges_left(
@@ -146,7 +151,7 @@ class _Export:
         plan = self._log.plan(
             ranges, SplitLimits(target_bytes=min(self._options.task_bytes, 128 << 20))
         )
-        self._add(Exported(lost=left.lost, notes=(*left.notes, *plan.facts.warnings)))
+        self._gone, self._warnings = dict(left.gone), plan.facts.warnings
         return steps(plan.splits, left.ranges, end_epochs)
 
     def _epochs(self, offsets: Mapping[int, int]) -> dict[int, int | None]:
@@ -191,6 +196,7 @@ class _Export:
                 notes=reasons,
             )
         )
+        self._count_gone({step.partition for step in now})
         self._say(f"committed run {run}: {len(files)} files, {self._done.rows} rows in all so far")
 
     def _write(self, run: str, now: list[Step]) -> list[TaskDone]:
@@ -237,6 +243,16 @@ class _Export:
         run = new_run_name()
         self._ledger.begin(run, identity)
         self._ledger.abandon(run)
+
+    def _count_gone(self, partitions: Collection[int]) -> None:
+        """Note what the plan left out of partitions that are exported now, and its warnings."""
+        for partition in sorted(set(self._gone) & set(partitions)):
+            gone = self._gone.pop(partition)
+            note = gone_text(self._options.topic, partition, gone)
+            self._add(Exported(lost=gone.end - gone.start, notes=(note,)))
+        said = set(self._done.notes)
+        self._add(Exported(notes=tuple(one for one in self._warnings if one not in said)))
+        self._warnings = ()
 
     def _add(self, more: Exported) -> None:
         done = self._done

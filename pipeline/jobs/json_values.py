@@ -7,7 +7,7 @@ it. `value_raw` is null where the value was decoded, and where there was none (a
 
 import datetime
 import decimal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Final, TypedDict
 
 import msgspec
@@ -46,10 +46,8 @@ class JsonValues:
         at = batch.schema.get_field_index("value")
         stored = batch.column(at).to_pylist()
         decoded, raw = self._decoded(stored)
-        try:
-            values = pa.array(decoded, self._kind)
-        except pa.ArrowInvalid:  # a decimal with more digits than its type, say
-            values, raw = self._one_by_one(decoded, stored, raw)
+        parts = list(self._arrays(decoded, raw, stored))
+        values = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
         columns = [
             *batch.columns[:at],
             values,
@@ -72,18 +70,26 @@ class JsonValues:
                     raw[place] = value
         return decoded, raw
 
-    def _one_by_one(
-        self, decoded: list[Any], stored: list[bytes | None], raw: list[bytes | None]
-    ) -> tuple[pa.Array, list[bytes | None]]:
-        fitting: list[Any] = []
-        for place, value in enumerate(decoded):
+    def _arrays(
+        self, decoded: list[Any], raw: list[bytes | None], stored: list[bytes | None]
+    ) -> Iterator[pa.Array]:
+        """Arrays that make up the column; what does not fit is null there and kept in `raw`.
+
+        The rows are halved until those that do not fit stand alone: a decimal with more digits
+        than its type, say.
+        """
+        spans = [(0, len(decoded))]
+        while spans:
+            start, end = spans.pop()
             try:
-                pa.array([value], self._kind)
-                fitting.append(value)
+                yield pa.array(decoded[start:end], self._kind)
             except pa.ArrowInvalid:
-                fitting.append(None)
-                raw[place] = stored[place]
-        return pa.array(fitting, self._kind), raw
+                if end - start == 1:
+                    raw[start] = stored[start]
+                    yield pa.nulls(1, self._kind)
+                else:
+                    middle = (start + end) // 2
+                    spans += [(middle, end), (start, middle)]
 
 
 def _python_type(kind: pa.DataType, name: str) -> Any:

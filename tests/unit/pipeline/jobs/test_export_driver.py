@@ -239,6 +239,51 @@ def test_offsets_that_vanish_while_tasks_run_are_counted(bucket: Bucket, target:
     assert rows_in(target) == kept
 
 
+@pytest.mark.parametrize("begin", [1, 2])
+def test_offsets_that_were_deleted_count_once_though_the_plan_is_made_again(
+    bucket: Bucket, target: Path, begin: int
+) -> None:
+    """Runs take partition 0, then 1; before one of them another export commits something."""
+
+    class Shared(DirectoryLedger):
+        begins = 0
+
+        def begin(self, run: str, identity: Identity) -> Committed:
+            self.begins += 1
+            if self.begins == begin:
+                other = DirectoryLedger(LocalPlace(target))
+                held = other.begin("other", identity)
+                said = Committed(identity, {**held.offsets, 2: begin}, held.epochs)
+                other.commit("other", said, [])
+            return super().begin(run, identity)
+
+    exported(bucket, target)
+    bucket.partitions[0].batches(1).roll().copy()
+    bucket.partitions[1].batches(1).roll().batches(1).roll().copy()
+    for segment in range(3):
+        bucket.partitions[1].delete(segment)
+    done = exported(bucket, target, ledger=Shared(LocalPlace(target)), strict=False)
+    assert (done.runs, done.rows, done.lost) == (2, 6, 3)
+    assert done.notes == ("orders-1: offsets 6 to 8 were deleted before they were exported",)
+
+
+def test_offsets_that_another_export_has_counted_are_not_counted_again(
+    bucket: Bucket, target: Path
+) -> None:
+    class Late(DirectoryLedger):
+        def look(self) -> Committed | None:
+            found = super().look()
+            assert exported(bucket, target, strict=False).lost == 3
+            return found
+
+    exported(bucket, target)
+    bucket.partitions[1].batches(1).roll().batches(1).roll().copy()
+    for segment in range(3):
+        bucket.partitions[1].delete(segment)
+    done = exported(bucket, target, ledger=Late(LocalPlace(target)), strict=False)
+    assert (done.rows, done.lost, done.notes) == (0, 0, ())
+
+
 def test_rows_of_a_topic_made_again_are_not_mixed_in(bucket: Bucket, target: Path) -> None:
     exported(bucket, target)
     held = DirectoryLedger(LocalPlace(target)).look()

@@ -2,6 +2,8 @@
 
 import datetime
 import decimal
+from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,7 +24,7 @@ KIND = pa.struct(
 )
 
 
-def decoded(*values: bytes | None) -> list[tuple[object, bytes | None]]:
+def decoded(*values: bytes | None) -> list[tuple[Any, bytes | None]]:
     stored = pa.record_batch(
         {"value": pa.array(values, pa.binary()), "offset": list(range(len(values)))}
     )
@@ -65,6 +67,44 @@ def test_a_value_that_does_not_parse_costs_itself_alone(value: bytes) -> None:
     assert bad == (None, value)
     assert first == last
     assert first[0] is not None
+
+
+@pytest.fixture
+def converted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many values each call of `pa.array` took."""
+    found: list[int] = []
+    real = pa.array
+
+    def counting(values: Any, *args: Any) -> Any:
+        found.append(len(values))
+        return real(values, *args)
+
+    monkeypatch.setattr(pa, "array", counting)
+    return found
+
+
+@pytest.mark.parametrize("at", [0, 511, 700, 1023])
+def test_a_value_that_does_not_fit_does_not_make_a_batch_go_row_by_row(
+    converted: list[int], at: int
+) -> None:
+    values: list[bytes | None] = [b'{"id": 1}'] * 1024
+    values[at] = b'{"price": "123456.123"}'
+    found = decoded(*values)
+    assert [place for place, (_, raw) in enumerate(found) if raw is not None] == [at]
+    assert [place for place, (value, _) in enumerate(found) if value is None] == [at]
+    assert len(converted) < 30
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_wherever_values_do_not_fit_the_others_stay_where_they_are(seed: int) -> None:
+    random = Random(seed)
+    choices = [b'{"price": "123456.123"}', b'{"id": %d}', b"{", None]
+    values = [random.choice(choices) for _ in range(random.randint(0, 40))]
+    values = [one % place if one and b"%" in one else one for place, one in enumerate(values)]
+    for place, (value, (row, raw)) in enumerate(zip(values, decoded(*values), strict=True)):
+        is_good = value is not None and b"id" in value
+        assert (row or {}).get("id") == (place if is_good else None)
+        assert raw == (None if is_good else value)
 
 
 def test_a_type_without_a_form_in_json_is_refused() -> None:
