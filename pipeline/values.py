@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from kafka_protocol.files.txn_index import AbortedTransaction
 from kafka_protocol.types import TopicIdPartition, TopicPartition
+from pipeline.aborted import AbortedRanges
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 
 
@@ -110,7 +110,7 @@ class RemotePiece:
     last: int
     byte_from: int
     byte_to: int
-    aborted: tuple[AbortedTransaction, ...] = ()
+    aborted: AbortedRanges = AbortedRanges()  # noqa: RUF009 - a value
 
 
 @dataclass(frozen=True, slots=True)

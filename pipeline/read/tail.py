@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from pipeline.cluster.cluster import NotNowError
 from pipeline.cluster.wire_client import ClusterError
+from pipeline.decode.aborted_lookup import AbortedLookup
 from pipeline.decode.group import Keep, Origin
 from pipeline.errors import DamagedDataError
 from pipeline.read.aborted_ranges import aborted_ranges
@@ -117,7 +118,7 @@ class TailGroups:
         keep = Keep(
             max(position, self._piece.first),
             self._piece.last,
-            aborted_ranges(fetched.aborted, data),
+            AbortedLookup(aborted_ranges(fetched.aborted, data)),
         )
         return Group(data, Origin(topic, partition, name, 0), keep)
 

@@ -1,11 +1,13 @@
 """The edges of pieces, splits and facts: where a range, a transaction or a time begins and ends."""
 
+import pickle
+
 import pytest
 
 from kafka_protocol.files.txn_index import AbortedTransaction
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from pipeline.errors import DataLossError
-from pipeline.plan.aborted import with_aborted
+from pipeline.plan.aborted import AbortedSweep
 from pipeline.plan.live import LiveIndex, LiveRun
 from pipeline.plan.pieces import Found, Tiers, pieces_of
 from pipeline.plan.planning import Known, make_plan
@@ -101,9 +103,9 @@ def test_a_transaction_that_only_touches_a_piece_is_known_to_it() -> None:
         AbortedTransaction(4, 20, 21, 22),
     )
     piece = RemotePiece(segment(10, 19), 10, 19, 0, 1_000)
-    (found,) = with_aborted([piece], [after, ends, begins, before])
+    found = AbortedSweep([after, ends, begins, before]).given_to(piece)
     assert isinstance(found, RemotePiece)
-    assert found.aborted == (ends, begins)
+    assert list(found.aborted) == [ends[:3], begins[:3]]
 
 
 def test_a_hint_of_few_partitions_makes_no_split_larger() -> None:
@@ -195,3 +197,26 @@ def test_all_leader_epochs_of_a_segment_are_asked_for() -> None:
     epochs = (EpochEntry(1, 0), EpochEntry(3, 4))
     index = settled(segment(0, 9, epochs=epochs), chain=list(epochs))
     assert index.epochs() == {1, 3}
+
+
+def test_the_cuts_of_a_segment_with_many_aborted_transactions_stay_small() -> None:
+    """Each must know all: none knows its offsets. It takes a few bytes a transaction."""
+    count = 10_000
+    aborted = [
+        AbortedTransaction(1_000 + n % 300, 9 * n, 9 * n + 8, 9 * n + 9) for n in range(count)
+    ]
+    known = Known(Tiers(HOME, [run(0, 9 * count)], 0, None), 9 * count + 1, aborted, 1)
+    size = known.tiers.runs[0].segment.segment_size_bytes
+    plan = make_plan(
+        {AT: known},
+        {AT: OffsetRange(0, 9 * count + 1)},
+        SplitLimits(target_bytes=-(-size // 8)),
+        fail_on_data_loss=True,
+    )
+    assert len(plan.splits) == 8
+    for split in plan.splits:
+        (piece,) = split.pieces
+        assert isinstance(piece, RemotePiece)
+        assert len(piece.aborted) == count
+        assert len(pickle.dumps(split)) < 6 * count
+    assert len({id(one.pieces[0].aborted) for one in plan.splits}) == 1  # type: ignore[union-attr]
