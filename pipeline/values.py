@@ -115,11 +115,16 @@ class RemotePiece:
 
 @dataclass(frozen=True, slots=True)
 class TailPiece:
-    """Rows that the brokers serve: offsets `[first, last]` of a partition."""
+    """Rows that the brokers serve: offsets `[first, last]` of a partition.
+
+    Attributes:
+        leader: host and port of the leader when the plan was made; a hint, None where unknown.
+    """
 
     partition: TopicIdPartition
     first: int
     last: int
+    leader: tuple[str, int] | None = field(default=None, compare=False)
 
 
 Piece = RemotePiece | TailPiece

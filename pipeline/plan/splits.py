@@ -59,6 +59,14 @@ def bytes_of(piece: RemotePiece) -> float:
     return max(0.0, min(high, piece.byte_to) - max(low, piece.byte_from))
 
 
+def bytes_of_tail(split: Split, piece: TailPiece) -> int:
+    """Bytes of a tail piece of the split, about: what the estimate leaves for it."""
+    remote = sum(bytes_of(one) for one in split.pieces if isinstance(one, RemotePiece))
+    offsets = sum(one.last - one.first + 1 for one in split.pieces if isinstance(one, TailPiece))
+    share = (piece.last - piece.first + 1) / offsets
+    return round(max(0.0, split.bytes_estimate - remote) * share)
+
+
 def _nominal(piece: RemotePiece) -> tuple[float, float]:
     """Where the piece's offsets lie in its segment, if bytes are spread evenly over offsets."""
     segment = piece.segment
