@@ -38,7 +38,7 @@ from pipeline.cluster.questions import (
     list_offsets,
     tiered_topics,
 )
-from pipeline.cluster.wire_client import ClusterError, UnreachableError, WireClient
+from pipeline.cluster.wire_client import Address, ClusterError, UnreachableError, WireClient
 from pipeline.errors import OptionError, TopicReplacedError
 from pipeline.plan.live import LiveIndex, LiveRun
 from pipeline.plan.pieces import Tiers, stretches
@@ -204,6 +204,7 @@ class ClusterLog:
     def plan(self, ranges: Mapping[TopicPartition, OffsetRange], limits: SplitLimits) -> Plan:
         """See TieredLog."""
         found = self._round(set(ranges))
+        cluster = self._asker.again(lambda: self._asker.cluster)
         known = {}
         for partition, wanted in ranges.items():
             index = self._index(partition)
@@ -217,6 +218,7 @@ class ClusterLog:
                 found.log_starts[partition],
                 found.local_starts[partition],
                 transactions.undecided,
+                _leader_in(cluster, partition),
             )
             count = index.count_from(found.log_starts[partition])
             known[partition] = Known(tiers, found.ends[partition], transactions.aborted, count)
@@ -435,6 +437,12 @@ class ClusterLog:
 
 def _from(index: LiveIndex, offset: int) -> list[LiveRun]:
     return list(index.runs_from(offset))
+
+
+def _leader_in(cluster: Cluster, partition: TopicPartition) -> Address | None:
+    topic = cluster.topics.get(partition.topic)
+    node = -1 if topic is None else topic.leaders.get(partition.partition, -1)
+    return cluster.brokers.get(node)
 
 
 def _repeated(round_: Callable[[], T]) -> T:

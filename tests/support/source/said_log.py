@@ -16,11 +16,13 @@ class SaidLog:
     Attributes:
         times_ms: time of the first offset of each partition; one millisecond an offset.
         asked: how often each question came.
+        facts: of each plan.
     """
 
     held: dict[TopicPartition, tuple[int, int]]
     times_ms: dict[TopicPartition, int] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
+    facts: PlanFacts = PlanFacts()  # noqa: RUF009 - a value
     is_open: bool = True
 
     @property
@@ -70,7 +72,7 @@ class SaidLog:
         self.asked["plan"] += 1
         self.planned = dict(ranges)
         self.limits = limits
-        return Plan(tuple(Split(one, (), 0) for one in sorted(ranges)), PlanFacts())
+        return Plan(tuple(Split(one, (), 0) for one in sorted(ranges)), self.facts)
 
     def close(self) -> None:
         self.is_open = False

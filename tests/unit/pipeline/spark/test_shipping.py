@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ pytest.importorskip("pyspark", reason="needs pyspark")
 from pyspark.cloudpickle import dumps, loads
 
 from pipeline.spark.options import batch_options
-from pipeline.spark.partition import SplitPartition
+from pipeline.spark.partition import SplitPartition, tasks_of
 from pipeline.spark.reader import BatchReader
 from pipeline.spark.schema import schema_of
 from pipeline.spark.source import TidemarkSource
@@ -63,6 +64,27 @@ def test_a_task_shows_no_setting() -> None:
     source = Source(
         StoreAddress("a.b:C", {"secret": "hush"}), None, "", Isolation.READ_COMMITTED, True
     )
-    task = SplitPartition(Split(TopicPartition("a", 0), (), 5), source)
+    (task,) = tasks_of([Split(TopicPartition("a", 0), (), 5)], source)
     assert "hush" not in repr(task)
-    assert loads(dumps(task)) == task
+
+
+def test_a_task_travels_and_the_source_is_pickled_and_read_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pickled = []
+
+    def state(self: Source) -> list[object]:
+        pickled.append(self)
+        return [getattr(self, one.name) for one in fields(self)]
+
+    monkeypatch.setattr(Source, "__getstate__", state)
+    source = Source(
+        StoreAddress("a.b:C", {"secret": "hush"}), None, "", Isolation.READ_COMMITTED, True
+    )
+    splits = [Split(TopicPartition("a", number), (), 5) for number in range(20)]
+    found = [loads(dumps(task)) for task in tasks_of(splits, source)]
+    assert all(isinstance(task, SplitPartition) for task in found)
+    assert [task.split for task in found] == splits
+    assert {id(task.source) for task in found} == {id(found[0].source)}
+    assert found[0].source == source
+    assert len(pickled) == 1
