@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pipeline.errors import OptionError
 from pipeline.jobs.day_files import RAW_VALUE
+from pipeline.jobs.json_fits import fit_of
 
 _INTEGERS: Final = {
     pa.int8(): 7,
@@ -40,6 +41,7 @@ class JsonValues:
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(
             _python_type(kind, "value")
         ).decode
+        self._fit = fit_of(kind)
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Decode the values of a batch."""
@@ -61,14 +63,15 @@ class JsonValues:
         return pa.RecordBatch.from_arrays(columns, names)
 
     def _decoded(self, stored: list[bytes | None]) -> tuple[list[Any], list[bytes | None]]:
-        decode = self._decode
+        decode, fit = self._decode, self._fit
         decoded: list[Any] = [None] * len(stored)
         raw: list[bytes | None] = [None] * len(stored)
         for place, value in enumerate(stored):
             if value is not None:
                 try:
-                    decoded[place] = decode(value)
-                except (msgspec.MsgspecError, UnicodeDecodeError):
+                    read = decode(value)
+                    decoded[place] = read if fit is None else fit(read)
+                except (msgspec.MsgspecError, UnicodeDecodeError, ArithmeticError):
                     raw[place] = value
         return decoded, raw
 

@@ -67,6 +67,39 @@ def test_a_value_that_does_not_parse_costs_itself_alone(value: bytes) -> None:
     assert first[0] is not None
 
 
+@pytest.mark.parametrize(
+    "price",
+    [
+        "1E-10000000", "1E+10000000", "-1E+999999999999999999", "1.005", "1000", '"NaN"',
+        '"sNaN"', '"-Infinity"', "1" * 100, "0." + "0" * 100 + "1",
+    ],
+)  # fmt: skip
+def test_a_decimal_that_does_not_fit_keeps_its_bytes(price: str) -> None:
+    """Arrow itself ends the process at an exponent of some millions."""
+    bad = b'{"price": %s}' % price.encode()
+    assert decoded(bad, b'{"price": 1.5}')[0] == (None, bad)
+
+
+@pytest.mark.parametrize(
+    ("price", "wanted"),
+    [
+        ("0E-10000000", "0.00"), ("0E+10000000", "0.00"), ("1.50" + "0" * 100, "1.50"),
+        ("1E+2", "100.00"), ("-999.99", "-999.99"), ('"1e-2"', "0.01"),
+    ],
+)  # fmt: skip
+def test_a_decimal_that_fits_is_kept_however_it_is_written(price: str, wanted: str) -> None:
+    ((value, raw),) = decoded(b'{"price": %s}' % price.encode())
+    assert isinstance(value, dict)
+    assert (value["price"], raw) == (decimal.Decimal(wanted), None)
+
+
+def test_decimals_within_lists_are_looked_at() -> None:
+    kind = pa.struct([("prices", pa.list_(pa.struct([("price", pa.decimal128(5, 2))])))])
+    texts = [b'{"prices": [null, {"price": 1}, {"price": 1E-10000000}]}', b'{"prices": [{}]}']
+    batch = JsonValues(kind)(pa.record_batch({"value": pa.array(texts)}))
+    assert batch.column(0).to_pylist() == [None, {"prices": [{"price": None}]}]
+
+
 def test_a_type_without_a_form_in_json_is_refused() -> None:
     with pytest.raises(OptionError, match=r"value\.m of the JSON schema is of type map"):
         JsonValues(pa.struct([("m", pa.map_(pa.string(), pa.string()))]))
