@@ -1,14 +1,18 @@
 """Sees that decoded JSON values fit their Arrow type, before Arrow is given them.
 
-Arrow is not asked: a decimal with millions of digits ends its process. A value that does not fit
-raises ArithmeticError. Must not know: bytes, batches.
+Arrow is not asked: a decimal with millions of digits ends its process, a large number becomes an
+infinite float. A value that does not fit raises ArithmeticError. Must not know: bytes, batches.
 """
 
+import datetime
 import decimal
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
+
+_FLOAT_END: Final = (2 - 2**-24) * 2.0**127
+"""The least number (exclusive end) that becomes infinite in 32 bits."""
 
 Fit = Callable[[Any], Any]
 """Gives the value as Arrow shall have it; structs and lists are changed in place."""
@@ -22,6 +26,10 @@ def fit_of(kind: pa.DataType) -> Fit | None:
         return _list(kind)
     if pa.types.is_decimal(kind):
         return _decimal(kind.precision, kind.scale)
+    if pa.types.is_float32(kind):
+        return _float32
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return _in_utc
     return None
 
 
@@ -65,3 +73,14 @@ def _decimal(precision: int, scale: int) -> Fit:
         return value.quantize(unit, context=context)
 
     return fixed
+
+
+def _float32(value: float) -> float:
+    if abs(value) >= _FLOAT_END:
+        raise OverflowError
+    return value
+
+
+def _in_utc(value: datetime.datetime) -> datetime.datetime:
+    """Years are 1 to 9999 in UTC, too, not in the value's zone alone."""
+    return value.astimezone(datetime.UTC)

@@ -24,6 +24,12 @@ _INTEGERS: Final = {
     pa.int64(): 63,
 }
 
+_UNPARSED: Final = (
+    msgspec.MsgspecError,
+    UnicodeDecodeError,
+    RecursionError,  # nested a thousand deep
+    ArithmeticError,  # it does not fit
+)
 
 _typed_dict: Any = TypedDict  # made from a schema, which mypy cannot follow
 
@@ -71,7 +77,7 @@ class JsonValues:
                 try:
                     read = decode(value)
                     decoded[place] = read if fit is None else fit(read)
-                except (msgspec.MsgspecError, UnicodeDecodeError, ArithmeticError):
+                except _UNPARSED:
                     raw[place] = value
         return decoded, raw
 
