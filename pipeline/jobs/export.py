@@ -32,7 +32,7 @@ from pipeline.jobs.values import Committed, DataFile, Identity, OvertakenError
 from pipeline.jobs.write_task import TaskDone, WriteTask, write_task
 from pipeline.log import TieredLog
 from pipeline.opening import open_log
-from pipeline.values import RemotePiece, SplitLimits, Where
+from pipeline.values import SplitLimits, Where
 
 Say = Callable[[str], None]
 
@@ -109,13 +109,14 @@ class _Export:
 
     def run(self) -> Exported:
         held = self._ledger.look()
+        identity = self._identity()
+        if held is not None:  # `begin` looks again, but there may be nothing to begin
+            identity.check(held.identity, self._ledger.target)
         self._bounds = _bounds(self._log, self._options)  # after: so no export is beyond the end
         left = self._left(held)
-        identity = self._identity(left, held)
-        if not left and identity is not None and self._ledger.has_leftovers():
+        if not left and self._ledger.has_leftovers():
             self._sweep(identity)
         while left:
-            assert identity is not None
             run = new_run_name()
             found = self._ledger.begin(run, identity)
             if found != (held or Committed(identity)):  # another one ended since, perhaps further
@@ -155,17 +156,13 @@ class _Export:
         asked = {TopicPartition(topic, number): offset for number, offset in offsets.items()}
         return {one.partition: epoch for one, epoch in self._log.epochs_before(asked).items()}
 
-    def _identity(self, left: list[Step], held: Committed | None) -> Identity | None:
-        """Whose rows they are; a range without any bytes does not say, then the target does."""
-        pieces = [piece for step in left for split in step.splits for piece in split.pieces]
-        if not pieces:
-            return None if held is None else held.identity
-        piece = pieces[0]
-        of = piece.segment.topic_id_partition if isinstance(piece, RemotePiece) else piece.partition
+    def _identity(self) -> Identity:
+        """Whose rows they are, and of what form."""
+        topic = self._options.topic
         kind = self._options.value_type
         return Identity(
-            self._options.topic,
-            of.topic_id.hex(),
+            topic,
+            self._log.topic_id(topic).hex(),
             self._options.where.isolation.name.lower(),
             "bytes" if kind is None else f"json {kind}",
         )

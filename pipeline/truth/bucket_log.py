@@ -107,6 +107,11 @@ class BucketLog:
             for number in self._copies.partitions(self._copies.topic_id(name))
         )
 
+    def topic_id(self, topic: str) -> bytes:
+        """See TieredLog."""
+        self._refresh()
+        return self._copies.topic_id(topic)
+
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """See TieredLog."""
         return {

@@ -143,6 +143,11 @@ class ClusterLog:
             for number in cluster.topic(name).leaders
         )
 
+    def topic_id(self, topic: str) -> bytes:
+        """See TieredLog."""
+        self._look([topic])
+        return self._ids[topic]
+
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """See TieredLog."""
         return self._special(partitions, EARLIEST)

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafka_protocol.types import TopicPartition
-from pipeline.errors import DataLossError
+from pipeline.errors import DataLossError, OptionError
 from pipeline.jobs.directory_ledger import STAGING, DirectoryLedger
 from pipeline.jobs.export import Exported, ExportOptions, _bounds, export
 from pipeline.jobs.place import LocalPlace
@@ -247,6 +247,22 @@ def test_rows_of_a_topic_made_again_are_not_mixed_in(bucket: Bucket, target: Pat
         other = Identity(**{**_fields(held.identity), name: "another"})
         with pytest.raises(ValueError, match=f"with {name}="):
             DirectoryLedger(LocalPlace(target)).begin("again", other)
+
+
+@pytest.mark.parametrize("name", ["topic", "topic_id", "isolation", "value"])
+def test_a_target_of_something_else_is_refused_though_nothing_is_new(
+    bucket: Bucket, target: Path, name: str
+) -> None:
+    exported(bucket, target)
+    ledger = DirectoryLedger(LocalPlace(target))
+    held = ledger.look()
+    assert held is not None
+    other = DirectoryLedger(LocalPlace(target.with_name("other")))
+    identity = Identity(**{**_fields(held.identity), name: "another"})
+    other.begin("run", identity)
+    other.commit("run", Committed(identity, held.offsets), [])
+    with pytest.raises(OptionError, match=f"holds an export with {name}=another"):
+        exported(bucket, target, ledger=other)
 
 
 def _fields(identity: Identity) -> dict[str, str]:
