@@ -13,6 +13,7 @@ import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from kafka_protocol.types import TopicPartition
+from pipeline.errors import PipelineError
 from pipeline.jobs.day_files import FileLimits, FileNames
 from pipeline.jobs.ledger import Ledger
 from pipeline.jobs.planning import (
@@ -171,8 +172,7 @@ class _Export:
         try:
             done = self._write(run, now)
         except BaseException:
-            with suppress(OSError):
-                self._ledger.abandon(run)  # what cannot be removed now is removed by the next run
+            self._abandon(run)
             raise
         files = [file for one in done for file in one.files]
         self._commit(run, committed, files)
@@ -226,8 +226,13 @@ class _Export:
         try:
             retrying(self._ledger.commit, run, committed, files)
         except OvertakenError:
-            self._ledger.abandon(run)
+            self._abandon(run)
             raise
+
+    def _abandon(self, run: str) -> None:
+        """Remove what a run left where that is possible; else the next run does it."""
+        with suppress(OSError, PipelineError):  # the reason why it ended is what counts
+            self._ledger.abandon(run)
 
     def _sweep(self, identity: Identity) -> None:
         """Remove what killed runs left, though there is nothing to export."""

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafka_protocol.types import TopicPartition
-from pipeline.errors import DataLossError, OptionError
+from pipeline.errors import DataLossError, OptionError, StoreUnreachableError
 from pipeline.jobs.directory_ledger import STAGING, DirectoryLedger
 from pipeline.jobs.export import Exported, ExportOptions, _bounds, export
 from pipeline.jobs.place import LocalPlace
@@ -42,6 +42,9 @@ class HereSpark:
 
     def getJobIdsForGroup(self, _group: str) -> list[int]:
         return []
+
+    def cancelJobGroup(self, _group: str) -> None:
+        """Nothing runs any more."""
 
     def parallelize(self, tasks: Sequence[Any], _slices: int) -> "_Tasks":
         return _Tasks(tasks, self.before)
@@ -211,15 +214,16 @@ def test_a_log_whose_exported_end_was_replaced_is_refused(
     assert len(rows_in(target)) == 24
 
 
+@pytest.mark.parametrize("error", [PermissionError, StoreUnreachableError])
 def test_the_error_of_a_task_is_told_though_its_files_cannot_be_removed(
-    bucket: Bucket, target: Path
+    bucket: Bucket, target: Path, error: type[Exception]
 ) -> None:
     class Stuck(DirectoryLedger):
         abandoned = 0
 
         def abandon(self, run: str) -> None:
             self.abandoned += 1
-            raise PermissionError(run)
+            raise error(run)
 
     def fail() -> None:
         raise ArithmeticError("of the task")
