@@ -53,7 +53,7 @@ class ScanOptions(TypedDict, total=False):
         client: settings of the Kafka client.
         fail_on_data_loss: False: offsets that are gone are skipped, counted and logged.
         topic_id: of a bucket that has several topics of this name.
-        log_start: of a bucket: partition to offset; nothing below is read.
+        log_start: of a bucket that is read alone: partition to offset; nothing below is read.
         batch_bytes: about the size of one record batch.
     """
 
@@ -156,6 +156,11 @@ def where_of(
         raise OptionError("say where the log is: bootstrap_servers='host:port' or bucket='URL'")
     cluster = None
     if bootstrap_servers is not None:
+        if options.get("log_start"):
+            raise OptionError(
+                "log_start is for a bucket that is read alone: leave it out, brokers know where"
+                " logs start"
+            )
         cluster = ClusterAddress(bootstrap_servers, dict(options.get("client", {})))
     return Where(
         cluster=cluster,

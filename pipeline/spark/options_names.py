@@ -16,6 +16,7 @@ RSM: Final = "rsm.config."
 BOOTSTRAP: Final = "kafka.bootstrap.servers"
 ISOLATION: Final = "kafka.isolation.level"
 LOG_START: Final = "tidemark.logStart"
+TOPIC_ID: Final = "tidemark.topicId"
 STRATEGIES: Final = ("assign", "subscribe", "subscribePattern")
 ENDINGS: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 RATES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
@@ -30,7 +31,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 
 _OURS: Final = (
     "tidemark.bucket",
-    "tidemark.topicId",
+    TOPIC_ID,
     LOG_START,
     "remote.log.storage.manager.class.name",
     "targetSplitBytes",

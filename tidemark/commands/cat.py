@@ -13,6 +13,7 @@ import click
 
 from broker.config.broker_config import read_properties
 from tidemark.loading import parse_overrides
+from tidemark.pipeline_options import log_start_option, log_starts_of
 from tidemark.remote.options import WrongOptionError
 from tidemark.remote.progress import progress
 
@@ -85,6 +86,7 @@ class _PlaceType(click.ParamType):  # type: ignore[type-arg]  # generic from cli
 )  # fmt: skip
 @click.option("--skip-lost", is_flag=True, help="Skip and count offsets that are gone.")
 @click.option("--topic-id", help="Of a bucket that has several topics of this name.")
+@log_start_option
 def command(
     topic: str,
     bootstrap: str | None,
@@ -100,6 +102,7 @@ def command(
     command_config: Path | None,
     skip_lost: bool,
     topic_id: str | None,
+    log_starts: tuple[tuple[int, int], ...],
 ) -> None:
     """Print or save a topic's records, partition by partition, from the remote tier and brokers."""
     from pipeline.packages import need
@@ -114,6 +117,7 @@ def command(
         "storage": parse_overrides(storage, option="--storage-config"),
         "client": {} if command_config is None else read_properties(command_config),
         "fail_on_data_loss": not skip_lost,
+        "log_start": log_starts_of(log_starts),
     }
     if partitions:
         options["partitions"] = partitions

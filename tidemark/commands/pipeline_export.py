@@ -9,7 +9,14 @@ import click
 
 from broker.config.broker_config import read_properties
 from tidemark.loading import parse_overrides
-from tidemark.pipeline_options import log_options, progress_line, spark_options, spark_session
+from tidemark.pipeline_options import (
+    log_options,
+    log_start_option,
+    log_starts_of,
+    progress_line,
+    spark_options,
+    spark_session,
+)
 from tidemark.remote.options import WrongOptionError
 
 if TYPE_CHECKING:
@@ -37,6 +44,7 @@ _MB = 1_000_000
 )  # fmt: skip
 @click.option("--skip-lost", is_flag=True, help="Go on without offsets that are gone.")
 @click.option("--topic-id", help="Of a bucket that has several topics of this name.")
+@log_start_option
 @log_options
 @spark_options
 def command(topic: str, **given: Any) -> None:
@@ -70,6 +78,7 @@ def _scan_options(given: dict[str, Any]) -> Any:
         "storage": parse_overrides(given["storage"], option="--storage-config"),
         "client": {} if config is None else read_properties(config),
         "fail_on_data_loss": not given["skip_lost"],
+        "log_start": log_starts_of(given["log_starts"]),
     }
     if given["topic_id"]:
         options["topic_id"] = given["topic_id"]

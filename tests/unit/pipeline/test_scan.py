@@ -138,6 +138,7 @@ def test_times_say_where_to_begin_and_to_end(
         ({"columns": "offset"}, "columns='offset': give a list"),
         ({"log_start": {"0": 5}}, "log_start={'0': 5}: allowed is {partition: offset}"),
         ({"log_start": {0: -1}}, "both numbers from 0 on"),
+        ({"log_start": {7: 5}}, "a log start is given for orders-7: the bucket has nothing of"),
         ({"columns": ["values"]}, "there is no column 'values'"),
         ({"isolation": "serialisable"}, "read_uncommitted or read_committed"),
         ({"isolatoin": "read_committed"}, "did you mean isolation?"),
@@ -158,6 +159,8 @@ def test_nothing_says_where_the_log_is() -> None:
         tidemark.scan("orders")
     with pytest.raises(OptionError, match="storage settings need a store"):
         tidemark.scan("orders", bootstrap_servers="h:1", storage={"region": "x"})
+    with pytest.raises(OptionError, match="log_start is for a bucket that is read alone"):
+        tidemark.scan("orders", bootstrap_servers="h:1", log_start={0: 1})
 
 
 def test_a_broker_that_is_away_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,6 +111,18 @@ def test_a_pattern_matches_whole_names() -> None:
         ({"subscribe": "a", "tidemark.topicId": '{"a":"short"}'}, "no uuid of 22 base64url"),
         ({"subscribe": "a", "tidemark.logStart": '{"a":5}'}, "expected e.g."),
         (
+            {"subscribe": "b,a", "tidemark.logStart": '{"A":{"0":5}}'},
+            "tidemark.logStart names topic 'A', which is not read: read are a, b",
+        ),
+        (
+            {"assign": '{"a":[0]}', "tidemark.topicId": '{"b":"AAAAAAAAAAAAAAAAAAAAAQ"}'},
+            "tidemark.topicId names topic 'b', which is not read: read are a",
+        ),
+        (
+            {"subscribePattern": "a.*", "tidemark.logStart": '{"ab":{"0":5},"ba":{"0":5}}'},
+            "tidemark.logStart names topic 'ba', which subscribePattern does not match",
+        ),
+        (
             {"subscribe": "a", "rsm.config.bucket": "b"},
             "give remote.log.storage.manager.class.name",
         ),
@@ -244,7 +256,7 @@ def test_options_without_effect_are_warnings() -> None:
         "kafkaConsumer.pollTimeoutMs": "1",
         "kafka.max.poll.records": "500",
         "kafka.ssl.truststore.location": "/x",
-        "tidemark.logStart": '{"a":{"0":1}}',
+        "tidemark.logStart": '{"orders":{"0":1}}',
     }
     batch = batch_options({**READ, **some, "maxOffsetsPerTrigger": "5"})
     assert len(batch.warnings) == len(some) + 1

@@ -218,6 +218,20 @@ def test_a_log_start_above_the_end_is_an_empty_log(bucket: Bucket) -> None:
         assert log.earliest([ORDERS]) == log.latest([ORDERS]) == {ORDERS: 30}
 
 
+@pytest.mark.parametrize(
+    ("name", "number", "there"),
+    [("orders", 7, "it has 0 of the topic"), ("Orders", 0, "no topic 'Orders', it has orders")],
+)
+def test_a_log_start_of_what_is_not_there_is_refused(
+    bucket: Bucket, name: str, number: int, there: str
+) -> None:
+    with (
+        closing(opened(bucket, log_starts={TopicPartition(name, number): 5})) as log,
+        pytest.raises(OptionError, match=f"a log start is given for {name}-{number}: .*{there}"),
+    ):
+        log.partitions(["orders"])
+
+
 @pytest.mark.parametrize("start", [4, 8, 9])
 def test_no_time_leads_below_the_log_start(bucket: Bucket, start: int) -> None:
     with closing(opened(bucket, log_starts={ORDERS: start})) as log:

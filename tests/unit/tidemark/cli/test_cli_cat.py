@@ -93,6 +93,9 @@ def test_a_closed_stdout_is_one_line(bucket: Bucket, monkeypatch: pytest.MonkeyP
         (("orders", "BUCKET", "--format=parquet"), "--format=parquet needs --output FILE"),
         (("orders", "BUCKET", "--storage-config=x"), "must be key=value"),
         (("orders", "BUCKET", "--partition=7"), "there is no partition 7"),
+        (("orders", "BUCKET", "--log-start=7=1"), "a log start is given for orders-7"),
+        (("orders", "BUCKET", *2 * ("--log-start=0=1",)), "given twice for partition 0"),
+        (("orders", "--bootstrap-server=h:1", "--log-start=0=1"), "brokers know where logs start"),
     ],
 )
 def test_mistakes_are_one_line(bucket: Bucket, arguments: tuple[str, ...], words: str) -> None:
@@ -100,6 +103,13 @@ def test_mistakes_are_one_line(bucket: Bucket, arguments: tuple[str, ...], words
     done = cat(*given, code=1)
     assert words in done.stderr
     assert done.stdout == ""
+
+
+def test_nothing_below_a_log_start_is_printed(bucket: Bucket) -> None:
+    done = cat("orders", place(bucket), "--columns=offset", "--log-start=0=5999")
+    assert [json.loads(line)["offset"] for line in done.stdout.splitlines()] == [5_999, 6_000]
+    refused = cat("orders", place(bucket), "--log-start=5999", code=2)
+    assert "allowed is PARTITION=OFFSET" in " ".join(refused.stderr.split())
 
 
 @pytest.mark.parametrize(
