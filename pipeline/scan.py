@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.primitives import uuid_from_text
+from pipeline.client_names import client_name, why_idle
 from pipeline.columns import DEFAULT_COLUMNS, schema_of
 from pipeline.errors import OptionError
 from pipeline.opening import open_log
@@ -50,7 +51,7 @@ class ScanOptions(TypedDict, total=False):
         partitions: numbers; default: all of the topic.
         storage: settings of the storage plugin (`rsm.config.*`, prefix removed), for what the URL
             does not say. With `class` among them the plugin's class name.
-        client: settings of the Kafka client.
+        client: settings of the Kafka client; `isolation.level` is meant as `isolation`.
         fail_on_data_loss: False: offsets that are gone are skipped, counted and logged.
         topic_id: of a bucket that has several topics of this name.
         log_start: of a bucket that is read alone: partition to offset; nothing below is read.
@@ -152,6 +153,8 @@ def where_of(
             near = get_close_matches(name, ScanOptions.__annotations__, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise OptionError(f"scan has no option {name[:100]!r}{hint}")
+    client = _client(options.get("client", {}), bootstrap_servers)
+    isolation = _isolation(options.get("isolation"), client.pop("isolation.level", None))
     if bootstrap_servers is None and bucket is None:
         raise OptionError("say where the log is: bootstrap_servers='host:port' or bucket='URL'")
     cluster = None
@@ -161,11 +164,11 @@ def where_of(
                 "log_start is for a bucket that is read alone: leave it out, brokers know where"
                 " logs start"
             )
-        cluster = ClusterAddress(bootstrap_servers, dict(options.get("client", {})))
+        cluster = ClusterAddress(bootstrap_servers, client)
     return Where(
         cluster=cluster,
         store=_store(bucket, options.get("storage", {})),
-        isolation=isolation_of(options.get("isolation", "read_uncommitted")),
+        isolation=isolation,
         fail_on_data_loss=options.get("fail_on_data_loss", True),
         topic_ids=_topic_ids(topic, options.get("topic_id")),
         log_starts=_log_starts(topic, options.get("log_start", {})),
@@ -222,6 +225,36 @@ def isolation_of(name: str) -> Isolation:
         raise OptionError(
             f"isolation={name[:100]!r}: allowed is read_uncommitted or read_committed"
         ) from None
+
+
+def _client(given: Mapping[str, str], bootstrap: str | None) -> dict[str, str]:
+    """The settings under their proper names, without those that change nothing."""
+    found = {}
+    for written, value in given.items():
+        name = client_name(written.strip().lower(), "client setting ")
+        if name == "bootstrap.servers":
+            if value.strip() != bootstrap:
+                raise OptionError(
+                    "client setting bootstrap.servers: brokers are named by bootstrap_servers in a"
+                    " scan, --bootstrap-server on the command line"
+                )
+            continue
+        reason = why_idle(name)
+        if reason is None:
+            found[name] = value
+        else:
+            log.warning("client setting %s has no effect: %s", name, reason)
+    return found
+
+
+def _isolation(given: str | None, of_client: str | None) -> Isolation:
+    """What both say; without a word all records are read."""
+    said = {isolation_of(one) for one in (given, of_client) if one is not None}
+    if len(said) > 1:
+        raise OptionError(
+            f"isolation={given} contradicts the client setting isolation.level={of_client}"
+        )
+    return said.pop() if said else Isolation.READ_UNCOMMITTED
 
 
 def _store(bucket: str | None, settings: Mapping[str, str]) -> StoreAddress | None:

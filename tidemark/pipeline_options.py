@@ -47,7 +47,7 @@ def log_options(function: F) -> F:
         ),
         click.option(
             "--isolation", type=click.Choice(("read_uncommitted", "read_committed")),
-            default="read_uncommitted", show_default=True,
+            help="Default: isolation.level of --command-config, or read_uncommitted.",
         ),
     ]  # fmt: skip
     for one in reversed(decorators):

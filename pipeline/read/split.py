@@ -141,6 +141,6 @@ class _Reading:
         cluster = self.source.cluster
         if cluster is None:
             raise PipelineError(f"{self.split.partition}: a tail to read and no cluster")
-        with WireClient(cluster.bootstrap, "tidemark-pipeline") as client:
+        with WireClient(cluster.bootstrap, cluster.client_id) as client:
             leader = Leader(client, piece.partition, self.source.isolation)
             yield from TailGroups(piece, leader, self.rule, self.progress, self.limits)

@@ -74,7 +74,7 @@ class _PlaceType(click.ParamType):  # type: ignore[type-arg]  # generic from cli
               " timestampType, headers; default: all but headers.")  # fmt: skip
 @click.option(
     "--isolation", type=click.Choice(("read_uncommitted", "read_committed")),
-    default="read_uncommitted", show_default=True,
+    help="Default: isolation.level of --command-config, or read_uncommitted.",
 )  # fmt: skip
 @click.option(
     "--storage-config", "storage", multiple=True, metavar="K=V",
@@ -97,7 +97,7 @@ def command(
     kind: str,
     output: Path | None,
     columns: str | None,
-    isolation: str,
+    isolation: str | None,
     storage: tuple[str, ...],
     command_config: Path | None,
     skip_lost: bool,
@@ -113,12 +113,13 @@ def command(
     _check_output(kind, output)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleans up, as Ctrl-C does
     options: ScanOptions = {
-        "isolation": isolation,
         "storage": parse_overrides(storage, option="--storage-config"),
         "client": {} if command_config is None else read_properties(command_config),
         "fail_on_data_loss": not skip_lost,
         "log_start": log_starts_of(log_starts),
     }
+    if isolation:
+        options["isolation"] = isolation
     if partitions:
         options["partitions"] = partitions
     if topic_id:

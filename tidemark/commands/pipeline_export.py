@@ -74,14 +74,14 @@ def command(topic: str, **given: Any) -> None:
 def _scan_options(given: dict[str, Any]) -> Any:
     config: Path | None = given["command_config"]
     options = {
-        "isolation": given["isolation"],
         "storage": parse_overrides(given["storage"], option="--storage-config"),
         "client": {} if config is None else read_properties(config),
         "fail_on_data_loss": not given["skip_lost"],
         "log_start": log_starts_of(given["log_starts"]),
     }
-    if given["topic_id"]:
-        options["topic_id"] = given["topic_id"]
+    for name in ("isolation", "topic_id"):
+        if given[name]:
+            options[name] = given[name]
     return options
 
 

@@ -15,6 +15,7 @@ import tidemark
 from pipeline import packages
 from pipeline.columns import DEFAULT_COLUMNS, schema_of
 from pipeline.errors import DataLossError, MissingPackageError, OptionError
+from pipeline.scan import where_of
 from pipeline.store import close_stores
 from pipeline.truth import cluster_log
 from pipeline.values import Isolation
@@ -69,8 +70,12 @@ def test_a_bucket_may_be_a_path(bucket: Bucket) -> None:
     assert tidemark.scan("orders", bucket=place, partitions=[0]).read_all().num_rows == 100
 
 
-def test_committed_rows_alone(bucket: Bucket) -> None:
-    reader = scan(bucket, isolation="read_committed")
+@pytest.mark.parametrize(
+    "options",
+    [{"isolation": "read_committed"}, {"client": {"Isolation.Level": "READ_COMMITTED"}}],
+)
+def test_committed_rows_alone(bucket: Bucket, options: dict[str, Any]) -> None:
+    reader = scan(bucket, **options)
     found: list[Row] = list(rows_of_arrow(reader))
     assert found == bucket.rows(Isolation.READ_COMMITTED)
     assert len(found) < len(bucket.rows())
@@ -143,6 +148,17 @@ def test_times_say_where_to_begin_and_to_end(
         ({"isolation": "serialisable"}, "read_uncommitted or read_committed"),
         ({"isolatoin": "read_committed"}, "did you mean isolation?"),
         ({"topic_id": "short"}, "22 characters"),
+        (
+            {"client": {"secruity.protocol": "SSL"}},
+            "there is no client setting secruity.protocol; did you mean security.protocol?",
+        ),
+        ({"client": {"auto.offset.reset": "latest"}}, "or start of a scan"),
+        ({"client": {"bootstrap.servers": "h:1"}}, "brokers are named by bootstrap_servers"),
+        (
+            {"client": {"isolation.level": "read_committed"}, "isolation": "read_uncommitted"},
+            "isolation=read_uncommitted contradicts the client setting isolation.level=read_comm",
+        ),
+        ({"client": {"isolation.level": "serialisable"}}, "read_uncommitted or read_committed"),
     ],
 )
 def test_wrong_options_are_one_line_each(
@@ -161,6 +177,19 @@ def test_nothing_says_where_the_log_is() -> None:
         tidemark.scan("orders", bootstrap_servers="h:1", storage={"region": "x"})
     with pytest.raises(OptionError, match="log_start is for a bucket that is read alone"):
         tidemark.scan("orders", bootstrap_servers="h:1", log_start={0: 1})
+
+
+def test_client_settings_are_kept_or_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    given = {"client.id": "me", "group.id": "g", "ssl.key.location": "hush", "check.crcs": "true"}
+    where = where_of("h:1", None, "t", {"client": {**given, "bootstrap.servers": "h:1"}})
+    assert where.cluster is not None
+    assert where.cluster.client == {"client.id": "me"}
+    assert where.cluster.client_id == "me"
+    assert [one.getMessage() for one in caplog.records] == [
+        "client setting group.id has no effect: no group is joined",
+        "client setting ssl.key.location has no effect: brokers are reached by plain TCP",
+        "client setting check.crcs has no effect: there is no consumer",
+    ]
 
 
 def test_a_broker_that_is_away_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

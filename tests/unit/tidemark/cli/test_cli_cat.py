@@ -96,10 +96,19 @@ def test_a_closed_stdout_is_one_line(bucket: Bucket, monkeypatch: pytest.MonkeyP
         (("orders", "BUCKET", "--log-start=7=1"), "a log start is given for orders-7"),
         (("orders", "BUCKET", *2 * ("--log-start=0=1",)), "given twice for partition 0"),
         (("orders", "--bootstrap-server=h:1", "--log-start=0=1"), "brokers know where logs start"),
+        (
+            ("orders", "BUCKET", "--isolation=read_uncommitted", "--command-config=COMMITTED"),
+            "isolation=read_uncommitted contradicts the client setting",
+        ),
     ],
 )
-def test_mistakes_are_one_line(bucket: Bucket, arguments: tuple[str, ...], words: str) -> None:
+def test_mistakes_are_one_line(
+    bucket: Bucket, tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    committed = tmp_path / "client.properties"
+    committed.write_text("isolation.level=read_committed\n")
     given = [place(bucket) if one == "BUCKET" else one for one in arguments]
+    given = [one.replace("COMMITTED", str(committed)) for one in given]
     done = cat(*given, code=1)
     assert words in done.stderr
     assert done.stdout == ""
