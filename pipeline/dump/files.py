@@ -96,7 +96,10 @@ def complete_or_nothing(path: Path) -> Iterator[BinaryIO]:
         with path.open("wb") as out:
             yield out
         return
-    fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    except OSError as error:  # it names the temporary file, which nobody asked for
+        raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         with open(fd, "wb") as out:
             yield out

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from kafka_protocol.types import TopicPartition
-from pipeline.errors import PipelineError
+from pipeline.errors import OptionError, PipelineError
 from pipeline.jobs.day_files import FileLimits, FileNames
 from pipeline.jobs.ledger import Ledger
 from pipeline.jobs.planning import (
@@ -90,8 +90,10 @@ def export(spark: Any, options: ExportOptions, ledger: Ledger, say: Say | None =
         DataLossError: offsets were deleted before they were exported.
         OvertakenError: another export to this target began; the runs before are committed.
         JobFailedError: a task failed.
-        OptionError: the target holds something else.
+        OptionError: the target holds something else, or nobody is named who knows the tail.
     """
+    if options.tail and options.where.cluster is None:
+        raise OptionError("the tail is to be exported: name brokers, a bucket alone has none of it")
     with closing(open_log(options.where)) as log:
         return _Export(spark, options, ledger, log, say or (lambda _line: None)).run()
 

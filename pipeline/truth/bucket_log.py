@@ -114,7 +114,11 @@ class BucketLog:
         self._partitions: dict[Home, _Partition] = {}
         self._listed_ms: int | None = None
         self._are_starts_checked = False
-        self._refresh()
+        try:
+            self._refresh()
+        except BaseException:
+            self.close()
+            raise
 
     # ------------------------------------------------------------------ TieredLog
 

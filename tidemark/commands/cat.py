@@ -108,7 +108,8 @@ def command(
     from pipeline.packages import need
 
     need("arrow", *_PACKAGES)
-    from pipeline.scan import ScanOptions, plan_scan, where_of
+    from pipeline.scan import plan_scan
+    from pipeline.scan_options import ScanOptions, where_of
 
     _check_output(kind, output)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleans up, as Ctrl-C does

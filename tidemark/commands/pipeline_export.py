@@ -55,15 +55,23 @@ def command(topic: str, **given: Any) -> None:
     """
     if (given["value"] == "json") != (given["schema"] is not None):
         raise WrongOptionError("--value json and --schema go together")
+    if given["tail"] and given["bootstrap"] is None:
+        raise WrongOptionError("--tail needs --bootstrap-server: only brokers have the tail")
+    if sum(given[name] is not None for name in ("directory", "iceberg", "delta")) != 1:
+        raise WrongOptionError("say where to export to: one of --to, --iceberg and --delta")
+    from pipeline.packages import need
+
+    need("spark", "pyspark", "pyarrow", "numpy", "tenacity")
+    from pipeline.scan_options import where_of
+
+    where = where_of(given["bootstrap"], given["bucket"], topic, _scan_options(given))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleans up, as Ctrl-C does
     with spark_session(f"tidemark export {topic}", given["master"], given["conf"]) as spark:
         from pipeline.jobs.export import ExportOptions, export
         from pipeline.jobs.json_schema import value_type_of
         from pipeline.jobs.target import Target, open_target
-        from pipeline.scan import where_of
 
         kind = None if given["schema"] is None else value_type_of(_text(given["schema"]))
-        where = where_of(given["bootstrap"], given["bucket"], topic, _scan_options(given))
         options = ExportOptions(topic, where, given["tail"], kind, given["run_bytes"])
         target = Target(given["directory"], given["iceberg"], given["delta"])
         with closing(open_target(target, topic, kind)) as ledger, progress_line() as say:

@@ -15,7 +15,7 @@ import tidemark
 from pipeline import packages
 from pipeline.columns import DEFAULT_COLUMNS, schema_of
 from pipeline.errors import DataLossError, MissingPackageError, OptionError
-from pipeline.scan import where_of
+from pipeline.scan_options import ScanOptions, where_of
 from pipeline.store import close_stores
 from pipeline.truth import cluster_log
 from pipeline.values import Isolation
@@ -148,6 +148,12 @@ def test_times_say_where_to_begin_and_to_end(
         ({"isolation": "serialisable"}, "read_uncommitted or read_committed"),
         ({"isolatoin": "read_committed"}, "did you mean isolation?"),
         ({"topic_id": "short"}, "22 characters"),
+        ({"topic_id": 5}, "topic_id is of type int: allowed are the 22 characters of an id"),
+        ({"isolation": 1}, "isolation is of type int: allowed is read_uncommitted or read_comm"),
+        ({"fail_on_data_loss": "false"}, "fail_on_data_loss is of type str: allowed is True"),
+        ({"storage": "x"}, "storage is of type str: allowed is a mapping"),
+        ({"batch_bytes": 0}, "batch_bytes=0: allowed is a number from 1 on"),
+        ({"batch_bytes": True}, "batch_bytes is of type bool"),
         (
             {"client": {"secruity.protocol": "SSL"}},
             "there is no client setting secruity.protocol; did you mean security.protocol?",
@@ -168,6 +174,11 @@ def test_wrong_options_are_one_line_each(
         scan(bucket, **options)
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_none_is_the_default_of_every_option(bucket: Bucket) -> None:
+    options = dict.fromkeys(ScanOptions.__annotations__)
+    assert scan(bucket, **options).read_all().num_rows == 128
 
 
 def test_nothing_says_where_the_log_is() -> None:

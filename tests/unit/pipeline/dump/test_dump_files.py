@@ -118,6 +118,13 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["rows"]
 
 
+def test_a_directory_that_is_not_there_is_told_by_the_name_that_was_given(tmp_path: Path) -> None:
+    path = tmp_path / "no" / "rows"
+    with pytest.raises(FileNotFoundError) as refused, complete_or_nothing(path):
+        pass
+    assert refused.value.filename == str(path)
+
+
 def test_what_is_no_plain_file_is_written_to_as_it_is(tmp_path: Path) -> None:
     with complete_or_nothing(Path(os.devnull)) as out:
         out.write(b"away")

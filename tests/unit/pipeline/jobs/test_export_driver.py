@@ -157,6 +157,12 @@ def test_only_a_tail_export_goes_to_the_end_of_the_log() -> None:
     assert _bounds(log, alone) == {0: Bounds(3, 3, None)}
 
 
+def test_a_tail_that_nobody_has_is_refused(bucket: Bucket, target: Path) -> None:
+    options = ExportOptions("orders", Where(store=bucket.address), tail=True)
+    with pytest.raises(OptionError, match="name brokers, a bucket alone has none of it"):
+        export(HereSpark(), options, DirectoryLedger(LocalPlace(target)))
+
+
 def test_a_commit_whose_answer_is_lost_is_made_once(bucket: Bucket, target: Path) -> None:
     class Deaf(DirectoryLedger):
         commits = 0
