@@ -5,7 +5,7 @@ log start, or in neither tier, are lost.
 
 Readers of committed records: whether a transaction that is open at the end of a stretch of runs is
 aborted stands in no index there. From its first offset on, the brokers are asked: they know, and
-serve remote offsets, too.
+serve remote offsets, too. Without brokers these offsets are lost.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -85,7 +85,11 @@ def pieces_of(tiers: Tiers, wanted: OffsetRange) -> Found:
                 size = run.segment.segment_size_bytes
                 found.pieces.append(RemotePiece(run.segment, first, decided_last, 0, size))
             if decided_last < last:
-                found.give_to_brokers(tiers.partition, max(first, decided_last + 1), last)
+                undecided = max(first, decided_last + 1)
+                if tiers.local_start is None:  # nobody can say which of them are aborted
+                    found.lose(undecided, last + 1)
+                else:
+                    found.give_to_brokers(tiers.partition, undecided, last)
             at = last + 1
     if at < wanted.end:
         _fill_gap(tiers, at, wanted.end, found)

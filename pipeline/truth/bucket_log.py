@@ -36,6 +36,8 @@ from runtime.clock import Clock
 from runtime.collector import resting_collector
 
 _LISTING_MS = 30_000
+_LISTING_SHARE = 3
+"""A listing is new for so many times as long as it took, if that is longer."""
 _ALONE = "the bucket is read alone: the range is that of the complete copies of the newest lineage"
 
 
@@ -112,7 +114,7 @@ class BucketLog:
         self._indexes = SegmentIndexes(lambda: store)
         self._copies = BucketCopies(store, self._indexes, where.topic_ids)
         self._partitions: dict[Home, _Partition] = {}
-        self._listed_ms: int | None = None
+        self._list_at_ms = clock.monotonic_ms()
         self._are_starts_checked = False
         try:
             self._refresh()
@@ -208,7 +210,7 @@ class BucketLog:
             transactions = Transactions()
             if self._where.isolation is Isolation.READ_COMMITTED:
                 transactions = transactions_of(self._indexes, runs, wanted)
-            tiers = Tiers(self._id_of(partition), runs, start, None)
+            tiers = Tiers(self._id_of(partition), runs, start, None, transactions.undecided)
             count = one.index.count_from(start)
             end = self._end(partition, one)
             known[partition] = Known(tiers, end, transactions.aborted, count)
@@ -229,10 +231,11 @@ class BucketLog:
     # ------------------------------------------------------------------ inside
 
     def _refresh(self) -> None:
-        now_ms = self._clock.monotonic_ms()
-        if self._listed_ms is None or now_ms - self._listed_ms > _LISTING_MS:
+        began_ms = self._clock.monotonic_ms()
+        if began_ms >= self._list_at_ms:
             self._copies.refresh()
-            self._listed_ms = now_ms
+            now_ms = self._clock.monotonic_ms()
+            self._list_at_ms = now_ms + max(_LISTING_MS, _LISTING_SHARE * (now_ms - began_ms))
 
     def _id_of(self, partition: TopicPartition) -> TopicIdPartition:
         topic_id = self._copies.topic_id(partition.topic)

@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    stop_after_delay,
+    stop_all,
+    wait_random_exponential,
+)
 
 from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import EpochEntry, TopicIdPartition, TopicPartition
@@ -54,6 +61,8 @@ from runtime.clock import Clock
 from runtime.collector import resting_collector
 
 _ROUNDS_S = 60.0
+_ROUNDS_MIN = 5
+"""The first round may take long, as it reads all that others read on from."""
 _FIRST_LOOK_S = 5.0
 """A wrong address is more likely than a cluster that is about to start."""
 _CLASS = "remote.log.storage.manager.class.name"
@@ -254,7 +263,12 @@ class ClusterLog:
         local_starts, ends = ask(EARLIEST_LOCAL), ask(LATEST)
         by_id = {one: self._id_of(one) for one in partitions if one.topic in tiered}
         if by_id:
-            self._metadata.read(by_id.values())
+            siblings = [
+                TopicIdPartition(self._ids[name], number, name)
+                for name in tiered
+                for number in self._asker.cluster.topic(name).leaders
+            ]
+            self._metadata.read(by_id.values(), later=siblings)
             self._bring_chains(by_id, epochs)
         log_starts = ask(EARLIEST)
         for partition in partitions - by_id.keys():
@@ -430,7 +444,7 @@ def _from(index: LiveIndex, offset: int) -> list[LiveRun]:
 def _repeated(round_: Callable[[], T]) -> T:
     retrying = Retrying(
         retry=retry_if_exception_type(LeaderChangedError),
-        stop=stop_after_delay(_ROUNDS_S),
+        stop=stop_all(stop_after_delay(_ROUNDS_S), stop_after_attempt(_ROUNDS_MIN)),
         wait=wait_random_exponential(multiplier=0.05, max=2),
         reraise=True,
     )

@@ -226,8 +226,12 @@ def test_a_log_whose_bucket_cannot_be_listed_is_closed(
         raise StoreUnreachableError("not now")
 
     closed: list[BucketLog] = []
+
+    def remember(log: BucketLog) -> None:
+        closed.append(log)
+
     monkeypatch.setattr(BucketCopies, "refresh", fail)
-    monkeypatch.setattr(BucketLog, "close", lambda self: closed.append(self))
+    monkeypatch.setattr(BucketLog, "close", remember)
     with pytest.raises(StoreUnreachableError):
         opened(bucket)
     (log,) = closed
