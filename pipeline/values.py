@@ -46,6 +46,11 @@ class ClusterAddress:
     bootstrap: str
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
 
+    @property
+    def client_id(self) -> str:
+        """What brokers hear as the client's name, of the driver and of executors."""
+        return self.client.get("client.id", "tidemark-pipeline")
+
 
 @dataclass(frozen=True, slots=True)
 class Where:

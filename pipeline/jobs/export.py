@@ -13,6 +13,7 @@ import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from kafka_protocol.types import TopicPartition
+from pipeline.errors import OptionError, PipelineError
 from pipeline.jobs.day_files import FileLimits, FileNames
 from pipeline.jobs.ledger import Ledger
 from pipeline.jobs.planning import (
@@ -33,7 +34,7 @@ from pipeline.jobs.values import Committed, DataFile, Identity, OvertakenError
 from pipeline.jobs.write_task import TaskDone, WriteTask, write_task
 from pipeline.log import TieredLog
 from pipeline.opening import open_log
-from pipeline.values import OffsetRange, RemotePiece, SplitLimits, Where
+from pipeline.values import OffsetRange, SplitLimits, Where
 
 Say = Callable[[str], None]
 
@@ -90,8 +91,10 @@ def export(spark: Any, options: ExportOptions, ledger: Ledger, say: Say | None =
         DataLossError: offsets were deleted before they were exported.
         OvertakenError: another export to this target began; the runs before are committed.
         JobFailedError: a task failed.
-        OptionError: the target holds something else.
+        OptionError: the target holds something else, or nobody is named who knows the tail.
     """
+    if options.tail and options.where.cluster is None:
+        raise OptionError("the tail is to be exported: name brokers, a bucket alone has none of it")
     with closing(open_log(options.where)) as log:
         return _Export(spark, options, ledger, log, say or (lambda _line: None)).run()
 
@@ -111,13 +114,14 @@ class _Export:
 
     def run(self) -> Exported:
         held = self._ledger.look()
+        identity = self._identity()
+        if held is not None:  # `begin` looks again, but there may be nothing to begin
+            identity.check(held.identity, self._ledger.target)
         self._bounds = _bounds(self._log, self._options)  # after: so no export is beyond the end
         left = self._left(held)
-        identity = self._identity(left, held)
-        if not left and identity is not None and self._ledger.has_leftovers():
+        if not left and self._ledger.has_leftovers():
             self._sweep(identity)
         while left:
-            assert identity is not None
             run = new_run_name()
             found = self._ledger.begin(run, identity)
             if found != (held or Committed(identity)):  # another one ended since, perhaps further
@@ -160,17 +164,13 @@ class _Export:
         asked = {TopicPartition(topic, number): offset for number, offset in offsets.items()}
         return {one.partition: epoch for one, epoch in self._log.epochs_before(asked).items()}
 
-    def _identity(self, left: list[Step], held: Committed | None) -> Identity | None:
-        """Whose rows they are; a range without any bytes does not say, then the target does."""
-        pieces = [piece for step in left for split in step.splits for piece in split.pieces]
-        if not pieces:
-            return None if held is None else held.identity
-        piece = pieces[0]
-        of = piece.segment.topic_id_partition if isinstance(piece, RemotePiece) else piece.partition
+    def _identity(self) -> Identity:
+        """Whose rows they are, and of what form."""
+        topic = self._options.topic
         kind = self._options.value_type
         return Identity(
-            self._options.topic,
-            of.topic_id.hex(),
+            topic,
+            self._log.topic_id(topic).hex(),
             self._options.where.isolation.name.lower(),
             "bytes" if kind is None else f"json {kind}",
         )
@@ -179,8 +179,7 @@ class _Export:
         try:
             done = self._write(run, now)
         except BaseException:
-            with suppress(OSError):
-                self._ledger.abandon(run)  # what cannot be removed now is removed by the next run
+            self._abandon(run)
             raise
         files = [file for one in done for file in one.files]
         self._commit(run, committed, files)
@@ -235,8 +234,13 @@ class _Export:
         try:
             retrying(self._ledger.commit, run, committed, files)
         except OvertakenError:
-            self._ledger.abandon(run)
+            self._abandon(run)
             raise
+
+    def _abandon(self, run: str) -> None:
+        """Remove what a run left where that is possible; else the next run does it."""
+        with suppress(OSError, PipelineError):  # the reason why it ended is what counts
+            self._ledger.abandon(run)
 
     def _sweep(self, identity: Identity) -> None:
         """Remove what killed runs left, though there is nothing to export."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pipeline.errors import OptionError
 from pipeline.jobs.day_files import RAW_VALUE
+from pipeline.jobs.json_fits import fit_of
 
 _INTEGERS: Final = {
     pa.int8(): 7,
@@ -23,6 +24,12 @@ _INTEGERS: Final = {
     pa.int64(): 63,
 }
 
+_UNPARSED: Final = (
+    msgspec.MsgspecError,
+    UnicodeDecodeError,
+    RecursionError,  # nested a thousand deep
+    ArithmeticError,  # it does not fit
+)
 
 _typed_dict: Any = TypedDict  # made from a schema, which mypy cannot follow
 
@@ -40,6 +47,7 @@ class JsonValues:
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(
             _python_type(kind, "value")
         ).decode
+        self._fit = fit_of(kind)
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Decode the values of a batch."""
@@ -59,14 +67,15 @@ class JsonValues:
         return pa.RecordBatch.from_arrays(columns, names)
 
     def _decoded(self, stored: list[bytes | None]) -> tuple[list[Any], list[bytes | None]]:
-        decode = self._decode
+        decode, fit = self._decode, self._fit
         decoded: list[Any] = [None] * len(stored)
         raw: list[bytes | None] = [None] * len(stored)
         for place, value in enumerate(stored):
             if value is not None:
                 try:
-                    decoded[place] = decode(value)
-                except (msgspec.MsgspecError, UnicodeDecodeError):
+                    read = decode(value)
+                    decoded[place] = read if fit is None else fit(read)
+                except _UNPARSED:
                     raw[place] = value
         return decoded, raw
 

@@ -142,7 +142,7 @@ class _Reading:
         cluster = self.source.cluster
         if cluster is None:
             raise PipelineError(f"{self.split.partition}: a tail to read and no cluster")
-        with WireClient(cluster.bootstrap, "tidemark-pipeline") as client:
+        with WireClient(cluster.bootstrap, cluster.client_id) as client:
             leader = Leader(client, piece.partition, self.source.isolation, piece.leader)
             limits = self.limits
             yield from TailGroups(piece, leader, self.rule, self.progress, limits, bytes_estimate)

@@ -13,13 +13,13 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pipeline.errors import DataLossError
 from pipeline.opening import open_log
+from pipeline.shipping import Shipped
 from pipeline.spark.driver_log import driver_log, say_plan
 from pipeline.spark.filters import Wanted, prune, wanted_by
 from pipeline.spark.options import ReadOptions
 from pipeline.spark.options_bounds import AtOffsets
 from pipeline.spark.partition import SplitPartition, tasks_of
 from pipeline.spark.ranges import batch_ranges, loss_sentence, resolve
-from pipeline.spark.shipping import Shipped
 from pipeline.spark.topics import find_all
 from pipeline.values import Plan
 

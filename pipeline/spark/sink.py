@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pipeline.errors import OptionError
-from pipeline.spark.shipping import Shipped
+from pipeline.shipping import Shipped
 from pipeline.spark.sink_options import SinkSettings, sink_settings
 from pipeline.spark.sink_producer import produce
 from pipeline.spark.sink_rows import RowShape, records_of_batches, records_of_rows, row_shape

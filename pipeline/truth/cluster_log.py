@@ -99,9 +99,8 @@ class ClusterLog:
         protocol = where.cluster.client.get("security.protocol", "PLAINTEXT").upper()
         if protocol != "PLAINTEXT":
             raise OptionError(f"security.protocol={protocol}: only PLAINTEXT is known here")
-        client_id = where.cluster.client.get("client.id", "tidemark-pipeline")
         self._where = where
-        self._asker = Asker(WireClient(where.cluster.bootstrap, client_id))
+        self._asker = Asker(WireClient(where.cluster.bootstrap, where.cluster.client_id))
         self._metadata = MetadataTopic(self._asker, clock)
         self._indexes = SegmentIndexes(self._opened_store)
         self._store: RemoteStorageManager | None = None
@@ -151,6 +150,11 @@ class ClusterLog:
             for name in wanted
             for number in cluster.topic(name).leaders
         )
+
+    def topic_id(self, topic: str) -> bytes:
+        """See TieredLog."""
+        self._look([topic])
+        return self._ids[topic]
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """See TieredLog."""

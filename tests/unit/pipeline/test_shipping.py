@@ -12,13 +12,16 @@ pytest.importorskip("pyspark", reason="needs pyspark")
 
 from pyspark.cloudpickle import dumps, loads
 
+from pipeline.jobs.consume_task import ConsumeTask, consume_task
+from pipeline.jobs.record_hash import Digest
+from pipeline.shipping import packed_task, shipped
 from pipeline.spark.options import batch_options
 from pipeline.spark.partition import SplitPartition, tasks_of
 from pipeline.spark.reader import BatchReader
 from pipeline.spark.schema import schema_of
 from pipeline.spark.source import TidemarkSource
 from pipeline.spark.stream_reader import stream_reader_class
-from pipeline.values import Isolation, Source, Split, StoreAddress
+from pipeline.values import Isolation, OffsetRange, Source, Split, StoreAddress
 from tests.support.source.said_log import TopicPartition
 
 OPTIONS = {"subscribe": "a", "kafka.bootstrap.servers": "localhost:1"}
@@ -41,23 +44,37 @@ def test_an_open_stream_stays_behind() -> None:
         reader.stop()
 
 
-def test_an_executor_without_the_package_says_what_to_install(tmp_path: Path) -> None:
-    packed = tmp_path / "reader"
-    packed.write_bytes(dumps(BatchReader(batch_options(OPTIONS), ("key",))))
+def without_the_package(directory: Path, program: str, packed: bytes) -> str:
+    """The last line of a Python that has pyspark and not this package."""
+    (directory / "packed").write_bytes(packed)
     program = (
         "import sys, pathlib; sys.path = [one for one in sys.path if 'site-packages' in one or"
         " 'python3' in one or one.endswith('.zip')];"
         " from pyspark.cloudpickle import loads;"
         " sys.modules['pipeline'] = None;"
-        f" loads(pathlib.Path({str(packed)!r}).read_bytes())"
+        f" packed = pathlib.Path('packed').read_bytes(); {program}"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=directory
     )
     assert done.returncode == 1
-    line = done.stderr.strip().splitlines()[-1]
+    return done.stderr.strip().splitlines()[-1]
+
+
+def test_an_executor_without_the_package_says_what_to_install(tmp_path: Path) -> None:
+    packed = dumps(BatchReader(batch_options(OPTIONS), ("key",)))
+    line = without_the_package(tmp_path, "loads(packed)", packed)
     assert line.startswith("ImportError: ")
     assert "pip install 'tidemark-broker[spark]'" in line
+
+
+def test_a_job_on_an_executor_without_the_package_says_what_to_install(tmp_path: Path) -> None:
+    task = ConsumeTask("a", 0, OffsetRange(0, 0), {})
+    packed = dumps((shipped(consume_task), packed_task(task)))
+    line = without_the_package(tmp_path, "call, task = loads(packed); call(task)", packed)
+    assert line.startswith("ImportError: ")
+    assert "pip install 'tidemark-broker[spark]'" in line
+    assert shipped(consume_task)(packed_task(task)) == (0, Digest())
 
 
 def test_a_task_shows_no_setting() -> None:
