@@ -6,6 +6,7 @@ client's own retries write nothing twice.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from pyspark.sql import datasource
@@ -19,8 +20,9 @@ from pyspark.sql.types import StructType
 
 from pipeline.errors import OptionError
 from pipeline.shipping import Shipped
-from pipeline.spark.sink_options import SinkSettings, sink_settings
-from pipeline.spark.sink_producer import produce
+from pipeline.spark.driver_log import driver_log
+from pipeline.spark.sink_options import SinkSettings, sink_settings, sink_warnings
+from pipeline.spark.sink_producer import check_client, produce
 from pipeline.spark.sink_rows import RowShape, records_of_batches, records_of_rows, row_shape
 
 
@@ -71,7 +73,12 @@ def writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> D
     Raises:
         OptionError: options or columns are wrong, or the mode is overwrite.
     """
-    return BatchSink(*_checked(options, schema, overwrite=overwrite))
+    if overwrite:
+        raise OptionError("a topic cannot be overwritten: use mode append")
+    checked = _checked(options, schema)
+    for warning in sink_warnings(options):
+        driver_log().warning("%s", warning)
+    return BatchSink(*checked)
 
 
 def stream_writer(
@@ -79,17 +86,29 @@ def stream_writer(
 ) -> DataSourceStreamWriter:
     """What `df.writeStream.format("tidemark")` writes with: Arrow from Spark 4.1 on.
 
+    Args:
+        options: of the user, and Spark's own.
+        schema: of the rows.
+        overwrite: the output mode is complete. As with Spark's Kafka sink, each micro-batch then
+            appends all rows of the result again; nothing is taken out of a topic.
+
     Raises:
-        OptionError: options or columns are wrong, or the output mode is complete.
+        OptionError: options or columns are wrong.
     """
-    return StreamSink(*_checked(options, schema, overwrite=overwrite))
+    checked = _checked(options, schema)
+    for warning in sink_warnings(options):
+        _warn_once(warning)
+    return StreamSink(*checked)
 
 
-def _checked(
-    options: Mapping[str, str], schema: StructType, *, overwrite: bool
-) -> tuple[SinkSettings, RowShape]:
-    if overwrite:
-        raise OptionError("a topic cannot be overwritten: use mode append")
+@cache
+def _warn_once(warning: str) -> None:
+    """Spark asks for the writer of a stream in each micro-batch, mostly in the same process."""
+    driver_log().warning("%s", warning)
+
+
+def _checked(options: Mapping[str, str], schema: StructType) -> tuple[SinkSettings, RowShape]:
     settings = sink_settings(options)
+    check_client(settings)
     fields = [(one.name, one.dataType.simpleString()) for one in schema.fields]
     return settings, row_shape(fields, settings.topic)

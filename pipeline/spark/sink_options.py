@@ -11,12 +11,13 @@ from types import MappingProxyType
 from typing import Final
 
 from pipeline.errors import OptionError
+from pipeline.spark.options_names import spelled
 
 _PREFIX: Final = "kafka."
 _BOOTSTRAP: Final = "bootstrap.servers"
 _OWN: Final = ("topic",)
-_WITHOUT_EFFECT: Final = ("includeheaders", "checkpointlocation", "queryname", "path")
-"""Given by Spark itself, or allowed by its Kafka sink and meaningless there, too."""
+_BY_SPARK: Final = ("checkpointlocation", "queryname", "path")
+"""Given by Spark itself."""
 
 _REFUSED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -30,6 +31,23 @@ _REFUSED: Final[Mapping[str, str]] = MappingProxyType(
 _JAVA_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {"max.request.size": "message.max.bytes", "metadata.max.age.ms": "metadata.max.age.ms"}
 )
+_NAMES: Final = (
+    "acks", "batch.num.messages", "batch.size", "bootstrap.servers", "broker.address.family",
+    "buffer.memory", "client.dns.lookup", "client.id", "client.rack", "compression.level",
+    "compression.type", "connections.max.idle.ms", "debug", "delivery.timeout.ms",
+    "enable.idempotence", "linger.ms", "log_level", "max.block.ms",
+    "max.in.flight.requests.per.connection", "max.request.size", "message.max.bytes",
+    "message.send.max.retries", "metadata.max.age.ms", "partitioner",
+    "queue.buffering.max.kbytes", "queue.buffering.max.messages", "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms", "request.timeout.ms", "retries", "retry.backoff.max.ms",
+    "retry.backoff.ms", "sasl.kerberos.service.name", "sasl.mechanism", "sasl.mechanisms",
+    "sasl.oauthbearer.config", "sasl.password", "sasl.username", "security.protocol",
+    "socket.connection.setup.timeout.ms", "socket.keepalive.enable", "socket.timeout.ms",
+    "ssl.ca.location", "ssl.certificate.location", "ssl.endpoint.identification.algorithm",
+    "ssl.key.location", "ssl.key.password", "ssl.keystore.location", "ssl.keystore.password",
+)  # fmt: skip
+"""Properties of a producer that are likely to be meant; the client knows more."""
+
 _MAX_BLOCK: Final = "max.block.ms"
 _BUFFER: Final = "buffer.memory"
 _MAX_BLOCK_MS: Final = 60_000
@@ -78,14 +96,14 @@ def sink_settings(options: Mapping[str, str]) -> SinkSettings:
     for name, value in given.items():
         if name.startswith(_PREFIX):
             client[_client_name(name)] = value
-        elif name not in (*_OWN, *_WITHOUT_EFFECT):
+        elif name not in (*_OWN, *_BY_SPARK) and _reading_name(name) is None:
             raise OptionError(_unknown(name))
     if not client.get(_BOOTSTRAP, "").strip():
         raise OptionError(
             "option kafka.bootstrap.servers is missing: give it as host:port[,host:port]"
         )
-    topic = given.get("topic")
-    if topic is not None and not topic.strip():
+    topic = given["topic"].strip() if "topic" in given else None
+    if topic == "":
         raise OptionError("option topic is empty: name a topic, or use a column `topic`")
     block_ms = _milliseconds(client, _MAX_BLOCK, _MAX_BLOCK_MS)
     client.pop(_MAX_BLOCK, None)
@@ -96,6 +114,28 @@ def sink_settings(options: Mapping[str, str]) -> SinkSettings:
     client["delivery.timeout.ms"] = str(delivery_ms)
     _buffer_in_kbytes(client)
     return SinkSettings(topic, _with_ours(client), delivery_ms, block_ms)
+
+
+def sink_warnings(options: Mapping[str, str]) -> tuple[str, ...]:
+    """Sentences for the driver's log: options of the source, which change nothing in a write."""
+    names = sorted(filter(None, map(_reading_name, options)))
+    return tuple(f"option {name} has no effect in a write: it is for reading" for name in names)
+
+
+def nearest(client_name: str) -> str:
+    """The option that is likely to be meant by a property the client does not have, or ""."""
+    near = get_close_matches(client_name, _NAMES, n=1)
+    return f"; did you mean {_PREFIX}{near[0]}?" if near else ""
+
+
+def _reading_name(option: str) -> str | None:
+    """The proper name of an option of the source, None for all others."""
+    if option.strip().lower().startswith(_PREFIX):
+        return None
+    try:
+        return next(iter(spelled({option: ""})))
+    except OptionError:
+        return None
 
 
 def _client_name(option: str) -> str:
@@ -139,5 +179,5 @@ def _is_number(text: str) -> bool:
 
 def _unknown(name: str) -> str:
     near = get_close_matches(name, (*_OWN, f"{_PREFIX}{_BOOTSTRAP}"), n=1)
-    meant = f"; did you mean {near[0]}?" if near else ""
-    return f"there is no option {name[:100]!r} for writing{meant} Allowed are topic and kafka.*"
+    meant = f"; did you mean {near[0]}?" if near else ": allowed are topic and kafka.*"
+    return f"there is no option {name[:100]!r} for writing{meant}"

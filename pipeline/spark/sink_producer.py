@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from pipeline.errors import OptionError, PipelineError
-from pipeline.spark.sink_options import SinkSettings
+from pipeline.spark.sink_options import SinkSettings, nearest
 from pipeline.spark.sink_rows import Record
 from runtime.clock import SystemClock
 
@@ -15,10 +15,29 @@ _POLL_EVERY: Final = 1000
 _POLL_S: Final = 0.1
 _FLUSH_EXTRA_S: Final = 10.0
 _PURGE_S: Final = 1.0
+_NO_PROPERTY: Final = "tidemark.no.such.property"
 
 
 class DeliveryError(PipelineError):
     """Records were not acknowledged; names the topic-partition and the reason."""
+
+
+def check_client(settings: SinkSettings) -> None:
+    """Refuse on the driver what the client would refuse in each task: names and values.
+
+    The client sets its properties in their order, and the last one here does not exist. So no
+    client is made: no thread, no connection, and no look for files that only executors have.
+
+    Raises:
+        OptionError: the client has no such property, or refuses a value.
+    """
+    from confluent_kafka import KafkaException, Producer
+
+    try:
+        Producer({**settings.client, _NO_PROPERTY: ""})
+    except KafkaException as error:
+        if _NO_PROPERTY not in error.args[0].str():
+            raise OptionError(_refused(error, settings)) from None  # its text may hold a secret
 
 
 def produce(records: Iterable[Record], settings: SinkSettings) -> int:
@@ -97,7 +116,7 @@ def _open(settings: SinkSettings, failures: _Failures) -> Any:
 
 
 def _refused(error: Any, settings: SinkSettings) -> str:
-    text = error.args[0].str()
+    text = " ".join(error.args[0].str().split())  # some of its texts end with a newline
     names = sorted(settings.client, key=len, reverse=True)
     named = next((name for name in names if f'"{name}"' in text or f"`{name}`" in text), None)
     if named is None:
@@ -106,7 +125,8 @@ def _refused(error: Any, settings: SinkSettings) -> str:
             if len(value) > 3:
                 shown = shown.replace(value, "...")
         return f"the Kafka client cannot be used with these kafka.* options: {shown}"
-    known = "has no such property" if "No such" in text else "refuses its value"
+    is_unknown = "No such" in text
+    known = f"has no such property{nearest(named)}" if is_unknown else "refuses its value"
     return f"option kafka.{named}: the Kafka client (librdkafka) {known}"
 
 

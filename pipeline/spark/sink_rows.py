@@ -1,7 +1,8 @@
 """Rows of a DataFrame as records to be produced: which column is what, and its checks.
 
 The columns are those of Spark's Kafka sink: `value` is required; `key`, `headers`, `topic` and
-`partition` are optional; others are not looked at.
+`partition` are optional; others are not looked at. Names are exact, as they are there: `Key` is
+another column, whatever `spark.sql.caseSensitive` says.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,23 +63,29 @@ def row_shape(fields: Sequence[tuple[str, str]], topic: str | None) -> RowShape:
     """
     columns: dict[str, int] = {}
     for position, (name, kind) in enumerate(fields):
-        part = name.lower()
-        if part not in _TYPES:
+        if name not in _TYPES or (name == "topic" and topic is not None):
             continue
-        if part in columns:
-            raise OptionError(f"column {part} is there twice: keep one of them")
-        if kind not in _TYPES[part]:
+        if name in columns:
+            raise OptionError(f"column {name} is there twice: keep one of them")
+        if kind not in _TYPES[name]:
             raise OptionError(
-                f"column {part} is of type {kind}: cast it to {' or '.join(_TYPES[part])}"
+                f"column {name} is of type {kind}: cast it to {' or '.join(_TYPES[name])}"
             )
-        columns[part] = position
+        columns[name] = position
     if "value" not in columns:
-        raise OptionError("there is no column `value`: it is required, as string or binary")
-    if topic is not None:
-        columns.pop("topic", None)
-    elif "topic" not in columns:
-        raise OptionError("no topic: give the option topic, or a column `topic` of type string")
+        near = _in_another_case("value", fields)
+        raise OptionError(f"there is no column `value`{near}: it is required, as string or binary")
+    if topic is None and "topic" not in columns:
+        near = _in_another_case("topic", fields)
+        raise OptionError(
+            f"no topic: give the option topic, or a column `topic` of type string{near}"
+        )
     return RowShape(topic, columns)
+
+
+def _in_another_case(wanted: str, fields: Sequence[tuple[str, str]]) -> str:
+    near = [name for name, _ in fields if name.lower() == wanted]
+    return f" (`{near[0]}` is another name, case counts)" if near else ""
 
 
 def records_of_batches(batches: Iterable[Any], shape: RowShape) -> Iterator[Record]:
@@ -117,7 +124,12 @@ def _records(fixed: str | None, *parts: Sequence[Any]) -> Iterator[Record]:
         if partition is not None and partition < 0:
             raise RowError(f"a row for {name} has partition {partition}: give 0 or more, or null")
         at = -1 if partition is None else partition
-        yield Record(name, at, key, value, _headers(name, headers))
+        yield Record(name, at, _as_bytes(key), _as_bytes(value), _headers(name, headers))
+
+
+def _as_bytes(given: Any) -> Any:
+    """The client takes no bytearray, which is what PySpark 4.0 makes of a binary column."""
+    return bytes(given) if isinstance(given, bytearray) else given
 
 
 def _headers(topic: str, headers: Sequence[Any] | None) -> Headers | None:
@@ -127,5 +139,5 @@ def _headers(topic: str, headers: Sequence[Any] | None) -> Headers | None:
     for header in headers:
         if header is None or header["key"] is None:
             raise RowError(f"a row for {topic} has a header without a key: name it or leave it out")
-        named.append((header["key"], header["value"]))
+        named.append((header["key"], _as_bytes(header["value"])))
     return named

@@ -84,7 +84,7 @@ class TidemarkSource(Shipped, DataSource):
         """See Spark.
 
         Raises:
-            OptionError: an option or a column is wrong, or the output mode is complete.
+            OptionError: an option or a column is wrong.
         """
         from pipeline.spark.sink import stream_writer
 

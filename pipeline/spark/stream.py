@@ -95,8 +95,9 @@ class Stream:
         Raises:
             DataLossError: records between start and end are gone, and that is an error.
         """
-        if self._seen is None:  # a query that goes on; maybe with its first batch again
-            start = {one: end[one] if one in self._floating else at for one, at in start.items()}
+        if self._latest is None:  # a query that goes on; maybe with its first batch again
+            if start == self._initial:
+                start = _start_again(start, end, self._floating)
             self._seen, self._floating = dict(end), frozenset()
         if start == end:
             return None
@@ -154,3 +155,21 @@ class Stream:
             raise DataLossError(loss_sentence(losses))
         for loss in filter(self._told.is_new, losses):
             driver_log().warning("stream: %s; skipped (failOnDataLoss=false)", loss)
+
+
+def _start_again(
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    floating: frozenset[TopicPartition],
+) -> Offsets:
+    """Where the first batch of a query starts when it is read again.
+
+    The checkpoint holds the batch's end alone, so Spark asks for the start again. Partitions that
+    came since are not in that batch: the next one takes them as new, from their earliest offset.
+
+    Args:
+        start: what was resolved now.
+        end: of the batch, as it was planned.
+        floating: partitions that start at the latest offset: they start at the batch's end.
+    """
+    return {one: end[one] if one in floating else at for one, at in start.items() if one in end}

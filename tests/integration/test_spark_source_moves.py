@@ -5,26 +5,17 @@ whose Kafka source can be had from Maven Central, PySpark 4.0.0, in a Python of 
 """
 
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
-from tests.support.brokers.process import ROOT, BrokerProcess
+from tests.support.brokers.process import BrokerProcess
 from tests.support.lake.cluster import Filling, fill, tiered_cluster
+from tests.support.spark.pyspark_400 import needs_pyspark_400, run_stream
 
-PYTHON = os.environ.get("TIDEMARK_PYSPARK_400", "")
-CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not PYTHON, reason="TIDEMARK_PYSPARK_400 names no Python with PySpark 4.0.0"
-    ),
-    pytest.mark.timeout(900),
-]
+pytestmark = [pytest.mark.slow, needs_pyspark_400, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +28,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 def run(broker: BrokerProcess, place: Path, source: str) -> None:
     """Read all there is, in a process with the other PySpark."""
     asked = {
-        "master": "local[2]",
         "format": source,
         "options": {
             "kafka.bootstrap.servers": broker.bootstrap,
@@ -46,19 +36,8 @@ def run(broker: BrokerProcess, place: Path, source: str) -> None:
         },
         "path": str(place / "rows"),
         "checkpoint": str(place / "checkpoint"),
-        "available_now": True,
-        "settings": {"spark.jars.packages": CONNECTOR} if source == "kafka" else {},
     }
-    done = subprocess.run(
-        [PYTHON, "-m", "tests.support.spark.stream_driver", json.dumps(asked)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": PYTHON},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    run_stream(asked, connector=source == "kafka")
 
 
 def produce(broker: BrokerProcess, records: int) -> None:

@@ -138,10 +138,11 @@ def test_a_batch_that_was_killed_is_read_again_as_it_was(query: Query, bucket: B
     query.run(startingOffsets="earliest")
     query.forget_the_end_of(0)
     bucket.partitions[0].batches(1).roll().copy()
+    bucket.partition("orders", 2).batches(1, 7).roll().copy()
     query.run(startingOffsets="earliest")
     query.run(startingOffsets="earliest")
-    assert query.ends() == [{"0": 60, "1": 20}, {"0": 63, "1": 20}]
-    assert query.rows() == span(0, 0, 63) + span(1, 0, 20)
+    assert query.ends() == [{"0": 60, "1": 20}, {"0": 63, "1": 20, "2": 7}]
+    assert query.rows() == span(0, 0, 63) + span(1, 0, 20) + span(2, 0, 7)
 
 
 def test_offsets_that_went_back_are_a_loss(query: Query, bucket: Bucket) -> None:

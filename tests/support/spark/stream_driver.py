@@ -2,7 +2,7 @@
 
 It ends when the stream does: with 0 where everything was read, else with what went wrong on
 stderr. The document says: `master`, `format`, `options` (of the source), `path` (of the Parquet
-sink), `checkpoint`, and `available_now`.
+sink) or `sink` (the format and options of another one), `checkpoint`, and `available_now`.
 """
 
 import json
@@ -16,11 +16,9 @@ def main() -> None:
     asked = json.loads(sys.argv[1])
     with spark_session(asked["master"], **asked.get("settings", {})) as spark:
         rows = spark.readStream.format(asked["format"]).options(**asked["options"]).load()
-        writer = (
-            rows.writeStream.format("parquet")
-            .option("path", asked["path"])
-            .option("checkpointLocation", asked["checkpoint"])
-        )
+        sink = asked.get("sink") or {"format": "parquet", "options": {"path": asked["path"]}}
+        writer = rows.writeStream.format(sink["format"]).options(**sink["options"])
+        writer = writer.option("checkpointLocation", asked["checkpoint"])
         if asked["available_now"]:
             writer = writer.trigger(availableNow=True)
         writer.start().awaitTermination()

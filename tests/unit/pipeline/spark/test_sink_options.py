@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from pipeline.errors import OptionError
-from pipeline.spark.sink_options import sink_settings
+from pipeline.spark.sink_options import sink_settings, sink_warnings
 
 HERE = {"kafka.bootstrap.servers": "h:1"}
 
@@ -30,7 +30,8 @@ def test_weaker_acks_are_the_users_choice_and_end_idempotence(name: str) -> None
     [
         ({}, "kafka.bootstrap.servers is missing"),
         ({**HERE, "topic": " "}, "topic is empty"),
-        ({**HERE, "topics": "a"}, "did you mean topic"),
+        ({**HERE, "topics": "a"}, "there is no option 'topics' for writing; did you mean topic?"),
+        ({**HERE, "foo": "a"}, "no option 'foo' for writing: allowed are topic and kafka.*"),
         ({**HERE, "kafka.value.serializer": "x"}, "kafka.value.serializer is not allowed"),
         ({**HERE, "kafka.transactional.id": "x"}, "at least once"),
         ({**HERE, "kafka.max.block.ms": "soon"}, "must be milliseconds"),
@@ -64,7 +65,22 @@ def test_a_delivery_deadline_has_one_name() -> None:
 
 
 def test_options_that_spark_adds_itself_are_no_mistake() -> None:
-    sink_settings({**HERE, "checkpointLocation": "/c", "queryName": "q", "includeHeaders": "true"})
+    options = {**HERE, "topic": "t", "checkpointLocation": "/c", "queryName": "q"}
+    sink_settings(options)
+    assert sink_warnings(options) == ()
+
+
+def test_options_of_the_source_are_a_warning() -> None:
+    options = {**HERE, "includeheaders": "true", "startingOffsets": "earliest"}
+    sink_settings(options)
+    assert sink_warnings(options) == (
+        "option includeHeaders has no effect in a write: it is for reading",
+        "option startingOffsets has no effect in a write: it is for reading",
+    )
+
+
+def test_the_topic_is_trimmed() -> None:
+    assert sink_settings({**HERE, "topic": " orders "}).topic == "orders"
 
 
 def test_secrets_are_not_shown_and_settings_travel() -> None:

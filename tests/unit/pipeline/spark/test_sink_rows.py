@@ -27,7 +27,10 @@ def test_the_topic_option_wins_over_the_column() -> None:
 
 
 def test_other_columns_are_not_looked_at() -> None:
-    assert row_shape([("offset", "bigint"), ("Value", "string")], "t").columns == {"value": 1}
+    fields = [("offset", "bigint"), ("value", "string"), ("Key", "int"), ("VALUE", "int")]
+    assert row_shape(fields, "t").columns == {"value": 1}
+    assert row_shape([VALUE, ("Key", "string")], "t").columns == {"value": 0}
+    assert row_shape([VALUE, ("topic", "binary")], "t").columns == {"value": 0}
 
 
 @pytest.mark.parametrize(
@@ -37,9 +40,11 @@ def test_other_columns_are_not_looked_at() -> None:
         ([VALUE], None, "no topic"),
         ([("value", "int")], "t", "cast it to string or binary"),
         ([VALUE, ("partition", "bigint")], "t", "cast it to int"),
-        ([VALUE, ("topic", "binary")], "t", "cast it to string"),
+        ([VALUE, ("topic", "binary")], None, "cast it to string"),
+        ([("Value", "binary")], "t", "no column `value` \\(`Value` is another name"),
+        ([VALUE, ("Topic", "string")], None, "no topic: .*`Topic` is another name"),
         ([VALUE, ("headers", "map<string,string>")], "t", "headers is of type"),
-        ([VALUE, ("VALUE", "string")], "t", "there twice"),
+        ([VALUE, ("value", "string")], "t", "there twice"),
     ],
 )
 def test_a_wrong_column_is_an_error_before_the_job(
@@ -72,6 +77,16 @@ def test_rows_become_the_same_records() -> None:
         Record("t", -1, None, b"v", [("h", b"1")]),
         Record("t", -1, None, None, None),
     ]
+
+
+def test_the_bytearrays_of_pyspark_400_become_bytes() -> None:
+    shape = row_shape([("key", "binary"), VALUE, HEADERS_SPARK], "t")
+    row = (bytearray(b"k"), bytearray(b"v"), [{"key": "h", "value": bytearray(b"1")}])
+    (record,) = records_of_rows([row], shape)
+    assert record == Record("t", -1, b"k", b"v", [("h", b"1")])
+    assert record.headers is not None
+    found = (record.key, record.value, record.headers[0][1])
+    assert {type(one) for one in found} == {bytes}
 
 
 @pytest.mark.parametrize(

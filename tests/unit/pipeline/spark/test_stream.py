@@ -84,6 +84,39 @@ def test_a_killed_first_batch_reads_partitions_with_a_named_start_again() -> Non
     assert told.log.planned == {A0: OffsetRange(40, 100)}
 
 
+@pytest.mark.parametrize("start_at", ["earliest", "latest"])
+@pytest.mark.parametrize("limited", [True, False])
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_killed_first_batch_leaves_partitions_that_came_since_to_the_next(
+    start_at: str, limited: bool, shown: bool
+) -> None:
+    told = Told(a_log(), startingOffsets=start_at)
+    start = told.stream.initial()
+    end = told.stream.latest(start if limited else None, limited=limited)
+    told.log.held |= {A0: (0, 120), B0: (0, 7)}
+    back = told.again(startingOffsets=start_at)
+    if shown:
+        assert back.stream.plan(end, end) is None
+    planned = back.stream.plan(back.stream.initial(), end)
+    if start_at == "latest":
+        assert planned is None
+    else:
+        assert told.log.planned == {A0: OffsetRange(0, 100), A1: OffsetRange(0, 300)}
+    next_end = back.stream.latest(end if limited else None, limited=limited)
+    assert next_end == {A0: 120, A1: 300, B0: 7}
+    back.stream.plan(end, next_end)
+    assert told.log.planned == {A0: OffsetRange(100, 120), B0: OffsetRange(0, 7)}
+
+
+def test_a_killed_first_batch_still_names_a_partition_that_is_gone() -> None:
+    told = Told(a_log(), startingOffsets="earliest")
+    end = told.stream.latest(told.stream.initial(), limited=True)
+    del told.log.held[A1]
+    back = told.again(startingOffsets="earliest")
+    with pytest.raises(DataLossError, match="a-1 is gone"):
+        back.stream.plan(back.stream.initial(), end)
+
+
 def test_before_42_the_first_end_is_the_start() -> None:
     told = Told(a_log())
     end = told.stream.latest(None, limited=False)
