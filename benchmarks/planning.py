@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,8 +112,10 @@ def main(live: int, deleted: int) -> None:
             long.log_start = deleted * SPAN
             placed._write_checkpoints(broker, [long], ends)
             broker.start()
+            began = time.perf_counter()
             with WireClient(broker.bootstrap) as client:
                 until(lambda: is_judged(client), "the tier has judged it", deadline_s=600)
+            print(f"judged after {time.perf_counter() - began:.1f} s", flush=True)
             command = [sys.executable, "-c", PLANNER, broker.bootstrap, TOPIC]
             found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
             print(json.dumps(found, indent=1))

@@ -34,6 +34,14 @@ class TieredLog(Protocol):
         """
         ...
 
+    def topic_id(self, topic: str) -> bytes:
+        """The 16 bytes of its id; a topic that is deleted and made again has another.
+
+        Raises:
+            UnknownTopicError: as `partitions`.
+        """
+        ...
+
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The log start of each (inclusive)."""
         ...

@@ -9,30 +9,25 @@ the topic's size; one thread reads ahead.
 
 import logging
 import os
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from typing import Any, TypedDict, Unpack
+from typing import Unpack
 
 import pyarrow as pa
 
 from kafka_protocol.types import TopicPartition
-from kafka_protocol.wire.primitives import uuid_from_text
 from pipeline.columns import DEFAULT_COLUMNS, schema_of
 from pipeline.errors import OptionError
 from pipeline.opening import open_log
 from pipeline.read.lost import LostOffsets
 from pipeline.read.split import BATCH_BYTES, read_split
+from pipeline.scan_options import ScanOptions, checked, where_of
 from pipeline.scan_range import EARLIEST, LATEST, Places, offset_ranges
-from pipeline.store import address_of_url
 from pipeline.values import (
-    ClusterAddress,
-    Isolation,
     Plan,
     Source,
     SplitLimits,
-    StoreAddress,
     Where,
 )
 
@@ -40,31 +35,6 @@ log = logging.getLogger(__name__)
 
 _WHOLE = SplitLimits(target_bytes=1 << 62)
 """One process reads in order: cutting gains nothing."""
-
-
-class ScanOptions(TypedDict, total=False):
-    """Further options of a scan.
-
-    Attributes:
-        isolation: `read_uncommitted` (default) or `read_committed`.
-        partitions: numbers; default: all of the topic.
-        storage: settings of the storage plugin (`rsm.config.*`, prefix removed), for what the URL
-            does not say. With `class` among them the plugin's class name.
-        client: settings of the Kafka client.
-        fail_on_data_loss: False: offsets that are gone are skipped, counted and logged.
-        topic_id: of a bucket that has several topics of this name.
-        log_start: of a bucket: partition to offset; nothing below is read.
-        batch_bytes: about the size of one record batch.
-    """
-
-    isolation: str
-    partitions: Sequence[int]
-    storage: Mapping[str, str]
-    client: Mapping[str, str]
-    fail_on_data_loss: bool
-    topic_id: str
-    log_start: Mapping[int, int]
-    batch_bytes: int
 
 
 @dataclass(slots=True)
@@ -139,34 +109,6 @@ def scan(
     return pa.RecordBatchReader.from_batches(planned.schema, planned.batches())
 
 
-def where_of(
-    bootstrap_servers: str | None, bucket: str | None, topic: str, options: ScanOptions
-) -> Where:
-    """The log that these options name.
-
-    Raises:
-        OptionError: neither cluster nor bucket, or a wrong option.
-    """
-    for name in options:
-        if name not in ScanOptions.__annotations__:
-            near = get_close_matches(name, ScanOptions.__annotations__, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise OptionError(f"scan has no option {name[:100]!r}{hint}")
-    if bootstrap_servers is None and bucket is None:
-        raise OptionError("say where the log is: bootstrap_servers='host:port' or bucket='URL'")
-    cluster = None
-    if bootstrap_servers is not None:
-        cluster = ClusterAddress(bootstrap_servers, dict(options.get("client", {})))
-    return Where(
-        cluster=cluster,
-        store=_store(bucket, options.get("storage", {})),
-        isolation=isolation_of(options.get("isolation", "read_uncommitted")),
-        fail_on_data_loss=options.get("fail_on_data_loss", True),
-        topic_ids=_topic_ids(topic, options.get("topic_id")),
-        log_starts=_log_starts(topic, options.get("log_start", {})),
-    )
-
-
 def plan_scan(
     topic: str,
     where: Where,
@@ -186,6 +128,7 @@ def plan_scan(
     Raises:
         OptionError, PipelineError, ClusterError: see `scan`.
     """
+    options = checked(options)
     if columns is not None and (isinstance(columns, str) or not columns):
         raise OptionError(f"columns={columns!r}: give a list of one or more names")
     names = tuple(DEFAULT_COLUMNS if columns is None else columns)
@@ -203,54 +146,6 @@ def plan_scan(
     if plan.facts.lost_offsets:
         lost.add(plan.facts.lost_offsets, f"{topic}: in no tier when the plan was made")
     return Scan(plan, source, names, options.get("batch_bytes", BATCH_BYTES), lost)
-
-
-def isolation_of(name: str) -> Isolation:
-    """The isolation level of that name.
-
-    Raises:
-        OptionError: there is none.
-    """
-    try:
-        return Isolation[name.upper()]
-    except KeyError:
-        raise OptionError(
-            f"isolation={name[:100]!r}: allowed is read_uncommitted or read_committed"
-        ) from None
-
-
-def _store(bucket: str | None, settings: Mapping[str, str]) -> StoreAddress | None:
-    own = {name: value for name, value in settings.items() if name != "class"}
-    class_name = settings.get("class")
-    if bucket is not None:
-        address = address_of_url(bucket, own)
-        return StoreAddress(class_name, address.settings) if class_name else address
-    if class_name:
-        return StoreAddress(class_name, own)
-    if own:
-        raise OptionError("storage settings need a store: name it by bucket, or by 'class'")
-    return None
-
-
-def _log_starts(topic: str, starts: Mapping[Any, Any]) -> dict[TopicPartition, int]:
-    for number, offset in starts.items():
-        if not isinstance(number, int) or not isinstance(offset, int) or offset < 0:
-            raise OptionError(
-                f"log_start={{{number!r}: {offset!r}}}: allowed is {{partition: offset}}, both"
-                " numbers from 0 on"
-            )
-    return {TopicPartition(topic, number): offset for number, offset in starts.items()}
-
-
-def _topic_ids(topic: str, text: str | None) -> dict[str, bytes]:
-    if text is None:
-        return {}
-    try:
-        return {topic: uuid_from_text(text)}
-    except ValueError:
-        raise OptionError(
-            f"topic_id={text[:100]!r}: allowed are the 22 characters of an id"
-        ) from None
 
 
 def _chosen(

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from kafka_protocol.files.txn_index import AbortedTransaction
 from kafka_protocol.types import TopicIdPartition, TopicPartition
+from pipeline.aborted import AbortedRanges
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 
 
@@ -45,6 +45,11 @@ class ClusterAddress:
 
     bootstrap: str
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def client_id(self) -> str:
+        """What brokers hear as the client's name, of the driver and of executors."""
+        return self.client.get("client.id", "tidemark-pipeline")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +115,21 @@ class RemotePiece:
     last: int
     byte_from: int
     byte_to: int
-    aborted: tuple[AbortedTransaction, ...] = ()
+    aborted: AbortedRanges = AbortedRanges()  # noqa: RUF009 - a value
 
 
 @dataclass(frozen=True, slots=True)
 class TailPiece:
-    """Rows that the brokers serve: offsets `[first, last]` of a partition."""
+    """Rows that the brokers serve: offsets `[first, last]` of a partition.
+
+    Attributes:
+        leader: host and port of the leader when the plan was made; a hint, None where unknown.
+    """
 
     partition: TopicIdPartition
     first: int
     last: int
+    leader: tuple[str, int] | None = field(default=None, compare=False)
 
 
 Piece = RemotePiece | TailPiece

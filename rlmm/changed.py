@@ -11,7 +11,7 @@ _new = object.__new__
 def changed(value: T, **changes: Any) -> T:
     """A copy of a frozen dataclass with slots and without `__post_init__`, some fields changed.
 
-    A quarter of the time of `dataclasses.replace`. Any: a field's type is its own.
+    Two thirds of the time of `dataclasses.replace`. Any: a field's type is its own.
     """
     cls = type(value)
     made = _new(cls)

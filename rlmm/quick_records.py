@@ -73,6 +73,13 @@ def read(value: bytes) -> SegmentAdded | SegmentUpdated | None:
     return SegmentAdded(metadata, stamp)
 
 
+def partition_of(value: bytes) -> TopicIdPartition | None:
+    """Whose record it is, if it begins as one that was read before."""
+    if len(value) < 4 or value[:3] not in _HEADS:
+        return None
+    return _partitions.get(value[3 : value[3] + 24])
+
+
 def learn(value: bytes, event: SegmentAdded | SegmentUpdated) -> None:
     """Remember how a record begins and ends that was read in full."""
     at = value[3] + 23

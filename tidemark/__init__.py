@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
-    from pipeline.scan import ScanOptions
+    from pipeline.scan_options import ScanOptions
     from pipeline.scan_range import Places
 
 try:

@@ -1,5 +1,6 @@
 """What the commands of `tidemark pipeline` share: where the log is, Spark, and progress lines."""
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from tidemark.loading import parse_overrides
+from tidemark.remote.options import WrongOptionError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,12 +47,50 @@ def log_options(function: F) -> F:
         ),
         click.option(
             "--isolation", type=click.Choice(("read_uncommitted", "read_committed")),
-            default="read_uncommitted", show_default=True,
+            help="Default: isolation.level of --command-config, or read_uncommitted.",
         ),
     ]  # fmt: skip
     for one in reversed(decorators):
         function = one(function)
     return function
+
+
+class _LogStartType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on
+    """`PARTITION=OFFSET`."""
+
+    name = "log start"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """See click."""
+        found = re.fullmatch(r"(\d{1,10})=(\d{1,19})", str(value), re.ASCII)
+        if found is None:
+            self.fail(f"{value!r}: allowed is PARTITION=OFFSET, for example 0=1500")
+        return int(found[1]), int(found[2])
+
+
+def log_start_option(function: F) -> F:
+    """`--log-start`, given to the command as `log_starts`."""
+    return click.option(
+        "--log-start", "log_starts", type=_LogStartType(), multiple=True,
+        metavar="PARTITION=OFFSET", help="Of a bucket without a broker: no offset below is read, so"
+        " that deleted records stay deleted; repeatable.",
+    )(function)  # fmt: skip
+
+
+def log_starts_of(given: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """By partition.
+
+    Raises:
+        WrongOptionError: one is given twice.
+    """
+    found: dict[int, int] = {}
+    for number, offset in given:
+        if number in found:
+            raise WrongOptionError(f"--log-start is given twice for partition {number}")
+        found[number] = offset
+    return found
 
 
 @contextmanager

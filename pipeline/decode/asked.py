@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from kafka_protocol.files.txn_index import AbortedTransaction
 from kafka_protocol.types import EpochEntry
+from pipeline.decode.aborted_lookup import NOTHING_ABORTED, AbortedLookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,5 +35,5 @@ class Keep:
 
     first: int
     last: int
-    aborted: tuple[AbortedTransaction, ...] = ()
+    aborted: AbortedLookup = NOTHING_ABORTED
     epochs: tuple[EpochEntry, ...] = ()

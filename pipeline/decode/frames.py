@@ -4,7 +4,6 @@ Every header and every checksum is judged, also of batches whose rows nobody wan
 records, Arrow.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from struct import Struct
@@ -14,7 +13,6 @@ import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
 
-from kafka_protocol.files.txn_index import AbortedTransaction
 from kafka_protocol.records.batch import (
     CODEC_MASK,
     CONTROL_FLAG,
@@ -27,6 +25,7 @@ from kafka_protocol.records.batch import (
     Buffer,
 )
 from kafka_protocol.types import EpochEntry
+from pipeline.decode.aborted_lookup import AbortedLookup
 from pipeline.errors import DamagedDataError
 
 Ints = NDArray[np.int64]
@@ -204,26 +203,18 @@ def _raise_first(frames: Frames, checks: list[tuple[Any, Callable[[int], str]]])
         )
 
 
-def rows_wanted(
-    frames: Frames, first: int, last: int, aborted: Sequence[AbortedTransaction]
-) -> Bools:
+def rows_wanted(frames: Frames, first: int, last: int, aborted: AbortedLookup) -> Bools:
     """Which batches may hold rows in `[first, last]`: no markers, nothing of aborted transactions.
 
     Args:
         frames: ascending.
         first: smallest offset wanted (inclusive).
         last: largest offset wanted (inclusive).
-        aborted: in any order.
+        aborted: what is left out.
     """
     wanted = ~frames.control & (frames.last_offset >= first) & (frames.base_offset <= last)
-    if not aborted or not len(frames):
-        return wanted
-    for one in aborted:
-        low = bisect_left(frames.last_offset, one.first_offset)
-        high = int(np.searchsorted(frames.base_offset, one.last_offset, side="right"))
-        if low < high:
-            part = slice(low, high)
-            wanted[part] &= (frames.producer_id[part] != one.producer_id) | ~(
-                frames.transactional[part]
-            )
+    if len(aborted):
+        asked = np.flatnonzero(wanted & frames.transactional)
+        of = frames.of(asked)
+        wanted[asked] = ~aborted.touches(of.producer_id, of.base_offset, of.last_offset)
     return wanted

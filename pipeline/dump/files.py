@@ -1,14 +1,16 @@
 """Batches into a file or a stream, in one of three formats.
 
 A file gets its name only when it is complete: until then it is `.<name>.<random>.part` beside it.
+A pipe has no name, so what failed never has a valid end there.
 """
 
+import io
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +20,11 @@ from pipeline.dump.jsonl import write_lines
 FORMATS = ("jsonl", "parquet", "arrow")
 _PLAIN = ("key", "value")
 """Values that seldom repeat: Parquet's dictionaries would only cost time."""
+_TORN: Final = b"\xff\xff\xff\xff\x08\x00\x00\x00"
+"""The head of a message of 8 bytes that never come: readers of a stream end with an error.
+
+Most take the end of a pipe for the end of the stream, so a marker that is missing says nothing.
+"""
 
 
 def write_batches(
@@ -35,14 +42,40 @@ def write_batches(
     if kind == "jsonl":
         yield from write_lines(batches, out.write)
         return
-    with _writer(kind, schema, out, is_file=is_file) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-            yield batch.num_rows
+    outlet = _Outlet(out)
+    with _writer(kind, schema, outlet, is_file=is_file) as writer:
+        try:
+            for batch in batches:
+                writer.write_batch(batch)
+                yield batch.num_rows
+        except BaseException:
+            outlet.is_shut = True
+            if kind == "arrow" and not is_file:
+                with suppress(OSError):  # the reader may be gone; the first error is what counts
+                    out.write(_TORN)
+            raise
+
+
+class _Outlet(io.RawIOBase):
+    """Where a writer writes to; once shut it drops the rest, as writers end a file in any case."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self.is_shut = False
+
+    def writable(self) -> bool:
+        """See io."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """See io."""
+        if not self.is_shut:
+            self._out.write(data)
+        return len(data)
 
 
 def _writer(
-    kind: str, schema: pa.Schema, out: BinaryIO, *, is_file: bool
+    kind: str, schema: pa.Schema, out: io.RawIOBase, *, is_file: bool
 ) -> "pq.ParquetWriter | pa.ipc.RecordBatchFileWriter":
     if kind == "parquet":
         dictionaries = [name for name in schema.names if name not in (*_PLAIN, "headers")]
@@ -63,7 +96,10 @@ def complete_or_nothing(path: Path) -> Iterator[BinaryIO]:
         with path.open("wb") as out:
             yield out
         return
-    fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    except OSError as error:  # it names the temporary file, which nobody asked for
+        raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         with open(fd, "wb") as out:
             yield out

@@ -1,7 +1,8 @@
 """Writes rows of one partition to Parquet files, one a day of the record's timestamp (UTC).
 
-Memory is bounded: rows wait until they fill a row group, and only so many files are open at a time.
-A late record goes to a new file of its day; no file is ever written to again.
+Memory is bounded: rows wait until they fill a row group, or until all that wait are too many, and
+only so many files are open at a time. A day whose rows only wait has no file yet, and does not
+count. A late record goes to a new file of its day; no file is ever written to again.
 """
 
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ _DICTIONARY: Final = ("topic", "partition", "timestampType")
 _STATISTICS: Final = ("partition", "offset", "timestamp")
 _ENCODED_PER_RAW: Final = 1.05
 _FOOTER_BYTES: Final = 1 << 16
+_PIECE_BYTES: Final = 8 << 10
+"""Memory of a piece of a batch beside its rows, as measured: a piece may have one row."""
 RAW_VALUE: Final = "value_raw"
 """The column that keeps the bytes of values that did not parse."""
 
@@ -33,7 +36,7 @@ class FileLimits:
     Attributes:
         file_bytes: a file is closed before it would grow above this.
         group_bytes: rows of a row group, uncompressed.
-        waiting_bytes: rows of all days that wait for their row group.
+        waiting_bytes: memory of the rows of all days that wait for their row group.
         open_files: most files that are written at the same time.
     """
 
@@ -68,7 +71,8 @@ class DayFiles:
     ) -> None:
         self._place, self._names, self._partition = place, names, partition
         self._limits = limits or FileLimits()
-        self._open: dict[int, _OpenFile] = {}  # the one written to last comes last
+        self._days: dict[int, _OpenFile] = {}  # the one that got rows last comes last
+        self._held_bytes = 0
         self._done: list[DataFile] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -84,24 +88,30 @@ class DayFiles:
             self._add(int(day), batch.filter(pa.array(days == day)))
 
     def close(self) -> list[DataFile]:
-        """End all files."""
-        for day in list(self._open):
+        """End all files; those that are open first, so that there never are more of them."""
+        for day in sorted(self._days, key=lambda day: not self._days[day].is_open):
             self._close(day)
         return self._done
 
     def _add(self, day: int, batch: pa.RecordBatch) -> None:
-        file = self._open.pop(day, None)
-        if file is None:
-            if len(self._open) >= self._limits.open_files:
-                self._close(next(iter(self._open)))
-            file = _OpenFile(day, batch.schema)
-        self._open[day] = file
+        file = self._days.pop(day, None) or _OpenFile(day, batch.schema)
+        self._days[day] = file
+        before = file.held_bytes
         file.waiting.append(batch)
         file.waiting_bytes += batch.nbytes
+        self._held_bytes += file.held_bytes - before
         if file.waiting_bytes >= self._limits.group_bytes:
             self._write(file)
-        elif sum(one.waiting_bytes for one in self._open.values()) > self._limits.waiting_bytes:
-            self._write(max(self._open.values(), key=lambda one: one.waiting_bytes))
+        elif self._held_bytes > self._limits.waiting_bytes:
+            self._write_the_largest()
+
+    def _write_the_largest(self) -> None:
+        """Until an eighth is free: a search at each batch would be long with many days."""
+        for file in sorted(self._days.values(), key=lambda one: one.held_bytes, reverse=True):
+            if self._held_bytes <= self._limits.waiting_bytes * 7 // 8:
+                return
+            if file.waiting:  # else it was closed to make room for another
+                self._write(file)
 
     def _write(self, file: "_OpenFile") -> None:
         """Write what waits as a row group; in a new file if this one would grow too large."""
@@ -109,14 +119,17 @@ class DayFiles:
         if file.rows and grown > self._limits.file_bytes:
             self._done.append(file.end(self._names, self._partition))
             fresh = _OpenFile(file.day, file.schema, file.waiting, file.waiting_bytes)
-            self._open[file.day] = file = fresh
+            self._days[file.day] = file = fresh
+        opened = [day for day, one in self._days.items() if one.is_open]
+        if not file.is_open and len(opened) >= self._limits.open_files:
+            self._close(opened[0])
+        self._held_bytes -= file.held_bytes
         file.write(self._place, self._names, self._partition)
 
     def _close(self, day: int) -> None:
-        file = self._open[day]
-        if file.waiting:
-            self._write(file)
-        self._done.append(self._open.pop(day).end(self._names, self._partition))
+        if self._days[day].waiting:
+            self._write(self._days[day])
+        self._done.append(self._days.pop(day).end(self._names, self._partition))
 
 
 @dataclass(slots=True)
@@ -137,6 +150,14 @@ class _OpenFile:
     _context: ExitStack = field(default_factory=ExitStack)
     _sink: BinaryIO | None = None
     _writer: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._writer is not None
+
+    @property
+    def held_bytes(self) -> int:
+        return self.waiting_bytes + len(self.waiting) * _PIECE_BYTES
 
     @property
     def written_bytes(self) -> int:

@@ -1,34 +1,49 @@
 """A Delta table that exports are appended to, through deltalake.
 
-What was exported are versions of application transactions, which Delta keeps with the commit: two
-for each partition (its next offset and the leader epoch before it), one that counts commits. Two
-commits that both raise one of them conflict by Delta's own rule.
+Delta's log says which commit was the last: versions of two application transactions, the epoch
+and the run. The offsets are in the file that these two name, written before the commit. Two
+commits that both raise one transaction conflict by Delta's own rule.
 """
 
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
 
 from pipeline.errors import DamagedDataError, MissingPackageError, StoreUnreachableError
+from pipeline.jobs.offset_files import OffsetFiles
 from pipeline.jobs.place import Place
 from pipeline.jobs.table_ledger import CommitConflictError, Seen
-from pipeline.jobs.values import Committed, DataFile, decode_committed, encode_committed
+from pipeline.jobs.values import Committed, DataFile
 
 DAY: Final = "day"
 _RUN: Final = "tidemark.run"
 _LOOK_BACK: Final = 16
-_IDENTITY: Final = "_tidemark/identity.json"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The last commit or fence up to some version of the table.
+
+    Attributes:
+        mark: of its run.
+    """
+
+    epoch: int
+    mark: str
 
 
 class DeltaLakeTable:
     """See `Table`."""
 
-    def __init__(self, url: str, topic: str, schema: pa.Schema, place: Place) -> None:
+    def __init__(
+        self, url: str, topic: str, schema: pa.Schema, place: Place, offsets: OffsetFiles
+    ) -> None:
         """Take a table that exists.
 
         Args:
@@ -36,8 +51,10 @@ class DeltaLakeTable:
             topic: whose exports are meant.
             schema: of the table.
             place: below the table's directory; its files are named relative to the table.
+            offsets: of this topic, at `offsets_name`.
         """
         self._url, self._topic, self._schema, self._place = url, topic, schema, place
+        self._offsets = offsets
         self._app = f"tidemark/{topic}"
 
     @property
@@ -61,21 +78,11 @@ class DeltaLakeTable:
         from deltalake.exceptions import DeltaError
 
         table = self._load()
-        if self._seen(table).epoch != seen.epoch:
+        if self._seen(table) != seen:
             raise CommitConflictError(f"{self._url}: another export was faster")
-        identity = Committed(committed.identity)
-        self._place.create(_IDENTITY, encode_committed(identity).encode())
-        identity.identity.check(self._identity().identity, self._url)
-        known = table.transaction_version(f"{self._app}/partitions") or 0
-        count = max(known, max(committed.offsets, default=-1) + 1)
-        versions = {
-            "epoch": seen.epoch + 1,
-            "run": int(self.mark(run)),
-            "partitions": count,
-            # One that is known and not committed stood in what a roll-back gave up.
-            **{str(partition): committed.offsets.get(partition, -1) for partition in range(count)},
-            **{f"{one}/epoch": committed.epochs.get(one, -1) for one in range(count)},
-        }
+        mark = self.mark(run)
+        self._offsets.write(seen.epoch + 1, mark, committed)
+        versions = {"epoch": seen.epoch + 1, "run": int(mark)}
         try:
             table.create_write_transaction(
                 [self._action(address, file) for address, file in files],
@@ -93,9 +100,10 @@ class DeltaLakeTable:
         except (DeltaError, OSError) as error:
             raise CommitConflictError(f"{self._url}: the commit failed: {error}") from error
 
-    def named_files(self) -> set[str]:
-        """See `Table`: those that older versions alone name are removed by nobody but a vacuum.
+    def named_files(self, after: int) -> set[str]:
+        """See `Table`: all of the newest version, whose log is read in any case.
 
+        Files that older versions alone name are removed by nobody but a vacuum.
         A run's files are added once and may be rewritten later; then they are gone from the newest
         version while its marker cannot be there any more.
         """
@@ -115,39 +123,34 @@ class DeltaLakeTable:
             raise StoreUnreachableError(f"{self._url} cannot be read: {said}") from error
 
     def _seen(self, table: Any) -> Seen:
+        last = self._last(table)
+        if last is None:
+            return Seen(None, 0, "")
+        counts = self._that_counts(table, last)
+        committed = None if counts is None else self._offsets.read(counts.epoch, counts.mark)
+        return Seen(committed, last.epoch, last.mark)
+
+    def _last(self, table: Any) -> _Last | None:
         epoch = table.transaction_version(f"{self._app}/epoch")
         if epoch is None:
-            return Seen(None, 0, "")
-        there = self._restored(table)
-        count = there.transaction_version(f"{self._app}/partitions") or 0
-        offsets = self._numbers(there, {one: str(one) for one in range(count)})
-        epochs = self._numbers(there, {one: f"{one}/epoch" for one in range(count)})
-        found = Committed(self._identity().identity, offsets, epochs)
-        return Seen(found, epoch, self._run_of(table))
+            return None
+        return _Last(epoch, str(table.transaction_version(f"{self._app}/run")))
 
-    def _numbers(self, table: Any, names: dict[int, str]) -> dict[int, int]:
-        """Versions of these transactions; those that are absent or -1 are left out."""
-        found = {
-            one: table.transaction_version(f"{self._app}/{name}") for one, name in names.items()
-        }
-        return {
-            one: version for one, version in found.items() if version is not None and version >= 0
-        }
+    def _that_counts(self, table: Any, last: _Last) -> _Last | None:
+        """The commit whose rows are the table's: an earlier one where it was restored afterwards.
 
-    def _restored(self, table: Any) -> Any:
-        """The version whose rows are the table's: another where it was restored after our commit.
-
-        Delta restores files alone: transactions stay as they were.
+        Delta restores files alone: transactions stay as they were. None: it was restored to a
+        version before all exports.
 
         Raises:
             DamagedDataError: the log does not say to which version.
             StoreUnreachableError: that version cannot be read any more.
         """
-        found, run = table, self._run_of(table)
+        found, newest = last, table.version()
         for entry in _newest_first(table):
-            if entry["version"] > found.version():
+            if entry["version"] > newest:
                 continue
-            if self.mark(str(entry.get(_RUN))) == run:
+            if self.mark(str(entry.get(_RUN))) == found.mark:
                 break
             if entry.get("operation") == "RESTORE":
                 version = str(entry.get("operationParameters", {}).get("version"))
@@ -156,16 +159,12 @@ class DeltaLakeTable:
                         f"{self._url}: it was restored, and its log does not say to which version,"
                         " so what is exported is not known: restore it by a version's number"
                     )
-                found = self._load(int(version))
-                run = self._run_of(found)
+                newest = int(version)
+                earlier = self._last(self._load(newest))
+                if earlier is None:
+                    return None
+                found = earlier
         return found
-
-    def _run_of(self, table: Any) -> str:
-        return str(table.transaction_version(f"{self._app}/run"))
-
-    def _identity(self) -> Committed:
-        where = f"{self._place.url}/{_IDENTITY}"
-        return decode_committed(self._place.read(_IDENTITY), where)
 
     def _action(self, address: str, file: DataFile) -> Any:
         from deltalake.transaction import AddAction
@@ -192,6 +191,15 @@ def _newest_first(table: Any) -> Iterator[dict[str, Any]]:
 def place_name(topic: str) -> str:
     """Directory of a topic's exports, relative to the table's."""
     return f"tidemark/{topic}"
+
+
+def offsets_name(topic: str) -> str:
+    """Directory of a topic's offsets, relative to the table's.
+
+    A full vacuum of deltalake removes all that the table does not name, unless the path begins
+    with `_`; what is below `place_name` does not.
+    """
+    return f"_tidemark/{topic}"
 
 
 def make_delta(url: str, schema: pa.Schema) -> pa.Schema:

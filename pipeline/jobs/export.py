@@ -4,7 +4,7 @@ A command makes one run after the other, each with one commit, so that a kill co
 What there is to export is fixed when it begins, and anew where another export came between.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +13,7 @@ import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from kafka_protocol.types import TopicPartition
+from pipeline.errors import OptionError, PipelineError
 from pipeline.jobs.day_files import FileLimits, FileNames
 from pipeline.jobs.ledger import Ledger
 from pipeline.jobs.planning import (
@@ -21,6 +22,7 @@ from pipeline.jobs.planning import (
     after,
     check_lineage,
     first_run,
+    gone_text,
     ranges_left,
     steps,
     tasks,
@@ -32,7 +34,7 @@ from pipeline.jobs.values import Committed, DataFile, Identity, OvertakenError
 from pipeline.jobs.write_task import TaskDone, WriteTask, write_task
 from pipeline.log import TieredLog
 from pipeline.opening import open_log
-from pipeline.values import RemotePiece, SplitLimits, Where
+from pipeline.values import OffsetRange, SplitLimits, Where
 
 Say = Callable[[str], None]
 
@@ -89,8 +91,10 @@ def export(spark: Any, options: ExportOptions, ledger: Ledger, say: Say | None =
         DataLossError: offsets were deleted before they were exported.
         OvertakenError: another export to this target began; the runs before are committed.
         JobFailedError: a task failed.
-        OptionError: the target holds something else.
+        OptionError: the target holds something else, or nobody is named who knows the tail.
     """
+    if options.tail and options.where.cluster is None:
+        raise OptionError("the tail is to be exported: name brokers, a bucket alone has none of it")
     with closing(open_log(options.where)) as log:
         return _Export(spark, options, ledger, log, say or (lambda _line: None)).run()
 
@@ -105,17 +109,19 @@ class _Export:
         self._log, self._say = log, say
         self._bounds: dict[int, Bounds] = {}
         self._done = Exported()
-        self._notes: list[str] = []
+        self._gone: dict[int, OffsetRange] = {}  # of the plan; until a run covers the partition
+        self._warnings: tuple[str, ...] = ()  # of the plan; until a run of it is committed
 
     def run(self) -> Exported:
         held = self._ledger.look()
+        identity = self._identity()
+        if held is not None:  # `begin` looks again, but there may be nothing to begin
+            identity.check(held.identity, self._ledger.target)
         self._bounds = _bounds(self._log, self._options)  # after: so no export is beyond the end
         left = self._left(held)
-        identity = self._identity(left, held)
-        if not left and identity is not None and self._ledger.has_leftovers():
+        if not left and self._ledger.has_leftovers():
             self._sweep(identity)
         while left:
-            assert identity is not None
             run = new_run_name()
             found = self._ledger.begin(run, identity)
             if found != (held or Committed(identity)):  # another one ended since, perhaps further
@@ -125,9 +131,12 @@ class _Export:
             now, left = left[:count], left[count:]
             held = after(found, now)
             self._one_run(run, now, held)
+        self._count_gone(self._bounds)
         return self._done
 
     def _left(self, held: Committed | None) -> list[Step]:
+        """Plan what is to be done; what was said of a plan before this one counts no more."""
+        self._gone, self._warnings = {}, ()
         topic = self._options.topic
         offsets = {} if held is None else held.offsets
         left = ranges_left(
@@ -146,7 +155,7 @@ class _Export:
         plan = self._log.plan(
             ranges, SplitLimits(target_bytes=min(self._options.task_bytes, 128 << 20))
         )
-        self._add(Exported(lost=left.lost, notes=(*left.notes, *plan.facts.warnings)))
+        self._gone, self._warnings = dict(left.gone), plan.facts.warnings
         return steps(plan.splits, left.ranges, end_epochs)
 
     def _epochs(self, offsets: Mapping[int, int]) -> dict[int, int | None]:
@@ -155,17 +164,13 @@ class _Export:
         asked = {TopicPartition(topic, number): offset for number, offset in offsets.items()}
         return {one.partition: epoch for one, epoch in self._log.epochs_before(asked).items()}
 
-    def _identity(self, left: list[Step], held: Committed | None) -> Identity | None:
-        """Whose rows they are; a range without any bytes does not say, then the target does."""
-        pieces = [piece for step in left for split in step.splits for piece in split.pieces]
-        if not pieces:
-            return None if held is None else held.identity
-        piece = pieces[0]
-        of = piece.segment.topic_id_partition if isinstance(piece, RemotePiece) else piece.partition
+    def _identity(self) -> Identity:
+        """Whose rows they are, and of what form."""
+        topic = self._options.topic
         kind = self._options.value_type
         return Identity(
-            self._options.topic,
-            of.topic_id.hex(),
+            topic,
+            self._log.topic_id(topic).hex(),
             self._options.where.isolation.name.lower(),
             "bytes" if kind is None else f"json {kind}",
         )
@@ -174,8 +179,7 @@ class _Export:
         try:
             done = self._write(run, now)
         except BaseException:
-            with suppress(OSError):
-                self._ledger.abandon(run)  # what cannot be removed now is removed by the next run
+            self._abandon(run)
             raise
         files = [file for one in done for file in one.files]
         self._commit(run, committed, files)
@@ -191,6 +195,7 @@ class _Export:
                 notes=reasons,
             )
         )
+        self._count_gone({step.partition for step in now})
         self._say(f"committed run {run}: {len(files)} files, {self._done.rows} rows in all so far")
 
     def _write(self, run: str, now: list[Step]) -> list[TaskDone]:
@@ -229,14 +234,29 @@ class _Export:
         try:
             retrying(self._ledger.commit, run, committed, files)
         except OvertakenError:
-            self._ledger.abandon(run)
+            self._abandon(run)
             raise
+
+    def _abandon(self, run: str) -> None:
+        """Remove what a run left where that is possible; else the next run does it."""
+        with suppress(OSError, PipelineError):  # the reason why it ended is what counts
+            self._ledger.abandon(run)
 
     def _sweep(self, identity: Identity) -> None:
         """Remove what killed runs left, though there is nothing to export."""
         run = new_run_name()
         self._ledger.begin(run, identity)
         self._ledger.abandon(run)
+
+    def _count_gone(self, partitions: Collection[int]) -> None:
+        """Note what the plan left out of partitions that are exported now, and its warnings."""
+        for partition in sorted(set(self._gone) & set(partitions)):
+            gone = self._gone.pop(partition)
+            note = gone_text(self._options.topic, partition, gone)
+            self._add(Exported(lost=gone.end - gone.start, notes=(note,)))
+        said = set(self._done.notes)
+        self._add(Exported(notes=tuple(one for one in self._warnings if one not in said)))
+        self._warnings = ()
 
     def _add(self, more: Exported) -> None:
         done = self._done

@@ -6,13 +6,11 @@ in a property of the table, for the day on which that snapshot is expired.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
-import pyarrow as pa
-
-from pipeline.errors import DamagedDataError, MissingPackageError, OptionError, PipelineError
+from pipeline.errors import DamagedDataError, PipelineError
 from pipeline.jobs.table_ledger import CommitConflictError, Seen
 from pipeline.jobs.values import Committed, DataFile, decode_committed, encode_committed
 
@@ -25,7 +23,8 @@ class IcebergTable:
 
     def __init__(self, catalog: Any, identifier: str, topic: str) -> None:
         """Take an opened catalog and a table of it that exists."""
-        self._catalog, self._identifier, self._topic = catalog, identifier, topic
+        self._catalog, self._identifier = catalog, identifier
+        self._key = f"{_PREFIX}{topic}"
 
     @property
     def name(self) -> str:
@@ -72,7 +71,13 @@ class IcebergTable:
         try:
             with _quiet(), table.transaction() as commit:
                 if files:
-                    commit.add_files([address for address, _ in files], snapshot_properties=said)
+                    # Its check opens every manifest of the table. The epoch, names that no other
+                    # run has, and `not_there` before prove that the files are new.
+                    commit.add_files(
+                        [address for address, _ in files],
+                        snapshot_properties=said,
+                        check_duplicate_files=False,
+                    )
                 else:
                     nothing = table.schema().as_arrow().empty_table()
                     commit.append(nothing, snapshot_properties=said)
@@ -85,14 +90,27 @@ class IcebergTable:
             why = " ".join(str(error).split())[:500]
             raise PipelineError(f"{self.name} does not take the files: {why}") from error
 
-    def named_files(self) -> set[str]:
-        """See `Table`."""
+    def named_files(self, after: int) -> set[str]:
+        """See `Table`.
+
+        Files of later epochs are added by snapshots behind the newest ancestor that is of epoch
+        `after` or earlier, or behind a state that was rolled back. So what that ancestor names is
+        none of them, and those that it stands on are not read.
+        """
         table = self._catalog.load_table(self._identifier)
+        line = list(_ancestors(table))
+        epochs = [_said_by(one).get(f"{self._key}.epoch", "") for one in line]
+        ours = [n for n, epoch in enumerate(epochs) if epoch.isdecimal() and int(epoch) <= after]
+        base = min(ours, default=len(line))
+        known = {one.snapshot_id for one in line[base:]}
         manifests = {
             manifest.manifest_path: manifest
             for snapshot in table.metadata.snapshots
+            if snapshot.snapshot_id not in known
             for manifest in snapshot.manifests(table.io)
         }
+        for manifest in line[base].manifests(table.io) if known else ():
+            manifests.pop(manifest.manifest_path, None)
         return {
             entry.data_file.file_path
             for manifest in manifests.values()
@@ -106,11 +124,11 @@ class IcebergTable:
             close()
 
     def _seen(self, table: Any) -> Seen:
-        key = f"{_PREFIX}{self._topic}"
+        key = self._key
         where = f"{self.name}: property {key}"
         oldest = None
         for snapshot in _ancestors(table):
-            said = snapshot.summary.additional_properties if snapshot.summary else {}
+            said = _said_by(snapshot)
             if f"{key}.epoch" in said:
                 return _decode(said, key, where)
             oldest = snapshot
@@ -121,7 +139,7 @@ class IcebergTable:
 
     def _properties(self, seen: Seen) -> dict[str, str]:
         assert seen.committed is not None
-        key = f"{_PREFIX}{self._topic}"
+        key = self._key
         return {
             f"{key}.epoch": str(seen.epoch),
             f"{key}.run": seen.run,
@@ -129,70 +147,19 @@ class IcebergTable:
         }
 
 
-def open_iceberg(name: str, topic: str, schema: pa.Schema) -> IcebergTable:
-    """The table of a name, made if there is none: partitioned by Kafka partition and day.
-
-    Args:
-        name: `CATALOG.NAMESPACE.TABLE`; the catalog's settings are pyiceberg's own
-            (`.pyiceberg.yaml`, environment).
-        topic: whose exports are meant.
-        schema: of the files.
-
-    Raises:
-        OptionError: the name or the catalog's settings are wrong.
-        MissingPackageError: pyiceberg is not installed.
-    """
-    try:
-        from pyiceberg.catalog import load_catalog
-    except ImportError as error:
-        raise MissingPackageError(
-            f"--iceberg needs pyiceberg ({error.name}): pip install 'tidemark-broker[iceberg]'"
-        ) from error
-    catalog_name, _, identifier = name.partition(".")
-    namespace = identifier.rpartition(".")[0]
-    if not catalog_name or not namespace or not identifier.rpartition(".")[2]:
-        raise OptionError(f"--iceberg={name}: give CATALOG.NAMESPACE.TABLE")
-    try:
-        catalog = load_catalog(catalog_name)
-    except (ValueError, TypeError) as error:
-        raise OptionError(
-            f"--iceberg={name}: pyiceberg does not know the catalog {catalog_name}: describe it in"
-            f" .pyiceberg.yaml or PYICEBERG_CATALOG__{catalog_name.upper()}__... ({error})"
-        ) from error
-    make_iceberg(catalog, identifier, schema)
-    return IcebergTable(catalog, identifier, topic)
-
-
-def make_iceberg(catalog: Any, identifier: str, schema: pa.Schema) -> None:
-    """Make a table unless there is one."""
-    from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
-
-    if catalog.table_exists(identifier):
-        return
-    with suppress(NamespaceAlreadyExistsError):
-        catalog.create_namespace(identifier.rpartition(".")[0])
-    with (
-        suppress(TableAlreadyExistsError),
-        catalog.create_table_transaction(identifier, schema) as making,
-        making.update_spec() as spec,
-    ):
-        spec.add_identity("partition")
-        spec.add_field("timestamp", _day(), "timestamp_day")
-
-
-def _day() -> Any:
-    from pyiceberg.transforms import DayTransform
-
-    return DayTransform()
-
-
 def _ancestors(table: Any) -> Iterator[Any]:
     """The current snapshot and those that it stands on, as far as they are kept."""
-    snapshot = table.current_snapshot()
-    while snapshot is not None:
-        yield snapshot
-        parent = snapshot.parent_snapshot_id
-        snapshot = None if parent is None else table.metadata.snapshot_by_id(parent)
+    known = {one.snapshot_id: one for one in table.metadata.snapshots}
+    at = table.metadata.current_snapshot_id
+    while at in known:
+        yield known[at]
+        at = known[at].parent_snapshot_id
+
+
+def _said_by(snapshot: Any) -> Mapping[str, str]:
+    """Properties of a snapshot."""
+    found: Mapping[str, str] = snapshot.summary.additional_properties if snapshot.summary else {}
+    return found
 
 
 def _without_retries(table: Any) -> None:

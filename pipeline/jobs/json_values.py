@@ -7,7 +7,7 @@ it. `value_raw` is null where the value was decoded, and where there was none (a
 
 import datetime
 import decimal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Final, TypedDict
 
 import msgspec
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pipeline.errors import OptionError
 from pipeline.jobs.day_files import RAW_VALUE
+from pipeline.jobs.json_fits import fit_of
 
 _INTEGERS: Final = {
     pa.int8(): 7,
@@ -23,6 +24,12 @@ _INTEGERS: Final = {
     pa.int64(): 63,
 }
 
+_UNPARSED: Final = (
+    msgspec.MsgspecError,
+    UnicodeDecodeError,
+    RecursionError,  # nested a thousand deep
+    ArithmeticError,  # it does not fit
+)
 
 _typed_dict: Any = TypedDict  # made from a schema, which mypy cannot follow
 
@@ -40,16 +47,15 @@ class JsonValues:
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(
             _python_type(kind, "value")
         ).decode
+        self._fit = fit_of(kind)
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Decode the values of a batch."""
         at = batch.schema.get_field_index("value")
         stored = batch.column(at).to_pylist()
         decoded, raw = self._decoded(stored)
-        try:
-            values = pa.array(decoded, self._kind)
-        except pa.ArrowInvalid:  # a decimal with more digits than its type, say
-            values, raw = self._one_by_one(decoded, stored, raw)
+        parts = list(self._arrays(decoded, raw, stored))
+        values = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
         columns = [
             *batch.columns[:at],
             values,
@@ -61,29 +67,38 @@ class JsonValues:
         return pa.RecordBatch.from_arrays(columns, names)
 
     def _decoded(self, stored: list[bytes | None]) -> tuple[list[Any], list[bytes | None]]:
-        decode = self._decode
+        decode, fit = self._decode, self._fit
         decoded: list[Any] = [None] * len(stored)
         raw: list[bytes | None] = [None] * len(stored)
         for place, value in enumerate(stored):
             if value is not None:
                 try:
-                    decoded[place] = decode(value)
-                except (msgspec.MsgspecError, UnicodeDecodeError):
+                    read = decode(value)
+                    decoded[place] = read if fit is None else fit(read)
+                except _UNPARSED:
                     raw[place] = value
         return decoded, raw
 
-    def _one_by_one(
-        self, decoded: list[Any], stored: list[bytes | None], raw: list[bytes | None]
-    ) -> tuple[pa.Array, list[bytes | None]]:
-        fitting: list[Any] = []
-        for place, value in enumerate(decoded):
+    def _arrays(
+        self, decoded: list[Any], raw: list[bytes | None], stored: list[bytes | None]
+    ) -> Iterator[pa.Array]:
+        """Arrays that make up the column; what does not fit is null there and kept in `raw`.
+
+        The rows are halved until those that do not fit stand alone: a decimal with more digits
+        than its type, say.
+        """
+        spans = [(0, len(decoded))]
+        while spans:
+            start, end = spans.pop()
             try:
-                pa.array([value], self._kind)
-                fitting.append(value)
+                yield pa.array(decoded[start:end], self._kind)
             except pa.ArrowInvalid:
-                fitting.append(None)
-                raw[place] = stored[place]
-        return pa.array(fitting, self._kind), raw
+                if end - start == 1:
+                    raw[start] = stored[start]
+                    yield pa.nulls(1, self._kind)
+                else:
+                    middle = (start + end) // 2
+                    spans += [(middle, end), (start, middle)]
 
 
 def _python_type(kind: pa.DataType, name: str) -> Any:

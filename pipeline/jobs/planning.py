@@ -4,7 +4,7 @@ Offsets: `start` inclusive, `end` exclusive. Must not know: Arrow, Spark, stores
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 
 from pipeline.errors import DataLossError
@@ -34,13 +34,19 @@ class Left:
 
     Attributes:
         ranges: of partitions that have something left.
-        lost: offsets that were deleted before they were exported.
-        notes: a sentence for each partition that lost some.
+        gone: by partition, offsets that were deleted before they were exported.
     """
 
     ranges: Mapping[int, OffsetRange]
-    lost: int = 0
-    notes: tuple[str, ...] = ()
+    gone: Mapping[int, OffsetRange] = field(default_factory=dict)
+
+
+def gone_text(topic: str, partition: int, gone: OffsetRange) -> str:
+    """A sentence for the user."""
+    return (
+        f"{topic}-{partition}: offsets {gone.start} to {gone.end - 1} were deleted before they were"
+        " exported"
+    )
 
 
 def ranges_left(
@@ -57,7 +63,7 @@ def ranges_left(
             or the log ends before what was exported, so it is another log.
     """
     ranges: dict[int, OffsetRange] = {}
-    lost, notes = 0, []
+    gone: dict[int, OffsetRange] = {}
     for partition, bound in sorted(bounds.items()):
         next_offset = committed.get(partition)
         if next_offset is not None and bound.log_end is not None and next_offset > bound.log_end:
@@ -67,17 +73,14 @@ def ranges_left(
             )
         start = bound.start if next_offset is None else next_offset
         if start < bound.start:
-            gone = (
-                f"{topic}-{partition}: offsets {start} to {bound.start - 1} were deleted before"
-                " they were exported"
-            )
+            gone[partition] = OffsetRange(start, bound.start)
             if fail_on_data_loss:
-                raise DataLossError(f"{gone}; --skip-lost goes on without them")
-            lost, start = lost + bound.start - start, bound.start
-            notes.append(gone)
+                text = gone_text(topic, partition, gone[partition])
+                raise DataLossError(f"{text}; --skip-lost goes on without them")
+            start = bound.start
         if start < bound.end:
             ranges[partition] = OffsetRange(start, bound.end)
-    return Left(ranges, lost, tuple(notes))
+    return Left(ranges, gone)
 
 
 def check_lineage(

@@ -9,6 +9,9 @@ from typing import Any, Final
 _MODULUS: Final = 1 << 128
 _HEAD: Final = struct.Struct(">qqbqqq")
 _LENGTH: Final = struct.Struct(">q")
+_HASHED: Final = (
+    "partition", "offset", "timestamp", "timestampType", "key", "value", "headers",
+)  # fmt: skip
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -67,12 +70,10 @@ def digests_of_batches(batches: Iterable[Any]) -> dict[int, Digest]:
     """Digests by partition of Arrow batches with all columns of the source."""
     found: dict[int, Digest] = {}
     for batch in batches:
-        columns = {name: batch.column(at).to_pylist() for at, name in enumerate(batch.schema.names)}
-        times = batch.column(batch.schema.get_field_index("timestamp")).cast("int64").to_pylist()
-        rows = zip(
-            columns["partition"], columns["offset"], times, columns["timestampType"],
-            columns["key"], columns["value"], columns["headers"], strict=True,
-        )  # fmt: skip
+        at = batch.schema.get_field_index("timestamp")
+        numbers = batch.set_column(at, "timestamp", batch.column(at).cast("int64"))
+        # as numbers: Python's datetime ends with the year 9999
+        rows = zip(*(numbers.column(name).to_pylist() for name in _HASHED), strict=True)
         for partition, offset, at_us, kind, key, value, headers in rows:
             named = [(one["key"], one["value"]) for one in headers] if headers else None
             record = hash_record((offset, at_us // 1000, kind), key, value, named)

@@ -3,16 +3,23 @@
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import TimeoutError as NotYetError
+from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
 from pipeline.errors import PipelineError
+from pipeline.shipping import packed_task, shipped
 from runtime.executors import ThreadPool
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _POLL_S: Final = 0.5
-_RAISED: Final = re.compile(r"^(?:\w+\.)*\w+Error: (.+)$", re.MULTILINE)
+_RAISED: Final = re.compile(
+    r"^((?:\w+\.)+_?[A-Z]\w*|\w*(?:Error|Exception|Exit|Interrupt|Iteration|Warning))"
+    r"(?:: (.*))?$",
+    re.MULTILINE,
+)
+"""How Python ends a trace. Classes have a module in front of them, but for Python's own."""
 
 
 class JobFailedError(PipelineError):
@@ -49,7 +56,9 @@ def run_job(
 
     def collect() -> list[R]:
         context.setJobGroup(label, label, interruptOnCancel=True)
-        found: list[R] = context.parallelize(tasks, len(tasks)).map(function).collect()
+        packed = [packed_task(task) for task in tasks]
+        answers = context.parallelize(packed, len(packed)).map(shipped(function))
+        found: list[R] = answers.collect()
         return found
 
     try:
@@ -62,14 +71,13 @@ def run_job(
             else:
                 watch(len(tasks), len(tasks))
                 return found
-    except Exception as error:
+    except BaseException as error:
+        with suppress(Exception):  # of any kind: Spark itself may be gone
+            context.cancelJobGroup(label)  # tasks would go on without anybody who waits for them
         said = _one_line(error)
         if said is None:
             raise
         raise JobFailedError(said) from error
-    except BaseException:
-        context.cancelJobGroup(label)
-        raise
     finally:
         pool.shutdown(wait=False)
 
@@ -81,7 +89,7 @@ def _tasks_done(context: Any, group: str) -> int:
     return sum(stage.numCompletedTasks for stage in stages if stage)
 
 
-def _one_line(error: Exception) -> str | None:
+def _one_line(error: BaseException) -> str | None:
     """What a task raised, of all that Spark wraps around it; None if Spark has no part in it."""
     java = getattr(error, "java_exception", None)
     if java is None and not type(error).__module__.startswith("pyspark."):
@@ -91,6 +99,9 @@ def _one_line(error: Exception) -> str | None:
 
 def last_error(text: str) -> str:
     """The message of the error that ends the last trace of a text; else its first line."""
-    found: list[str] = _RAISED.findall(text)
+    found: list[tuple[str, str]] = _RAISED.findall(text)
+    if found:
+        kind, message = found[-1]
+        return message.strip() or kind
     lines = text.strip().splitlines() or ["Spark gave no reason"]
-    return found[-1].strip() if found else lines[0].strip()
+    return lines[0].strip()

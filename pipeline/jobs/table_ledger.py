@@ -76,8 +76,12 @@ class Table(Protocol):
         """
         ...
 
-    def named_files(self) -> set[str]:
-        """Addresses of all files that any state of the table names, older ones included."""
+    def named_files(self, after: int) -> set[str]:
+        """Addresses of files that any state of the table names, older ones included.
+
+        Args:
+            after: all that commits of later epochs added are needed; others may be left out.
+        """
         ...
 
     def close(self) -> None:
@@ -100,6 +104,7 @@ class TableLedger:
         """
         self._table, self._place, self._deadline_s = table, place, deadline_s
         self._began: dict[str, int] = {}
+        self._found: dict[str, Committed] = {}
 
     @property
     def place(self) -> Place:
@@ -149,13 +154,14 @@ class TableLedger:
                 self._table.append(seen, run, committed, ())
                 self._mark(run, seen.epoch + 1)
                 self._clear(others)
+            self._found[run] = committed
             return committed
 
         return self._retried(attempt)
 
     def commit(self, run: str, committed: Committed, files: Sequence[DataFile]) -> None:
         """See `Ledger`."""
-        began = self._began[run]
+        began, found = self._began[run], self._found[run]
         staging = self.staging(run)
         named = [(self._place.location(f"{staging}/{one.staged}"), one) for one in files]
 
@@ -167,6 +173,11 @@ class TableLedger:
                 raise OvertakenError(
                     f"{self.target}: another export began or committed meanwhile, so this one"
                     " ends; what it had not committed will be exported by the other"
+                )
+            if (seen.committed or Committed(found.identity)) != found:
+                raise OvertakenError(
+                    f"{self.target}: the table was rolled back meanwhile, so this export ends and"
+                    " commits nothing: run it again, it goes on from the state rolled back to"
                 )
             wrong = not_there(files, self._place.files(staging) if files else {}, self.target)
             if wrong is not None:
@@ -200,8 +211,12 @@ class TableLedger:
             self._place.remove(f"{MARKERS}/{_directory(earlier, run)}")
 
     def _clear(self, runs: Sequence[str]) -> None:
-        """Remove the files of ended runs that the table does not name, then their markers."""
-        named = {_last_two(address) for address in self._table.named_files()}
+        """Remove the files of ended runs that the table does not name, then their markers.
+
+        A run commits under an epoch later than that of its marker.
+        """
+        after = min(_epoch_of(run) for run in runs)
+        named = {_last_two(address) for address in self._table.named_files(after)}
         for run in runs:
             for path in self._place.files(f"data/{run}"):
                 if _last_two(f"{run}/{path}") not in named:
@@ -220,6 +235,12 @@ class TableLedger:
 
 def _directory(epoch: int, run: str) -> str:
     return f"{epoch:020}-{run}"
+
+
+def _epoch_of(directory: str) -> int:
+    """Of a run's directory or marker; -1, before all, for a name that is none of ours."""
+    epoch = directory.partition("-")[0]
+    return int(epoch) if epoch.isdecimal() else -1
 
 
 def _last_two(address: str) -> str:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from pipeline.errors import OptionError
-from pipeline.jobs.delta_table import DeltaLakeTable, make_delta, place_name
+from pipeline.jobs.delta_table import DeltaLakeTable, make_delta, offsets_name, place_name
 from pipeline.jobs.directory_ledger import DirectoryLedger
-from pipeline.jobs.iceberg_table import open_iceberg
+from pipeline.jobs.iceberg_catalog import open_iceberg
 from pipeline.jobs.ledger import Ledger
+from pipeline.jobs.offset_files import OffsetFiles
 from pipeline.jobs.place_fsspec import open_place
 from pipeline.jobs.table_ledger import TableLedger
 from pipeline.jobs.write_task import file_schema
@@ -47,4 +48,5 @@ def open_target(target: Target, topic: str, value_type: pa.StructType | None = N
         return TableLedger(table, open_place(f"{table.location}/{place_name(topic)}"))
     url = str(target.delta).rstrip("/")
     place = open_place(f"{url}/{place_name(topic)}")
-    return TableLedger(DeltaLakeTable(url, topic, make_delta(url, schema), place), place)
+    offsets = OffsetFiles(open_place(f"{url}/{offsets_name(topic)}"))
+    return TableLedger(DeltaLakeTable(url, topic, make_delta(url, schema), place, offsets), place)

@@ -12,6 +12,9 @@ from typing import Any, Final
 from pipeline.errors import DamagedDataError, OptionError, PipelineError
 
 VERSION: Final = 1
+TABLE_VERSION: Final = 2
+"""Of what `encode_committed` writes: one text for all partitions."""
+_NOTHING: Final = "-"
 
 
 class OvertakenError(PipelineError):
@@ -148,7 +151,7 @@ class Record:
         Raises:
             DamagedDataError: it is no such entry, or of a later version.
         """
-        body = _parsed(data, where)
+        body = _parsed(data, where, VERSION)
         try:
             files = tuple(DataFile(**one) for one in body["files"])
             return cls(
@@ -179,31 +182,56 @@ def _numbers(texts: Mapping[str, Any]) -> dict[int, int]:
 
 
 def encode_committed(committed: Committed) -> str:
-    """As JSON, for the properties of a table's snapshot."""
-    return json.dumps({"version": VERSION, **encoded(committed)}, sort_keys=True)
+    """As JSON that is short with many partitions: each snapshot of a table has it.
+
+    `partitions` has a word for partition 0, 1, 2 and so on: the next offset, then `@` and the
+    leader epoch before it where that was known; `-` where nothing was exported.
+    """
+    count = max(committed.offsets, default=-1) + 1
+    body = {
+        "version": TABLE_VERSION,
+        "identity": asdict(committed.identity),
+        "partitions": " ".join(_word(committed, partition) for partition in range(count)),
+    }
+    return json.dumps(body)
+
+
+def _word(committed: Committed, partition: int) -> str:
+    if partition not in committed.offsets:
+        return _NOTHING
+    epoch = committed.epochs.get(partition)
+    return f"{committed.offsets[partition]}" + ("" if epoch is None else f"@{epoch}")
 
 
 def decode_committed(text: str | bytes, where: str) -> Committed:
     """Read it back.
 
     Raises:
-        DamagedDataError: it is nothing of the kind, or of a later version.
+        DamagedDataError: it is nothing of the kind, or of another version.
     """
-    body = _parsed(text, where)
+    body = _parsed(text, where, TABLE_VERSION)
+    offsets: dict[int, int] = {}
+    epochs: dict[int, int] = {}
     try:
-        return _committed(body)
+        for partition, word in enumerate(body["partitions"].split()):
+            if word != _NOTHING:
+                offset, _, epoch = word.partition("@")
+                offsets[partition] = int(offset)
+                if epoch:
+                    epochs[partition] = int(epoch)
+        return Committed(Identity(**body["identity"]), offsets, epochs)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DamagedDataError(f"{where} holds no offsets of an export: {error!r}") from error
 
 
-def _parsed(data: str | bytes, where: str) -> dict[str, Any]:
+def _parsed(data: str | bytes, where: str, version: int) -> dict[str, Any]:
     try:
         body = json.loads(data)
     except ValueError as error:
         raise DamagedDataError(f"{where} is no JSON: {error}") from error
-    if not isinstance(body, dict) or body.get("version") != VERSION:
+    if not isinstance(body, dict) or body.get("version") != version:
         raise DamagedDataError(
-            f"{where} is not of version {VERSION}: written by another version of Tidemark, or by"
+            f"{where} is not of version {version}: written by another version of Tidemark, or by"
             " something else"
         )
     return body

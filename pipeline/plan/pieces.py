@@ -5,7 +5,7 @@ log start, or in neither tier, are lost.
 
 Readers of committed records: whether a transaction that is open at the end of a stretch of runs is
 aborted stands in no index there. From its first offset on, the brokers are asked: they know, and
-serve remote offsets, too.
+serve remote offsets, too. Without brokers these offsets are lost.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +26,7 @@ class Tiers:
         local_start: brokers hold what is at or above it; None: there are no brokers.
         undecided: end (exclusive) of a stretch to the lowest first offset of a transaction that is
             open there.
+        leader: host and port; a hint for those that read the brokers' part.
     """
 
     partition: TopicIdPartition
@@ -33,6 +34,7 @@ class Tiers:
     log_start: int
     local_start: int | None
     undecided: Mapping[int, int] = field(default_factory=dict)
+    leader: tuple[str, int] | None = None
 
 
 @dataclass(slots=True)
@@ -42,13 +44,12 @@ class Found:
     pieces: list[Piece] = field(default_factory=list)
     lost: list[OffsetRange] = field(default_factory=list)
 
-    def give_to_brokers(self, partition: TopicIdPartition, first: int, last: int) -> None:
+    def give_to_brokers(self, tiers: Tiers, first: int, last: int) -> None:
         """Offsets `[first, last]`, joined with the brokers' before them."""
         before = self.pieces[-1] if self.pieces else None
         if isinstance(before, TailPiece) and before.last + 1 == first:
-            self.pieces[-1] = TailPiece(partition, before.first, last)
-        else:
-            self.pieces.append(TailPiece(partition, first, last))
+            first = self.pieces.pop().first
+        self.pieces.append(TailPiece(tiers.partition, first, last, tiers.leader))
 
     def lose(self, start: int, end: int) -> None:
         """Offsets `[start, end)`, if there are any."""
@@ -85,7 +86,11 @@ def pieces_of(tiers: Tiers, wanted: OffsetRange) -> Found:
                 size = run.segment.segment_size_bytes
                 found.pieces.append(RemotePiece(run.segment, first, decided_last, 0, size))
             if decided_last < last:
-                found.give_to_brokers(tiers.partition, max(first, decided_last + 1), last)
+                undecided = max(first, decided_last + 1)
+                if tiers.local_start is None:  # nobody can say which of them are aborted
+                    found.lose(undecided, last + 1)
+                else:
+                    found.give_to_brokers(tiers, undecided, last)
             at = last + 1
     if at < wanted.end:
         _fill_gap(tiers, at, wanted.end, found)
@@ -97,4 +102,4 @@ def _fill_gap(tiers: Tiers, start: int, end: int, found: Found) -> None:
     local = end if tiers.local_start is None else min(max(tiers.local_start, start), end)
     found.lose(start, local)
     if local < end:
-        found.give_to_brokers(tiers.partition, local, end - 1)
+        found.give_to_brokers(tiers, local, end - 1)

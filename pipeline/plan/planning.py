@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from kafka_protocol.files.txn_index import AbortedTransaction
 from kafka_protocol.types import TopicPartition
 from pipeline.errors import SKIP_LOST, DataLossError
-from pipeline.plan.aborted import with_aborted
 from pipeline.plan.pieces import Found, Tiers, pieces_of
 from pipeline.plan.splits import Sized, bytes_of, cut_into_splits, sized
 from pipeline.values import (
@@ -80,7 +79,7 @@ def make_plan(
         found = _within(one, ranges[partition])
         sums.lost += [(partition, lost) for lost in found.lost]
         pieces = _needed(found.pieces, limits.timestamp_from_ms, sums)
-        kept[partition] = sized(with_aborted(pieces, one.aborted))
+        kept[partition] = sized(pieces)
         sums.take(kept[partition])
     if sums.lost and fail_on_data_loss:
         raise DataLossError(_lost_text(sums.lost, known))
@@ -97,7 +96,8 @@ def make_plan(
         notes=tuple(notes),
         warnings=(*warnings, *lost),
     )
-    return Plan(tuple(cut_into_splits(kept, limits)), facts)
+    aborted = {partition: known[partition].aborted for partition in ranges}
+    return Plan(tuple(cut_into_splits(kept, limits, aborted)), facts)
 
 
 def _within(known: Known, wanted: OffsetRange) -> Found:

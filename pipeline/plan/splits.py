@@ -8,7 +8,9 @@ of the brokers' tail, with the rate of the remote pieces.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from kafka_protocol.files.txn_index import AbortedTransaction
 from kafka_protocol.types import TopicPartition
+from pipeline.plan.aborted import AbortedSweep
 from pipeline.values import Piece, RemotePiece, Split, SplitLimits, TailPiece
 
 _TAIL_BYTES_PER_OFFSET = 1_024
@@ -21,9 +23,17 @@ Sized = tuple[Piece, float]
 
 
 def cut_into_splits(
-    pieces: Mapping[TopicPartition, Sequence[Sized]], limits: SplitLimits
+    pieces: Mapping[TopicPartition, Sequence[Sized]],
+    limits: SplitLimits,
+    aborted: Mapping[TopicPartition, Sequence[AbortedTransaction]],
 ) -> list[Split]:
-    """All splits, partition by partition in the order given, ascending by offset within each."""
+    """All splits, partition by partition in the order given, ascending by offset within each.
+
+    Args:
+        pieces: of each partition, ascending by offset.
+        limits: how large a split is.
+        aborted: all that may overlap remote pieces; goes to those that it overlaps.
+    """
     total = sum(size for of in pieces.values() for _, size in of)
     target = float(max(1, limits.target_bytes))
     if limits.splits_min:
@@ -31,7 +41,12 @@ def cut_into_splits(
     return [
         split
         for partition, of in pieces.items()
-        for split in _splits_of(partition, of, target, limits.offsets_max)
+        for split in _joined(
+            partition,
+            _with_aborted(_cut(of, target, limits.offsets_max), aborted.get(partition, ())),
+            target,
+            limits.offsets_max,
+        )
     ]
 
 
@@ -42,6 +57,14 @@ def bytes_of(piece: RemotePiece) -> float:
         return piece.byte_to - piece.byte_from
     low, high = _nominal(piece)
     return max(0.0, min(high, piece.byte_to) - max(low, piece.byte_from))
+
+
+def bytes_of_tail(split: Split, piece: TailPiece) -> int:
+    """Bytes of a tail piece of the split, about: what the estimate leaves for it."""
+    remote = sum(bytes_of(one) for one in split.pieces if isinstance(one, RemotePiece))
+    offsets = sum(one.last - one.first + 1 for one in split.pieces if isinstance(one, TailPiece))
+    share = (piece.last - piece.first + 1) / offsets
+    return round(max(0.0, split.bytes_estimate - remote) * share)
 
 
 def _nominal(piece: RemotePiece) -> tuple[float, float]:
@@ -65,12 +88,12 @@ def sized(pieces: Sequence[Piece]) -> list[Sized]:
     return [(one, size if size >= 0 else (one.last - one.first + 1) * rate) for one, size in remote]
 
 
-def _splits_of(
-    partition: TopicPartition, pieces: Sequence[Sized], target: float, offsets_max: int | None
+def _joined(
+    partition: TopicPartition, pieces: Iterable[Sized], target: float, offsets_max: int | None
 ) -> Iterator[Split]:
     joined: list[Piece] = []
     joined_bytes = 0.0
-    for piece, size in _cut(pieces, target, offsets_max):
+    for piece, size in pieces:
         too_large = joined_bytes + size > target * _JOIN_UP_TO
         too_long = (
             offsets_max is not None
@@ -84,6 +107,13 @@ def _splits_of(
         joined_bytes += size
     if joined:
         yield Split(partition, tuple(joined), round(joined_bytes))
+
+
+def _with_aborted(
+    pieces: Iterable[Sized], aborted: Sequence[AbortedTransaction]
+) -> Iterator[Sized]:
+    sweep = AbortedSweep(aborted)
+    return ((sweep.given_to(piece), size) for piece, size in pieces)
 
 
 def _cut(pieces: Sequence[Sized], target: float, offsets_max: int | None) -> Iterator[Sized]:

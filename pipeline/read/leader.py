@@ -2,7 +2,9 @@
 
 A topic that was deleted and made again has another id, so its records are never taken for those of
 the old one. What may pass (an election, a broker that restarts) is a NotNowError; the caller tries
-again, and every try looks for the leader anew.
+again, and every try looks for the leader anew. Where a plan names the leader, that broker is asked
+first, and the cluster only if it fails: a task of a few records needs one connection. What such a
+broker says of a log's bounds counts only after a look, for it may be deposed.
 """
 
 from dataclasses import dataclass
@@ -72,10 +74,22 @@ class Leader:
     """The leader of a partition, whoever it is now."""
 
     def __init__(
-        self, client: WireClient, partition: TopicIdPartition, isolation: Isolation
+        self,
+        client: WireClient,
+        partition: TopicIdPartition,
+        isolation: Isolation,
+        hint: Address | None = None,
     ) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            client: asks.
+            partition: by its topic's id.
+            isolation: as in Fetch.
+            hint: who led when the plan was made.
+        """
         self._client, self._partition, self._isolation = client, partition, isolation
-        self._address: Address | None = None
+        self._address, self._is_hint = hint, hint is not None
 
     def fetch(self, offset: int, max_bytes: int) -> Fetched:
         """Batches from the one that holds `offset`, or the first behind it.
@@ -134,6 +148,10 @@ class Leader:
         self._check(part.error_code)
         return int(part.offset)
 
+    def forget(self) -> None:
+        """The next question looks at the cluster first."""
+        self._address, self._is_hint = None, False
+
     # ------------------------------------------------------------------ inside
 
     def _find(self) -> Address:
@@ -166,7 +184,7 @@ class Leader:
         try:
             return self._client.ask(address, api_key, version, body)
         except ClusterError as error:
-            self._address = None
+            self.forget()
             raise NotNowError(str(error)) from error
 
     def _check(self, code: int) -> None:
@@ -175,16 +193,19 @@ class Leader:
         name = next((one.name for one in ErrorCode if one == code), f"error {code}")
         text = f"{self._partition.topic_partition}: {name}"
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            if self._is_hint:
+                self.forget()
+                raise NotNowError(text)
             raise OutOfRangeError(text)
         if code == ErrorCode.UNKNOWN_TOPIC_ID:
-            self._address = None
+            self.forget()
             topic_id = uuid_to_text(self._partition.topic_id)
             raise TopicGoneError(
                 f"{text}: there is no topic {self._partition.topic} of id {topic_id} any more; it"
                 " was deleted, or deleted and made again"
             )
         if code in _NOT_NOW:
-            self._address = None
+            self.forget()
             raise NotNowError(text)
         raise ClusterError(text)
 

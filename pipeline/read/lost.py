@@ -1,12 +1,14 @@
 """Offsets that are gone: an error, or skipped and counted. One place decides."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kafka_protocol.types import TopicPartition
 from pipeline.errors import SKIP_LOST, DataLossError
 
 log = logging.getLogger(__name__)
+
+_REASONS_MAX = 1_000
 
 
 @dataclass(slots=True)
@@ -15,16 +17,24 @@ class LostOffsets:
 
     Attributes:
         count: offsets; of a part of a segment it is an estimate by bytes.
-        reasons: one sentence for each loss.
+        losses: how often some were skipped.
     """
 
     count: int = 0
-    reasons: tuple[str, ...] = ()
+    losses: int = 0
+    _sentences: list[str] = field(default_factory=list, repr=False)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """One sentence for each loss, of the first 1,000; the log has all."""
+        return tuple(self._sentences)
 
     def add(self, count: int, reason: str) -> None:
         """Count a loss."""
         self.count += count
-        self.reasons += (reason,)
+        self.losses += 1
+        if self.losses <= _REASONS_MAX:
+            self._sentences.append(reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ those of this segment.
 from collections.abc import Iterator
 
 from kafka_protocol.records.batch import HEADER_SIZE
+from pipeline.decode.aborted_lookup import AbortedLookup
 from pipeline.decode.group import Keep, Origin
 from pipeline.errors import DamagedDataError
 from pipeline.read.batch_front import BatchFront, batch_front
@@ -37,7 +38,8 @@ class RemoteGroups:
         self._group_bytes = group_bytes
         self.name = segment.name
         self.next_offset = -1
-        self._keep = Keep(piece.first, piece.last, piece.aborted, piece.segment.leader_epochs)
+        aborted = AbortedLookup(piece.aborted)
+        self._keep = Keep(piece.first, piece.last, aborted, piece.segment.leader_epochs)
 
     def __iter__(self) -> Iterator[Group]:
         """All groups, ascending by offset.

@@ -15,6 +15,7 @@ from pipeline.cluster.wire_client import WireClient
 from pipeline.columns import schema_of
 from pipeline.decode.group import decode_group
 from pipeline.errors import PipelineError
+from pipeline.plan.splits import bytes_of_tail
 from pipeline.read.ahead import read_ahead
 from pipeline.read.groups import Group, TwoBuffers
 from pipeline.read.leader import Leader
@@ -94,7 +95,7 @@ class _Reading:
             if isinstance(piece, RemotePiece):
                 yield from self._remote(piece)
             else:
-                yield from self._tail(piece)
+                yield from self._tail(piece, bytes_of_tail(self.split, piece))
 
     def _remote(self, piece: RemotePiece) -> Iterator[Group]:
         address = self.source.store
@@ -129,7 +130,7 @@ class _Reading:
                     " the brokers are asked: %s",
                     groups.name,
                 )
-                yield from self._tail(TailPiece(segment.topic_id_partition, first, last))
+                yield from self._tail(TailPiece(segment.topic_id_partition, first, last), left)
                 return
             count = last - first + 1
         else:
@@ -137,10 +138,11 @@ class _Reading:
         reason = f"{groups.name} was deleted after the plan was made"
         self.rule.apply_counted(self.split.partition, first, last, count, reason)
 
-    def _tail(self, piece: TailPiece) -> Iterator[Group]:
+    def _tail(self, piece: TailPiece, bytes_estimate: int) -> Iterator[Group]:
         cluster = self.source.cluster
         if cluster is None:
             raise PipelineError(f"{self.split.partition}: a tail to read and no cluster")
-        with WireClient(cluster.bootstrap, "tidemark-pipeline") as client:
-            leader = Leader(client, piece.partition, self.source.isolation)
-            yield from TailGroups(piece, leader, self.rule, self.progress, self.limits)
+        with WireClient(cluster.bootstrap, cluster.client_id) as client:
+            leader = Leader(client, piece.partition, self.source.isolation, piece.leader)
+            limits = self.limits
+            yield from TailGroups(piece, leader, self.rule, self.progress, limits, bytes_estimate)

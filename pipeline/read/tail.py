@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from pipeline.cluster.cluster import NotNowError
 from pipeline.cluster.wire_client import ClusterError
+from pipeline.decode.aborted_lookup import AbortedLookup
 from pipeline.decode.group import Keep, Origin
 from pipeline.errors import DamagedDataError
 from pipeline.read.aborted_ranges import aborted_ranges
@@ -23,8 +24,24 @@ from pipeline.values import TailPiece
 
 T = TypeVar("T")
 
+_SPARE_BYTES = 64 << 10
+"""An estimate may be a little low, and the first batch may begin before the piece."""
 _GONE_S = 10.0
 """So long a topic id that nobody knows may be one that brokers have not heard of yet."""
+
+
+def first_fetch_bytes(bytes_estimate: int | None, bytes_max: int) -> int:
+    """What the first fetch of a piece asks for.
+
+    A broker fills an answer with what lies behind the piece, too.
+
+    Args:
+        bytes_estimate: of the piece, about; None: unknown.
+        bytes_max: most that an answer should hold.
+    """
+    if bytes_estimate is None:
+        return bytes_max
+    return min(bytes_max, bytes_estimate * 3 // 2 + _SPARE_BYTES)
 
 
 class _NotWrittenError(NotNowError):
@@ -49,10 +66,21 @@ class TailGroups:
         rule: LossRule,
         progress: Progress,
         limits: ReadLimits,
+        bytes_estimate: int | None = None,
     ) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            piece: what is read.
+            leader: is asked.
+            rule: what happens to offsets that are gone.
+            progress: learns of every answer.
+            limits: sizes and deadlines.
+            bytes_estimate: of the piece, about: no more than that is asked for at first.
+        """
         self._piece, self._leader, self._rule = piece, leader, rule
         self._progress, self._limits = progress, limits
-        self._max_bytes = limits.tail_bytes
+        self._max_bytes = first_fetch_bytes(bytes_estimate, limits.tail_bytes)
 
     def __iter__(self) -> Iterator[Group]:
         """All groups, ascending by offset.
@@ -85,6 +113,10 @@ class TailGroups:
                     f" {position} with batches that end at {front.next_offset}"
                 )
             position = front.next_offset
+            # The estimate was too low: soon an answer is as large as one may be.
+            self._max_bytes = max(
+                self._max_bytes, min(2 * self._max_bytes, self._limits.tail_bytes)
+            )
 
     @property
     def _partition(self) -> str:
@@ -104,6 +136,7 @@ class TailGroups:
             return fetched, front
         self._max_bytes = max(self._max_bytes, front.wanted_bytes)  # the first one was cut
         if position >= fetched.end:
+            self._leader.forget()
             raise _NotWrittenError(f"the log ends at offset {fetched.end}")
         raise NotNowError(
             f"broker {fetched.broker} gives nothing at offset {position}, though the log ends at"
@@ -117,7 +150,7 @@ class TailGroups:
         keep = Keep(
             max(position, self._piece.first),
             self._piece.last,
-            aborted_ranges(fetched.aborted, data),
+            AbortedLookup(aborted_ranges(fetched.aborted, data)),
         )
         return Group(data, Origin(topic, partition, name, 0), keep)
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from pipeline.values import PlanFacts
 
+_TEXTS_MAX: Final = 1_000
 _NAME: Final = "pipeline.spark"
 _LINE: Final = "%(asctime)s %(levelname)s tidemark: %(message)s"
 
@@ -26,9 +27,37 @@ def driver_log() -> logging.Logger:
     return log
 
 
-def say_plan(what: str, splits: int, facts: PlanFacts) -> None:
-    """One line on a plan, and one for each note and warning."""
+class Told:
+    """Texts that were logged: a stream makes the same notes at each micro-batch.
+
+    The newest 1,000 are remembered.
+    """
+
+    def __init__(self) -> None:
+        """Nothing was logged yet."""
+        self._texts: dict[str, None] = {}
+
+    def is_new(self, text: str) -> bool:
+        """Whether the text is asked about for the first time."""
+        if text in self._texts:
+            return False
+        self._texts[text] = None
+        if len(self._texts) > _TEXTS_MAX:
+            del self._texts[next(iter(self._texts))]
+        return True
+
+
+def say_plan(what: str, splits: int, facts: PlanFacts, told: Told | None = None) -> None:
+    """One line on a plan, and one for each note and warning.
+
+    Args:
+        what: is planned.
+        splits: how many.
+        facts: of the plan.
+        told: notes and warnings that need not be said again.
+    """
     log = driver_log()
+    told = told or Told()
     log.info(
         "%s: tasks=%d segments_read=%d of=%d segments_skipped=%d remote_bytes=%d"
         " bytes_skipped=%d tail_offsets=%d",
@@ -42,9 +71,11 @@ def say_plan(what: str, splits: int, facts: PlanFacts) -> None:
         facts.tail_offsets,
     )
     for note in facts.notes:
-        log.info("%s: %s", what, note)
+        if told.is_new(note):
+            log.info("%s: %s", what, note)
     for warning in facts.warnings:
-        log.warning("%s: %s", what, warning)
+        if told.is_new(warning):
+            log.warning("%s: %s", what, warning)
     if facts.lost_offsets:
         log.warning(
             "%s: %d offsets are lost and were skipped (failOnDataLoss=false)",

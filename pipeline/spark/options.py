@@ -4,7 +4,7 @@ Must not know: Spark, Arrow.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,7 @@ from pipeline.spark.options_names import (
     LOG_START,
     RATES,
     STRATEGIES,
+    TOPIC_ID,
     idle_names,
     spelled,
 )
@@ -115,9 +116,15 @@ def _read(
     include_headers = boolean("includeHeaders", options.get("includeHeaders", "false"))
     if include_headers and columns is not None and "headers" not in columns:
         raise OptionError("option includeHeaders=true: but columns does not name headers")
+    topics, where = _topics(options), where_of(options)
+    for name, given in (
+        (TOPIC_ID, where.topic_ids),
+        (LOG_START, {one.topic for one in where.log_starts}),
+    ):
+        _check_read(name, given, topics)
     return ReadOptions(
-        topics=_topics(options),
-        where=where_of(options),
+        topics=topics,
+        where=where,
         starting=starting(options, default_start),
         ending=ending(options),
         limits=_limits(options),
@@ -143,6 +150,23 @@ def _topics(options: Mapping[str, str]) -> Topics:
     if not subscribed:
         raise OptionError("option subscribe names no topic: give one or more, with commas between")
     return Topics(subscribed=subscribed)
+
+
+def _check_read(option: str, given: Iterable[str], topics: Topics) -> None:
+    """Refuse what is said of a topic that is not read: it is a name with a typo."""
+    read = sorted({*topics.subscribed, *(one.topic for one in topics.assigned)})
+    for name in sorted(given):
+        if topics.pattern is not None:
+            if topics.pattern.fullmatch(name) is None:
+                raise OptionError(
+                    f"option {option} names topic {name[:249]!r}, which subscribePattern does not"
+                    " match"
+                )
+        elif name not in read:
+            raise OptionError(
+                f"option {option} names topic {name[:249]!r}, which is not read: read are"
+                f" {', '.join(read[:20])}"
+            )
 
 
 def _limits(options: Mapping[str, str]) -> SplitLimits:

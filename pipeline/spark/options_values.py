@@ -13,9 +13,11 @@ from pipeline.errors import OptionError
 
 _SHOWN_CHARS: Final = 200
 _INT64_MAX: Final = (1 << 63) - 1
-_SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
+_DIGITS_MAX: Final = 18
+"""Python itself refuses numbers of thousands of digits."""
+_SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE | re.ASCII)
 _SIZE_SHIFT: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-_TIME: Final = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?", re.IGNORECASE)
+_TIME: Final = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?", re.IGNORECASE | re.ASCII)
 _TIME_US: Final = {
     "us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "min": 60_000_000,
     "h": 3_600_000_000, "d": 86_400_000_000,
@@ -41,7 +43,7 @@ def whole_number(name: str, text: str, low: int = 1, high: int = _INT64_MAX) -> 
 def size_bytes(name: str, text: str) -> int:
     """A number of bytes as Spark writes it: `134217728`, `128m`, `1g`."""
     found = _SIZE.fullmatch(text.strip())
-    if found is None or int(found[1]) == 0:
+    if found is None or len(found[1]) > _DIGITS_MAX or int(found[1]) == 0:
         raise _wrong(name, text, "must be a size, for example 128m")
     return int(found[1]) << _SIZE_SHIFT[found[2].lower()]
 
@@ -49,7 +51,7 @@ def size_bytes(name: str, text: str) -> int:
 def duration_ms(name: str, text: str) -> int:
     """A time as Spark writes it: `15m`, `30s`; milliseconds without a unit."""
     found = _TIME.fullmatch(text.strip())
-    if found is None:
+    if found is None or len(found[1]) > _DIGITS_MAX:
         raise _wrong(name, text, "must be a time, for example 15m")
     return int(found[1]) * _TIME_US[(found[2] or "ms").lower()] // 1000
 
@@ -90,8 +92,10 @@ def partition_numbers(name: str, text: str, low: int) -> dict[TopicPartition, in
         for key, number in listed.items():
             if not re.fullmatch(r"\d{1,10}", key, re.ASCII) or not _is_int(number):
                 raise _wrong(name, text, f"expected e.g. {example}")
-            if not low <= number <= _INT64_MAX:
+            if number < low:
                 raise _wrong(name, text, f"{topic}-{key} must be at least {low}")
+            if number > _INT64_MAX:
+                raise _wrong(name, text, f"{topic}-{key} must be at most {_INT64_MAX}")
             partition = TopicPartition(topic, int(key))
             if partition in found:
                 raise _wrong(name, text, f"{partition} is given twice")
@@ -117,7 +121,9 @@ def _json_map(name: str, text: str, example: str) -> dict[str, Any]:
 
     try:
         found = json.loads(text, object_pairs_hook=unique)
-    except (json.JSONDecodeError, RecursionError):
+    except OptionError:
+        raise
+    except (ValueError, RecursionError):  # no JSON, or a number of thousands of digits
         found = None
     if not isinstance(found, dict):
         raise _wrong(name, text, f"expected e.g. {example}")

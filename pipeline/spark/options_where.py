@@ -9,7 +9,14 @@ from typing import Final
 from kafka_protocol.errors import TidemarkError
 from kafka_protocol.wire.primitives import uuid_from_text
 from pipeline.errors import OptionError
-from pipeline.spark.options_names import BOOTSTRAP, ISOLATION, LOG_START, RSM, client_settings
+from pipeline.spark.options_names import (
+    BOOTSTRAP,
+    ISOLATION,
+    LOG_START,
+    RSM,
+    TOPIC_ID,
+    client_settings,
+)
 from pipeline.spark.options_values import boolean, one_of, partition_numbers, topic_texts
 from pipeline.store import address_of_url
 from pipeline.values import ClusterAddress, Isolation, StoreAddress, Where
@@ -40,7 +47,7 @@ def where_of(options: Mapping[str, str]) -> Where:
             {one.name.lower(): one for one in Isolation},
         ),
         fail_on_data_loss=boolean("failOnDataLoss", options.get("failOnDataLoss", "true")),
-        topic_ids=_topic_ids(options.get("tidemark.topicId", "{}")),
+        topic_ids=_topic_ids(options.get(TOPIC_ID, "{}")),
         log_starts=partition_numbers(LOG_START, options.get(LOG_START, "{}"), 0),
     )
 
@@ -64,9 +71,9 @@ def _store(options: Mapping[str, str]) -> StoreAddress | None:
 
 def _topic_ids(text: str) -> dict[str, bytes]:
     found = {}
-    for topic, said in topic_texts("tidemark.topicId", text).items():
+    for topic, said in topic_texts(TOPIC_ID, text).items():
         try:
             found[topic] = uuid_from_text(said)
         except (ValueError, TidemarkError) as error:
-            raise OptionError(f"option tidemark.topicId: {topic}: {error}") from None
+            raise OptionError(f"option {TOPIC_ID}: {topic}: {error}") from None
     return found

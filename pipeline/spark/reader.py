@@ -13,13 +13,13 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pipeline.errors import DataLossError
 from pipeline.opening import open_log
+from pipeline.shipping import Shipped
 from pipeline.spark.driver_log import driver_log, say_plan
 from pipeline.spark.filters import Wanted, prune, wanted_by
 from pipeline.spark.options import ReadOptions
 from pipeline.spark.options_bounds import AtOffsets
-from pipeline.spark.partition import SplitPartition
+from pipeline.spark.partition import SplitPartition, tasks_of
 from pipeline.spark.ranges import batch_ranges, loss_sentence, resolve
-from pipeline.spark.shipping import Shipped
 from pipeline.spark.topics import find_all
 from pipeline.values import Plan
 
@@ -52,7 +52,7 @@ class BatchReader(Shipped, DataSourceReader):
         with closing(open_log(self._options.where)) as tiered:
             plan, source = self._plan(tiered), tiered.source
         say_plan("batch", len(plan.splits), plan.facts)
-        return [SplitPartition(split, source) for split in plan.splits]
+        return tasks_of(plan.splits, source)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """See Spark; runs on an executor."""

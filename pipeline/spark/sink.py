@@ -19,8 +19,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pipeline.errors import OptionError
+from pipeline.shipping import Shipped
 from pipeline.spark.driver_log import driver_log
-from pipeline.spark.shipping import Shipped
 from pipeline.spark.sink_options import SinkSettings, sink_settings, sink_warnings
 from pipeline.spark.sink_producer import check_client, produce
 from pipeline.spark.sink_rows import RowShape, records_of_batches, records_of_rows, row_shape

@@ -158,7 +158,7 @@ def _with_ours(client: Mapping[str, str]) -> dict[str, str]:
 def _buffer_in_kbytes(client: dict[str, str]) -> None:
     given = client.pop(_BUFFER, None)
     if given is not None:
-        if not given.strip().isdigit() or int(given) < 1024:
+        if not _is_number(given.strip()) or int(given) < 1024:
             raise OptionError(
                 f"option kafka.{_BUFFER}={given[:40]!r}: must be bytes, at least 1024"
             )
@@ -167,9 +167,14 @@ def _buffer_in_kbytes(client: dict[str, str]) -> None:
 
 def _milliseconds(client: Mapping[str, str], name: str, default: int) -> int:
     text = client.get(name, str(default)).strip()
-    if not text.isdigit() or int(text) == 0:
+    if not _is_number(text) or int(text) == 0:
         raise OptionError(f"option kafka.{name}={text[:40]!r}: must be milliseconds above 0")
     return int(text)
+
+
+def _is_number(text: str) -> bool:
+    """Of digits alone, and within 64 bits; `isdigit` takes a superscript, too."""
+    return text.isascii() and text.isdigit() and len(text) <= 18
 
 
 def _unknown(name: str) -> str:

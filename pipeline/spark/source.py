@@ -13,7 +13,7 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
-from pipeline.spark.shipping import Shipped
+from pipeline.shipping import Shipped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,14 +14,14 @@ from pyspark.sql.types import StructType
 
 from pipeline.errors import OptionError
 from pipeline.opening import open_log
+from pipeline.shipping import Shipped
 from pipeline.spark.driver_log import driver_log
 from pipeline.spark.limits import Rates
 from pipeline.spark.offsets import from_map, to_map
 from pipeline.spark.options import stream_options
-from pipeline.spark.partition import SplitPartition
+from pipeline.spark.partition import tasks_of
 from pipeline.spark.reader import read_rows
 from pipeline.spark.schema import columns_of
-from pipeline.spark.shipping import Shipped
 from pipeline.spark.stream import Stream
 from runtime.clock import SystemClock
 
@@ -56,7 +56,7 @@ class PlainStreamReader(Shipped, DataSourceStreamReader):
         if found is None:
             return []
         plan, source = found
-        return [SplitPartition(split, source) for split in plan.splits]
+        return tasks_of(plan.splits, source)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """See Spark; runs on an executor."""

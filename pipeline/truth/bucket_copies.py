@@ -94,18 +94,9 @@ class BucketCopies:
         Raises:
             StoreUnreachableError: the store failed.
         """
-        sizes: dict[str, int] = {}
-        folders: dict[bytes, _Folder] = {}
-        listed = from_store(lambda: list(self._store.list_objects()))
-        for one in listed:
-            parsed = parse_key(one.key)
-            if parsed is None:
-                continue
-            sizes[one.key] = one.size_bytes
-            if parsed.suffix == MANIFEST_SUFFIX:
-                folder = folders.setdefault(parsed.topic_id, _Folder(parsed.topic))
-                folder.manifests.setdefault(parsed.partition, []).append(one.key)
-        self._sizes, self._folders, self._topics = sizes, folders, None
+        self._sizes, self._folders = from_store(self._listed)
+        self._topics = None
+        sizes = self._sizes
         # What was wrong with a copy may be right by now.
         self._manifests = {
             key: one
@@ -177,6 +168,20 @@ class BucketCopies:
         return found
 
     # ------------------------------------------------------------------ inside
+
+    def _listed(self) -> tuple[dict[str, int], dict[bytes, _Folder]]:
+        """Sizes by key, and topics by id."""
+        sizes: dict[str, int] = {}
+        folders: dict[bytes, _Folder] = {}
+        for one in self._store.list_objects():
+            parsed = parse_key(one.key)
+            if parsed is None:
+                continue
+            sizes[one.key] = one.size_bytes
+            if parsed.suffix == MANIFEST_SUFFIX:
+                folder = folders.setdefault(parsed.topic_id, _Folder(parsed.topic))
+                folder.manifests.setdefault(parsed.partition, []).append(one.key)
+        return sizes, folders
 
     def _keys(self, home: Home) -> Sequence[str]:
         folder = self._folders.get(home[0])

@@ -5,7 +5,7 @@ down as far as there is no hole. The plan says so. The bucket is listed when top
 asked for and the last listing is old; a plan is made of the same listing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_protocol.types import EpochEntry, TopicIdPartition, TopicPartition
@@ -36,6 +36,8 @@ from runtime.clock import Clock
 from runtime.collector import resting_collector
 
 _LISTING_MS = 30_000
+_LISTING_SHARE = 3
+"""A listing is new for so many times as long as it took, if that is longer."""
 _ALONE = "the bucket is read alone: the range is that of the complete copies of the newest lineage"
 
 
@@ -57,6 +59,35 @@ class _Partition:
     chain: Sequence[EpochEntry]
     range: OffsetRange
     warnings: tuple[str, ...]
+
+
+def check_log_starts(
+    starts: Iterable[TopicPartition], found: Collection[TopicPartition], topics: Collection[str]
+) -> None:
+    """See that each log start is of a partition that is there: a typo would show deleted records.
+
+    Args:
+        starts: partitions that a start was given for.
+        found: all partitions of the topics that are read.
+        topics: names of all topics of the bucket.
+
+    Raises:
+        OptionError: one is not there; says what there is.
+    """
+    read = {one.topic for one in found}
+    for one in sorted(starts):
+        if one.topic not in topics:
+            there = ", ".join(sorted(topics)[:20])
+            raise OptionError(
+                f"a log start is given for {one}: the bucket has no topic {one.topic[:249]!r}, it"
+                f" has {there}"
+            )
+        if one.topic in read and one not in found:
+            there = ", ".join(str(each.partition) for each in found if each.topic == one.topic)
+            raise OptionError(
+                f"a log start is given for {one}: the bucket has nothing of this partition; it has"
+                f" {there} of the topic"
+            )
 
 
 class BucketLog:
@@ -83,8 +114,13 @@ class BucketLog:
         self._indexes = SegmentIndexes(lambda: store)
         self._copies = BucketCopies(store, self._indexes, where.topic_ids)
         self._partitions: dict[Home, _Partition] = {}
-        self._listed_ms: int | None = None
-        self._refresh()
+        self._list_at_ms = clock.monotonic_ms()
+        self._are_starts_checked = False
+        try:
+            self._refresh()
+        except BaseException:
+            self.close()
+            raise
 
     # ------------------------------------------------------------------ TieredLog
 
@@ -101,11 +137,20 @@ class BucketLog:
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """See TieredLog; partitions of which nothing was copied are not known."""
         self._refresh()
-        return sorted(
+        found = sorted(
             TopicPartition(name, number)
             for name in set(topics)
             for number in self._copies.partitions(self._copies.topic_id(name))
         )
+        if not self._are_starts_checked:  # once: topics may go while a stream runs
+            check_log_starts(self._where.log_starts, found, self._copies.topics())
+            self._are_starts_checked = True
+        return found
+
+    def topic_id(self, topic: str) -> bytes:
+        """See TieredLog."""
+        self._refresh()
+        return self._copies.topic_id(topic)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """See TieredLog."""
@@ -165,7 +210,7 @@ class BucketLog:
             transactions = Transactions()
             if self._where.isolation is Isolation.READ_COMMITTED:
                 transactions = transactions_of(self._indexes, runs, wanted)
-            tiers = Tiers(self._id_of(partition), runs, start, None)
+            tiers = Tiers(self._id_of(partition), runs, start, None, transactions.undecided)
             count = one.index.count_from(start)
             end = self._end(partition, one)
             known[partition] = Known(tiers, end, transactions.aborted, count)
@@ -186,10 +231,11 @@ class BucketLog:
     # ------------------------------------------------------------------ inside
 
     def _refresh(self) -> None:
-        now_ms = self._clock.monotonic_ms()
-        if self._listed_ms is None or now_ms - self._listed_ms > _LISTING_MS:
+        began_ms = self._clock.monotonic_ms()
+        if began_ms >= self._list_at_ms:
             self._copies.refresh()
-            self._listed_ms = now_ms
+            now_ms = self._clock.monotonic_ms()
+            self._list_at_ms = now_ms + max(_LISTING_MS, _LISTING_SHARE * (now_ms - began_ms))
 
     def _id_of(self, partition: TopicPartition) -> TopicIdPartition:
         topic_id = self._copies.topic_id(partition.topic)

@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    stop_after_delay,
+    stop_all,
+    wait_random_exponential,
+)
 
 from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import EpochEntry, TopicIdPartition, TopicPartition
@@ -31,7 +38,7 @@ from pipeline.cluster.questions import (
     list_offsets,
     tiered_topics,
 )
-from pipeline.cluster.wire_client import ClusterError, UnreachableError, WireClient
+from pipeline.cluster.wire_client import Address, ClusterError, UnreachableError, WireClient
 from pipeline.errors import OptionError, TopicReplacedError
 from pipeline.plan.live import LiveIndex, LiveRun
 from pipeline.plan.pieces import Tiers, stretches
@@ -54,6 +61,8 @@ from runtime.clock import Clock
 from runtime.collector import resting_collector
 
 _ROUNDS_S = 60.0
+_ROUNDS_MIN = 5
+"""The first round may take long, as it reads all that others read on from."""
 _FIRST_LOOK_S = 5.0
 """A wrong address is more likely than a cluster that is about to start."""
 _CLASS = "remote.log.storage.manager.class.name"
@@ -90,9 +99,8 @@ class ClusterLog:
         protocol = where.cluster.client.get("security.protocol", "PLAINTEXT").upper()
         if protocol != "PLAINTEXT":
             raise OptionError(f"security.protocol={protocol}: only PLAINTEXT is known here")
-        client_id = where.cluster.client.get("client.id", "tidemark-pipeline")
         self._where = where
-        self._asker = Asker(WireClient(where.cluster.bootstrap, client_id))
+        self._asker = Asker(WireClient(where.cluster.bootstrap, where.cluster.client_id))
         self._metadata = MetadataTopic(self._asker, clock)
         self._indexes = SegmentIndexes(self._opened_store)
         self._store: RemoteStorageManager | None = None
@@ -142,6 +150,11 @@ class ClusterLog:
             for name in wanted
             for number in cluster.topic(name).leaders
         )
+
+    def topic_id(self, topic: str) -> bytes:
+        """See TieredLog."""
+        self._look([topic])
+        return self._ids[topic]
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """See TieredLog."""
@@ -195,6 +208,7 @@ class ClusterLog:
     def plan(self, ranges: Mapping[TopicPartition, OffsetRange], limits: SplitLimits) -> Plan:
         """See TieredLog."""
         found = self._round(set(ranges))
+        cluster = self._asker.again(lambda: self._asker.cluster)
         known = {}
         for partition, wanted in ranges.items():
             index = self._index(partition)
@@ -208,6 +222,7 @@ class ClusterLog:
                 found.log_starts[partition],
                 found.local_starts[partition],
                 transactions.undecided,
+                _leader_in(cluster, partition),
             )
             count = index.count_from(found.log_starts[partition])
             known[partition] = Known(tiers, found.ends[partition], transactions.aborted, count)
@@ -250,7 +265,12 @@ class ClusterLog:
         local_starts, ends = ask(EARLIEST_LOCAL), ask(LATEST)
         by_id = {one: self._id_of(one) for one in partitions if one.topic in tiered}
         if by_id:
-            self._metadata.read(by_id.values())
+            siblings = [
+                TopicIdPartition(self._ids[name], number, name)
+                for name in tiered
+                for number in self._asker.cluster.topic(name).leaders
+            ]
+            self._metadata.read(by_id.values(), later=siblings)
             self._bring_chains(by_id, epochs)
         log_starts = ask(EARLIEST)
         for partition in partitions - by_id.keys():
@@ -423,10 +443,16 @@ def _from(index: LiveIndex, offset: int) -> list[LiveRun]:
     return list(index.runs_from(offset))
 
 
+def _leader_in(cluster: Cluster, partition: TopicPartition) -> Address | None:
+    topic = cluster.topics.get(partition.topic)
+    node = -1 if topic is None else topic.leaders.get(partition.partition, -1)
+    return cluster.brokers.get(node)
+
+
 def _repeated(round_: Callable[[], T]) -> T:
     retrying = Retrying(
         retry=retry_if_exception_type(LeaderChangedError),
-        stop=stop_after_delay(_ROUNDS_S),
+        stop=stop_all(stop_after_delay(_ROUNDS_S), stop_after_attempt(_ROUNDS_MIN)),
         wait=wait_random_exponential(multiplier=0.05, max=2),
         reraise=True,
     )

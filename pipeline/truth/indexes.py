@@ -1,7 +1,7 @@
 """Indexes of remote segments that a planner needs, read side by side and remembered.
 
-An index of a finished segment never changes, so what was read once is kept by segment id for as
-long as the log is open.
+An index of a finished segment never changes, so what was read once is kept by segment id while the
+log is open: the entries that were used last, for a stream passes segment after segment for months.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +13,7 @@ from kafka_protocol.files import producer_snapshot, txn_index
 from kafka_protocol.files.txn_index import AbortedTransaction
 from pipeline.errors import DamagedDataError, DataLossError
 from pipeline.plan.live import LiveRun
+from pipeline.truth.remembered import Remembered
 from pipeline.truth.retries import from_store
 from rsm_plugins.api import (
     RemoteObjectDamagedError,
@@ -23,9 +24,14 @@ from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 from runtime.executors import ThreadPool
 
 _THREADS = 16
+_ABORTED_MAX = 200_000
+"""Entries that are kept, and one for each index; about 40 MB."""
+_OPEN_FROM_MAX = 10_000
+"""Segments whose first open offset is kept."""
 
 T = TypeVar("T")
 A = TypeVar("A")
+Entries = tuple[AbortedTransaction, ...]
 
 
 class SegmentIndexes:
@@ -42,8 +48,8 @@ class SegmentIndexes:
         """
         self._store = store
         self._pool: ThreadPool | None = None
-        self._aborted: dict[bytes, tuple[AbortedTransaction, ...]] = {}
-        self._open_from: dict[bytes, int | None] = {}
+        self._aborted: Remembered[bytes, Entries] = Remembered(_ABORTED_MAX)
+        self._open_from: Remembered[bytes, int | None] = Remembered(_OPEN_FROM_MAX)
 
     def close(self) -> None:
         """End the threads."""
@@ -76,20 +82,27 @@ class SegmentIndexes:
         """
         found: list[AbortedTransaction] = []
         waiting = [run for run in runs if not run.segment.txn_index_empty]
-        while waiting:
-            some, waiting = waiting[:_THREADS], waiting[_THREADS:]
-            segments = {run.segment.id.id: run.segment for run in some}
-            new = [one for key, one in segments.items() if key not in self._aborted]
-            read = self.side_by_side(partial(_read_aborted, self._store()), new) if new else []
-            for segment, entries in zip(new, read, strict=True):
-                self._aborted[segment.id.id] = entries
+        for at in range(0, len(waiting), _THREADS):
+            some = waiting[at : at + _THREADS]
+            entries_of = self._entries_of(some)
             for run in some:
-                for entry in self._aborted[run.segment.id.id]:
+                for entry in entries_of[run.segment.id.id]:
                     if not run.first <= entry.last_offset <= run.last:
                         continue
                     found.append(entry)
                     if entry.last_stable_offset >= end:
                         return found
+        return found
+
+    def _entries_of(self, runs: Iterable[LiveRun]) -> dict[bytes, Entries]:
+        """The transaction indexes of these segments, by segment id; read where not remembered."""
+        segments = {run.segment.id.id: run.segment for run in runs}
+        found = {key: self._aborted.get(key) for key in segments if key in self._aborted}
+        new = [one for key, one in segments.items() if key not in found]
+        read = self.side_by_side(partial(_read_aborted, self._store()), new) if new else []
+        for segment, entries in zip(new, read, strict=True):
+            found[segment.id.id] = entries
+            self._aborted.put(segment.id.id, entries, 1 + len(entries))
         return found
 
     def open_from(self, segment: RemoteLogSegmentMetadata) -> int | None:
@@ -98,7 +111,8 @@ class SegmentIndexes:
         Raises:
             DataLossError, DamagedDataError, StoreUnreachableError: the snapshot cannot be read.
         """
-        if segment.id.id not in self._open_from:
+        key = segment.id.id
+        if key not in self._open_from:
             data = read_index(self._store(), segment, IndexType.PRODUCER_SNAPSHOT)
             try:
                 producers = producer_snapshot.parse(data)
@@ -106,8 +120,8 @@ class SegmentIndexes:
                 raise _damaged(segment, IndexType.PRODUCER_SNAPSHOT, error) from error
             firsts = [one.current_txn_first_offset for one in producers]
             lowest = min((first for first in firsts if first >= 0), default=None)
-            self._open_from[segment.id.id] = lowest
-        return self._open_from[segment.id.id]
+            self._open_from.put(key, lowest)
+        return self._open_from.get(key)
 
 
 def read_index(

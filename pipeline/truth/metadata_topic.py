@@ -2,7 +2,7 @@
 
 Every call reads on to the end of that moment. Records are judged by the broker's own code
 (`rlmm.fold`), in the topic's order, so this process knows exactly the segments that the tiers
-know. Records of partitions that nobody asked for are passed over unread.
+know. Records of partitions that nobody asked for are passed over, nearly all unread.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,6 +34,7 @@ from pipeline.plan.live import LiveIndex
 from rlmm import records
 from rlmm.fold import Fold
 from rlmm.lifecycle import PartitionFacts
+from rlmm.quick_records import partition_of
 from rlmm.store import START, Changes, MemoryStore, PartitionKey, Position, partition_key
 from rlmm.topic_based.topic_port import metadata_partition_for
 from runtime.clock import Clock
@@ -63,8 +64,15 @@ class MetadataTopic:
         """Whether the cluster has the topic: without it nothing was ever copied."""
         return REMOTE_LOG_METADATA_TOPIC in self._asker.cluster.topics
 
-    def read(self, partitions: Iterable[TopicIdPartition]) -> None:
+    def read(
+        self, partitions: Iterable[TopicIdPartition], later: Iterable[TopicIdPartition] = ()
+    ) -> None:
         """Read all that is written now about these partitions.
+
+        Args:
+            partitions: these.
+            later: may be asked for next: what is read is kept of them, too. A partition that is
+                new here has all that was read of its metadata partition read again.
 
         Raises:
             ClusterError: the topic cannot be read.
@@ -72,18 +80,18 @@ class MetadataTopic:
         if not self.exists:
             return
         count = len(self._asker.cluster.topics[REMOTE_LOG_METADATA_TOPIC].leaders)
-        numbers = set[int]()
-        for partition in partitions:
-            number = metadata_partition_for(partition, count)
-            numbers.add(number)
-            self._want(number, partition_key(partition))
+        wanted = set(partitions)
+        for partition in {*wanted, *later}:
+            self._want(metadata_partition_for(partition, count), partition_key(partition))
+        numbers = {metadata_partition_for(partition, count) for partition in wanted}
         asked = {TopicPartition(REMOTE_LOG_METADATA_TOPIC, number): LATEST for number in numbers}
         found = list_offsets(self._asker, asked)
         ends = {partition.partition: end.offset for partition, end in found.items()}
         for number, end in ends.items():
             if self._store.position(number).offset > end:  # what was read was given up
                 self._forget(number)
-        self._asker.again(lambda: self._read_to(ends))
+        while self._behind(ends):
+            self._asker.again(lambda: self._read_on(ends))  # each time within a deadline of its own
 
     def index(self, partition: TopicIdPartition) -> LiveIndex:
         """The finished segments of a partition that was read."""
@@ -108,20 +116,25 @@ class MetadataTopic:
         for key in self._wanted.get(number, ()):
             self._indexes.pop(key, None)
 
-    def _read_to(self, ends: Mapping[int, int]) -> None:
-        while behind := [n for n, end in ends.items() if self._store.position(n).offset < end]:
-            by_leader: dict[int, list[int]] = {}
-            topic = self._asker.cluster.topic(REMOTE_LOG_METADATA_TOPIC)
-            for number in behind:
-                by_leader.setdefault(leader_of(topic, number), []).append(number)
-            before = [self._store.position(number) for number in behind]
-            for node, numbers in by_leader.items():
-                self._fetch(node, numbers, ends)
-            if before == [self._store.position(number) for number in behind]:
-                raise NotNowError(
-                    f"{REMOTE_LOG_METADATA_TOPIC}-{behind[0]}: its leader gives nothing at offset"
-                    f" {before[0].offset}, before offset {ends[behind[0]]} where it said to end"
-                )
+    def _behind(self, ends: Mapping[int, int]) -> list[int]:
+        """The metadata partitions that were not read to their ends yet."""
+        return [n for n, end in ends.items() if self._store.position(n).offset < end]
+
+    def _read_on(self, ends: Mapping[int, int]) -> None:
+        """One Fetch to each leader."""
+        by_leader: dict[int, list[int]] = {}
+        topic = self._asker.cluster.topic(REMOTE_LOG_METADATA_TOPIC)
+        behind = self._behind(ends)
+        for number in behind:
+            by_leader.setdefault(leader_of(topic, number), []).append(number)
+        before = [self._store.position(number) for number in behind]
+        for node, numbers in by_leader.items():
+            self._fetch(node, numbers, ends)
+        if before == [self._store.position(number) for number in behind]:
+            raise NotNowError(
+                f"{REMOTE_LOG_METADATA_TOPIC}-{behind[0]}: its leader gives nothing at offset"
+                f" {before[0].offset}, before offset {ends[behind[0]]} where it said to end"
+            )
 
     def _fetch(self, node: int, numbers: list[int], ends: Mapping[int, int]) -> None:
         request = codec.request(ApiKey.FETCH).cls
@@ -204,6 +217,9 @@ class MetadataTopic:
         seen_ms: int,
         wanted: set[PartitionKey],
     ) -> None:
+        known = None if value is None else partition_of(value)
+        if known is not None and partition_key(known) not in wanted:
+            return
         try:
             event = records.decode(value)
         except records.UnreadableRecordError:

@@ -116,7 +116,7 @@ def connect(url: str, options: Mapping[str, Any], secret_values: Sequence[str]) 
         ValueError: the URL or an option is wrong, or a library is missing.
         RemoteStorageError, RetriableRemoteStorageError: it cannot be reached.
     """
-    wrong = f"rsm.config.url={hidden(url, secret_values)}"
+    wrong = f"rsm.config.url={hidden(url.partition('?')[0], secret_values)}"
     try:
         from fsspec.core import url_to_fs
         from fsspec.dircache import DirCache
@@ -149,6 +149,9 @@ def secrets_of(url: str, options: Mapping[str, Any]) -> Iterator[str]:
     found = _PASSWORD.match(url)
     if found:
         yield from {found[1], unquote(found[1])}
+    query = url.partition("?")[2]
+    if "=" in query:  # a signature, say
+        yield query
     yield from _secret_values(options, is_secret=False)
 
 

@@ -1,6 +1,5 @@
 """Exports of a bucket by Spark: to a directory and to tables, again and again, values decoded."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from pipeline.jobs.export import Exported, ExportOptions, export
 from pipeline.jobs.ledger import Ledger
 from pipeline.jobs.spark_job import JobFailedError
 from pipeline.jobs.target import Target, open_target
+from pipeline.jobs.values import decode_committed
 from pipeline.values import Where
 from tests.support.lake.bucket import Bucket
 from tests.support.lake.rows import Row, rows_of_arrow
@@ -259,8 +259,8 @@ def test_an_iceberg_table_is_appended_to_without_duplicates(
     assert rows() == bucket.rows()
     table = catalog.load_table("lake.orders")
     said = table.current_snapshot().summary.additional_properties
-    offsets = json.loads(said["tidemark.export.orders.committed"])["offsets"]
-    assert offsets == {str(one.id.partition): one.end for one in bucket.partitions}
+    held = decode_committed(said["tidemark.export.orders.committed"], "the snapshot")
+    assert held.offsets == {one.id.partition: one.end for one in bucket.partitions}
     assert [field.name for field in table.spec().fields] == ["partition", "timestamp_day"]
     only = list(table.scan(row_filter="partition = 1").plan_files())
     assert 0 < len(only) < len(list(table.scan().plan_files()))
@@ -286,5 +286,6 @@ def test_a_delta_table_is_appended_to_without_duplicates(
     grow(bucket)
     run()
     assert rows() == bucket.rows()
-    table = deltalake.DeltaTable(to)
-    assert table.transaction_version("tidemark/orders/0") == bucket.partitions[0].end
+    held = open_target(Target(delta=to), "orders").look()
+    assert held is not None
+    assert held.offsets == {one.id.partition: one.end for one in bucket.partitions}

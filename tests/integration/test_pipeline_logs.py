@@ -193,7 +193,10 @@ def test_what_is_local_alone_needs_no_remote_tier(broker: BrokerProcess) -> None
     plan = log.plan({partition: OffsetRange(2, 10)}, SplitLimits(offsets_max=3))
     pieces = [piece for split in plan.splits for piece in split.pieces]
     assert [(piece.first, piece.last) for piece in pieces] == [(2, 4), (5, 7), (8, 9)]
-    assert all(isinstance(piece, TailPiece) for piece in pieces)
+    host, port = broker.bootstrap.rsplit(":", 1)
+    for piece in pieces:
+        assert isinstance(piece, TailPiece)
+        assert piece.leader == (host, int(port))
     log.close()
 
 

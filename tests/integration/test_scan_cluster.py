@@ -15,7 +15,8 @@ import pytest
 import tidemark
 from pipeline.columns import TYPES
 from pipeline.errors import DataLossError, StoreUnreachableError
-from pipeline.scan import Scan, ScanOptions, plan_scan, where_of
+from pipeline.scan import Scan, plan_scan
+from pipeline.scan_options import ScanOptions, where_of
 from pipeline.store import close_stores
 from pipeline.values import TailPiece
 from tests.support.brokers.clients import produce

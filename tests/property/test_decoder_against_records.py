@@ -4,14 +4,13 @@ Where it is stricter (offsets outside the batch or not rising, lengths below -1,
 have no microseconds), this says so by hand.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from kafka_protocol.files.txn_index import AbortedTransaction
 from kafka_protocol.records.batch import (
     HEADER_SIZE,
     BatchHeader,
@@ -28,14 +27,17 @@ from kafka_protocol.records.errors import (
 )
 from kafka_protocol.records.records import Record, build_batch, iter_records
 from kafka_protocol.wire.primitives import encode_zigzag
+from pipeline.aborted import AbortedRange, AbortedRanges
 from pipeline.columns import TYPES
 from pipeline.decode import fields, lanes, rows
+from pipeline.decode.aborted_lookup import AbortedLookup
 from pipeline.decode.group import Keep, Origin, decode_group, whole_batches
 from pipeline.errors import DamagedDataError
 
 pytestmark = pytest.mark.lasts(seconds=20)
 
 ORIGIN = Origin("orders", 7, "some object", 1000)
+NOTHING = AbortedRanges()
 MS_MAX = (2**63 - 1) // 1000
 NOT_IN_RECORDS = ("of a length below -1", "a header's value of a length below -1")
 
@@ -79,21 +81,21 @@ def is_beyond(found: list[dict[str, Any]], header: BatchHeader) -> bool:
     return any(abs(part) > MS_MAX for part in parts)
 
 
-def is_aborted(header: BatchHeader, keep: Keep) -> bool:
+def is_aborted(header: BatchHeader, aborted: AbortedRanges) -> bool:
     return header.is_transactional and any(
         one.producer_id == header.producer_id
         and one.first_offset <= header.last_offset
         and header.base_offset <= one.last_offset
-        for one in keep.aborted
+        for one in aborted
     )
 
 
-def rows_by_twin(data: bytes, keep: Keep) -> list[dict[str, Any]]:
+def rows_by_twin(data: bytes, keep: Keep, aborted: AbortedRanges = NOTHING) -> list[dict[str, Any]]:
     """Rows of whole batches whose headers are fine, one by one."""
     found: list[dict[str, Any]] = []
     for position, header in iter_batches(data):
         outside = header.last_offset < keep.first or header.base_offset > keep.last
-        if header.is_control or outside or is_aborted(header, keep):
+        if header.is_control or outside or is_aborted(header, aborted):
             continue
         every = rows_of_batch(data, position)
         kept = [row for row in every if keep.first <= row["offset"] <= keep.last]
@@ -172,15 +174,22 @@ def good_batches(draw: st.DrawFn) -> Drawn:
 def keeps(draw: st.DrawFn) -> Keep:
     first = draw(st.sampled_from([0, 0, 3, 30, 5000]))
     last = draw(st.sampled_from([10, 100, 20_000, 1 << 62, 1 << 62]))
-    start = draw(st.integers(0, 40))
-    aborted = AbortedTransaction(draw(st.integers(1, 2)), start, start + draw(gaps), 0)
-    return Keep(first, last, (aborted,) if draw(st.booleans()) else ())
+    return Keep(first, last)
 
 
-def check(data: bytes, keep: Keep, batch_bytes: int = 8 << 20) -> None:
+@st.composite
+def aborted_ones(draw: st.DrawFn) -> AbortedRanges:
+    told = draw(st.lists(st.tuples(st.integers(1, 2), st.integers(0, 40), gaps), max_size=3))
+    return AbortedRanges.of(AbortedRange(who, first, first + size) for who, first, size in told)
+
+
+def check(
+    data: bytes, keep: Keep, batch_bytes: int = 8 << 20, aborted: AbortedRanges = NOTHING
+) -> None:
     """Both say the same of batches whose headers are fine."""
+    keep = replace(keep, aborted=AbortedLookup(aborted))
     try:
-        wanted = rows_by_twin(data, keep)
+        wanted = rows_by_twin(data, keep, aborted)
     except Refused as refused:
         event("refused")
         if isinstance(getattr(refused.__cause__, "__cause__", None), UnicodeDecodeError):
@@ -201,10 +210,12 @@ def check(data: bytes, keep: Keep, batch_bytes: int = 8 << 20) -> None:
     assert found == wanted
 
 
-@given(good_batches(), keeps(), st.sampled_from([1, 200, 8 << 20]))
+@given(good_batches(), keeps(), aborted_ones(), st.sampled_from([1, 200, 8 << 20]))
 @settings(deadline=None)
-def test_rows_are_those_of_the_records(drawn: Drawn, keep: Keep, batch_bytes: int) -> None:
-    check(bytes(drawn.data), keep, batch_bytes)
+def test_rows_are_those_of_the_records(
+    drawn: Drawn, keep: Keep, aborted: AbortedRanges, batch_bytes: int
+) -> None:
+    check(bytes(drawn.data), keep, batch_bytes, aborted)
 
 
 @given(good_batches(), st.integers(1, 4), st.integers(1, 9))

@@ -13,6 +13,7 @@ import click
 
 from broker.config.broker_config import read_properties
 from tidemark.loading import parse_overrides
+from tidemark.pipeline_options import log_start_option, log_starts_of
 from tidemark.remote.options import WrongOptionError
 from tidemark.remote.progress import progress
 
@@ -73,7 +74,7 @@ class _PlaceType(click.ParamType):  # type: ignore[type-arg]  # generic from cli
               " timestampType, headers; default: all but headers.")  # fmt: skip
 @click.option(
     "--isolation", type=click.Choice(("read_uncommitted", "read_committed")),
-    default="read_uncommitted", show_default=True,
+    help="Default: isolation.level of --command-config, or read_uncommitted.",
 )  # fmt: skip
 @click.option(
     "--storage-config", "storage", multiple=True, metavar="K=V",
@@ -85,6 +86,7 @@ class _PlaceType(click.ParamType):  # type: ignore[type-arg]  # generic from cli
 )  # fmt: skip
 @click.option("--skip-lost", is_flag=True, help="Skip and count offsets that are gone.")
 @click.option("--topic-id", help="Of a bucket that has several topics of this name.")
+@log_start_option
 def command(
     topic: str,
     bootstrap: str | None,
@@ -95,26 +97,30 @@ def command(
     kind: str,
     output: Path | None,
     columns: str | None,
-    isolation: str,
+    isolation: str | None,
     storage: tuple[str, ...],
     command_config: Path | None,
     skip_lost: bool,
     topic_id: str | None,
+    log_starts: tuple[tuple[int, int], ...],
 ) -> None:
     """Print or save a topic's records, partition by partition, from the remote tier and brokers."""
     from pipeline.packages import need
 
     need("arrow", *_PACKAGES)
-    from pipeline.scan import ScanOptions, plan_scan, where_of
+    from pipeline.scan import plan_scan
+    from pipeline.scan_options import ScanOptions, where_of
 
     _check_output(kind, output)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleans up, as Ctrl-C does
     options: ScanOptions = {
-        "isolation": isolation,
         "storage": parse_overrides(storage, option="--storage-config"),
         "client": {} if command_config is None else read_properties(command_config),
         "fail_on_data_loss": not skip_lost,
+        "log_start": log_starts_of(log_starts),
     }
+    if isolation:
+        options["isolation"] = isolation
     if partitions:
         options["partitions"] = partitions
     if topic_id:

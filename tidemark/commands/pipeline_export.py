@@ -9,7 +9,14 @@ import click
 
 from broker.config.broker_config import read_properties
 from tidemark.loading import parse_overrides
-from tidemark.pipeline_options import log_options, progress_line, spark_options, spark_session
+from tidemark.pipeline_options import (
+    log_options,
+    log_start_option,
+    log_starts_of,
+    progress_line,
+    spark_options,
+    spark_session,
+)
 from tidemark.remote.options import WrongOptionError
 
 if TYPE_CHECKING:
@@ -37,6 +44,7 @@ _MB = 1_000_000
 )  # fmt: skip
 @click.option("--skip-lost", is_flag=True, help="Go on without offsets that are gone.")
 @click.option("--topic-id", help="Of a bucket that has several topics of this name.")
+@log_start_option
 @log_options
 @spark_options
 def command(topic: str, **given: Any) -> None:
@@ -47,15 +55,23 @@ def command(topic: str, **given: Any) -> None:
     """
     if (given["value"] == "json") != (given["schema"] is not None):
         raise WrongOptionError("--value json and --schema go together")
+    if given["tail"] and given["bootstrap"] is None:
+        raise WrongOptionError("--tail needs --bootstrap-server: only brokers have the tail")
+    if sum(given[name] is not None for name in ("directory", "iceberg", "delta")) != 1:
+        raise WrongOptionError("say where to export to: one of --to, --iceberg and --delta")
+    from pipeline.packages import need
+
+    need("spark", "pyspark", "pyarrow", "numpy", "tenacity")
+    from pipeline.scan_options import where_of
+
+    where = where_of(given["bootstrap"], given["bucket"], topic, _scan_options(given))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleans up, as Ctrl-C does
     with spark_session(f"tidemark export {topic}", given["master"], given["conf"]) as spark:
         from pipeline.jobs.export import ExportOptions, export
         from pipeline.jobs.json_schema import value_type_of
         from pipeline.jobs.target import Target, open_target
-        from pipeline.scan import where_of
 
         kind = None if given["schema"] is None else value_type_of(_text(given["schema"]))
-        where = where_of(given["bootstrap"], given["bucket"], topic, _scan_options(given))
         options = ExportOptions(topic, where, given["tail"], kind, given["run_bytes"])
         target = Target(given["directory"], given["iceberg"], given["delta"])
         with closing(open_target(target, topic, kind)) as ledger, progress_line() as say:
@@ -66,13 +82,14 @@ def command(topic: str, **given: Any) -> None:
 def _scan_options(given: dict[str, Any]) -> Any:
     config: Path | None = given["command_config"]
     options = {
-        "isolation": given["isolation"],
         "storage": parse_overrides(given["storage"], option="--storage-config"),
         "client": {} if config is None else read_properties(config),
         "fail_on_data_loss": not given["skip_lost"],
+        "log_start": log_starts_of(given["log_starts"]),
     }
-    if given["topic_id"]:
-        options["topic_id"] = given["topic_id"]
+    for name in ("isolation", "topic_id"):
+        if given[name]:
+            options[name] = given[name]
     return options
 
 

@@ -31,7 +31,10 @@ def command(topic: str, **given: Any) -> None:
         raise WrongOptionError("--bootstrap-server is missing: a consumer needs a broker")
     config: Path | None = given["command_config"]
     client = {} if config is None else read_properties(config)
-    client |= {"bootstrap.servers": given["bootstrap"], "isolation.level": given["isolation"]}
+    isolation = client.get("isolation.level", given["isolation"] or "read_uncommitted")
+    if given["isolation"] not in (None, isolation):
+        raise WrongOptionError(f"--isolation contradicts isolation.level={isolation} of the client")
+    client |= {"bootstrap.servers": given["bootstrap"], "isolation.level": isolation}
     storage = parse_overrides(given["storage"], option="--storage-config")
     source = {f"rsm.config.{name}": value for name, value in storage.items()}
     if given["bucket"] is not None:

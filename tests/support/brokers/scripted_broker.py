@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from kafka_protocol.errors import ErrorCode
@@ -32,6 +33,8 @@ class ScriptedBroker:
         errors: of the next fetches; None: no error.
         is_gone: the topic's id is known no more.
         fetched: offsets that were asked for.
+        fetch_bytes: most that each of these fetches wanted; no more is given, beside one batch.
+        connections: that were made.
     """
 
     partition: TopicIdPartition
@@ -46,6 +49,8 @@ class ScriptedBroker:
     is_gone: bool = False
     looks: int = 0
     fetched: list[int] = field(default_factory=list)
+    fetch_bytes: list[int] = field(default_factory=list)
+    connections: int = 0
     port: int = 0
 
     @property
@@ -79,6 +84,7 @@ class ScriptedBroker:
         (wanted,) = topic.partitions
         offset, is_committed = wanted.fetch_offset, request.isolation_level == 1
         self.fetched.append(offset)
+        self.fetch_bytes.append(wanted.partition_max_bytes)
         end = self.end if self.high_watermark is None else self.high_watermark
         stable = end if self.stable is None else self.stable
         code = self.errors.pop(0) if self.errors else None
@@ -88,9 +94,11 @@ class ScriptedBroker:
             code = ErrorCode.OFFSET_OUT_OF_RANGE
         limit = stable if is_committed else end
         readable = [one for one in self.batches if offset < spans(one)[1] and spans(one)[0] < limit]
-        records = b"".join(readable[: self.answer_batches])
-        behind = b"".join(readable[self.answer_batches :])
-        last = max((spans(one)[1] for one in readable[: self.answer_batches]), default=-1)
+        sizes = list(accumulate(map(len, readable[: self.answer_batches])))
+        count = max(1, sum(size <= wanted.partition_max_bytes for size in sizes))
+        records = b"".join(readable[:count])
+        behind = b"".join(readable[count:])
+        last = max((spans(one)[1] for one in readable[:count]), default=-1)
         answer = codec.response(ApiKey.FETCH).cls
         part = answer.Responses.Partitions
         aborted = [
@@ -138,6 +146,7 @@ def spans(batch: bytes) -> tuple[int, int]:
 
 class _Connection(socketserver.StreamRequestHandler):
     def handle(self) -> None:
+        self.server.broker.connections += 1  # type: ignore[attr-defined]
         while size := self.rfile.read(4):
             frame = self.rfile.read(int.from_bytes(size, "big"))
             answer = self.server.broker.answer(frame)  # type: ignore[attr-defined]

@@ -12,7 +12,8 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.seen = Seen(None, 0, "")
-        self.addresses: list[str] = []
+        self.addresses: dict[str, int] = {}
+        """Of files, and the epoch whose commit added them."""
 
 
 class MemoryTable:
@@ -38,12 +39,13 @@ class MemoryTable:
             if self._store.seen.epoch != seen.epoch:
                 raise CommitConflictError("somebody was faster")
             self._store.seen = Seen(committed, seen.epoch + 1, run)
-            self._store.addresses += [address for address, _ in files]
+            self._store.addresses |= dict.fromkeys((one for one, _ in files), seen.epoch + 1)
 
         self._steps.run(commit)
 
-    def named_files(self) -> set[str]:
-        return self._steps.run(lambda: set(self._store.addresses))
+    def named_files(self, after: int) -> set[str]:
+        """As few as may be said."""
+        return self._steps.run(lambda: {a for a, e in self._store.addresses.items() if e > after})
 
     def close(self) -> None:
         """Nothing is held."""

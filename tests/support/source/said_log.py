@@ -16,11 +16,13 @@ class SaidLog:
     Attributes:
         times_ms: time of the first offset of each partition; one millisecond an offset.
         asked: how often each question came.
+        facts: of each plan.
     """
 
     held: dict[TopicPartition, tuple[int, int]]
     times_ms: dict[TopicPartition, int] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
+    facts: PlanFacts = PlanFacts()  # noqa: RUF009 - a value
     is_open: bool = True
 
     @property
@@ -38,6 +40,9 @@ class SaidLog:
         if missing:
             raise UnknownTopicError(f"there is no topic {missing[0]!r}")
         return sorted(one for one in self.held if one.topic in wanted)
+
+    def topic_id(self, topic: str) -> bytes:
+        return bytes(16)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         self.asked["earliest"] += 1
@@ -70,7 +75,7 @@ class SaidLog:
         self.asked["plan"] += 1
         self.planned = dict(ranges)
         self.limits = limits
-        return Plan(tuple(Split(one, (), 0) for one in sorted(ranges)), PlanFacts())
+        return Plan(tuple(Split(one, (), 0) for one in sorted(ranges)), self.facts)
 
     def close(self) -> None:
         self.is_open = False

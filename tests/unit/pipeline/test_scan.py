@@ -15,6 +15,7 @@ import tidemark
 from pipeline import packages
 from pipeline.columns import DEFAULT_COLUMNS, schema_of
 from pipeline.errors import DataLossError, MissingPackageError, OptionError
+from pipeline.scan_options import ScanOptions, where_of
 from pipeline.store import close_stores
 from pipeline.truth import cluster_log
 from pipeline.values import Isolation
@@ -69,8 +70,12 @@ def test_a_bucket_may_be_a_path(bucket: Bucket) -> None:
     assert tidemark.scan("orders", bucket=place, partitions=[0]).read_all().num_rows == 100
 
 
-def test_committed_rows_alone(bucket: Bucket) -> None:
-    reader = scan(bucket, isolation="read_committed")
+@pytest.mark.parametrize(
+    "options",
+    [{"isolation": "read_committed"}, {"client": {"Isolation.Level": "READ_COMMITTED"}}],
+)
+def test_committed_rows_alone(bucket: Bucket, options: dict[str, Any]) -> None:
+    reader = scan(bucket, **options)
     found: list[Row] = list(rows_of_arrow(reader))
     assert found == bucket.rows(Isolation.READ_COMMITTED)
     assert len(found) < len(bucket.rows())
@@ -138,10 +143,28 @@ def test_times_say_where_to_begin_and_to_end(
         ({"columns": "offset"}, "columns='offset': give a list"),
         ({"log_start": {"0": 5}}, "log_start={'0': 5}: allowed is {partition: offset}"),
         ({"log_start": {0: -1}}, "both numbers from 0 on"),
+        ({"log_start": {7: 5}}, "a log start is given for orders-7: the bucket has nothing of"),
         ({"columns": ["values"]}, "there is no column 'values'"),
         ({"isolation": "serialisable"}, "read_uncommitted or read_committed"),
         ({"isolatoin": "read_committed"}, "did you mean isolation?"),
         ({"topic_id": "short"}, "22 characters"),
+        ({"topic_id": 5}, "topic_id is of type int: allowed are the 22 characters of an id"),
+        ({"isolation": 1}, "isolation is of type int: allowed is read_uncommitted or read_comm"),
+        ({"fail_on_data_loss": "false"}, "fail_on_data_loss is of type str: allowed is True"),
+        ({"storage": "x"}, "storage is of type str: allowed is a mapping"),
+        ({"batch_bytes": 0}, "batch_bytes=0: allowed is a number from 1 on"),
+        ({"batch_bytes": True}, "batch_bytes is of type bool"),
+        (
+            {"client": {"secruity.protocol": "SSL"}},
+            "there is no client setting secruity.protocol; did you mean security.protocol?",
+        ),
+        ({"client": {"auto.offset.reset": "latest"}}, "or start of a scan"),
+        ({"client": {"bootstrap.servers": "h:1"}}, "brokers are named by bootstrap_servers"),
+        (
+            {"client": {"isolation.level": "read_committed"}, "isolation": "read_uncommitted"},
+            "isolation=read_uncommitted contradicts the client setting isolation.level=read_comm",
+        ),
+        ({"client": {"isolation.level": "serialisable"}}, "read_uncommitted or read_committed"),
     ],
 )
 def test_wrong_options_are_one_line_each(
@@ -153,11 +176,31 @@ def test_wrong_options_are_one_line_each(
     assert "\n" not in str(refused.value)
 
 
+def test_none_is_the_default_of_every_option(bucket: Bucket) -> None:
+    options = dict.fromkeys(ScanOptions.__annotations__)
+    assert scan(bucket, **options).read_all().num_rows == 128
+
+
 def test_nothing_says_where_the_log_is() -> None:
     with pytest.raises(OptionError, match="say where the log is"):
         tidemark.scan("orders")
     with pytest.raises(OptionError, match="storage settings need a store"):
         tidemark.scan("orders", bootstrap_servers="h:1", storage={"region": "x"})
+    with pytest.raises(OptionError, match="log_start is for a bucket that is read alone"):
+        tidemark.scan("orders", bootstrap_servers="h:1", log_start={0: 1})
+
+
+def test_client_settings_are_kept_or_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    given = {"client.id": "me", "group.id": "g", "ssl.key.location": "hush", "check.crcs": "true"}
+    where = where_of("h:1", None, "t", {"client": {**given, "bootstrap.servers": "h:1"}})
+    assert where.cluster is not None
+    assert where.cluster.client == {"client.id": "me"}
+    assert where.cluster.client_id == "me"
+    assert [one.getMessage() for one in caplog.records] == [
+        "client setting group.id has no effect: no group is joined",
+        "client setting ssl.key.location has no effect: brokers are reached by plain TCP",
+        "client setting check.crcs has no effect: there is no consumer",
+    ]
 
 
 def test_a_broker_that_is_away_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

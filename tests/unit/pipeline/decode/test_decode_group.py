@@ -3,12 +3,13 @@
 import pyarrow as pa
 import pytest
 
-from kafka_protocol.files.txn_index import AbortedTransaction
 from kafka_protocol.records.batch import write_crc
 from kafka_protocol.records.control import ControlType, end_transaction_batch
 from kafka_protocol.records.records import Record, build_batch
 from kafka_protocol.types import EpochEntry
+from pipeline.aborted import AbortedRange, AbortedRanges
 from pipeline.columns import DEFAULT_COLUMNS, TYPES
+from pipeline.decode.aborted_lookup import AbortedLookup
 from pipeline.decode.group import Keep, Origin, decode_group, whole_batches
 from pipeline.errors import DamagedDataError, OptionError
 
@@ -73,9 +74,9 @@ def test_markers_and_aborted_transactions_leave_gaps() -> None:
     data = batch_of(2) + batch_of(2, 2, producer_id=9, is_transactional=True)
     data += batch_of(2, 4, producer_id=8, is_transactional=True) + bytes(marker)
     data += batch_of(1, 7, producer_id=9, is_transactional=True)
-    aborted = AbortedTransaction(9, 2, 6, 7)
+    aborted = AbortedLookup(AbortedRanges.of([AbortedRange(9, 2, 6)]))
     assert offsets_of(data) == [0, 1, 2, 3, 4, 5, 7]
-    assert offsets_of(data, Keep(0, 99, (aborted,))) == [0, 1, 4, 5, 7]
+    assert offsets_of(data, Keep(0, 99, aborted)) == [0, 1, 4, 5, 7]
 
 
 def test_a_batch_that_compaction_emptied_is_no_damage() -> None:

@@ -1,13 +1,17 @@
 import io
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pipeline.columns import TYPES, schema_of
 from pipeline.dump.files import complete_or_nothing, write_batches
+from pipeline.errors import DataLossError
 
 NAMES = ("key", "offset", "headers", "timestamp")
 ROWS = [
@@ -35,6 +39,49 @@ def test_parquet_keeps_rows_and_types() -> None:
 def test_arrow_is_a_file_or_a_stream() -> None:
     assert pa.ipc.open_file(written("arrow")).read_all().num_rows == 4
     assert pa.ipc.open_stream(written("arrow", is_file=False)).read_all().num_rows == 4
+
+
+def failing() -> Iterator[pa.RecordBatch]:
+    yield BATCH
+    raise DataLossError("gone")
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_file"), [("arrow", False), ("arrow", True), ("parquet", True)]
+)
+def test_what_failed_never_reads_like_what_is_complete(kind: str, is_file: bool) -> None:
+    """A pipe has no name that it takes at the end."""
+    out = io.BytesIO()
+    with pytest.raises(DataLossError):
+        list(write_batches(kind, failing(), BATCH.schema, out, is_file=is_file))
+    assert not out.closed
+    read = {
+        ("arrow", False): lambda: pa.ipc.open_stream(out.getvalue()).read_all(),
+        ("arrow", True): lambda: pa.ipc.open_file(out.getvalue()),
+        ("parquet", True): lambda: pq.read_table(io.BytesIO(out.getvalue())),
+    }[kind, is_file]
+    with pytest.raises(pa.ArrowInvalid):
+        read()
+    if not is_file:
+        with pytest.raises(pl.exceptions.ComputeError):
+            pl.read_ipc_stream(io.BytesIO(out.getvalue()))
+
+
+def test_the_error_is_told_though_nobody_reads_any_more() -> None:
+    class Gone(io.BytesIO):
+        is_gone = False
+
+        def write(self, data: Any) -> int:
+            if self.is_gone:
+                raise BrokenPipeError
+            return super().write(data)
+
+    out = Gone()
+    counts = write_batches("arrow", failing(), BATCH.schema, out, is_file=False)
+    next(counts)
+    out.is_gone = True
+    with pytest.raises(DataLossError):
+        next(counts)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
@@ -69,6 +116,13 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
         list(write_batches("arrow", iter([BATCH.select(["key"])]), BATCH.schema, out, is_file=True))
     assert path.read_bytes() == b"old"
     assert [one.name for one in tmp_path.iterdir()] == ["rows"]
+
+
+def test_a_directory_that_is_not_there_is_told_by_the_name_that_was_given(tmp_path: Path) -> None:
+    path = tmp_path / "no" / "rows"
+    with pytest.raises(FileNotFoundError) as refused, complete_or_nothing(path):
+        pass
+    assert refused.value.filename == str(path)
 
 
 def test_what_is_no_plain_file_is_written_to_as_it_is(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """Rows of a partition in Parquet files, one a day."""
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from random import Random
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +19,22 @@ from tests.support.export.places import MemoryPlace
 DAY_US = 86_400_000_000
 SCHEMA = schema_of(COLUMNS)
 NAMES = FileNames("staging", ".parquet", "run", "t7")
+
+
+class CountingPlace(MemoryPlace):
+    """Knows how many files were open at once, at most."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = self.open_max = 0
+
+    @contextmanager
+    def writing(self, path: str) -> Iterator[BinaryIO]:
+        with super().writing(path) as file:
+            self.open += 1
+            self.open_max = max(self.open, self.open_max)
+            yield file
+        self.open -= 1
 
 
 def batch(first: int, times_us: list[int], value: bytes = b"v") -> pa.RecordBatch:
@@ -65,7 +84,7 @@ def test_no_rows_make_no_file() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_whatever_the_limits_every_row_is_in_one_file(seed: int) -> None:
     random = Random(seed)
-    place = MemoryPlace()
+    place = CountingPlace()
     limits = FileLimits(
         file_bytes=random.choice([80_000, 200_000]),
         group_bytes=random.choice([1, 2_000, 9_000]),
@@ -94,3 +113,27 @@ def test_whatever_the_limits_every_row_is_in_one_file(seed: int) -> None:
         found |= dict(zip(offsets, times, strict=True))
         assert one.size_bytes <= limits.file_bytes
     assert found == expected
+    assert place.open_max <= limits.open_files
+
+
+def test_days_that_alternate_have_one_file_each_while_their_rows_fit_in_memory() -> None:
+    place = CountingPlace()
+    files = DayFiles(place, NAMES, 3)
+    for number in range(20):
+        files.add(batch(number * 60, [day * DAY_US for day in range(60)]))
+    assert len(files.close()) == 60
+    assert place.open_max <= FileLimits().open_files
+
+
+def test_rows_that_wait_are_bounded_also_where_each_is_a_piece_of_its_own() -> None:
+    place = CountingPlace()
+    limits = FileLimits(waiting_bytes=1 << 20, open_files=8)
+    files = DayFiles(place, NAMES, 3, limits)
+    for number in range(20):
+        files.add(batch(number * 60, [day * DAY_US for day in range(60)]))
+        waiting = [one for file in files._days.values() for one in file.waiting]
+        assert len(waiting) <= 128
+    done = files.close()
+    assert sum(one.rows for one in done) == 1200
+    assert len(done) < 600
+    assert place.open_max == 8

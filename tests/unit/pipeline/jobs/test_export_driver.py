@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafka_protocol.types import TopicPartition
-from pipeline.errors import DataLossError
+from pipeline.errors import DataLossError, OptionError, StoreUnreachableError
 from pipeline.jobs.directory_ledger import STAGING, DirectoryLedger
 from pipeline.jobs.export import Exported, ExportOptions, _bounds, export
 from pipeline.jobs.place import LocalPlace
@@ -42,6 +42,9 @@ class HereSpark:
 
     def getJobIdsForGroup(self, _group: str) -> list[int]:
         return []
+
+    def cancelJobGroup(self, _group: str) -> None:
+        """Nothing runs any more."""
 
     def parallelize(self, tasks: Sequence[Any], _slices: int) -> "_Tasks":
         return _Tasks(tasks, self.before)
@@ -154,6 +157,12 @@ def test_only_a_tail_export_goes_to_the_end_of_the_log() -> None:
     assert _bounds(log, alone) == {0: Bounds(3, 3, None)}
 
 
+def test_a_tail_that_nobody_has_is_refused(bucket: Bucket, target: Path) -> None:
+    options = ExportOptions("orders", Where(store=bucket.address), tail=True)
+    with pytest.raises(OptionError, match="name brokers, a bucket alone has none of it"):
+        export(HereSpark(), options, DirectoryLedger(LocalPlace(target)))
+
+
 def test_a_commit_whose_answer_is_lost_is_made_once(bucket: Bucket, target: Path) -> None:
     class Deaf(DirectoryLedger):
         commits = 0
@@ -211,15 +220,16 @@ def test_a_log_whose_exported_end_was_replaced_is_refused(
     assert len(rows_in(target)) == 24
 
 
+@pytest.mark.parametrize("error", [PermissionError, StoreUnreachableError])
 def test_the_error_of_a_task_is_told_though_its_files_cannot_be_removed(
-    bucket: Bucket, target: Path
+    bucket: Bucket, target: Path, error: type[Exception]
 ) -> None:
     class Stuck(DirectoryLedger):
         abandoned = 0
 
         def abandon(self, run: str) -> None:
             self.abandoned += 1
-            raise PermissionError(run)
+            raise error(run)
 
     def fail() -> None:
         raise ArithmeticError("of the task")
@@ -239,6 +249,51 @@ def test_offsets_that_vanish_while_tasks_run_are_counted(bucket: Bucket, target:
     assert rows_in(target) == kept
 
 
+@pytest.mark.parametrize("begin", [1, 2])
+def test_offsets_that_were_deleted_count_once_though_the_plan_is_made_again(
+    bucket: Bucket, target: Path, begin: int
+) -> None:
+    """Runs take partition 0, then 1; before one of them another export commits something."""
+
+    class Shared(DirectoryLedger):
+        begins = 0
+
+        def begin(self, run: str, identity: Identity) -> Committed:
+            self.begins += 1
+            if self.begins == begin:
+                other = DirectoryLedger(LocalPlace(target))
+                held = other.begin("other", identity)
+                said = Committed(identity, {**held.offsets, 2: begin}, held.epochs)
+                other.commit("other", said, [])
+            return super().begin(run, identity)
+
+    exported(bucket, target)
+    bucket.partitions[0].batches(1).roll().copy()
+    bucket.partitions[1].batches(1).roll().batches(1).roll().copy()
+    for segment in range(3):
+        bucket.partitions[1].delete(segment)
+    done = exported(bucket, target, ledger=Shared(LocalPlace(target)), strict=False)
+    assert (done.runs, done.rows, done.lost) == (2, 6, 3)
+    assert done.notes == ("orders-1: offsets 6 to 8 were deleted before they were exported",)
+
+
+def test_offsets_that_another_export_has_counted_are_not_counted_again(
+    bucket: Bucket, target: Path
+) -> None:
+    class Late(DirectoryLedger):
+        def look(self) -> Committed | None:
+            found = super().look()
+            assert exported(bucket, target, strict=False).lost == 3
+            return found
+
+    exported(bucket, target)
+    bucket.partitions[1].batches(1).roll().batches(1).roll().copy()
+    for segment in range(3):
+        bucket.partitions[1].delete(segment)
+    done = exported(bucket, target, ledger=Late(LocalPlace(target)), strict=False)
+    assert (done.rows, done.lost, done.notes) == (0, 0, ())
+
+
 def test_rows_of_a_topic_made_again_are_not_mixed_in(bucket: Bucket, target: Path) -> None:
     exported(bucket, target)
     held = DirectoryLedger(LocalPlace(target)).look()
@@ -247,6 +302,22 @@ def test_rows_of_a_topic_made_again_are_not_mixed_in(bucket: Bucket, target: Pat
         other = Identity(**{**_fields(held.identity), name: "another"})
         with pytest.raises(ValueError, match=f"with {name}="):
             DirectoryLedger(LocalPlace(target)).begin("again", other)
+
+
+@pytest.mark.parametrize("name", ["topic", "topic_id", "isolation", "value"])
+def test_a_target_of_something_else_is_refused_though_nothing_is_new(
+    bucket: Bucket, target: Path, name: str
+) -> None:
+    exported(bucket, target)
+    ledger = DirectoryLedger(LocalPlace(target))
+    held = ledger.look()
+    assert held is not None
+    other = DirectoryLedger(LocalPlace(target.with_name("other")))
+    identity = Identity(**{**_fields(held.identity), name: "another"})
+    other.begin("run", identity)
+    other.commit("run", Committed(identity, held.offsets), [])
+    with pytest.raises(OptionError, match=f"holds an export with {name}=another"):
+        exported(bucket, target, ledger=other)
 
 
 def _fields(identity: Identity) -> dict[str, str]:

@@ -54,3 +54,14 @@ def test_batches_of_the_source_give_the_digest_of_their_records() -> None:
         1: Digest(1, hash_record((5, 1000, 0), b"k", None, [("h", None)])),
         2: Digest(1, hash_record((6, -1, 1), None, b"v", [])),
     }
+
+
+def test_a_time_beyond_the_year_9999_is_a_number_like_any() -> None:
+    at_ms = 253_402_300_800_000
+    row = {
+        "key": None, "value": b"v", "topic": "t", "partition": 1, "offset": 5,
+        "timestamp": at_ms * 1000, "timestampType": 0, "headers": None,
+    }  # fmt: skip
+    batch = pa.RecordBatch.from_pylist([row], schema=schema_of(COLUMNS))
+    wanted = Digest(1, hash_record((5, at_ms, 0), None, b"v", None))
+    assert digests_of_batches([batch]) == {1: wanted}

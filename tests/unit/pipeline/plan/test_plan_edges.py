@@ -1,15 +1,19 @@
 """The edges of pieces, splits and facts: where a range, a transaction or a time begins and ends."""
 
+import pickle
+from dataclasses import replace
+
 import pytest
 
 from kafka_protocol.files.txn_index import AbortedTransaction
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from pipeline.errors import DataLossError
-from pipeline.plan.aborted import with_aborted
+from pipeline.plan.aborted import AbortedSweep
 from pipeline.plan.live import LiveIndex, LiveRun
 from pipeline.plan.pieces import Found, Tiers, pieces_of
 from pipeline.plan.planning import Known, make_plan
-from pipeline.values import OffsetRange, Piece, Plan, RemotePiece, SplitLimits, TailPiece
+from pipeline.plan.splits import bytes_of_tail
+from pipeline.values import OffsetRange, Piece, Plan, RemotePiece, Split, SplitLimits, TailPiece
 from rlmm.lifecycle import SegmentEntry
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
 
@@ -43,6 +47,10 @@ def shown(found: Found) -> list[tuple[str, int, int]]:
         ("remote" if isinstance(one, RemotePiece) else "tail", one.first, one.last)
         for one in found.pieces
     ]
+
+
+def tails(split: Split) -> list[TailPiece]:
+    return [one for one in split.pieces if isinstance(one, TailPiece)]
 
 
 def planned(
@@ -101,9 +109,9 @@ def test_a_transaction_that_only_touches_a_piece_is_known_to_it() -> None:
         AbortedTransaction(4, 20, 21, 22),
     )
     piece = RemotePiece(segment(10, 19), 10, 19, 0, 1_000)
-    (found,) = with_aborted([piece], [after, ends, begins, before])
+    found = AbortedSweep([after, ends, begins, before]).given_to(piece)
     assert isinstance(found, RemotePiece)
-    assert found.aborted == (ends, begins)
+    assert list(found.aborted) == [ends[:3], begins[:3]]
 
 
 def test_a_hint_of_few_partitions_makes_no_split_larger() -> None:
@@ -195,3 +203,43 @@ def test_all_leader_epochs_of_a_segment_are_asked_for() -> None:
     epochs = (EpochEntry(1, 0), EpochEntry(3, 4))
     index = settled(segment(0, 9, epochs=epochs), chain=list(epochs))
     assert index.epochs() == {1, 3}
+
+
+def test_the_cuts_of_a_segment_with_many_aborted_transactions_stay_small() -> None:
+    """Each must know all: none knows its offsets. It takes a few bytes a transaction."""
+    count = 10_000
+    aborted = [
+        AbortedTransaction(1_000 + n % 300, 9 * n, 9 * n + 8, 9 * n + 9) for n in range(count)
+    ]
+    known = Known(Tiers(HOME, [run(0, 9 * count)], 0, None), 9 * count + 1, aborted, 1)
+    size = known.tiers.runs[0].segment.segment_size_bytes
+    plan = make_plan(
+        {AT: known},
+        {AT: OffsetRange(0, 9 * count + 1)},
+        SplitLimits(target_bytes=-(-size // 8)),
+        fail_on_data_loss=True,
+    )
+    assert len(plan.splits) == 8
+    for split in plan.splits:
+        (piece,) = split.pieces
+        assert isinstance(piece, RemotePiece)
+        assert len(piece.aborted) == count
+        assert len(pickle.dumps(split)) < 6 * count
+    assert len({id(one.pieces[0].aborted) for one in plan.splits}) == 1  # type: ignore[union-attr]
+
+
+def test_what_an_estimate_leaves_for_the_tail_goes_to_its_pieces_by_offsets() -> None:
+    remote = RemotePiece(segment(0, 9), 0, 9, 0, 1_000)
+    one = Split(AT, (remote, TailPiece(HOME, 10, 19)), 5_000)
+    two = Split(AT, (remote, TailPiece(HOME, 10, 14), TailPiece(HOME, 20, 34)), 5_000)
+    found = [[bytes_of_tail(of, part) for part in tails(of)] for of in (one, two)]
+    assert found == [[4_000], [1_000, 3_000]]
+    assert bytes_of_tail(replace(one, bytes_estimate=900), tails(one)[0]) == 0
+
+
+def test_the_brokers_part_names_the_leader() -> None:
+    leader = ("b1", 9092)
+    tiers = Tiers(HOME, [run(0, 9), run(12, 19)], 0, 10, {20: 15}, leader)
+    found = pieces_of(tiers, OffsetRange(5, 40)).pieces
+    parts = [(one.first, one.last, one.leader) for one in found if isinstance(one, TailPiece)]
+    assert parts == [(10, 11, leader), (15, 39, leader)]

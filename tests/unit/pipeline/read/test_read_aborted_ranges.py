@@ -31,4 +31,27 @@ def test_a_range_without_a_marker_has_no_end() -> None:
 
 
 def test_nothing_aborted_costs_no_walk() -> None:
-    assert aborted_ranges([], b"no batches at all") == ()
+    assert not aborted_ranges([], b"no batches at all")
+
+
+class Counted(int):
+    """A number that counts how often it is compared."""
+
+    compared = 0
+
+    def __gt__(self, other: int) -> bool:
+        Counted.compared += 1
+        return int(self) > other
+
+    def __le__(self, other: int) -> bool:
+        Counted.compared += 1
+        return int(self) <= other
+
+
+def test_many_markers_are_not_compared_with_many_transactions() -> None:
+    count = 500
+    data = b"".join(marker(2 * n + 1, 7) for n in range(count))
+    Counted.compared = 0
+    found = aborted_ranges([(7, Counted(2 * n)) for n in range(count)], data)
+    assert [one.last_offset for one in found] == [2 * n + 1 for n in range(count)]
+    assert 0 < Counted.compared <= count * 20

@@ -166,6 +166,14 @@ def test_losses_add_up_and_nothing_lost_is_no_loss(caplog: pytest.LogCaptureFixt
         LossRule(True, lost).apply(AT, 5, 5, "gone")
 
 
+def test_all_losses_are_counted_and_the_first_thousand_are_told() -> None:
+    lost = LostOffsets()
+    for number in range(1_500):
+        lost.add(2, f"loss {number}")
+    assert (lost.count, lost.losses) == (3_000, 1_500)
+    assert lost.reasons == tuple(f"loss {number}" for number in range(1_000))
+
+
 def test_only_wanted_offsets_below_a_log_start_are_lost(orders: LakePartition) -> None:
     broker, lost = broker_of(orders), LostOffsets()
     broker.log_start = 90

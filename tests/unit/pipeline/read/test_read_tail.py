@@ -17,6 +17,7 @@ from pipeline.errors import DamagedDataError, DataLossError
 from pipeline.read.limits import ReadLimits
 from pipeline.read.lost import LostOffsets
 from pipeline.read.split import read_split
+from pipeline.read.tail import first_fetch_bytes
 from pipeline.store import close_stores
 from pipeline.values import ClusterAddress, Isolation, RemotePiece, Source, Split, TailPiece
 from tests.support.brokers.scripted_broker import ScriptedBroker, serving
@@ -28,8 +29,8 @@ QUICK = ReadLimits(retry_s=0.3, silence_s=20.0)
 COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED
 
 
-def data(first: int, count: int, *, producer: int = -1) -> bytes:
-    records = [(1_000 + n, None, b"%d" % n, []) for n in range(first, first + count)]
+def data(first: int, count: int, *, producer: int = -1, size: int = 1) -> bytes:
+    records = [(1_000 + n, None, b"%d" % n * size, []) for n in range(first, first + count)]
     is_idempotent = producer >= 0
     return bytes(
         build_batch(
@@ -75,10 +76,12 @@ def offsets(
     *,
     limits: ReadLimits = QUICK,
     lost: LostOffsets | None = None,
+    hint: ScriptedBroker | None = None,
 ) -> Sequence[int]:
-    with serving(broker) as bootstrap:
+    with serving(broker) as bootstrap, serving(hint or plain()):
         source = Source(None, ClusterAddress(bootstrap), "", isolation, lost is None)
-        split = Split(ORDERS.topic_partition, (TailPiece(ORDERS, first, last),), 1)
+        leader = ("127.0.0.1", hint.port) if hint else None
+        split = Split(ORDERS.topic_partition, (TailPiece(ORDERS, first, last, leader),), 1)
         batches = read_split(split, source, ("offset",), limits=limits, lost=lost)
         return [offset for batch in batches for offset in batch.column(0).to_pylist()]
 
@@ -232,3 +235,69 @@ def test_a_part_of_a_deleted_segment_is_data_loss_even_with_brokers(tmp_path: Pa
             with pytest.raises(DataLossError, match="was deleted after the plan was made"):
                 list(read_split(Split(orders.id.topic_partition, (piece,), 1), source, ("offset",)))
     close_stores()
+
+
+# ---------------------------------------------------------------------- the leader of the plan
+
+
+def test_the_leader_that_the_plan_names_is_asked_without_a_look() -> None:
+    broker, leader = plain(), plain()
+    assert offsets(broker, 7, 43, hint=leader) == [*range(7, 44)]
+    assert (broker.looks, broker.connections, broker.fetched) == (0, 0, [])
+    assert (leader.looks, leader.connections, leader.fetched) == (0, 1, [7, 20, 35])
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID, None]
+)
+def test_a_named_leader_that_leads_no_more_is_left(code: int | None) -> None:
+    broker, leader = plain(), plain()
+    leader.errors = [None, int(code)] if code else []
+    leader.is_gone = code is None
+    assert offsets(broker, 0, 49, hint=leader) == [*range(50)]
+    assert broker.looks == 1
+    assert len(leader.fetched) == (2 if code else 1)
+
+
+def test_a_named_leader_that_is_not_there_is_left() -> None:
+    away = plain()
+    with serving(away):
+        pass
+    broker = plain()
+    with serving(broker) as bootstrap:
+        source = Source(None, ClusterAddress(bootstrap), "", UNCOMMITTED, True)
+        piece = TailPiece(ORDERS, 0, 49, ("127.0.0.1", away.port))
+        batches = read_split(
+            Split(ORDERS.topic_partition, (piece,), 1), source, ("offset",), limits=QUICK
+        )
+        assert sum(batch.num_rows for batch in batches) == 50
+
+
+@pytest.mark.parametrize("start", [0, 30, 60])
+def test_what_a_deposed_leader_says_of_the_logs_bounds_is_no_loss(start: int) -> None:
+    """It may lack what the plan saw, or have a log that begins elsewhere."""
+    broker, deposed = plain(), plain()
+    deposed.batches, deposed.log_start = deposed.batches[:4], start
+    assert offsets(broker, 10, 49, hint=deposed) == [*range(10, 50)]
+    assert broker.looks == 1
+
+
+# ---------------------------------------------------------------------- how much is asked for
+
+
+@pytest.mark.parametrize(
+    ("estimate", "asked"),
+    [(None, 50 << 20), (0, 64 << 10), (1 << 20, (3 << 19) + (64 << 10)), (1 << 40, 50 << 20)],
+)
+def test_a_fetch_asks_for_little_more_than_the_piece_holds(
+    estimate: int | None, asked: int
+) -> None:
+    assert first_fetch_bytes(estimate, 50 << 20) == asked
+
+
+def test_answers_grow_where_the_estimate_is_too_low() -> None:
+    broker = broker_of(*(data(first, 5, size=30_000) for first in range(0, 50, 5)))
+    limits = replace(QUICK, tail_bytes=500_000)
+    assert offsets(broker, 0, 49, limits=limits) == [*range(50)]
+    assert broker.fetch_bytes[:4] == [65_537, 131_074, 262_148, 500_000]
+    assert set(broker.fetch_bytes[4:]) == {500_000}

@@ -103,6 +103,14 @@ def test_a_pattern_matches_whole_names() -> None:
         ({"subscribe": "a", "startingOffsets": "first"}, 'expected e.g. {"topicA":{"0":23'),
         ({"subscribe": "a", "startingOffsets": '{"a":{"0":-3}}'}, "a-0 must be at least -2"),
         ({"subscribe": "a", "startingOffsets": '{"a":{"x":3}}'}, "expected e.g."),
+        ({"subscribe": "a", "startingOffsets": '{"a":{"0":%s}}' % ("1" * 5_000)}, "expected e.g."),
+        (
+            {"subscribe": "a", "startingOffsets": '{"a":{"0":9223372036854775808}}'},
+            "a-0 must be at most 9223372036854775807",
+        ),
+        ({"subscribe": "a", "targetSplitBytes": "1" * 5_000}, "must be a size, for example 128m"),
+        ({"subscribe": "a", "targetSplitBytes": "٣m"}, "must be a size, for example 128m"),
+        ({"subscribe": "a", "maxTriggerDelay": "1" * 5_000 + "s"}, "must be a time, for example"),
         ({"subscribe": "a", "startingOffsets": '{"a":{"0":1.5}}'}, "expected e.g."),
         ({"subscribe": "a", "startingOffsets": '{"a":{"0":1,"0":2}}'}, "a key is given twice"),
         ({"subscribe": "a", "startingOffsets": '{"a":{"0":1,"00":2}}'}, "a-0 is given twice"),
@@ -110,6 +118,18 @@ def test_a_pattern_matches_whole_names() -> None:
         ({"subscribe": "a", "startingOffsetsByTimestampStrategy": "near"}, "error, latest"),
         ({"subscribe": "a", "tidemark.topicId": '{"a":"short"}'}, "no uuid of 22 base64url"),
         ({"subscribe": "a", "tidemark.logStart": '{"a":5}'}, "expected e.g."),
+        (
+            {"subscribe": "b,a", "tidemark.logStart": '{"A":{"0":5}}'},
+            "tidemark.logStart names topic 'A', which is not read: read are a, b",
+        ),
+        (
+            {"assign": '{"a":[0]}', "tidemark.topicId": '{"b":"AAAAAAAAAAAAAAAAAAAAAQ"}'},
+            "tidemark.topicId names topic 'b', which is not read: read are a",
+        ),
+        (
+            {"subscribePattern": "a.*", "tidemark.logStart": '{"ab":{"0":5},"ba":{"0":5}}'},
+            "tidemark.logStart names topic 'ba', which subscribePattern does not match",
+        ),
         (
             {"subscribe": "a", "rsm.config.bucket": "b"},
             "give remote.log.storage.manager.class.name",
@@ -244,7 +264,7 @@ def test_options_without_effect_are_warnings() -> None:
         "kafkaConsumer.pollTimeoutMs": "1",
         "kafka.max.poll.records": "500",
         "kafka.ssl.truststore.location": "/x",
-        "tidemark.logStart": '{"a":{"0":1}}',
+        "tidemark.logStart": '{"orders":{"0":1}}',
     }
     batch = batch_options({**READ, **some, "maxOffsetsPerTrigger": "5"})
     assert len(batch.warnings) == len(some) + 1

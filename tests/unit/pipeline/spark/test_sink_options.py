@@ -37,6 +37,9 @@ def test_weaker_acks_are_the_users_choice_and_end_idempotence(name: str) -> None
         ({**HERE, "kafka.max.block.ms": "soon"}, "must be milliseconds"),
         ({**HERE, "kafka.delivery.timeout.ms": "0"}, "must be milliseconds"),
         ({**HERE, "kafka.buffer.memory": "1"}, "at least 1024"),
+        ({**HERE, "kafka.buffer.memory": "10²4"}, "at least 1024"),
+        ({**HERE, "kafka.max.block.ms": "²"}, "must be milliseconds"),
+        ({**HERE, "kafka.max.block.ms": "1" * 5_000}, "must be milliseconds"),
     ],
 )
 def test_a_wrong_option_is_one_line(options: dict[str, str], said: str) -> None:

@@ -7,9 +7,10 @@ import pytest
 from kafka_protocol.types import TopicPartition
 from pipeline.cluster.cluster import UnknownTopicError
 from pipeline.errors import DataLossError
+from pipeline.spark.driver_log import Told as TextsTold
 from pipeline.spark.options import stream_options
 from pipeline.spark.stream import Stream
-from pipeline.values import OffsetRange
+from pipeline.values import OffsetRange, PlanFacts
 from tests.support.source.said_log import SaidLog
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -261,3 +262,32 @@ def test_a_micro_batch_costs_one_question_for_topics_and_one_for_ends() -> None:
     assert not log.asked
     stream.plan(start, stream.latest(start, limited=True))
     assert log.asked == {"partitions": 1, "latest": 1, "plan": 1}
+
+
+def test_what_each_plan_says_again_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    told = Told(a_log(), startingOffsets="earliest", failOnDataLoss="false")
+    told.log.facts = PlanFacts(notes=("a note",), warnings=("a warning",))
+    with caplog.at_level("INFO", "pipeline.spark"):
+        for end in (100, 200, 300):
+            assert told.stream.plan({A0: 0, A1: 0}, {A0: end, A1: 300}) is not None
+        told.log.facts = PlanFacts(warnings=("a warning", "another one"))
+        told.stream.plan({A0: 0}, {A0: 400})
+    said = [one.getMessage() for one in caplog.records if "tasks=" not in one.getMessage()]
+    assert said == ["stream: a note", "stream: a warning", "stream: another one"]
+
+
+def test_a_partition_that_is_gone_is_logged_once_a_stream(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told = Told(a_log(), startingOffsets="earliest", failOnDataLoss="false")
+    with caplog.at_level("WARNING", "pipeline.spark"):
+        for _ in range(3):
+            told.stream.plan({A0: 0, B0: 5}, {A0: 10})
+    assert caplog.text.count("b-0") == 1
+
+
+def test_texts_that_always_differ_do_not_pile_up() -> None:
+    texts = TextsTold()
+    assert all(texts.is_new(str(number)) for number in range(3_000))
+    assert len(texts._texts) == 1_000
+    assert not texts.is_new("2999")

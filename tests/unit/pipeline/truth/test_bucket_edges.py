@@ -10,9 +10,10 @@ import pytest
 
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry, TopicIdPartition, TopicPartition
-from pipeline.errors import DamagedDataError, OptionError
+from pipeline.errors import DamagedDataError, OptionError, StoreUnreachableError
 from pipeline.read.split import read_split
 from pipeline.store import close_stores
+from pipeline.truth.bucket_copies import BucketCopies
 from pipeline.truth.bucket_lineage import chain_of, contradicting, furthest
 from pipeline.truth.bucket_log import BucketLog
 from pipeline.values import Isolation, OffsetRange, SplitLimits, Where
@@ -216,6 +217,40 @@ def test_no_lineage_begins_an_epoch_elsewhere(
 def test_a_log_start_above_the_end_is_an_empty_log(bucket: Bucket) -> None:
     with closing(opened(bucket, log_starts={ORDERS: 30})) as log:
         assert log.earliest([ORDERS]) == log.latest([ORDERS]) == {ORDERS: 30}
+
+
+def test_a_log_whose_bucket_cannot_be_listed_is_closed(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_self: BucketCopies) -> None:
+        raise StoreUnreachableError("not now")
+
+    closed: list[BucketLog] = []
+
+    def remember(log: BucketLog) -> None:
+        closed.append(log)
+
+    monkeypatch.setattr(BucketCopies, "refresh", fail)
+    monkeypatch.setattr(BucketLog, "close", remember)
+    with pytest.raises(StoreUnreachableError):
+        opened(bucket)
+    (log,) = closed
+    monkeypatch.undo()
+    log.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "there"),
+    [("orders", 7, "it has 0 of the topic"), ("Orders", 0, "no topic 'Orders', it has orders")],
+)
+def test_a_log_start_of_what_is_not_there_is_refused(
+    bucket: Bucket, name: str, number: int, there: str
+) -> None:
+    with (
+        closing(opened(bucket, log_starts={TopicPartition(name, number): 5})) as log,
+        pytest.raises(OptionError, match=f"a log start is given for {name}-{number}: .*{there}"),
+    ):
+        log.partitions(["orders"])
 
 
 @pytest.mark.parametrize("start", [4, 8, 9])

@@ -233,6 +233,46 @@ def test_a_copy_that_ended_while_the_bucket_was_listed_is_whole(
         assert log.latest([ORDERS]) == {ORDERS: 27}
 
 
+def test_a_transaction_that_ends_in_a_hole_is_nobodys(tmp_path: Path) -> None:
+    """Its marker is gone, and with it the word that it was aborted."""
+    with Bucket(tmp_path / "bucket") as made:
+        orders = made.partition("orders").append("plain")
+        orders.append("aborted", producer_id=7, transactional=True).append("behind").roll().copy()
+        orders.append("more", producer_id=7, transactional=True).abort(7).roll().copy()
+        orders.append("late").roll().copy()
+        orders.delete(1)
+        committed = {"isolation": Isolation.READ_COMMITTED, "log_starts": {ORDERS: 0}}
+        with closing(opened(made, **SKIPPING, **committed)) as log:
+            plan = plan_of(log, 0, 6)
+            assert held(plan) == [(0, 0), (5, 5)]
+            assert plan.facts.lost_offsets == 4
+        with closing(opened(made, **committed)) as log, pytest.raises(DataLossError):
+            plan_of(log, 0, 6)
+
+
+def test_a_listing_that_takes_long_is_not_old_when_it_ends(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, listed = ManualClock(), LocalFsRemoteStorageManager.list_objects
+    listings = list[int]()
+
+    def slow(self: LocalFsRemoteStorageManager, prefix: str = "") -> Iterator[StoredObject]:
+        clock.advance(40_000)
+        listings.append(clock.monotonic_ms())
+        return listed(self, prefix)
+
+    monkeypatch.setattr(LocalFsRemoteStorageManager, "list_objects", slow)
+    with closing(opened(bucket, clock)) as log:
+        for wait_ms in (0, 119_000):
+            clock.advance(wait_ms)
+            assert log.partitions(["orders"]) == [ORDERS]
+            assert log.latest([ORDERS]) == {ORDERS: 27}
+        assert len(listings) == 1
+        clock.advance(1_001)
+        log.latest([ORDERS])
+        assert len(listings) == 2
+
+
 def test_a_copy_that_was_repaired_is_read_again(bucket: Bucket, tmp_path: Path) -> None:
     clock, path = ManualClock(), objects(tmp_path, ".log")[1]
     aside = path.rename(tmp_path / "aside")

@@ -13,6 +13,7 @@ from kafka_protocol.files.txn_index import AbortedTransaction, pack_entry
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from pipeline.errors import DamagedDataError, DataLossError, StoreUnreachableError
 from pipeline.plan.live import LiveRun
+from pipeline.truth import indexes as index_module
 from pipeline.truth.committed import Transactions, open_from_of, transactions_of
 from pipeline.truth.indexes import SegmentIndexes
 from pipeline.truth.retries import from_store
@@ -210,3 +211,36 @@ def test_what_may_pass_is_asked_again_and_a_refusal_is_not() -> None:
     with pytest.raises(StoreUnreachableError, match=r"cannot be used from host .*: 403"):
         from_store(lambda: from_list(refusals))
     assert refusals == [7]
+
+
+def test_what_a_stream_passed_does_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "_ABORTED_MAX", 60)
+    monkeypatch.setattr(index_module, "_OPEN_FROM_MAX", 10)
+    count = 40
+    aborted = {
+        10 * n: tuple(AbortedTransaction(1, 10 * n + at, 10 * n + at, 0) for at in range(4))
+        for n in range(count)
+    }
+    store = SaidIndexes(aborted=aborted)
+    indexes = SegmentIndexes(lambda: store)
+    runs = whole(*(segment(10 * n, 10 * n + 9) for n in range(count)))
+    assert len(indexes.aborted(runs, 10 * count)) == 4 * count
+    for run in runs:
+        assert indexes.aborted([run], run.last + 1) == list(aborted[run.first])
+        indexes.open_from(run.segment)
+    assert indexes._aborted.weight <= 60
+    assert indexes._open_from.weight == 10
+    asked = len(store.asked)
+    indexes.aborted(runs[-1:], 10 * count)  # the newest are still there
+    indexes.open_from(runs[-1].segment)
+    assert len(store.asked) == asked
+
+
+def test_an_index_that_is_too_large_to_be_kept_is_used_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(index_module, "_ABORTED_MAX", 1)
+    one = AbortedTransaction(1, 2, 3, 4)
+    assert found(SaidIndexes(aborted={0: (one,)}), whole(segment(0, 9)), OffsetRange(0, 10)) == (
+        Transactions([one])
+    )

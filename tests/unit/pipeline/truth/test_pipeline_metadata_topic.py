@@ -131,6 +131,60 @@ def test_a_partition_that_is_wanted_later_is_read_from_the_beginning() -> None:
     assert firsts(topic, ONE) == [0]
 
 
+def test_a_partition_that_was_said_to_come_later_is_not_read_again() -> None:
+    broker = MetadataBroker()
+    topic = topic_of(broker)
+    copy(broker, ONE, 0)
+    copy(broker, TWO, 1)
+    topic.read([ONE], later=[TWO])
+    topic.read([TWO])
+    assert broker.fetched == [0, 3]
+    assert [firsts(topic, ONE), firsts(topic, TWO)] == [[0], [10]]
+
+
+def test_records_that_nobody_asked_for_are_passed_over_unread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker, read = MetadataBroker(), list[bytes | None]()
+    for number in range(20):
+        copy(broker, ONE, number)
+        copy(broker, TWO, number)
+    topic, decode = topic_of(broker), records.decode
+
+    def counted(value: bytes | None) -> MetadataEvent:
+        read.append(value)
+        return decode(value)
+
+    monkeypatch.setattr(records, "decode", counted)
+    topic.read([ONE])
+    assert firsts(topic, ONE) == list(range(0, 200, 10))
+    assert 40 <= len(read) <= 42  # the first of another partition shows how its records begin
+
+
+def test_each_fetch_has_a_deadline_of_its_own() -> None:
+    """A long topic may take longer than one: a broker that restarts then is no end."""
+    broker = MetadataBroker()
+    for number in range(6):
+        copy(broker, ONE, number)
+    topic = topic_of(broker)
+    asker, begun, fetches = topic._asker, list[int](), list[int]()
+    again = asker.again
+
+    def counted(call: Any, deadline_s: float | None = None) -> Any:
+        if not asker._is_asking:
+            begun.append(len(broker.fetched))
+        try:
+            return again(call, deadline_s)
+        finally:
+            if not asker._is_asking:
+                fetches.append(len(broker.fetched) - begun.pop())
+
+    asker.again = counted  # type: ignore[method-assign] # counts, and does it
+    topic.read([ONE])
+    assert len(broker.fetched) == 4
+    assert max(fetches) == 1
+
+
 def test_a_log_that_was_cut_is_read_anew() -> None:
     broker = MetadataBroker()
     topic = topic_of(broker)

@@ -7,6 +7,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, NoCredenti
 from fsspec import AbstractFileSystem
 
 from rsm_plugins.fsspec.errors import Meaning, hidden, meaning_of, shown
+from rsm_plugins.fsspec.plugin import connect, secrets_of
 
 
 def s3(code: str, status: int) -> Exception:
@@ -123,3 +124,10 @@ def test_credentials_are_never_shown() -> None:
 def test_what_signs_a_url_is_not_shown(name: str) -> None:
     error = OSError(f"Max retries exceeded with url: /v1/a?op=OPEN&{name}=s3cr3t%2F&offset=7 (x)")
     assert shown(error).endswith(f"url: /v1/a?op=OPEN&{name}=***&offset=7 (x)")
+
+
+@pytest.mark.parametrize("url", ["nosuch://u/x?k=s3cr3t", "nosuch://?s3cr3t=x", "x?k=s3cr3t"])
+def test_the_query_of_a_url_is_not_shown(url: str) -> None:
+    with pytest.raises(ValueError, match=r"^rsm\.config\.url=") as refused:
+        connect(url, {}, tuple(secrets_of(url, {})))
+    assert "s3cr3t" not in str(refused.value)

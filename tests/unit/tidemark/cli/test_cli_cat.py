@@ -93,13 +93,32 @@ def test_a_closed_stdout_is_one_line(bucket: Bucket, monkeypatch: pytest.MonkeyP
         (("orders", "BUCKET", "--format=parquet"), "--format=parquet needs --output FILE"),
         (("orders", "BUCKET", "--storage-config=x"), "must be key=value"),
         (("orders", "BUCKET", "--partition=7"), "there is no partition 7"),
+        (("orders", "BUCKET", "--log-start=7=1"), "a log start is given for orders-7"),
+        (("orders", "BUCKET", *2 * ("--log-start=0=1",)), "given twice for partition 0"),
+        (("orders", "--bootstrap-server=h:1", "--log-start=0=1"), "brokers know where logs start"),
+        (
+            ("orders", "BUCKET", "--isolation=read_uncommitted", "--command-config=COMMITTED"),
+            "isolation=read_uncommitted contradicts the client setting",
+        ),
     ],
 )
-def test_mistakes_are_one_line(bucket: Bucket, arguments: tuple[str, ...], words: str) -> None:
+def test_mistakes_are_one_line(
+    bucket: Bucket, tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    committed = tmp_path / "client.properties"
+    committed.write_text("isolation.level=read_committed\n")
     given = [place(bucket) if one == "BUCKET" else one for one in arguments]
+    given = [one.replace("COMMITTED", str(committed)) for one in given]
     done = cat(*given, code=1)
     assert words in done.stderr
     assert done.stdout == ""
+
+
+def test_nothing_below_a_log_start_is_printed(bucket: Bucket) -> None:
+    done = cat("orders", place(bucket), "--columns=offset", "--log-start=0=5999")
+    assert [json.loads(line)["offset"] for line in done.stdout.splitlines()] == [5_999, 6_000]
+    refused = cat("orders", place(bucket), "--log-start=5999", code=2)
+    assert "allowed is PARTITION=OFFSET" in " ".join(refused.stderr.split())
 
 
 @pytest.mark.parametrize(
