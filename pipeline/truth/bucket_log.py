@@ -17,7 +17,7 @@ from pipeline.store import open_store
 from pipeline.truth.bucket_copies import BucketCopies, Copies, Home
 from pipeline.truth.bucket_lineage import chain_of, contradicting, furthest, readable
 from pipeline.truth.bucket_times import first_at
-from pipeline.truth.committed import Transactions, open_from_of, transactions_of
+from pipeline.truth.committed import bring_open_from, open_from_of, transactions_of_each
 from pipeline.truth.indexes import SegmentIndexes, describe, read_index
 from pipeline.values import (
     Isolation,
@@ -166,10 +166,7 @@ class BucketLog:
 
     def remote_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """See TieredLog."""
-        return {
-            partition: self._end(partition, one)
-            for partition, one in self._known(partitions).items()
-        }
+        return self._ends(self._known(partitions))
 
     def epochs_before(
         self, offsets: Mapping[TopicPartition, int]
@@ -187,13 +184,14 @@ class BucketLog:
     ) -> dict[TopicPartition, int | None]:
         """See TieredLog."""
         known = self._known(times_ms)
+        ends = self._ends(known)
 
         def find(partition: TopicPartition) -> int | None:
             one = known[partition]
             start = self._start(partition, one)
             runs = one.index.runs_from(max(start, one.range.start))
             found = first_at(self._store, runs, start, times_ms[partition])
-            return None if found is None or found >= self._end(partition, one) else found
+            return None if found is None or found >= ends[partition] else found
 
         wanted = list(times_ms)
         return dict(zip(wanted, self._indexes.side_by_side(find, wanted), strict=True))
@@ -201,19 +199,27 @@ class BucketLog:
     @resting_collector()  # a plan makes very many values, and no cycles
     def plan(self, ranges: Mapping[TopicPartition, OffsetRange], limits: SplitLimits) -> Plan:
         """See TieredLog."""
+        held = self._known(ranges)
+        ends = self._ends(held)
+        runs_of = {
+            partition: list(
+                one.index.runs_from(max(ranges[partition].start, self._start(partition, one)))
+            )
+            for partition, one in held.items()
+        }
+        transactions_in = transactions_of_each(
+            self._indexes, runs_of, ranges, self._where.isolation
+        )
         known = {}
         warnings = list[str]()
-        for partition, one in self._known(ranges).items():
+        for partition, one in held.items():
             warnings += one.warnings
-            wanted, start = ranges[partition], self._start(partition, one)
-            runs = list(one.index.runs_from(max(wanted.start, start)))
-            transactions = Transactions()
-            if self._where.isolation is Isolation.READ_COMMITTED:
-                transactions = transactions_of(self._indexes, runs, wanted)
-            tiers = Tiers(self._id_of(partition), runs, start, None, transactions.undecided)
+            start, transactions = self._start(partition, one), transactions_in[partition]
+            tiers = Tiers(
+                self._id_of(partition), runs_of[partition], start, None, transactions.undecided
+            )
             count = one.index.count_from(start)
-            end = self._end(partition, one)
-            known[partition] = Known(tiers, end, transactions.aborted, count)
+            known[partition] = Known(tiers, ends[partition], transactions.aborted, count)
         return make_plan(
             known,
             ranges,
@@ -244,14 +250,21 @@ class BucketLog:
     def _start(self, partition: TopicPartition, one: _Partition) -> int:
         return self._where.log_starts.get(partition, one.range.start)
 
-    def _end(self, partition: TopicPartition, one: _Partition) -> int:
-        """The end (exclusive) of what can be read, with this isolation."""
-        end, start = one.range.end, self._start(partition, one)
-        groups = stretches(one.index.runs_from(one.range.start))
-        if self._where.isolation is Isolation.READ_COMMITTED and groups:
-            open_from = open_from_of(self._indexes, groups[-1])
-            end = end if open_from is None else min(end, open_from)
-        return max(start, end)
+    def _ends(self, known: Mapping[TopicPartition, _Partition]) -> dict[TopicPartition, int]:
+        """The ends (exclusive) of what can be read, with this isolation."""
+        ends = {partition: one.range.end for partition, one in known.items()}
+        if self._where.isolation is Isolation.READ_COMMITTED:
+            last = {
+                partition: groups[-1]
+                for partition, one in known.items()
+                if (groups := stretches(one.index.runs_from(one.range.start)))
+            }
+            bring_open_from(self._indexes, last.values())
+            for partition, stretch in last.items():
+                open_from = open_from_of(self._indexes, stretch)
+                if open_from is not None:
+                    ends[partition] = min(ends[partition], open_from)
+        return {one: max(end, self._start(one, known[one])) for one, end in ends.items()}
 
     def _known(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, _Partition]:
         homes: dict[TopicPartition, Home] = {}
@@ -259,10 +272,10 @@ class BucketLog:
             topic_id, number, _ = self._id_of(partition)
             homes[partition] = topic_id, number
         copies = self._copies.copies(homes.values())
-        return {
-            partition: self._settled(partition, home, copies[home])
-            for partition, home in homes.items()
-        }
+        made = self._indexes.side_by_side(
+            lambda one: self._settled(one, homes[one], copies[homes[one]]), list(homes)
+        )
+        return dict(zip(homes, made, strict=True))
 
     def _settled(self, partition: TopicPartition, home: Home, copies: Copies) -> _Partition:
         """The partition's live runs, brought up to date with its copies."""

@@ -44,7 +44,7 @@ from pipeline.plan.live import LiveIndex, LiveRun
 from pipeline.plan.pieces import Tiers, stretches
 from pipeline.plan.planning import Known, make_plan
 from pipeline.store import open_store
-from pipeline.truth.committed import Transactions, open_from_of, transactions_of
+from pipeline.truth.committed import bring_open_from, open_from_of, transactions_of_each
 from pipeline.truth.indexes import SegmentIndexes
 from pipeline.truth.metadata_topic import MetadataTopic
 from pipeline.values import (
@@ -166,20 +166,21 @@ class ClusterLog:
 
     def remote_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """See TieredLog; for committed records: as far as the remote tier can tell them."""
-        wanted = set(partitions)
-        found = self._round(wanted)
-        ends = {}
-        for partition in wanted:
-            log_start = found.log_starts[partition]
+        found = self._round(set(partitions))
+        ends = dict(found.log_starts)
+        first = dict[TopicPartition, list[LiveRun]]()  # the stretch that begins at log start
+        for partition, log_start in found.log_starts.items():
             runs = _from(self._index(partition), log_start)
-            ends[partition] = log_start
             if runs and runs[0].first <= log_start:
-                (stretch, *_) = stretches(runs)
-                end = stretch[-1].last + 1
-                if self._where.isolation is Isolation.READ_COMMITTED:
-                    open_from = open_from_of(self._indexes, stretch)
-                    end = end if open_from is None else min(end, open_from)
-                ends[partition] = max(log_start, min(end, found.ends[partition]))
+                (first[partition], *_) = stretches(runs)
+        committed = self._where.isolation is Isolation.READ_COMMITTED
+        if committed:
+            bring_open_from(self._indexes, first.values())
+        for partition, stretch in first.items():
+            end = min(stretch[-1].last + 1, found.ends[partition])
+            open_from = open_from_of(self._indexes, stretch) if committed else None
+            end = end if open_from is None else min(end, open_from)
+            ends[partition] = max(ends[partition], end)
         return ends
 
     def epochs_before(
@@ -210,12 +211,15 @@ class ClusterLog:
         found = self._round(set(ranges))
         cluster = self._asker.again(lambda: self._asker.cluster)
         known = {}
-        for partition, wanted in ranges.items():
-            index = self._index(partition)
-            runs = _from(index, max(wanted.start, found.log_starts[partition]))
-            transactions = Transactions()
-            if self._where.isolation is Isolation.READ_COMMITTED:
-                transactions = transactions_of(self._indexes, runs, wanted)
+        runs_of = {
+            partition: _from(self._index(partition), max(wanted.start, found.log_starts[partition]))
+            for partition, wanted in ranges.items()
+        }
+        transactions_in = transactions_of_each(
+            self._indexes, runs_of, ranges, self._where.isolation
+        )
+        for partition, runs in runs_of.items():
+            transactions = transactions_in[partition]
             tiers = Tiers(
                 self._id_of(partition),
                 runs,
@@ -224,7 +228,7 @@ class ClusterLog:
                 transactions.undecided,
                 _leader_in(cluster, partition),
             )
-            count = index.count_from(found.log_starts[partition])
+            count = self._index(partition).count_from(found.log_starts[partition])
             known[partition] = Known(tiers, found.ends[partition], transactions.aborted, count)
         skipped = self._metadata.skipped_count
         return make_plan(

@@ -111,17 +111,19 @@ class SegmentIndexes:
         Raises:
             DataLossError, DamagedDataError, StoreUnreachableError: the snapshot cannot be read.
         """
-        key = segment.id.id
-        if key not in self._open_from:
-            data = read_index(self._store(), segment, IndexType.PRODUCER_SNAPSHOT)
-            try:
-                producers = producer_snapshot.parse(data)
-            except CorruptFileError as error:
-                raise _damaged(segment, IndexType.PRODUCER_SNAPSHOT, error) from error
-            firsts = [one.current_txn_first_offset for one in producers]
-            lowest = min((first for first in firsts if first >= 0), default=None)
-            self._open_from.put(key, lowest)
-        return self._open_from.get(key)
+        self.bring_open_from([segment])
+        return self._open_from.get(segment.id.id)
+
+    def bring_open_from(self, segments: Iterable[RemoteLogSegmentMetadata]) -> None:
+        """Read side by side what `open_from` will be asked for.
+
+        Raises:
+            DataLossError, DamagedDataError, StoreUnreachableError: a snapshot cannot be read.
+        """
+        new = [one for one in segments if one.id.id not in self._open_from]
+        read = self.side_by_side(partial(_read_open_from, self._store()), new) if new else []
+        for segment, lowest in zip(new, read, strict=True):
+            self._open_from.put(segment.id.id, lowest)
 
 
 def read_index(
@@ -160,6 +162,16 @@ def _damaged(
     segment: RemoteLogSegmentMetadata, kind: IndexType, error: Exception
 ) -> DamagedDataError:
     return DamagedDataError(f"{describe(segment)}: its {kind.value} index is damaged: {error}")
+
+
+def _read_open_from(store: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> int | None:
+    data = read_index(store, segment, IndexType.PRODUCER_SNAPSHOT)
+    try:
+        producers = producer_snapshot.parse(data)
+    except CorruptFileError as error:
+        raise _damaged(segment, IndexType.PRODUCER_SNAPSHOT, error) from error
+    firsts = [one.current_txn_first_offset for one in producers]
+    return min((first for first in firsts if first >= 0), default=None)
 
 
 def _read_aborted(
