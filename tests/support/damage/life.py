@@ -384,8 +384,15 @@ def _end_by_kill(broker: DirectoriesBroker, end: int) -> None:
     create(broker, GONE, 3 * DIRECTORIES)
     _write(broker, end, LATE)
     _read_remote(broker)
+    last = 2 * RECORDS + TAIL
     alter(broker, ResourceType.TOPIC, OTHER, segment_ms="1")
-    _write_other(broker, 2 * RECORDS + TAIL, 1)
+    until(
+        lambda: all(broker.local_segments(OTHER, n)[-1] == last for n in range(OTHERS)),
+        f"every segment of {OTHER} is closed at {last}",
+    )
+    # No later segment may close: a copy that the kill cuts off is rightly removed at a start.
+    alter(broker, ResourceType.TOPIC, OTHER, segment_ms=str(24 * 3_600_000))
+    _write_other(broker, last, 1)
     delete_topic(broker, GONE)
     until(
         lambda: (
