@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.jobs.place import Place
-from pipeline.jobs.values import DataFile
+from pipeline.jobs.values import NO_DAY, DataFile
 
 _DAY_US: Final = 86_400_000_000
 _DICTIONARY: Final = ("topic", "partition", "timestampType")
@@ -25,6 +25,8 @@ _ENCODED_PER_RAW: Final = 1.05
 _FOOTER_BYTES: Final = 1 << 16
 _PIECE_BYTES: Final = 8 << 10
 """Memory of a piece of a batch beside its rows, as measured: a piece may have one row."""
+_FIRST_DAY: Final = int(np.datetime64("0001-01-01", "D").astype(np.int64))
+_LAST_DAY: Final = int(np.datetime64("9999-12-31", "D").astype(np.int64))
 RAW_VALUE: Final = "value_raw"
 """The column that keeps the bytes of values that did not parse."""
 
@@ -81,6 +83,9 @@ class DayFiles:
             return
         times = batch.column(batch.schema.get_field_index("timestamp"))
         days = np.floor_divide(pc.cast(times, pa.int64()).to_numpy(), _DAY_US)
+        days = np.clip(
+            days, _FIRST_DAY - 1, _LAST_DAY + 1
+        )  # beyond them there are two, without names
         if days[0] == days[-1] and days.min() == days.max():
             self._add(int(days[0]), batch)
             return
@@ -232,5 +237,5 @@ def _below(name: str, kind: pa.DataType) -> Iterator[str]:
 
 
 def _day(number: int) -> str:
-    """A day as `2026-11-23`, of any year."""
-    return str(np.datetime64(number, "D"))
+    """A day as `2026-11-23`; readers would take `day` for text if one of them were no date."""
+    return str(np.datetime64(number, "D")) if _FIRST_DAY <= number <= _LAST_DAY else NO_DAY

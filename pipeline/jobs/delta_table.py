@@ -8,17 +8,23 @@ commits that both raise one transaction conflict by Delta's own rule.
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
 
-from pipeline.errors import DamagedDataError, MissingPackageError, StoreUnreachableError
+from pipeline.errors import (
+    DamagedDataError,
+    MissingPackageError,
+    OptionError,
+    StoreUnreachableError,
+)
 from pipeline.jobs.offset_files import OffsetFiles
 from pipeline.jobs.place import Place
 from pipeline.jobs.table_ledger import CommitConflictError, Seen
-from pipeline.jobs.values import Committed, DataFile
+from pipeline.jobs.values import NO_DAY, Committed, DataFile
 
 DAY: Final = "day"
 _RUN: Final = "tidemark.run"
@@ -68,7 +74,8 @@ class DeltaLakeTable:
 
     def look(self) -> Seen:
         """See `Table`."""
-        return self._seen(self._load())
+        with _told(self._url):
+            return self._seen(self._load())
 
     def append(
         self, seen: Seen, run: str, committed: Committed, files: Sequence[tuple[str, DataFile]]
@@ -77,9 +84,11 @@ class DeltaLakeTable:
         from deltalake import CommitProperties, Schema, Transaction
         from deltalake.exceptions import DeltaError
 
-        table = self._load()
-        if self._seen(table) != seen:
-            raise CommitConflictError(f"{self._url}: another export was faster")
+        with _told(self._url):
+            table = self._load()
+            if self._seen(table) != seen:
+                raise CommitConflictError(f"{self._url}: another export was faster")
+            _check_columns(self._url, table, self._schema)
         mark = self.mark(run)
         self._offsets.write(seen.epoch + 1, mark, committed)
         versions = {"epoch": seen.epoch + 1, "run": int(mark)}
@@ -107,20 +116,16 @@ class DeltaLakeTable:
         A run's files are added once and may be rewritten later; then they are gone from the newest
         version while its marker cannot be there any more.
         """
-        return set(self._load().file_uris())
+        with _told(self._url):
+            return set(self._load().file_uris())
 
     def close(self) -> None:
         """See `Table`: nothing is held."""
 
     def _load(self, version: int | None = None) -> Any:
         from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError
 
-        try:
-            return DeltaTable(self._url, version=version)
-        except DeltaError as error:
-            said = " ".join(str(error).split())[:500]
-            raise StoreUnreachableError(f"{self._url} cannot be read: {said}") from error
+        return DeltaTable(self._url, version=version)
 
     def _seen(self, table: Any) -> Seen:
         last = self._last(table)
@@ -173,7 +178,7 @@ class DeltaLakeTable:
         return AddAction(
             path=f"{place_name(self._topic)}/{below}",
             size=file.size_bytes,
-            partition_values={DAY: file.day},
+            partition_values={DAY: None if file.day == NO_DAY else file.day},
             modification_time=max(file.to_us // 1000, 0),
             data_change=True,
             stats=json.dumps(_stats(file)),
@@ -207,6 +212,8 @@ def make_delta(url: str, schema: pa.Schema) -> pa.Schema:
 
     Raises:
         MissingPackageError: deltalake is not installed.
+        OptionError: there is one with other columns.
+        StoreUnreachableError: the store failed or refused.
     """
     try:
         from deltalake import DeltaTable
@@ -215,8 +222,57 @@ def make_delta(url: str, schema: pa.Schema) -> pa.Schema:
             f"--delta needs deltalake ({error.name}): pip install 'tidemark-broker[delta]'"
         ) from error
     whole = schema.append(pa.field(DAY, pa.date32()))
-    DeltaTable.create(url, whole, mode="ignore", partition_by=[DAY])
+    with _told(url):
+        DeltaTable.create(url, whole, mode="ignore", partition_by=[DAY])
+        _check_columns(url, DeltaTable(url), whole)
     return whole
+
+
+@contextmanager
+def _told(url: str) -> Iterator[None]:
+    """Tell errors of deltalake in one line.
+
+    Raises:
+        StoreUnreachableError: in their place.
+    """
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        said = " ".join(str(error).split())[:500]
+        raise StoreUnreachableError(f"{url} cannot be read or written: {said}") from error
+
+
+def _check_columns(url: str, table: Any, schema: pa.Schema) -> None:
+    """Refuse what deltalake would not: files whose rows the table's readers could not read.
+
+    Raises:
+        OptionError: names the columns.
+    """
+    from deltalake import Schema
+
+    kinds = {field.name: field.type for field in table.schema().fields}
+    ours = {field.name: field for field in Schema.from_arrow(schema).fields}
+    wrong = [
+        f"{name} is {kinds.get(name, 'not there')}, the files have {field.type}"
+        for name, field in ours.items()
+        if kinds.get(name) != field.type
+    ] + [
+        f"{field.name} must not be null, the files may have none"
+        for field in table.schema().fields
+        if not field.nullable and (field.name not in ours or ours[field.name].nullable)
+    ]
+    about = table.metadata()
+    if about.partition_columns != [DAY]:
+        wrong.append(f"it is partitioned by {about.partition_columns}, not by {DAY}")
+    if about.configuration.get("delta.columnMapping.mode", "none") != "none":
+        wrong.append("its columns have other names in its files (column mapping)")
+    if wrong:
+        raise OptionError(
+            f"--delta: the table {url} does not fit: {'; '.join(wrong)[:600]}: export to a table"
+            " of its own"
+        )
 
 
 def _stats(file: DataFile) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """Opens an Iceberg table by its name in a catalog of pyiceberg's, or makes it."""
 
 from contextlib import suppress
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
 
 from pipeline.errors import MissingPackageError, OptionError
+from pipeline.jobs.catalog_calls import CatalogCalls, said
 from pipeline.jobs.iceberg_table import IcebergTable
 
 _MADE_WITH: Final = MappingProxyType(
@@ -30,7 +32,8 @@ def open_iceberg(name: str, topic: str, schema: pa.Schema) -> IcebergTable:
         schema: of the files.
 
     Raises:
-        OptionError: the name or the catalog's settings are wrong.
+        OptionError: the name or the catalog's settings are wrong, or the table has other columns.
+        StoreUnreachableError: the catalog failed, refused or did not answer.
         MissingPackageError: pyiceberg is not installed.
     """
     try:
@@ -43,22 +46,28 @@ def open_iceberg(name: str, topic: str, schema: pa.Schema) -> IcebergTable:
     namespace = identifier.rpartition(".")[0]
     if not catalog_name or not namespace or not identifier.rpartition(".")[2]:
         raise OptionError(f"--iceberg={name}: give CATALOG.NAMESPACE.TABLE")
+    calls = CatalogCalls(name)
     try:
-        catalog = load_catalog(catalog_name)
+        catalog = calls.told(partial(load_catalog, catalog_name))
     except (ValueError, TypeError) as error:
         raise OptionError(
             f"--iceberg={name}: pyiceberg does not know the catalog {catalog_name}: describe it in"
             f" .pyiceberg.yaml or PYICEBERG_CATALOG__{catalog_name.upper()}__... ({error})"
         ) from error
-    make_iceberg(catalog, identifier, schema)
-    return IcebergTable(catalog, identifier, topic)
+    calls.told(partial(make_iceberg, catalog, identifier, schema))
+    return IcebergTable(catalog, identifier, topic, calls)
 
 
 def make_iceberg(catalog: Any, identifier: str, schema: pa.Schema) -> None:
-    """Make a table unless there is one."""
+    """Make a table unless there is one.
+
+    Raises:
+        OptionError: there is one with other columns.
+    """
     from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
 
     if catalog.table_exists(identifier):
+        _check_columns(catalog.load_table(identifier).schema(), schema, identifier)
         return
     with suppress(NamespaceAlreadyExistsError):
         catalog.create_namespace(identifier.rpartition(".")[0])
@@ -69,6 +78,33 @@ def make_iceberg(catalog: Any, identifier: str, schema: pa.Schema) -> None:
     ):
         spec.add_identity("partition")
         spec.add_field("timestamp", _day(), "timestamp_day")
+
+
+def _check_columns(found: Any, schema: pa.Schema, identifier: str) -> None:
+    from pyiceberg.io.pyarrow import pyarrow_to_schema
+
+    try:
+        files = pyarrow_to_schema(schema, name_mapping=found.name_mapping)
+    except ValueError as error:
+        raise OptionError(
+            f"--iceberg: the table {identifier} has not all columns of the files: {said(error)};"
+            " export to a table of its own"
+        ) from error
+    ours = {field.field_id: field for field in files.fields}
+    wrong = [
+        f"{field.name} is {field.field_type}, the files have {ours[field.field_id].field_type}"
+        for field in found.fields
+        if field.field_id in ours and ours[field.field_id].field_type != field.field_type
+    ] + [
+        f"{field.name} must not be null, the files may have none"
+        for field in found.fields
+        if field.required and not (field.field_id in ours and ours[field.field_id].required)
+    ]
+    if wrong:
+        raise OptionError(
+            f"--iceberg: the table {identifier} has other columns: {'; '.join(wrong)}: export to a"
+            " table of its own"
+        )
 
 
 def _day() -> Any:

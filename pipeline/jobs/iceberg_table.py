@@ -8,23 +8,36 @@ in a property of the table, for the day on which that snapshot is expired.
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 from pipeline.errors import DamagedDataError, PipelineError
+from pipeline.jobs.catalog_calls import CALL_S, CatalogCalls, library_errors, said
 from pipeline.jobs.table_ledger import CommitConflictError, Seen
-from pipeline.jobs.values import Committed, DataFile, decode_committed, encode_committed
+from pipeline.jobs.values import (
+    NO_DAY,
+    Committed,
+    DataFile,
+    decode_committed,
+    encode_committed,
+)
 
 _PREFIX: Final = "tidemark.export."
 _RETRIES: Final = "commit.retry.num-retries"
+_FILE_S: Final = 1.0
+"""More time for a commit for each file, whose footer is read."""
 
 
 class IcebergTable:
     """See `Table`."""
 
-    def __init__(self, catalog: Any, identifier: str, topic: str) -> None:
-        """Take an opened catalog and a table of it that exists."""
+    def __init__(
+        self, catalog: Any, identifier: str, topic: str, calls: CatalogCalls | None = None
+    ) -> None:
+        """Take an opened catalog and a table of it that exists; `calls` are closed with it."""
         self._catalog, self._identifier = catalog, identifier
         self._key = f"{_PREFIX}{topic}"
+        self._calls = calls or CatalogCalls(self.name)
 
     @property
     def name(self) -> str:
@@ -34,7 +47,7 @@ class IcebergTable:
     @property
     def location(self) -> str:
         """Where the table's files are."""
-        found: str = self._catalog.load_table(self._identifier).location()
+        found: str = self._calls.told(lambda: self._load().location())
         return found.rstrip("/")
 
     def mark(self, run: str) -> str:
@@ -47,48 +60,37 @@ class IcebergTable:
         The newest snapshot of ours among the ancestors of the current one counts. Where the oldest
         ancestor that is kept has a parent, snapshots were expired: then the property counts.
         """
-        return self._seen(self._catalog.load_table(self._identifier))
+        return self._seen(self._calls.told(self._load))
 
     def append(
         self, seen: Seen, run: str, committed: Committed, files: Sequence[tuple[str, DataFile]]
     ) -> None:
-        """See `Table`: the commit holds only for the snapshot that was looked at."""
-        from pyiceberg.exceptions import (
-            CommitFailedException,
-            CommitStateUnknownException,
-            RESTError,
-            ServerError,
-            ServiceUnavailableError,
-        )
+        """See `Table`: the commit holds only for the snapshot that was looked at.
 
-        later = (CommitStateUnknownException, ServerError, ServiceUnavailableError, OSError)
+        Raises:
+            PipelineError: the table cannot take the files.
+        """
+        from pyiceberg.exceptions import BadRequestError, ForbiddenError, UnauthorizedError
 
-        table = self._catalog.load_table(self._identifier)
-        if self._seen(table).epoch != seen.epoch:
-            raise CommitConflictError(f"{self.name}: another export was faster")
-        _without_retries(table)
-        said = self._properties(Seen(committed, seen.epoch + 1, run))
+        for _, file in files:
+            if file.day == NO_DAY:
+                raise PipelineError(
+                    f"{self.name}: partition {file.partition} has a record between offsets"
+                    f" {file.first} and {file.last} of a year before 1 or after 9999:"
+                    " an Iceberg table cannot have it, a directory or --delta can"
+                )
+        said_of_it = self._properties(Seen(committed, seen.epoch + 1, run))
+        addresses = [address for address, _ in files]
         try:
-            with _quiet(), table.transaction() as commit:
-                if files:
-                    # Its check opens every manifest of the table. The epoch, names that no other
-                    # run has, and `not_there` before prove that the files are new.
-                    commit.add_files(
-                        [address for address, _ in files],
-                        snapshot_properties=said,
-                        check_duplicate_files=False,
-                    )
-                else:
-                    nothing = table.schema().as_arrow().empty_table()
-                    commit.append(nothing, snapshot_properties=said)
-                commit.set_properties(said)
-        except CommitFailedException as error:
-            raise CommitConflictError(f"{self.name}: the table changed: {error}") from error
-        except later as error:
-            raise CommitConflictError(f"{self.name}: the catalog failed: {error}") from error
-        except (ValueError, RESTError) as error:  # columns that do not fit, no permission
-            why = " ".join(str(error).split())[:500]
-            raise PipelineError(f"{self.name} does not take the files: {why}") from error
+            self._calls(
+                partial(self._commit, seen, addresses, said_of_it),
+                within_s=CALL_S + _FILE_S * len(files),
+            )
+        except (ValueError, BadRequestError, ForbiddenError, UnauthorizedError) as error:
+            # columns that do not fit, no permission
+            raise PipelineError(f"{self.name} does not take the files: {said(error)}") from error
+        except library_errors() as error:
+            raise CommitConflictError(f"{self.name}: the commit failed: {said(error)}") from error
 
     def named_files(self, after: int) -> set[str]:
         """See `Table`.
@@ -97,7 +99,37 @@ class IcebergTable:
         `after` or earlier, or behind a state that was rolled back. So what that ancestor names is
         none of them, and those that it stands on are not read.
         """
-        table = self._catalog.load_table(self._identifier)
+        return self._calls.told(partial(self._named_files, after))
+
+    def close(self) -> None:
+        """See `Table`; catalogues of older versions of pyiceberg hold nothing."""
+        close = getattr(self._catalog, "close", None)
+        if close is not None:
+            self._calls.told(close)
+        self._calls.close()
+
+    def _load(self) -> Any:
+        return self._catalog.load_table(self._identifier)
+
+    def _commit(self, seen: Seen, addresses: list[str], said_of_it: dict[str, str]) -> None:
+        table = self._load()
+        if self._seen(table).epoch != seen.epoch:
+            raise CommitConflictError(f"{self.name}: another export was faster")
+        _without_retries(table)
+        with _quiet(), table.transaction() as commit:
+            if addresses:
+                # Its check opens every manifest of the table. The epoch, names that no other run
+                # has, and `not_there` before prove that the files are new.
+                commit.add_files(
+                    addresses, snapshot_properties=said_of_it, check_duplicate_files=False
+                )
+            else:
+                nothing = table.schema().as_arrow().empty_table()
+                commit.append(nothing, snapshot_properties=said_of_it)
+            commit.set_properties(said_of_it)
+
+    def _named_files(self, after: int) -> set[str]:
+        table = self._load()
         line = list(_ancestors(table))
         epochs = [_said_by(one).get(f"{self._key}.epoch", "") for one in line]
         ours = [n for n, epoch in enumerate(epochs) if epoch.isdecimal() and int(epoch) <= after]
@@ -116,12 +148,6 @@ class IcebergTable:
             for manifest in manifests.values()
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
         }
-
-    def close(self) -> None:
-        """See `Table`; catalogues of older versions of pyiceberg hold nothing."""
-        close = getattr(self._catalog, "close", None)
-        if close is not None:
-            close()
 
     def _seen(self, table: Any) -> Seen:
         key = self._key

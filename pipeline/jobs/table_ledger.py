@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, StoreUnreachableError
 from pipeline.jobs.place import Place
 from pipeline.jobs.values import (
     Committed,
@@ -227,7 +227,7 @@ class TableLedger:
         retrying = Retrying(
             stop=stop_after_delay(self._deadline_s),
             wait=wait_random_exponential(multiplier=0.1, max=5),
-            retry=retry_if_exception_type(CommitConflictError),
+            retry=retry_if_exception_type((CommitConflictError, StoreUnreachableError)),
             reraise=True,
         )
         return retrying(attempt)

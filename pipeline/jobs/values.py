@@ -15,6 +15,8 @@ VERSION: Final = 1
 TABLE_VERSION: Final = 2
 """Of what `encode_committed` writes: one text for all partitions."""
 _NOTHING: Final = "-"
+NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
+"""Hive's name for a partition without a value: of times before the year 1 or after 9999."""
 
 
 class OvertakenError(PipelineError):
@@ -77,7 +79,7 @@ class DataFile:
     Attributes:
         staged: where a task wrote it, below the run's own directory.
         name: its place among committed files, below the target.
-        day: of the records' timestamps in UTC, as `2026-11-23`.
+        day: of the records' timestamps in UTC, as `2026-11-23`; or `NO_DAY`.
         rows: how many; never 0.
         unparsed: of these, values that did not parse and were kept as bytes.
         first, last: smallest and largest offset.

@@ -4,13 +4,22 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from pipeline.errors import OptionError
-from pipeline.jobs.table_ledger import CommitConflictError
-from pipeline.jobs.values import Committed, OvertakenError
-from tests.support.export.real_tables import Delta, Iceberg, World, export_rows, write
+from pipeline.errors import OptionError, PipelineError, StoreUnreachableError
+from pipeline.jobs.table_ledger import CommitConflictError, Seen, TableLedger
+from pipeline.jobs.values import NO_DAY, Committed, OvertakenError
+from tests.support.export.real_tables import (
+    DAY_US,
+    Delta,
+    Iceberg,
+    World,
+    export_rows,
+    write,
+)
 from tests.support.export.topics import IDENTITY
 
 
@@ -117,3 +126,61 @@ def test_a_commit_holds_for_the_state_that_was_seen_alone(world: World) -> None:
     world.roll_back()
     with pytest.raises(CommitConflictError):
         table.append(seen, "three", Committed(IDENTITY, {0: 25}), [])
+
+
+def test_a_table_of_other_columns_is_refused_before_any_file_is_written(
+    world: World, tmp_path: Path
+) -> None:
+    world.make_foreign()
+    with pytest.raises(OptionError, match="export to a table of its own"):
+        world.ledger()
+    assert not [*tmp_path.rglob("*tidemark*/*")]
+
+
+def test_a_table_of_other_types_is_refused(world: World) -> None:
+    world.ledger().close()
+    with pytest.raises(OptionError, match=r"value.*export to a table of its own"):
+        world.ledger(pa.struct([("x", pa.int64())]))
+
+
+def test_times_that_no_calendar_has(world: World) -> None:
+    """Delta holds them without a day, Iceberg cannot; neither loses a row that is there."""
+    ledger = world.ledger()
+    export_rows(ledger, "one", 0, 10)
+    ledger.begin("two", IDENTITY)
+    files = write(ledger, "two", 10, 13, from_us=253_402_300_800_000_000 - DAY_US)
+    assert {one.day for one in files} == {"9999-12-31", NO_DAY}
+    committed = Committed(IDENTITY, {0: 13})
+    if isinstance(world, Delta):
+        ledger.commit("two", committed, files)
+        assert world.offsets() == list(range(13))
+        return
+    with pytest.raises(PipelineError, match="between offsets 11 and 12 of a year"):
+        ledger.commit("two", committed, files)
+    assert world.offsets() == list(range(10))
+
+
+def test_a_store_that_fails_once_after_a_lost_answer_is_asked_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = world.ledger()
+    assert isinstance(ledger, TableLedger)
+    ledger.begin("one", IDENTITY)
+    files = write(ledger, "one", 0, 10)
+    table, failing = ledger._table, []
+    real_append, real_look = table.append, table.look
+
+    def append(*args: Any) -> None:
+        real_append(*args)
+        failing.append(True)
+        raise CommitConflictError("the answer was lost")
+
+    def look() -> Seen:
+        if failing:
+            raise failing.pop() and StoreUnreachableError("the store does not answer")
+        return real_look()
+
+    monkeypatch.setattr(table, "append", append)
+    monkeypatch.setattr(table, "look", look)
+    ledger.commit("one", Committed(IDENTITY, {0: 10}), files)
+    assert world.offsets() == list(range(10))

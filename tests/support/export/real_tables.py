@@ -34,12 +34,17 @@ class Iceberg:
         uri, warehouse = f"sqlite:///{root}/catalog.db", f"file://{root}/warehouse"
         self.catalog = load_catalog("c", type="sql", uri=uri, warehouse=warehouse)
 
-    def table(self) -> IcebergTable:
-        make_iceberg(self.catalog, "ns.orders", SCHEMA)
+    def table(self, value_type: pa.StructType | None = None) -> IcebergTable:
+        make_iceberg(self.catalog, "ns.orders", file_schema(value_type))
         return IcebergTable(self.catalog, "ns.orders", "orders")
 
-    def ledger(self) -> Ledger:
-        table = self.table()
+    def make_foreign(self) -> None:
+        """Somebody else's table of that name."""
+        self.catalog.create_namespace("ns")
+        self.catalog.create_table("ns.orders", pa.schema([("a", pa.int32())]))
+
+    def ledger(self, value_type: pa.StructType | None = None) -> Ledger:
+        table = self.table(value_type)
         return TableLedger(table, open_place(f"{table.location}/{place_name('orders')}"))
 
     def offsets(self) -> Offsets:
@@ -67,8 +72,14 @@ class Delta:
     def __init__(self, root: Path) -> None:
         self.url = str(root / "delta")
 
-    def ledger(self) -> Ledger:
-        return open_target(Target(delta=self.url), "orders")
+    def ledger(self, value_type: pa.StructType | None = None) -> Ledger:
+        return open_target(Target(delta=self.url), "orders", value_type)
+
+    def make_foreign(self) -> None:
+        """Somebody else's table in that place."""
+        from deltalake import DeltaTable
+
+        DeltaTable.create(self.url, pa.schema([("a", pa.int32())]))
 
     def table(self) -> Table:
         ledger = self.ledger()
@@ -107,8 +118,8 @@ class Rows:
         return pa.Table.from_batches([self.batch])
 
 
-def rows(first: int, count: int) -> Rows:
-    times = [20_000 * DAY_US + (number % 3) * DAY_US for number in range(count)]
+def rows(first: int, count: int, from_us: int = 20_000 * DAY_US) -> Rows:
+    times = [from_us + (number % 3) * DAY_US for number in range(count)]
     columns = [
         pa.array([b"k"] * count, pa.binary()),
         pa.array([b"v"] * count, pa.binary()),
@@ -122,10 +133,12 @@ def rows(first: int, count: int) -> Rows:
     return Rows(pa.record_batch(columns, schema=SCHEMA))
 
 
-def write(ledger: Ledger, run: str, first: int, end: int) -> list[DataFile]:
+def write(
+    ledger: Ledger, run: str, first: int, end: int, from_us: int = 20_000 * DAY_US
+) -> list[DataFile]:
     names = FileNames(ledger.staging(run), ledger.suffix, run, "t0")
     files = DayFiles(ledger.place, names, 0)
-    files.add(rows(first, end - first).batch)
+    files.add(rows(first, end - first, from_us).batch)
     return files.close()
 
 

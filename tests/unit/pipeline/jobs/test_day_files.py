@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.columns import schema_of
 from pipeline.jobs.day_files import DayFiles, FileLimits, FileNames
-from pipeline.jobs.values import DataFile
+from pipeline.jobs.values import NO_DAY, DataFile
 from pipeline.jobs.write_task import COLUMNS
 from tests.support.export.places import MemoryPlace
 
@@ -71,6 +71,23 @@ def test_a_late_row_goes_to_its_own_day() -> None:
     assert found[2].name == "day=1970-01-06/00003-00000000000000000010-1970-01-06-run.parquet"
     assert (found[2].from_us, found[2].to_us) == (5 * DAY_US, 6 * DAY_US - 1)
     assert all(one.size_bytes == len(place.stored[f"staging/{one.staged}"]) for one in found)
+
+
+def test_times_that_no_calendar_has_are_in_a_partition_without_a_day() -> None:
+    place = MemoryPlace()
+    files = DayFiles(place, NAMES, 3)
+    last_us = 253_402_300_800_000_000  # the first microsecond of the year 10000
+    first_us = -62_135_596_800_000_000  # that of the year 1
+    files.add(batch(0, [last_us - 1, last_us, first_us, first_us - 1, last_us + 9 * DAY_US]))
+    done = {tuple(read(place, one)["offset"].to_pylist()): one for one in files.close()}
+    assert {offsets: one.day for offsets, one in done.items()} == {
+        (0,): "9999-12-31",
+        (2,): "0001-01-01",
+        (1, 4): NO_DAY,
+        (3,): NO_DAY,
+    }
+    assert all(one.name.startswith(f"day={one.day}/") for one in done.values())
+    assert len({one.name for one in done.values()}) == 4
 
 
 def test_no_rows_make_no_file() -> None:
