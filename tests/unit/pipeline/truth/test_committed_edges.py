@@ -1,7 +1,9 @@
 """Aborted and open transactions of a range: which indexes are read, and what of them counts."""
 
 import io
+import threading
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
@@ -10,14 +12,19 @@ import pytest
 from kafka_protocol.files import producer_snapshot
 from kafka_protocol.files.producer_snapshot import ProducerEntry
 from kafka_protocol.files.txn_index import AbortedTransaction, pack_entry
-from kafka_protocol.types import EpochEntry, TopicIdPartition
+from kafka_protocol.types import EpochEntry, TopicIdPartition, TopicPartition
 from pipeline.errors import DamagedDataError, DataLossError, StoreUnreachableError
 from pipeline.plan.live import LiveRun
 from pipeline.truth import indexes as index_module
-from pipeline.truth.committed import Transactions, open_from_of, transactions_of
+from pipeline.truth.committed import (
+    Transactions,
+    open_from_of,
+    transactions_of,
+    transactions_of_each,
+)
 from pipeline.truth.indexes import SegmentIndexes
 from pipeline.truth.retries import from_store
-from pipeline.values import OffsetRange
+from pipeline.values import Isolation, OffsetRange
 from rsm_plugins.api import (
     RemoteResourceNotFoundError,
     RemoteStorageError,
@@ -244,3 +251,36 @@ def test_an_index_that_is_too_large_to_be_kept_is_used_all_the_same(
     assert found(SaidIndexes(aborted={0: (one,)}), whole(segment(0, 9)), OffsetRange(0, 10)) == (
         Transactions([one])
     )
+
+
+@dataclass
+class MeetingIndexes(SaidIndexes):
+    """Answers when three are asked at the same time; the test's deadline ends one that waits."""
+
+    meeting: threading.Barrier = field(default_factory=lambda: threading.Barrier(3))
+
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
+        self.meeting.wait()
+        return super().fetch_index(metadata, index_type)
+
+
+def test_snapshots_of_many_partitions_are_read_side_by_side() -> None:
+    store = MeetingIndexes(open_firsts={0: [5], 10: [], 20: [25]})
+    segments = [segment(at, at + 9, has_aborted=False) for at in (0, 10, 20)]
+    partitions = [TopicPartition("orders", number) for number in range(3)]
+    runs_of = {one: whole(held) for one, held in zip(partitions, segments, strict=True)}
+    wanted = dict.fromkeys(partitions, OffsetRange(0, 30))
+    with closing(SegmentIndexes(lambda: store)) as indexes:
+        found = transactions_of_each(indexes, runs_of, wanted, Isolation.READ_COMMITTED)
+    assert [found[one].undecided for one in partitions] == [{10: 5}, {}, {30: 25}]
+    assert len(store.asked) == 3
+
+
+def test_who_reads_all_records_asks_for_no_index() -> None:
+    store = SaidIndexes(open_firsts={0: [5]})
+    partition = TopicPartition("orders", 0)
+    runs_of, wanted = {partition: whole(segment(0, 9))}, {partition: OffsetRange(0, 10)}
+    with closing(SegmentIndexes(lambda: store)) as indexes:
+        found = transactions_of_each(indexes, runs_of, wanted, Isolation.READ_UNCOMMITTED)
+    assert found == {partition: Transactions()}
+    assert not store.asked
