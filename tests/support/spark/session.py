@@ -12,6 +12,7 @@ import pytest
 from pipeline.errors import MissingPackageError
 from pipeline.java_home import provide_java
 from tests.support.brokers.process import ROOT
+from tests.support.stores.s3 import CREDENTIALS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +71,10 @@ def spark_session(master: str = "local[2]", **settings: str) -> "Iterator[SparkS
     more = {key.replace("_", "."): value for key, value in settings.items()}
     for key, value in (SETTINGS | more).items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in CREDENTIALS.items():  # its workers inherit them, in every later test
+            patch.setenv(name, value)
+        session = builder.getOrCreate()
     try:
         yield session
     finally:
