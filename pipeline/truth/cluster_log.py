@@ -244,6 +244,7 @@ class ClusterLog:
     def close(self) -> None:
         """See TieredLog."""
         self._indexes.close()
+        self._metadata.close()
         self._asker.close()
         if self._store is not None:
             self._store.close()

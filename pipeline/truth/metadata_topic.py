@@ -5,16 +5,19 @@ Every call reads on to the end of that moment. Records are judged by the broker'
 know. Records of partitions that nobody asked for are passed over, nearly all unread.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from struct import Struct
+from typing import Any, NamedTuple
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import (
     HEADER_SIZE,
+    LOG_OVERHEAD,
     BatchHeader,
     Buffer,
     has_valid_crc,
     iter_batches,
+    read_header,
 )
 from kafka_protocol.records.errors import (
     InflatedTooLargeError,
@@ -31,6 +34,7 @@ from pipeline.cluster.cluster import NotNowError, name_of
 from pipeline.cluster.questions import LATEST, list_offsets
 from pipeline.cluster.wire_client import ClusterError
 from pipeline.plan.live import LiveIndex
+from pipeline.truth.one_ahead import OneAhead
 from rlmm import records
 from rlmm.fold import Fold
 from rlmm.lifecycle import PartitionFacts
@@ -42,10 +46,19 @@ from runtime.clock import Clock
 _FETCH_VERSION = 12
 _FETCH_BYTES = 8 << 20
 _WAIT_MS = 500
+_BATCH_FRONT = Struct(">qi")
+"""Base offset and length."""
 
 
 class DivergedError(NotNowError):
     """What was read of a metadata partition is not what its log holds now."""
+
+
+class _Question(NamedTuple):
+    """One Fetch: to whom, and where it goes on in which metadata partitions."""
+
+    node: int
+    positions: tuple[tuple[int, Position], ...]
 
 
 class MetadataTopic:
@@ -57,6 +70,7 @@ class MetadataTopic:
         self._store = MemoryStore()
         self._wanted: dict[int, set[PartitionKey]] = {}
         self._indexes: dict[PartitionKey, LiveIndex] = {}
+        self._fetches = OneAhead(self._ask)
         self.skipped_count = 0
 
     @property
@@ -90,8 +104,15 @@ class MetadataTopic:
         for number, end in ends.items():
             if self._store.position(number).offset > end:  # what was read was given up
                 self._forget(number)
-        while self._behind(ends):
-            self._asker.again(lambda: self._read_on(ends))  # each time within a deadline of its own
+        try:
+            while self._behind(ends):  # each time within a deadline of its own
+                self._asker.again(lambda: self._read_on(ends))
+        finally:
+            self._fetches.drop()
+
+    def close(self) -> None:
+        """End what reads ahead."""
+        self._fetches.close()
 
     def index(self, partition: TopicIdPartition) -> LiveIndex:
         """The finished segments of a partition that was read."""
@@ -128,27 +149,44 @@ class MetadataTopic:
         for number in behind:
             by_leader.setdefault(leader_of(topic, number), []).append(number)
         before = [self._store.position(number) for number in behind]
-        for node, numbers in by_leader.items():
-            self._fetch(node, numbers, ends)
+        try:
+            for node, numbers in by_leader.items():
+                self._fetch(node, numbers, ends, is_sole=len(by_leader) == 1)
+        except BaseException:
+            self._fetches.drop()  # whoever looks at the cluster now uses its connection
+            raise
         if before == [self._store.position(number) for number in behind]:
             raise NotNowError(
                 f"{REMOTE_LOG_METADATA_TOPIC}-{behind[0]}: its leader gives nothing at offset"
                 f" {before[0].offset}, before offset {ends[behind[0]]} where it said to end"
             )
 
-    def _fetch(self, node: int, numbers: list[int], ends: Mapping[int, int]) -> None:
+    def _fetch(
+        self, node: int, numbers: list[int], ends: Mapping[int, int], *, is_sole: bool
+    ) -> None:
+        """Ask, and judge the answer while the leader makes the next one, if it is the sole one."""
+        question = _Question(node, tuple((one, self._store.position(one)) for one in numbers))
+        answer = self._fetches.answer(question)
+        if answer.error_code:
+            raise ClusterError(f"{REMOTE_LOG_METADATA_TOPIC}: {name_of(answer.error_code)}")
+        parts = [part for topic in answer.responses for part in topic.partitions]
+        following = _following(question, parts, ends)
+        if is_sole and following is not None:
+            self._fetches.begin(following)
+        for part in parts:
+            self._take(part, ends[part.partition_index])
+
+    def _ask(self, question: _Question) -> Any:
         request = codec.request(ApiKey.FETCH).cls
-        partitions = []
-        for number in numbers:
-            position = self._store.position(number)
-            partitions.append(
-                request.Topics.Partitions(
-                    partition=number,
-                    fetch_offset=position.offset,
-                    last_fetched_epoch=position.leader_epoch,
-                    partition_max_bytes=_FETCH_BYTES,
-                )
+        partitions = [
+            request.Topics.Partitions(
+                partition=number,
+                fetch_offset=position.offset,
+                last_fetched_epoch=position.leader_epoch,
+                partition_max_bytes=_FETCH_BYTES,
             )
+            for number, position in question.positions
+        ]
         body = request(
             replica_id=-1,
             max_wait_ms=_WAIT_MS,
@@ -156,12 +194,7 @@ class MetadataTopic:
             max_bytes=_FETCH_BYTES,
             topics=[request.Topics(topic=REMOTE_LOG_METADATA_TOPIC, partitions=partitions)],
         )
-        answer = self._asker.ask(node, ApiKey.FETCH, _FETCH_VERSION, body)
-        if answer.error_code:
-            raise ClusterError(f"{REMOTE_LOG_METADATA_TOPIC}: {name_of(answer.error_code)}")
-        for topic in answer.responses:
-            for part in topic.partitions:
-                self._take(part, ends[part.partition_index])
+        return self._asker.ask(question.node, ApiKey.FETCH, _FETCH_VERSION, body)
 
     def _take(self, part: Any, end: int) -> None:
         number = part.partition_index
@@ -227,6 +260,33 @@ class MetadataTopic:
             return
         if partition_key(event.topic_id_partition) in wanted:
             fold.take(event, order=offset, seen_ms=seen_ms)
+
+
+def _following(
+    question: _Question, parts: Sequence[Any], ends: Mapping[int, int]
+) -> _Question | None:
+    """What will be asked next if the answer is as it should be; None: nothing, or it is not."""
+    positions = dict(question.positions)
+    for part in parts:
+        if part.error_code or part.diverging_epoch.end_offset >= 0 or not part.records:
+            return None
+        positions[part.partition_index] = _position_after(part.records)
+    left = tuple((number, one) for number, one in positions.items() if one.offset < ends[number])
+    return _Question(question.node, left) if parts and left else None
+
+
+def _position_after(data: Buffer) -> Position:
+    """Where a reader goes on behind the whole batches; one of another end is asked for anew."""
+    last = at = 0
+    while at + HEADER_SIZE <= len(data):
+        _, length = _BATCH_FRONT.unpack_from(data, at)
+        if length <= 0 or at + LOG_OVERHEAD + length > len(data):
+            break
+        last, at = at, at + LOG_OVERHEAD + length
+    if at == 0:
+        return START
+    header = read_header(data, last)
+    return Position(header.next_offset, header.partition_leader_epoch)
 
 
 def values_of(

@@ -1,5 +1,6 @@
 """The metadata topic as a planner reads it, from a broker that is a list of batches."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from kafka_protocol.types import EpochEntry, TopicIdPartition
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from pipeline.cluster.asker import Asker
-from pipeline.cluster.wire_client import Address, ClusterError, WireClient
+from pipeline.cluster.wire_client import Address, ClusterError, UnreachableError, WireClient
 from pipeline.truth.metadata_topic import MetadataTopic
 from rlmm import records
 from rlmm.api import Fence, SegmentUpdate
@@ -182,7 +183,29 @@ def test_each_fetch_has_a_deadline_of_its_own() -> None:
     asker.again = counted  # type: ignore[method-assign] # counts, and does it
     topic.read([ONE])
     assert len(broker.fetched) == 4
-    assert max(fetches) == 1
+    assert max(fetches) <= 2  # the next one is on its way while an answer is judged
+
+
+def test_a_fetch_that_fails_while_the_answer_before_is_judged_is_made_again() -> None:
+    broker = MetadataBroker()
+    for number in range(6):
+        copy(broker, ONE, number)
+    topic = topic_of(broker)
+    real, failed = broker.fetch, list[int]()
+
+    def fetch(answer: Any, body: Any) -> Any:
+        (asked,) = body.topics[0].partitions
+        if asked.fetch_offset == 3 and not failed:
+            failed.append(threading.get_ident())
+            raise UnreachableError("one:1: connection reset")
+        return real(answer, body)
+
+    broker.fetch = fetch  # type: ignore[method-assign] # fails once
+    topic.read([ONE])
+    topic.close()
+    assert firsts(topic, ONE) == list(range(0, 60, 10))
+    assert broker.fetched == [0, 3, 6, 9]
+    assert failed[0] != threading.get_ident()  # it was the one asked ahead
 
 
 def test_a_log_that_was_cut_is_read_anew() -> None:
