@@ -24,6 +24,8 @@ pytestmark = [
     pytest.mark.skipif(why_no_spark() is not None, reason=str(why_no_spark())),
 ]
 FILLING = Filling(partitions=2, epochs=1, records=2_000, deleted=0)
+EACH_BATCH = 300
+"""Records of a partition in a micro-batch, at most."""
 
 
 @pytest.mark.long(seconds=70)
@@ -49,17 +51,19 @@ def check(tmp_path: Path, *, kills: int, most: int) -> None:
     dice = Random(seed)
     with tiered_cluster(tmp_path / "broker") as broker:
         fill(broker, "orders", FILLING)
-        stream = KilledStream(tmp_path / "stream", options(broker))
+        stream, written = KilledStream(tmp_path / "stream", options(broker)), FILLING.records
         for kill in range(kills):
             moment, batches = dice.choice(MOMENTS), dice.randint(1, most)
+            new = FILLING._replace(records=EACH_BATCH * batches)  # else it waits for them in vain
             with stream.running():
-                produce_more(broker, "orders", FILLING._replace(records=500), dice)
+                produce_more(broker, "orders", new, dice)
+                written += new.records
                 stream.wait_for(moment, stream.count(moment) + batches)
                 if kill % 2:
                     kill_workers(stream)
         stream.run_to_end()
         expected = consumer_digests(broker.bootstrap, "orders")
-        assert {each.count for each in expected.values()} == {2_000 + 500 * kills}
+        assert {each.count for each in expected.values()} == {written}
         assert sink_digests(stream.path) == expected
 
 
@@ -68,6 +72,6 @@ def options(broker: BrokerProcess) -> dict[str, str]:
         "kafka.bootstrap.servers": broker.bootstrap,
         "subscribe": "orders",
         "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": "600",
+        "maxOffsetsPerTrigger": str(EACH_BATCH * FILLING.partitions),
         "includeHeaders": "true",
     }
