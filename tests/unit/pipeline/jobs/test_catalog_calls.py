@@ -27,7 +27,7 @@ def test_a_call_that_hangs_ends_at_its_deadline_and_the_next_one_is_made() -> No
             calls(go_on.wait, within_s=0.01)
         assert calls(lambda: 7) == 7
     go_on.set()
-    until(lambda: threads() == before, "both threads end")
+    until(lambda: threads() <= before, "both threads end")
 
 
 def test_calls_that_come_back_are_made_in_one_thread() -> None:
