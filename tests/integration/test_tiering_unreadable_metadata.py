@@ -63,6 +63,7 @@ def test_a_damaged_batch_stops_its_metadata_partition_and_no_other_until_it_is_b
 ) -> None:
     broker = make_broker(tiered=True).start()
     damaged, other = two_topics(broker)
+    until(lambda: objects_of(broker, other), "something is there that can be deleted")
     broker.terminate()
     [path] = metadata_logs(broker, damaged)
     before = path.read_bytes()
