@@ -59,7 +59,7 @@ class CatalogCalls:
             return future.result(within_s)
         except TimeoutError as error:
             if future.done():
-                raise  # the call's own
+                return future.result()  # just now, or the error is the call's own
             self.close()
             raise StoreUnreachableError(
                 f"{self._name}: the catalog did not answer within {within_s:.0f} s; see whether it"

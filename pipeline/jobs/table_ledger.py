@@ -196,7 +196,7 @@ class TableLedger:
     def abandon(self, run: str) -> None:
         """See `Ledger`: only what the table does not name is removed."""
         if run in self._began:
-            self._retried(lambda: self._clear([_directory(self._began[run], run)]))
+            self._clear([_directory(self._began[run], run)])  # once: somebody waits for the error
 
     def close(self) -> None:
         """See `Ledger`."""
