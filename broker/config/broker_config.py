@@ -135,6 +135,20 @@ class BrokerConfig:
     replica_high_watermark_checkpoint_interval_ms: int
     producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int
+    # groups
+    group_initial_rebalance_delay_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    group_min_session_timeout_ms: int
+    offset_metadata_max_bytes: int
+    offsets_commit_timeout_ms: int
+    offsets_load_buffer_size: int
+    offsets_retention_check_interval_ms: int
+    offsets_retention_minutes: int
+    offsets_topic_compression_codec: int
+    offsets_topic_num_partitions: int
+    offsets_topic_replication_factor: int
+    offsets_topic_segment_bytes: int
     # remote tier
     remote_log_storage_system_enable: bool
     remote_log_storage_manager_class_name: str | None

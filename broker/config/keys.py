@@ -6,6 +6,7 @@ from typing import Final
 
 from broker.config.key import Key
 from broker.config.key_table import keys_without_effect
+from broker.config.keys_groups import GROUP_KEYS
 from broker.config.keys_log import LOG_KEYS
 from broker.config.keys_quorum import QUORUM_KEYS
 from broker.config.keys_remote import METADATA_MANAGER_KEYS as _METADATA_MANAGER
@@ -41,7 +42,7 @@ _WITH_EFFECT: Final[Mapping[str, tuple[Key, ...]]] = {
     "Replication": REPLICATION_KEYS,
     "Tiered storage": REMOTE_KEYS,
     "Tidemark's own": TIDEMARK_KEYS,
-    "Groups and transactions": (),
+    "Groups and transactions": GROUP_KEYS,
     "Share groups": (),
     "TLS, tokens, authorization": (),
     "SASL and OAuth": (),

@@ -113,6 +113,10 @@ def check_values(
     _check_replication_times(values)
     _check_local_retention(values)
     _check_remote(values, entries, addresses)
+    codec = _number(values["offsets.topic.compression.codec"])
+    if codec not in range(5):
+        allowed = "must be 0 none, 1 gzip, 2 snappy, 3 lz4 or 4 zstd"
+        raise ConfigError("offsets.topic.compression.codec", codec, allowed)
     if values["max.connections.per.ip"] == 0 and not addresses.max_connections_per_ip_overrides:
         raise ConfigError(
             "max.connections.per.ip", 0, "0 needs entries in max.connections.per.ip.overrides"

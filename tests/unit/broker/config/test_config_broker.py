@@ -33,11 +33,7 @@ def test_a_real_server_properties_loads_without_warnings(tmp_path: Path) -> None
     assert config.broker_listeners == (Listener("PLAINTEXT", "", 9092, "PLAINTEXT"),)
     assert config.advertised_listeners == (Listener("PLAINTEXT", "localhost", 9092, "PLAINTEXT"),)
     assert config.controller_quorum_bootstrap_servers == (("localhost", 9093),)
-    assert config.without_effect == (
-        "num.io.threads",
-        "num.network.threads",
-        "offsets.topic.replication.factor",
-    )
+    assert config.without_effect == ("num.io.threads", "num.network.threads")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -275,3 +271,9 @@ def test_too_many_replicas_name_key_value_and_brokers() -> None:
 def test_secrets_do_not_show_in_the_representation() -> None:
     config = load_entries({"ssl.key.password": "hunter2", "rsm.config.token": "hunter3"})
     assert "hunter" not in repr(config)
+
+
+@pytest.mark.parametrize("codec", ["-1", "5"])
+def test_a_codec_of_the_offsets_topic_that_does_not_exist_is_refused(codec: str) -> None:
+    with pytest.raises(ConfigError, match=r"offsets\.topic\.compression\.codec=.*4 zstd"):
+        load(**{"offsets.topic.compression.codec": codec})
