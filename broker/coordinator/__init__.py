@@ -1,0 +1,1 @@
+"""Coordinators of groups: what members and offsets there are, and who may change them."""

@@ -1,0 +1,236 @@
+"""A classic group: its members, its generation, and the counts that its rebalances look at.
+
+Changes here keep the counts right and know nothing of requests, answers and timers: `joining`,
+`syncing`, `leaving` and `rebalance` decide with them. Each change costs O(1), but for those that
+say otherwise: a thousand members may join at once.
+"""
+
+from broker.coordinator.group.decision import Ticket
+from broker.coordinator.group.lifecycle import GroupStatus, may_follow
+from broker.coordinator.group.member import Member, Protocols
+from broker.coordinator.group.protocols import (
+    CONSUMER_PROTOCOL,
+    select_protocol,
+    subscribed_topics,
+)
+from kafka_protocol.errors import ErrorCode
+
+
+class ClassicGroup:
+    """One group of the classic protocol, also a simple one: offsets without members.
+
+    Attributes:
+        status: where in `lifecycle.TRANSITIONS` it is.
+        previous: the state before that.
+        since_ms: when it came into its state (wall clock); None for what old brokers wrote.
+        protocol_type: of its members, `consumer` for consumers; None before the first one.
+        protocol_name: what the generation goes by; None in an empty one.
+        generation: rises by one with each completed join phase, never falls.
+        leader_id: the member that assigns partitions.
+        members: by id, in the order of joining.
+        static_members: ids of members by their instance id.
+        pending: ids that were given out and have not joined yet (KIP-394), with the monotonic
+            time at which they are forgotten.
+        pending_sync: members that have not asked for their assignment in this generation.
+        joins: how many JoinGroups are parked.
+        member_added: one joined during the initial rebalance delay, which extends it.
+        initial_delay_left_ms: by how much that delay may still be extended.
+        subscribed: topics that its consumers read; None where that is not known.
+    """
+
+    def __init__(self, group_id: str, *, since_ms: int | None) -> None:
+        self.group_id = group_id
+        self.status = GroupStatus.EMPTY
+        self.previous = GroupStatus.DEAD
+        self.since_ms = since_ms
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.generation = 0
+        self.leader_id: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending: dict[str, int] = {}
+        self.pending_sync: set[str] = set()
+        self.joins = 0
+        self.member_added = False
+        self.initial_delay_left_ms = 0
+        self.subscribed: frozenset[str] | None = None
+        self._supported: dict[str, int] = {}
+
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether a rebalance may begin: not while one waits for members to join."""
+        return may_follow(self.status, GroupStatus.PREPARING_REBALANCE)
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether each member has a parked JoinGroup, and no id is out that has not joined."""
+        return self.joins == len(self.members) and not self.pending
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest one of its members; O(members)."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def move(self, status: GroupStatus, wall_ms: int) -> None:
+        """Go to a state that the table allows."""
+        assert may_follow(self.status, status), f"{self.group_id}: {self.status} to {status}"
+        self.previous, self.status, self.since_ms = self.status, status, wall_ms
+
+    # Members.
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        """Take a member in; the first one leads, and decides the type of protocol."""
+        assert member.member_id not in self.members
+        if not self.members:
+            self.protocol_type = protocol_type
+        if member.instance_id is not None:
+            assert member.instance_id not in self.static_members
+            self.static_members[member.instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self._count(member, 1)
+        if member.join_ticket is not None:
+            self.joins += 1
+        self.pending.pop(member.member_id, None)
+
+    def remove(self, member_id: str) -> Member | None:
+        """Let go of a member, or of an id that is pending; a leader is followed by the next."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count(member, -1)
+            if member.join_ticket is not None:
+                self.joins -= 1
+            if member.instance_id is not None:
+                self.static_members.pop(member.instance_id, None)
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        self.pending.pop(member_id, None)
+        self.pending_sync.discard(member_id)
+        return member
+
+    def rename(self, member: Member, new_id: str) -> None:
+        """Give a static member another id: its process restarted. Place and assignment stay."""
+        old_id = member.member_id
+        del self.members[old_id]
+        member.member_id = new_id
+        self.members[new_id] = member
+        if self.leader_id == old_id:
+            self.leader_id = new_id
+        assert member.instance_id is not None
+        self.static_members[member.instance_id] = new_id
+        # DIFFERS: Kafka leaves the old id among those that owe a SyncGroup, and a rebalance
+        # follows when nobody sends it; the member owes it under its new id.
+        if old_id in self.pending_sync:
+            self.pending_sync.remove(old_id)
+            self.pending_sync.add(new_id)
+
+    def update(
+        self,
+        member: Member,
+        *,
+        protocols: Protocols,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+    ) -> None:
+        """Take over what a member says when it joins again."""
+        self._count(member, -1)
+        member.protocols = protocols
+        self._count(member, 1)
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+
+    def park_join(self, member: Member, ticket: Ticket) -> None:
+        """Keep a JoinGroup until the join phase ends."""
+        if member.join_ticket is None:
+            self.joins += 1
+        member.join_ticket = ticket
+
+    def take_join(self, member: Member) -> Ticket | None:
+        """The parked JoinGroup of a member, which is parked no longer."""
+        ticket = member.join_ticket
+        if ticket is not None:
+            member.join_ticket = None
+            self.joins -= 1
+        return ticket
+
+    def refusal_of(self, member_id: str, instance_id: str | None) -> ErrorCode | None:
+        """Why this id may not speak for a member; None where it may."""
+        if instance_id is not None:
+            known = self.static_members.get(instance_id)
+            if known is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if known != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return None if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    # Protocols.
+
+    def supports(self, protocol_type: str, names: set[str]) -> bool:
+        """Whether a member with these protocols fits in: one of them all others support, too."""
+        if self.status is GroupStatus.EMPTY:
+            return bool(protocol_type and names)
+        if protocol_type != self.protocol_type:
+            return False
+        size = len(self.members)
+        return any(self._supported.get(name, 0) == size for name in names)
+
+    def winner(self) -> str | None:
+        """The protocol that the members vote for; O(members)."""
+        size = len(self.members)
+        candidates = {name for name, count in self._supported.items() if count == size}
+        return select_protocol(self.members.values(), candidates)
+
+    def elect_joined_leader(self) -> bool:
+        """See to it that the leader is one that joined.
+
+        Returns:
+            Whether there is such a leader.
+        """
+        leader = self.members.get(self.leader_id or "")
+        if leader is None:
+            return False
+        if leader.join_ticket is None:
+            joined = (each for each in self.members.values() if each.join_ticket is not None)
+            leader = next(joined, None)
+            if leader is None:
+                return False
+            self.leader_id = leader.member_id
+        return True
+
+    def begin_generation(self, wall_ms: int) -> None:
+        """End the join phase: the next generation, with its protocol; O(members)."""
+        self.generation += 1
+        self.protocol_name = self.winner() if self.members else None
+        self.learn_subscriptions()
+        after = GroupStatus.COMPLETING_REBALANCE if self.members else GroupStatus.EMPTY
+        self.move(after, wall_ms)
+        self.pending_sync.clear()
+
+    def learn_subscriptions(self) -> None:
+        """Find out which topics its members read; O(members)."""
+        self.subscribed = None
+        if self.protocol_type != CONSUMER_PROTOCOL:
+            return
+        name = self.protocol_name
+        if not self.members:
+            self.subscribed = frozenset()
+        elif name is not None:
+            self.subscribed = subscribed_topics(
+                member.metadata(name) for member in self.members.values()
+            )
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether its members read the topic; of consumers that are not understood: yes."""
+        if self.subscribed is None:
+            return self.protocol_type == CONSUMER_PROTOCOL
+        return topic in self.subscribed
+
+    def _count(self, member: Member, by: int) -> None:
+        for name in member.protocol_names():
+            count = self._supported.get(name, 0) + by
+            if count:
+                self._supported[name] = count
+            else:
+                self._supported.pop(name, None)

@@ -1,0 +1,84 @@
+"""DeleteGroups, and what becomes of offsets when topics are deleted. Pure."""
+
+from collections.abc import Iterator, Mapping
+
+from broker.coordinator.group import refusals
+from broker.coordinator.group.classic_group import ClassicGroup
+from broker.coordinator.group.decision import GroupRecord, Ticket
+from broker.coordinator.group.lifecycle import GroupStatus
+from broker.coordinator.group.offsets import OffsetStore, unpack
+from broker.coordinator.group.records import group_key, offset_key
+from broker.coordinator.group.replaying import Replay
+from broker.coordinator.group.turn import Turn
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.types import ZERO_UUID
+
+_SLICE = 2_000
+
+
+def delete_group(turn: Turn, replay: Replay, ticket: Ticket, group_id: str) -> None:
+    """Delete an empty group with all of its offsets, by one batch."""
+    group = replay.groups.get(group_id)
+    is_foreign = replay.foreign.type_of(group_id) is not None
+    error = ErrorCode.NONE
+    if group is None and not is_foreign:
+        error = ErrorCode.GROUP_ID_NOT_FOUND
+    elif group is not None and group.status is not GroupStatus.EMPTY:
+        error = ErrorCode.NON_EMPTY_GROUP
+    else:
+        turn.records.extend(_all_offsets(replay.offsets, group_id))
+        turn.records.extend(replay.foreign.tombstones(group_id))
+        if group is not None:
+            turn.records.append(GroupRecord(group_key(group_id), None))
+            _forget_pending(turn, group)
+    turn.answer(ticket, refusals.delete_group(group_id, error))
+
+
+def _forget_pending(turn: Turn, group: ClassicGroup) -> None:
+    """Ids that were given out mean nothing once the group is gone."""
+    for member_id in list(group.pending):
+        turn.cancel_session(group, member_id)
+
+
+def _all_offsets(offsets: OffsetStore, group_id: str) -> list[GroupRecord]:
+    """A tombstone for each partition, committed or in an open transaction."""
+    committed = {
+        (topic, partition)
+        for topic, partitions in offsets.of_group(group_id).items()
+        for partition in partitions
+    }
+    places = committed.union(offsets.pending_partitions(group_id))
+    return [GroupRecord(offset_key(group_id, *place), None) for place in sorted(places)]
+
+
+def topics_deleted(
+    offsets: OffsetStore, topics: Mapping[str, bytes]
+) -> Iterator[list[GroupRecord]]:
+    """Tombstones for the offsets of topics that are gone, a slice of bounded work at a time.
+
+    An offset that knows its topic's id goes with that topic only: somebody may have made another
+    one of the same name, and committed for it.
+    """
+    records: list[GroupRecord] = []
+    looked_at = 0
+    for group_id in {**dict.fromkeys(offsets.groups), **dict.fromkeys(offsets.pending_groups())}:
+        for topic, topic_id in topics.items():
+            looked_at += 1
+            places = [
+                partition
+                for partition, stored in offsets.of_group(group_id).get(topic, {}).items()
+                if unpack(stored).committed.topic_id in {ZERO_UUID, topic_id}
+            ]
+            pending = [
+                partition
+                for name, partition in offsets.pending_partitions(group_id)
+                if name == topic
+            ]
+            looked_at += len(places) + len(pending)
+            for partition in sorted({*places, *pending}):
+                records.append(GroupRecord(offset_key(group_id, topic, partition), None))
+            if looked_at >= _SLICE:
+                yield records
+                records, looked_at = [], 0
+    if records:
+        yield records

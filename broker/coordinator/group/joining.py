@@ -1,0 +1,165 @@
+"""JoinGroup: a member comes, comes again, or comes back under a new id. Pure.
+
+KIPs: 62 (rebalance time-out), 134 (initial delay), 345 (static members), 394 (a member id is
+required first), 559 (protocol type and name in answers), 800 (reasons), 814 (the leader skips the
+assignment).
+"""
+
+from broker.coordinator.group import refusals
+from broker.coordinator.group.asked import Asked
+from broker.coordinator.group.classic_group import ClassicGroup
+from broker.coordinator.group.decision import SetTimer
+from broker.coordinator.group.lifecycle import GroupStatus
+from broker.coordinator.group.member import Member, protocols_of
+from broker.coordinator.group.rebalance import (
+    complete_if_all_joined,
+    joined,
+    prepare_or_complete,
+)
+from broker.coordinator.group.static_rejoin import rejoin_static
+from broker.coordinator.group.turn import Turn, session_key
+from kafka_protocol.errors import ErrorCode
+
+_MEMBER_ID_REQUIRED_FROM = 4
+
+
+def join(turn: Turn, group: ClassicGroup, asked: Asked) -> None:
+    """Decide on a JoinGroup to a group that exists."""
+    member_id = asked.request.member_id
+    names = {each.name for each in asked.request.protocols}
+    if not _has_place(turn, group, member_id):
+        _refuse_place(turn, group, asked)
+    elif not group.supports(asked.request.protocol_type, names):
+        error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        turn.answer(asked.ticket, refusals.join(error, member_id))
+    elif not member_id:
+        _join_new(turn, group, asked)
+    elif member_id in group.pending:
+        _join_pending(turn, group, asked)
+    else:
+        _join_again(turn, group, asked)
+
+
+def _has_place(turn: Turn, group: ClassicGroup, member_id: str) -> bool:
+    """Whether `group.max.size` leaves room.
+
+    While members join, those that already have count: so a group that is above its limit (it
+    was lowered) keeps whoever comes first.
+    """
+    limit = turn.limits.group_size_max
+    member = group.members.get(member_id)
+    if group.status is GroupStatus.EMPTY:
+        return True
+    if group.status is GroupStatus.PREPARING_REBALANCE:
+        return (member is not None and member.join_ticket is not None) or group.joins < limit
+    return member is not None or len(group.members) < limit
+
+
+def _refuse_place(turn: Turn, group: ClassicGroup, asked: Asked) -> None:
+    member_id = asked.request.member_id
+    instance_id = asked.request.group_instance_id
+    is_member = group.refusal_of(member_id, instance_id) is None
+    if is_member or member_id in group.pending:
+        group.remove(member_id)
+        turn.cancel_session(group, member_id)
+    turn.answer(asked.ticket, refusals.join(ErrorCode.GROUP_MAX_SIZE_REACHED))
+    # DIFFERS: Kafka waits for the rebalance time-out although nobody is left to wait for.
+    complete_if_all_joined(turn, group)
+
+
+def _join_new(turn: Turn, group: ClassicGroup, asked: Asked) -> None:
+    """A member without an id."""
+    instance_id = asked.request.group_instance_id
+    prefix = asked.caller.client_id if instance_id is None else instance_id
+    member_id = f"{prefix}-{asked.uuid}"
+    if instance_id is not None:
+        old_id = group.static_members.get(instance_id)
+        if old_id is None:
+            _add(turn, group, asked, member_id)
+        else:
+            rejoin_static(turn, group, group.members[old_id], asked, member_id)
+    elif asked.version >= _MEMBER_ID_REQUIRED_FROM:
+        deadline_ms = turn.now.monotonic_ms + asked.request.session_timeout_ms
+        group.pending[member_id] = deadline_ms
+        turn.timers.append(SetTimer(session_key(group, member_id), deadline_ms))
+        turn.answer(asked.ticket, refusals.join(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+    else:
+        _add(turn, group, asked, member_id)
+
+
+def _join_pending(turn: Turn, group: ClassicGroup, asked: Asked) -> None:
+    """A member uses the id that it was given; only dynamic members are given one beforehand."""
+    member_id = asked.request.member_id
+    if asked.request.group_instance_id is not None:
+        error = ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka, by an exception of its own
+        turn.answer(asked.ticket, refusals.join(error))
+        return
+    turn.cancel_session(group, member_id)
+    _add(turn, group, asked, member_id)
+
+
+def _add(turn: Turn, group: ClassicGroup, asked: Asked, member_id: str) -> None:
+    member = Member(
+        member_id,
+        instance_id=asked.request.group_instance_id,
+        client_id=asked.caller.client_id,
+        client_host=asked.caller.client_host,
+        rebalance_timeout_ms=asked.rebalance_timeout_ms,
+        session_timeout_ms=asked.request.session_timeout_ms,
+        protocols=protocols_of(asked.request),
+    )
+    member.is_new = True
+    member.join_ticket = asked.ticket
+    is_initial = group.previous is GroupStatus.EMPTY
+    if group.status is GroupStatus.PREPARING_REBALANCE and is_initial:
+        group.member_added = True
+    group.add(member, asked.request.protocol_type)
+    turn.keep_alive(group, member, turn.limits.new_member_join_timeout_ms)
+    prepare_or_complete(turn, group)
+
+
+def _join_again(turn: Turn, group: ClassicGroup, asked: Asked) -> None:
+    """A member with an id."""
+    request = asked.request
+    error = group.refusal_of(request.member_id, request.group_instance_id)
+    if error is not None:
+        turn.answer(asked.ticket, refusals.join(error, request.member_id, protocol_name=None))
+        return
+    member = group.members[request.member_id]
+    if group.status is GroupStatus.PREPARING_REBALANCE:
+        _update(turn, group, asked)
+    elif group.status is GroupStatus.COMPLETING_REBALANCE:
+        if member.protocols == protocols_of(request):
+            # It may have missed the answer: the generation is still the one it is in.
+            turn.answer(asked.ticket, joined(group, member))
+        else:
+            _update(turn, group, asked)
+    elif group.leader_id == member.member_id or member.protocols != protocols_of(request):
+        # A leader joins again where topics changed, which its metadata need not show.
+        _update(turn, group, asked)
+    else:
+        turn.answer(asked.ticket, joined(group, member, with_members=False))
+
+
+def _update(turn: Turn, group: ClassicGroup, asked: Asked) -> None:
+    member = group.members[asked.request.member_id]
+    _supersede(turn, group, member)
+    group.update(
+        member,
+        protocols=protocols_of(asked.request),
+        rebalance_timeout_ms=asked.rebalance_timeout_ms,
+        session_timeout_ms=asked.request.session_timeout_ms,
+    )
+    group.park_join(member, asked.ticket)
+    prepare_or_complete(turn, group)
+
+
+def _supersede(turn: Turn, group: ClassicGroup, member: Member) -> None:
+    """Answer a JoinGroup that is still parked when its member sends the next one.
+
+    DIFFERS: Kafka forgets the earlier one, and its connection waits for an answer for ever.
+    """
+    ticket = group.take_join(member)
+    if ticket is not None:
+        error = ErrorCode.REBALANCE_IN_PROGRESS
+        turn.answer(ticket, refusals.join(error, member.member_id))

@@ -1,0 +1,92 @@
+"""One member of a classic group: what it joined with, what it owns, which requests it waits for."""
+
+from typing import Any
+
+from broker.coordinator.group.decision import Ticket
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""Names and metadata of the protocols that a member supports, the most wanted first."""
+
+
+def protocols_of(request: Any) -> Protocols:
+    """The protocols of a JoinGroup request, in its order."""
+    return tuple((each.name, each.metadata) for each in request.protocols)
+
+
+class Member:
+    """A member that joined (a pending one is but an id, see `ClassicGroup.pending`).
+
+    Attributes:
+        member_id: as the coordinator gave it.
+        instance_id: `group.instance.id` of a static member (KIP-345), None for a dynamic one.
+        join_ticket: the JoinGroup that is parked, None if none is.
+        sync_ticket: likewise its SyncGroup.
+        is_new: since its first JoinGroup, until that is answered: it has no id to heartbeat with,
+            so not even a parked JoinGroup keeps it alive for ever.
+        deadline_ms: when its session ends (monotonic) unless it is heard of.
+        timer_ms: when its session's timer fires, None without one. It may be earlier than the
+            deadline: a heartbeat moves the deadline only.
+    """
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "deadline_ms",
+        "instance_id",
+        "is_new",
+        "join_ticket",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "sync_ticket",
+        "timer_ms",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        *,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: Protocols,
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = assignment
+        self.join_ticket: Ticket | None = None
+        self.sync_ticket: Ticket | None = None
+        self.is_new = False
+        self.deadline_ms = 0
+        self.timer_ms: int | None = None
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it has a `group.instance.id`."""
+        return self.instance_id is not None
+
+    @property
+    def waits_by_request(self) -> bool:
+        """Whether a parked request stands for its heartbeats; that of a new member does not."""
+        return not self.is_new and (self.join_ticket is not None or self.sync_ticket is not None)
+
+    def protocol_names(self) -> set[str]:
+        """Names of the protocols that it supports, each once."""
+        return {name for name, _ in self.protocols}
+
+    def metadata(self, protocol: str) -> bytes:
+        """What it said under this protocol; nothing where it does not support it."""
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        return b""

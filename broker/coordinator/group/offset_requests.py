@@ -1,0 +1,201 @@
+"""OffsetCommit, TxnOffsetCommit, OffsetDelete and OffsetFetch: requests to answers. Pure.
+
+Kafka takes any offset and any partition number: what a client commits is its own. What it checks
+is who commits: a member in the current generation, or nobody's member where the group is empty.
+
+KIPs: 211 (no retention of a commit's own from v5 on), 320 (leader epochs), 345 (instance ids), 447
+(require_stable, commits of members in transactions), 496 (OffsetDelete), 848 (topic ids).
+"""
+
+from typing import Any
+
+from broker.coordinator.group import refusals
+from broker.coordinator.group.classic_group import ClassicGroup
+from broker.coordinator.group.decision import GroupRecord, Ticket
+from broker.coordinator.group.lifecycle import GroupStatus
+from broker.coordinator.group.offsets import OffsetStore, unpack
+from broker.coordinator.group.protocols import CONSUMER_PROTOCOL
+from broker.coordinator.group.records import (
+    NO_EXPIRY,
+    CommittedOffset,
+    offset_key,
+    offset_value,
+)
+from broker.coordinator.group.turn import Turn
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.types import ZERO_UUID
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import response
+
+NO_OFFSET = -1
+_DEFAULT_RETENTION = -1
+_GROUP_ID_NOT_FOUND_FROM = 9
+
+
+def commit_refusal(
+    group: ClassicGroup | None, request: Any, version: int, *, in_transaction: bool = False
+) -> ErrorCode | None:
+    """Why this commit is not taken; None where it is."""
+    if in_transaction:
+        generation = request.generation_id
+    else:
+        generation = request.generation_id_or_member_epoch
+    if group is None:
+        if generation < 0:
+            return None  # a simple group begins with its first commit
+        is_known = in_transaction or version < _GROUP_ID_NOT_FOUND_FROM
+        return ErrorCode.ILLEGAL_GENERATION if is_known else ErrorCode.GROUP_ID_NOT_FOUND
+    is_empty = group.status is GroupStatus.EMPTY
+    if generation < 0 and is_empty:
+        return None
+    if generation >= 0 or request.member_id or request.group_instance_id is not None:
+        error = group.refusal_of(request.member_id, request.group_instance_id)
+        if error is not None:
+            return error
+        if generation != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+    elif not in_transaction and not is_empty:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if not in_transaction and group.status is GroupStatus.COMPLETING_REBALANCE:
+        # The member knows the generation but not its assignment yet: what it commits may
+        # belong to another one already.
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return None
+
+
+def commit(turn: Turn, group: ClassicGroup | None, ticket: Ticket, request: Any) -> None:
+    """Take a commit that `commit_refusal` lets through; it keeps the member's session alive."""
+    if group is not None:
+        member = group.members.get(request.member_id)
+        alive_in = {GroupStatus.STABLE, GroupStatus.PREPARING_REBALANCE}
+        if member is not None and group.status in alive_in:
+            turn.keep_alive(group, member)
+    expire_ms = NO_EXPIRY
+    if request.retention_time_ms != _DEFAULT_RETENTION:
+        expire_ms = turn.now.wall_ms + request.retention_time_ms
+    cls = response(ApiKey.OFFSET_COMMIT).cls
+    topics = []
+    for topic in request.topics:
+        slots = _commit_topic(turn, request.group_id, topic, cls, expire_ms)
+        topics.append(cls.Topics(name=topic.name, topic_id=topic.topic_id, partitions=slots))
+    turn.answer(ticket, cls(topics=topics))
+
+
+def commit_in_transaction(turn: Turn, ticket: Ticket, request: Any) -> None:
+    """Take a transactional commit; its records belong into a batch of the transaction."""
+    cls = response(ApiKey.TXN_OFFSET_COMMIT).cls
+    topics = [
+        cls.Topics(
+            name=topic.name,
+            partitions=_commit_topic(turn, request.group_id, topic, cls, NO_EXPIRY),
+        )
+        for topic in request.topics
+    ]
+    turn.answer(ticket, cls(topics=topics))
+
+
+def _commit_topic(turn: Turn, group_id: str, topic: Any, cls: Any, expire_ms: int) -> list[Any]:
+    topic_id = getattr(topic, "topic_id", ZERO_UUID)  # TxnOffsetCommit has none
+    slot = cls.Topics.Partitions
+    limit = turn.limits.offset_metadata_bytes_max
+    slots = []
+    for each in topic.partitions:
+        metadata = each.committed_metadata or ""
+        if _utf16_units(metadata, limit) > limit:
+            error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            slots.append(slot(partition_index=each.partition_index, error_code=error))
+            continue
+        slots.append(slot(partition_index=each.partition_index))
+        value = CommittedOffset(
+            each.committed_offset,
+            each.committed_leader_epoch,
+            metadata,
+            turn.now.wall_ms,
+            expire_ms,
+            topic_id,
+        )
+        key = offset_key(group_id, topic.name, each.partition_index)
+        turn.write(GroupRecord(key, offset_value(value)))
+        turn.totals.commits += 1
+    return slots
+
+
+def _utf16_units(text: str, limit: int) -> int:
+    """Java's length of a text, counted where it matters: a text that may be above `limit`."""
+    if len(text) * 2 <= limit or text.isascii():
+        return len(text)
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def delete(
+    turn: Turn, group: ClassicGroup | None, offsets: OffsetStore, ticket: Ticket, request: Any
+) -> None:
+    """Decide on an OffsetDelete: not of topics that the group's members read."""
+    error = _delete_refusal(group)
+    if error is not None:
+        turn.answer(ticket, refusals.delete_offsets(error))
+        return
+    assert group is not None
+    cls = response(ApiKey.OFFSET_DELETE).cls
+    topics = []
+    for topic in request.topics:
+        is_read = group.is_subscribed(topic.name)
+        said = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
+        slots = []
+        for each in topic.partitions:
+            partition = each.partition_index
+            slots.append(cls.Topics.Partitions(partition_index=partition, error_code=said))
+            if not is_read and is_known(offsets, group.group_id, topic.name, partition):
+                turn.write(GroupRecord(offset_key(group.group_id, topic.name, partition), None))
+                turn.totals.deletions += 1
+        topics.append(cls.Topics(name=topic.name, partitions=slots))
+    turn.answer(ticket, cls(topics=topics))
+
+
+def is_known(offsets: OffsetStore, group_id: str, topic: str, partition: int) -> bool:
+    """Whether there is an offset to delete: a committed one, or one of an open transaction."""
+    committed = offsets.of_group(group_id).get(topic, {})
+    return partition in committed or offsets.is_pending(group_id, topic, partition)
+
+
+def _delete_refusal(group: ClassicGroup | None) -> ErrorCode | None:
+    if group is None or group.status is GroupStatus.DEAD:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    if group.status is not GroupStatus.EMPTY and group.protocol_type != CONSUMER_PROTOCOL:
+        return ErrorCode.NON_EMPTY_GROUP  # nobody knows which topics its members read
+    return None
+
+
+def fetch(offsets: OffsetStore, request: Any, *, require_stable: bool) -> Any:
+    """A group's slot of an OffsetFetch response; what was not committed is -1, not an error."""
+    cls = response(ApiKey.OFFSET_FETCH).cls.Groups
+    group_id = request.group_id
+    committed = offsets.of_group(group_id)
+    if request.topics is None:
+        asked = [(topic, ZERO_UUID, list(parts)) for topic, parts in committed.items()]
+    else:
+        asked = [(each.name, each.topic_id, each.partition_indexes) for each in request.topics]
+    topics = []
+    for topic, topic_id, partitions in asked:
+        stored = committed.get(topic, {})
+        slots = []
+        for partition in partitions:
+            slot = cls.Topics.Partitions(
+                partition_index=partition, committed_offset=NO_OFFSET, metadata=""
+            )
+            slots.append(slot)
+            if require_stable and offsets.is_pending(group_id, topic, partition):
+                slot.error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+            elif partition in stored:
+                found = unpack(stored[partition]).committed
+                if _is_of_topic(found.topic_id, topic_id):
+                    slot.committed_offset = found.offset
+                    slot.committed_leader_epoch = found.leader_epoch
+                    slot.metadata = found.metadata
+        topics.append(cls.Topics(name=topic, topic_id=topic_id, partitions=slots))
+    return cls(group_id=group_id, topics=topics)
+
+
+def _is_of_topic(stored: bytes, asked: bytes) -> bool:
+    """Whether an offset is of the topic that is asked for, not of an earlier one of that name."""
+    return stored == asked or ZERO_UUID in {stored, asked}

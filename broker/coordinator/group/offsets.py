@@ -1,0 +1,177 @@
+"""Committed offsets of one partition of `__consumer_offsets`, and those of open transactions.
+
+There may be a million of them: each is kept as the bytes of its record's value, behind the 8 bytes
+of the record's own offset, and read when somebody asks. That is one object each, some 100 bytes;
+the names of topics are shared.
+
+A commit inside a transaction is pending until the transaction's marker: then it is kept unless
+a newer record of the same partition was kept meanwhile, as compaction may leave them in the log.
+"""
+
+from collections.abc import Iterator, Mapping
+from struct import Struct
+from typing import NamedTuple
+
+from broker.coordinator.group.records import CommittedOffset, read_offset_value
+
+_PLACE = Struct(">q")
+
+Stored = bytes
+"""The offset of a record (8 bytes), and the value of that record."""
+
+ByTopic = dict[str, dict[int, Stored]]
+
+
+class PlacedOffset(NamedTuple):
+    """A committed offset, and where in `__consumer_offsets` its record lies."""
+
+    record_offset: int
+    committed: CommittedOffset
+
+
+def unpack(stored: Stored) -> PlacedOffset:
+    """Read what the store keeps."""
+    return PlacedOffset(_PLACE.unpack_from(stored)[0], read_offset_value(stored[_PLACE.size :]))
+
+
+class OffsetStore:
+    """Offsets by group, topic and partition.
+
+    Attributes:
+        groups: the committed ones; for reading only.
+        count: how many of them there are.
+    """
+
+    def __init__(self) -> None:
+        self.groups: dict[str, ByTopic] = {}
+        self.count = 0
+        self._topics: dict[str, str] = {}
+        self._pending: dict[int, dict[str, ByTopic]] = {}
+        self._open: dict[str, dict[tuple[str, int], set[int]]] = {}
+
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        """The committed offset of a partition, None without one."""
+        stored = self.groups.get(group_id, {}).get(topic, {}).get(partition)
+        return None if stored is None else unpack(stored).committed
+
+    def of_group(self, group_id: str) -> Mapping[str, Mapping[int, Stored]]:
+        """All committed offsets of a group, by topic and partition; see `unpack`."""
+        return self.groups.get(group_id, {})
+
+    def count_of(self, group_id: str) -> int:
+        """How many committed offsets a group has; O(topics)."""
+        return sum(map(len, self.groups.get(group_id, {}).values()))
+
+    def put(
+        self, group_id: str, topic: str, partition: int, value: bytes, *, record_offset: int
+    ) -> None:
+        """Keep a committed offset; `value` is that of its record, and readable."""
+        self._put(group_id, topic, partition, _PLACE.pack(record_offset) + value)
+
+    def remove(self, group_id: str, topic: str, partition: int) -> None:
+        """Forget the offset of a partition, and what open transactions would make of it."""
+        by_topic = self.groups.get(group_id)
+        if by_topic is not None:
+            partitions = by_topic.get(topic)
+            if partitions is not None and partitions.pop(partition, None) is not None:
+                self.count -= 1
+                if not partitions:
+                    del by_topic[topic]
+                if not by_topic:
+                    del self.groups[group_id]
+        producers = self._open.get(group_id, {}).get((topic, partition))
+        for producer_id in list(producers or ()):
+            self._drop_pending(producer_id, group_id, topic, partition)
+
+    # Open transactions.
+
+    def put_pending(  # the place of a record, and who wrote it
+        self,
+        producer_id: int,
+        place: tuple[str, str, int],
+        value: bytes,
+        *,
+        record_offset: int,
+    ) -> None:
+        """Keep an offset that is committed when the producer's transaction is.
+
+        Args:
+            producer_id: of the batch.
+            place: group id, topic, partition.
+            value: of the record.
+            record_offset: of the record.
+        """
+        group_id, topic, partition = place
+        topic = self._shared(topic)
+        by_topic = self._pending.setdefault(producer_id, {}).setdefault(group_id, {})
+        by_topic.setdefault(topic, {})[partition] = _PLACE.pack(record_offset) + value
+        opened = self._open.setdefault(group_id, {})
+        opened.setdefault((topic, partition), set()).add(producer_id)
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """Carry out a transaction's marker; without pending offsets nothing happens."""
+        for group_id, by_topic in self._pending.pop(producer_id, {}).items():
+            for topic, partitions in by_topic.items():
+                for partition, stored in partitions.items():
+                    self._close(producer_id, group_id, topic, partition)
+                    if committed and self._is_newer(group_id, topic, partition, stored):
+                        self._put(group_id, topic, partition, stored)
+
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction may still change the partition's offset."""
+        opened = self._open.get(group_id)
+        return opened is not None and (topic, partition) in opened
+
+    def has_open_transaction(self, group_id: str) -> bool:
+        """Whether any open transaction committed offsets of the group."""
+        return group_id in self._open
+
+    def pending_partitions(self, group_id: str) -> Iterator[tuple[str, int]]:
+        """Partitions of the group that open transactions committed."""
+        return iter(tuple(self._open.get(group_id, ())))
+
+    def pending_groups(self) -> Iterator[str]:
+        """Groups with open transactions."""
+        return iter(tuple(self._open))
+
+    def pending_count(self) -> int:
+        """How many partitions wait for a marker."""
+        return sum(map(len, self._open.values()))
+
+    def _is_newer(self, group_id: str, topic: str, partition: int, stored: Stored) -> bool:
+        kept = self.groups.get(group_id, {}).get(topic, {}).get(partition)
+        return kept is None or kept[: _PLACE.size] < stored[: _PLACE.size]
+
+    def _put(self, group_id: str, topic: str, partition: int, stored: Stored) -> None:
+        by_topic = self.groups.get(group_id)
+        if by_topic is None:
+            by_topic = self.groups[group_id] = {}
+        partitions = by_topic.get(topic)
+        if partitions is None:
+            partitions = by_topic[self._shared(topic)] = {}
+        if partition not in partitions:
+            self.count += 1
+        partitions[partition] = stored
+
+    def _drop_pending(self, producer_id: int, group_id: str, topic: str, partition: int) -> None:
+        groups = self._pending[producer_id]
+        del groups[group_id][topic][partition]
+        self._close(producer_id, group_id, topic, partition)
+        if not groups[group_id][topic]:
+            del groups[group_id][topic]
+        if not groups[group_id]:
+            del groups[group_id]
+        if not groups:
+            del self._pending[producer_id]
+
+    def _close(self, producer_id: int, group_id: str, topic: str, partition: int) -> None:
+        opened = self._open[group_id]
+        producers = opened[topic, partition]
+        producers.discard(producer_id)
+        if not producers:
+            del opened[topic, partition]
+        if not opened:
+            del self._open[group_id]
+
+    def _shared(self, topic: str) -> str:
+        return self._topics.setdefault(topic, topic)

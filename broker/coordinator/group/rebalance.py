@@ -1,0 +1,182 @@
+"""How a classic group gets from one generation to the next.
+
+A rebalance asks all members to join again (`prepare`), waits until all have or the time is up, and
+begins the next generation (`complete_join`). The leader's assignment makes it stable (`syncing`).
+A group that was empty waits `group.initial.rebalance.delay.ms` first, and longer while members
+come (KIP-134), so that the first generation does not begin with the first member alone.
+"""
+
+from typing import Any
+
+from broker.coordinator.group.classic_group import ClassicGroup
+from broker.coordinator.group.decision import NOTHING, Decision, Now, TimerKind
+from broker.coordinator.group.lifecycle import GroupStatus
+from broker.coordinator.group.member import Member
+from broker.coordinator.group.records import group_record
+from broker.coordinator.group.turn import Turn
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import response
+
+
+def prepare_or_complete(turn: Turn, group: ClassicGroup) -> None:
+    """Begin a rebalance, or end the join phase of the one that runs, if all have joined."""
+    if group.can_rebalance:
+        prepare(turn, group)
+    else:
+        complete_if_all_joined(turn, group)
+
+
+def prepare(turn: Turn, group: ClassicGroup) -> None:
+    """Begin a rebalance: members that wait for an assignment are told to join again."""
+    if group.status is GroupStatus.COMPLETING_REBALANCE:
+        reset_assignments(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
+    group.pending_sync.clear()
+    turn.cancel_group_timer(group, TimerKind.SYNC)
+    was_empty = group.status is GroupStatus.EMPTY
+    group.move(GroupStatus.PREPARING_REBALANCE, turn.now.wall_ms)
+    if was_empty:
+        delay_ms = turn.limits.initial_rebalance_delay_ms
+        group.initial_delay_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+        turn.set_group_timer(group, TimerKind.JOIN, delay_ms)
+    elif group.all_joined:
+        complete_join(turn, group)
+    else:
+        turn.set_group_timer(group, TimerKind.JOIN, group.rebalance_timeout_ms)
+
+
+def complete_if_all_joined(turn: Turn, group: ClassicGroup) -> None:
+    """End the join phase if all have joined; an initial one ends with its delay only."""
+    if (
+        group.status is GroupStatus.PREPARING_REBALANCE
+        and group.previous is not GroupStatus.EMPTY
+        and group.all_joined
+    ):
+        complete_join(turn, group)
+
+
+def join_time_is_up(turn: Turn, group: ClassicGroup) -> None:
+    """The timer of the join phase fired: extend an initial delay, or go on with those here."""
+    if group.status is not GroupStatus.PREPARING_REBALANCE:
+        return
+    delay_ms = min(turn.limits.initial_rebalance_delay_ms, group.initial_delay_left_ms)
+    if group.previous is GroupStatus.EMPTY and group.member_added and delay_ms > 0:
+        group.member_added = False
+        group.initial_delay_left_ms -= delay_ms
+        turn.set_group_timer(group, TimerKind.JOIN, delay_ms)
+    else:
+        complete_join(turn, group)
+
+
+def complete_join(turn: Turn, group: ClassicGroup) -> None:
+    """Begin the next generation with those that joined.
+
+    Dynamic members that did not are gone. Static ones keep their place until their session ends
+    (KIP-345). Where nobody joined and static members are left, the wait begins again.
+    """
+    turn.cancel_group_timer(group, TimerKind.JOIN)
+    group.member_added = False
+    missing = [
+        member
+        for member in group.members.values()
+        if member.join_ticket is None and not member.is_static
+    ]
+    for member in missing:
+        group.remove(member.member_id)
+        turn.cancel_session(group, member.member_id)
+    if group.members and not group.elect_joined_leader():
+        turn.set_group_timer(group, TimerKind.JOIN, group.rebalance_timeout_ms)
+        return
+    group.begin_generation(turn.now.wall_ms)
+    if group.status is GroupStatus.EMPTY:
+        # A failure changes nothing: nobody waits, and the generation before comes back at the
+        # next load with members that time out.
+        turn.write(group_record(group, {}), then=_nothing_more)
+        return
+    for member in group.members.values():
+        ticket = group.take_join(member)
+        if ticket is not None:
+            turn.answer(ticket, joined(group, member))
+        member.is_new = False
+        turn.keep_alive(group, member)
+        group.pending_sync.add(member.member_id)
+    turn.set_group_timer(group, TimerKind.SYNC, group.rebalance_timeout_ms)
+
+
+def sync_time_is_up(turn: Turn, group: ClassicGroup) -> None:
+    """Members that did not ask for their assignment in time are gone; the rest rebalances."""
+    settled = {GroupStatus.COMPLETING_REBALANCE, GroupStatus.STABLE}
+    if group.status not in settled or not group.pending_sync:
+        return
+    for member_id in sorted(group.pending_sync):
+        member = group.remove(member_id)
+        if member is not None:
+            turn.cancel_session(group, member_id)
+    prepare(turn, group)
+
+
+def reset_assignments(turn: Turn, group: ClassicGroup, error: ErrorCode) -> None:
+    """Answer all parked SyncGroups with an error; nobody has an assignment any more."""
+    refusal = response(ApiKey.SYNC_GROUP).cls
+    for member in group.members.values():
+        member.assignment = b""
+        if member.sync_ticket is not None:
+            turn.answer(member.sync_ticket, refusal(error_code=error))
+            member.sync_ticket = None
+            turn.keep_alive(group, member)
+
+
+def remove_and_rebalance(turn: Turn, group: ClassicGroup, member: Member) -> None:
+    """Let go of a member whose session ended; its parked requests are answered."""
+    expel(turn, group, member)
+    if group.status in {GroupStatus.STABLE, GroupStatus.COMPLETING_REBALANCE}:
+        prepare_or_complete(turn, group)
+    elif group.status is GroupStatus.PREPARING_REBALANCE and group.all_joined:
+        complete_join(turn, group)
+
+
+def expel(turn: Turn, group: ClassicGroup, member: Member) -> None:
+    """Remove a member; its parked requests are told that it is unknown, so that it joins anew."""
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    ticket = group.take_join(member)
+    if ticket is not None:
+        refusal = response(ApiKey.JOIN_GROUP).cls(error_code=unknown)
+        turn.answer(ticket, refusal)
+    # DIFFERS: Kafka never answers the parked SyncGroup of a member that leaves.
+    if member.sync_ticket is not None:
+        turn.answer(member.sync_ticket, response(ApiKey.SYNC_GROUP).cls(error_code=unknown))
+        member.sync_ticket = None
+    group.remove(member.member_id)
+    turn.cancel_session(group, member.member_id)
+
+
+def joined(group: ClassicGroup, member: Member, *, with_members: bool | None = None) -> Any:
+    """The answer to a JoinGroup in the group's generation; the leader gets all members."""
+    cls = response(ApiKey.JOIN_GROUP).cls
+    if with_members is None:
+        with_members = group.leader_id == member.member_id
+    return cls(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader_id,
+        member_id=member.member_id,
+        members=_members_of(group) if with_members else [],
+    )
+
+
+def _members_of(group: ClassicGroup) -> list[Any]:
+    slot = response(ApiKey.JOIN_GROUP).cls.Members
+    protocol = group.protocol_name or ""
+    return [
+        slot(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            metadata=member.metadata(protocol),
+        )
+        for member in group.members.values()
+    ]
+
+
+def _nothing_more(_error: ErrorCode | None, _now: Now) -> Decision:
+    return NOTHING

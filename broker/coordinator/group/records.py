@@ -1,0 +1,256 @@
+"""Records of `__consumer_offsets`: keys and values to bytes and back, as Apache Kafka writes them.
+
+Committed offsets come by the million when a partition is loaded, so their codec is written out
+here; it agrees with the schemas of `kafka_protocol` (a test compares them). Groups go through the
+schemas.
+
+Written: OffsetCommitKey 1, OffsetCommitValue 4 (1 where a client asked for a retention of its
+own), GroupMetadataKey 2, GroupMetadataValue 3. Read: all versions that Kafka ever wrote.
+
+Source: Apache Kafka 4.3; KIP-211 (no expire timestamp from version 2 on), KIP-320 (leader epoch),
+KIP-345 (instance ids), KIP-848 (topic ids).
+"""
+
+from functools import cache
+from struct import Struct
+from typing import Any, NamedTuple
+
+from broker.coordinator.group.classic_group import ClassicGroup
+from broker.coordinator.group.decision import GroupRecord
+from kafka_protocol.errors import MalformedMessageError
+from kafka_protocol.types import ZERO_UUID
+from kafka_protocol.wire.codec import Message, message
+from kafka_protocol.wire.primitives import encode_uvarint
+
+GROUP_KEY_TYPE = 2
+GROUP_VALUE_VERSION = 3
+OFFSET_KEY_TYPES = (0, 1)
+
+_SHORT = Struct(">h")
+_INT = Struct(">i")
+_LONG = Struct(">q")
+_OFFSET_KEY_HEAD = b"\x00\x01"
+_GROUP_KEY_HEAD = b"\x00\x02"
+_VALUE_4_HEAD = Struct(">hqi")
+_VALUE_3_HEAD = Struct(">hqih")
+_NO_TAGS = b"\x00"
+_TOPIC_ID_TAG = b"\x01\x00\x10"
+
+NO_EXPIRY = -1
+"""Of `CommittedOffset.expire_timestamp_ms`: the broker's retention rules."""
+
+
+class CommittedOffset(NamedTuple):
+    """What a consumer committed for a partition.
+
+    Attributes:
+        offset: the next one to read; Kafka takes any number, also a negative one.
+        leader_epoch: of the last record read, -1 where the client does not know it.
+        metadata: the client's own text.
+        commit_timestamp_ms: wall clock of the commit.
+        expire_timestamp_ms: when it ends, by clients up to OffsetCommit 4; else NO_EXPIRY.
+        topic_id: of the topic at the commit, zero where it was not known.
+    """
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = NO_EXPIRY
+    topic_id: bytes = ZERO_UUID
+
+
+class KeyDamaged(ValueError):
+    """A key is cut, or longer than what it says."""
+
+
+def offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    """The key of a committed offset."""
+    group, name = group_id.encode(), topic.encode()
+    return b"".join(
+        (
+            _OFFSET_KEY_HEAD,
+            _SHORT.pack(len(group)),
+            group,
+            _SHORT.pack(len(name)),
+            name,
+            _INT.pack(partition),
+        )
+    )
+
+
+def offset_value(committed: CommittedOffset) -> bytes:
+    """The value of a committed offset: version 4, or 1 where it has an expiry of its own."""
+    text = committed.metadata.encode()
+    if committed.expire_timestamp_ms != NO_EXPIRY:
+        return b"".join(
+            (
+                _SHORT.pack(1),
+                _LONG.pack(committed.offset),
+                _SHORT.pack(len(text)),
+                text,
+                _LONG.pack(committed.commit_timestamp_ms),
+                _LONG.pack(committed.expire_timestamp_ms),
+            )
+        )
+    if committed.topic_id == ZERO_UUID:
+        tags = _NO_TAGS
+    else:
+        tags = _TOPIC_ID_TAG + committed.topic_id
+    return b"".join(
+        (
+            _VALUE_4_HEAD.pack(4, committed.offset, committed.leader_epoch),
+            encode_uvarint(len(text) + 1),
+            text,
+            _LONG.pack(committed.commit_timestamp_ms),
+            tags,
+        )
+    )
+
+
+def is_plain_offset_value(value: bytes) -> bool:
+    """Whether these bytes are an OffsetCommitValue 4 with short, readable metadata.
+
+    The cheap check of a load: what it does not accept, `read_offset_value` judges.
+    """
+    size = len(value)
+    if size < 24 or value[0] or value[1] != 4:
+        return False
+    length = value[14]
+    if not 0 < length < 0x80:
+        return False
+    tags = 22 + length  # 14, the length's byte, the text of length - 1, the timestamp
+    if size == tags + 1:
+        if value[tags]:
+            return False
+    elif size != tags + 19 or value[tags : tags + 3] != _TOPIC_ID_TAG:
+        return False
+    return length == 1 or value[15 : 14 + length].isascii()
+
+
+def read_offset_value(value: bytes) -> CommittedOffset:
+    """Read an OffsetCommitValue of any version.
+
+    Raises:
+        MalformedMessageError: the bytes are none.
+    """
+    if is_plain_offset_value(value):
+        text_end = 14 + value[14]
+        return CommittedOffset(
+            _LONG.unpack_from(value, 2)[0],
+            _INT.unpack_from(value, 10)[0],
+            value[15:text_end].decode(),
+            _LONG.unpack_from(value, text_end)[0],
+            NO_EXPIRY,
+            value[text_end + 11 :] or ZERO_UUID,
+        )
+    read = _decode(_schema("OffsetCommitValue"), value)
+    return CommittedOffset(
+        read.offset,
+        read.leader_epoch,
+        read.metadata,
+        read.commit_timestamp,
+        read.expire_timestamp,
+        bytes(read.topic_id),
+    )
+
+
+def key_type(key: bytes) -> int:
+    """The number that a key begins with.
+
+    Raises:
+        KeyDamaged: there is none.
+    """
+    if len(key) < 2:
+        raise KeyDamaged("a key without a type")
+    return int(_SHORT.unpack_from(key)[0])
+
+
+def key_group(key: bytes) -> tuple[str, int]:
+    """The group id, which is the first field of every key, and the position after it.
+
+    Raises:
+        KeyDamaged: it is cut or not text.
+    """
+    if len(key) < 4:
+        raise KeyDamaged("a key without a group id")
+    end = 4 + (key[2] << 8 | key[3])
+    if end > len(key):
+        raise KeyDamaged("a group id that is cut")
+    try:
+        return key[4:end].decode(), end
+    except UnicodeDecodeError as cause:
+        raise KeyDamaged("a group id that is not text") from cause
+
+
+def group_key(group_id: str) -> bytes:
+    """The key of a classic group."""
+    name = group_id.encode()
+    return _GROUP_KEY_HEAD + _SHORT.pack(len(name)) + name
+
+
+def group_record(group: ClassicGroup, assignments: dict[str, bytes]) -> GroupRecord:
+    """The record of a generation.
+
+    Args:
+        group: as it is now; O(members).
+        assignments: by member id; who is not in there has nothing.
+    """
+    schema = _schema("GroupMetadataValue")
+    name = group.protocol_name
+    members = [
+        schema.cls.Members(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout=member.rebalance_timeout_ms,
+            session_timeout=member.session_timeout_ms,
+            subscription=member.metadata(name or ""),
+            assignment=assignments.get(member.member_id, b""),
+        )
+        for member in group.members.values()
+    ]
+    value = schema.cls(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=name,
+        leader=group.leader_id,
+        current_state_timestamp=-1 if group.since_ms is None else group.since_ms,
+        members=members,
+    )
+    return GroupRecord(group_key(group.group_id), _encode(schema, value, GROUP_VALUE_VERSION))
+
+
+def new_group_record(group: ClassicGroup) -> GroupRecord:
+    """The record that makes a group exist before its first generation."""
+    schema = _schema("GroupMetadataValue")
+    since_ms = -1 if group.since_ms is None else group.since_ms
+    value = schema.cls(protocol=None, leader=None, current_state_timestamp=since_ms)
+    return GroupRecord(group_key(group.group_id), _encode(schema, value, GROUP_VALUE_VERSION))
+
+
+def read_group_value(value: bytes) -> Any:
+    """Read a GroupMetadataValue of any version, as the struct of its schema.
+
+    Raises:
+        MalformedMessageError: the bytes are none.
+    """
+    return _decode(_schema("GroupMetadataValue"), value)
+
+
+@cache
+def _schema(name: str) -> Message:
+    return message(name)
+
+
+def _encode(schema: Message, value: Any, version: int) -> bytes:
+    return _SHORT.pack(version) + schema.encode(value, version)
+
+
+def _decode(schema: Message, value: bytes) -> Any:
+    """Decode what begins with its version; bytes that follow it are ignored, as in Kafka."""
+    if len(value) < 2:
+        raise MalformedMessageError(f"{schema.name}: {len(value)} bytes, without a version")
+    decoded, _ = schema.decode(value, _SHORT.unpack_from(value)[0], 2)
+    return decoded

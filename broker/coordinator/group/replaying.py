@@ -1,0 +1,161 @@
+"""From the records of a partition of `__consumer_offsets` to its groups and offsets.
+
+The same code loads a partition and follows the records that are written later. Of the latter only
+offsets and tombstones change anything: what a decision did to a group is done already.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from broker.coordinator.group.classic_group import ClassicGroup
+from broker.coordinator.group.decision import DamagedRecord
+from broker.coordinator.group.foreign import ForeignGroups, type_of_key
+from broker.coordinator.group.lifecycle import GroupStatus
+from broker.coordinator.group.member import Member
+from broker.coordinator.group.offsets import OffsetStore
+from broker.coordinator.group.records import (
+    GROUP_KEY_TYPE,
+    OFFSET_KEY_TYPES,
+    KeyDamaged,
+    is_plain_offset_value,
+    key_group,
+    key_type,
+    read_group_value,
+    read_offset_value,
+)
+from kafka_protocol.errors import MalformedMessageError
+
+LoggedRecord = tuple[int, bytes | None, bytes | None]
+"""Offset, key and value of a record in the log."""
+
+_NO_PRODUCER = -1
+_NO_TIMESTAMP = -1
+_NO_TIMEOUT = -1
+
+
+class Replay:
+    """What records make of groups and offsets.
+
+    Attributes:
+        groups: classic groups by id.
+        offsets: the committed ones and those of open transactions.
+        foreign: groups of protocols that are not served.
+        unknown: how many records were of types that nobody here knows, by type.
+        is_live: whether loading is over, and groups follow from decisions.
+    """
+
+    def __init__(self) -> None:
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets = OffsetStore()
+        self.foreign = ForeignGroups()
+        self.unknown: Counter[int] = Counter()
+        self.is_live = False
+
+    def record(
+        self, key: bytes | None, value: bytes | None, *, offset: int, producer_id: int
+    ) -> None:
+        """Take one record over.
+
+        Raises:
+            DamagedRecord: it cannot be read; nothing changed.
+        """
+        try:
+            self._record(key or b"", value, offset, producer_id)
+        except (KeyDamaged, MalformedMessageError, UnicodeDecodeError) as cause:
+            raise DamagedRecord(offset=offset, key=key or b"", cause=str(cause)) from cause
+
+    def batch(self, records: Iterable[LoggedRecord], producer_id: int) -> list[DamagedRecord]:
+        """Take the records of a batch over; those that cannot be read are returned."""
+        damaged: list[DamagedRecord] = []
+        for offset, key, value in records:
+            try:
+                self._record(key or b"", value, offset, producer_id)
+            except (KeyDamaged, MalformedMessageError, UnicodeDecodeError) as cause:
+                damaged.append(DamagedRecord(offset=offset, key=key or b"", cause=str(cause)))
+        return damaged
+
+    def _record(self, key: bytes, value: bytes | None, offset: int, producer_id: int) -> None:
+        kind = key_type(key)
+        if kind in OFFSET_KEY_TYPES:
+            self._offset(key, value, offset, producer_id)
+        elif kind == GROUP_KEY_TYPE:
+            self._group(key, value)
+        else:
+            self._other(kind, key, value)
+
+    def _offset(self, key: bytes, value: bytes | None, offset: int, producer_id: int) -> None:
+        group_id, position = key_group(key)
+        start = position + 2
+        end = start + (key[position] << 8 | key[position + 1]) if start <= len(key) else start
+        if end + 4 != len(key):
+            raise KeyDamaged("the key of an offset is cut, or has bytes behind it")
+        topic = key[start:end].decode()
+        partition = int.from_bytes(key[end:], "big", signed=True)
+        if value is None:
+            self.offsets.remove(group_id, topic, partition)
+            return
+        if not is_plain_offset_value(value):
+            read_offset_value(value)
+        if group_id not in self.groups and self.foreign.type_of(group_id) is None:
+            self.groups[group_id] = ClassicGroup(group_id, since_ms=None)
+        if producer_id == _NO_PRODUCER:
+            self.offsets.put(group_id, topic, partition, value, record_offset=offset)
+        else:
+            place = (group_id, topic, partition)
+            self.offsets.put_pending(producer_id, place, value, record_offset=offset)
+
+    def _group(self, key: bytes, value: bytes | None) -> None:
+        group_id, _ = key_group(key)
+        if value is None:
+            self.groups.pop(group_id, None)
+        elif not self.is_live:
+            self.groups[group_id] = _restored(group_id, value)
+
+    def _other(self, kind: int, key: bytes, value: bytes | None) -> None:
+        group_type = type_of_key(kind)
+        if group_type is None:
+            self.unknown[kind] += 1
+            return
+        group_id, _ = key_group(key)
+        if value is None:
+            self.foreign.remove(group_id, key)
+        else:
+            self.foreign.put(group_id, group_type, key)
+
+
+def _restored(group_id: str, value: bytes) -> ClassicGroup:
+    """A group as its last generation was written: stable, or empty."""
+    read = read_group_value(value)
+    since = read.current_state_timestamp
+    group = ClassicGroup(group_id, since_ms=None if since == _NO_TIMESTAMP else since)
+    protocol = read.protocol
+    for each in read.members:
+        rebalance_ms = each.rebalance_timeout
+        member = Member(
+            each.member_id,
+            instance_id=each.group_instance_id,
+            client_id=each.client_id,
+            client_host=each.client_host,
+            rebalance_timeout_ms=each.session_timeout
+            if rebalance_ms == _NO_TIMEOUT
+            else rebalance_ms,
+            session_timeout_ms=each.session_timeout,
+            protocols=((protocol or "", each.subscription),),
+            assignment=each.assignment,
+        )
+        _add_restored(group, member, read.protocol_type)
+    group.generation = read.generation
+    group.protocol_type = read.protocol_type or None
+    group.protocol_name = protocol
+    group.leader_id = read.leader if read.leader in group.members else group.leader_id
+    if group.members:
+        group.status = GroupStatus.STABLE
+    group.learn_subscriptions()
+    return group
+
+
+def _add_restored(group: ClassicGroup, member: Member, protocol_type: str) -> None:
+    """Take a restored member in; one that is there twice is damage, and the first one counts."""
+    if member.member_id in group.members or member.instance_id in group.static_members:
+        raise MalformedMessageError(f"member {member.member_id} is there twice")
+    group.add(member, protocol_type)

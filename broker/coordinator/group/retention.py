@@ -1,0 +1,113 @@
+"""When committed offsets end, and with them groups (KIP-211). Pure.
+
+| the group | its offsets end |
+|---|---|
+| is empty | `offsets.retention.minutes` after it became empty |
+| is empty, written by an old broker | that long after their commit |
+| is stable, of consumers | that long after their commit, if nobody reads the topic |
+| has no members' protocol (a simple one) | that long after their commit |
+| is anything else | not |
+
+An offset with an expire timestamp of its own (OffsetCommit up to v4) ends then. Offsets in an open
+transaction stay. An empty group ends with its last offset, by one batch.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from broker.coordinator.group.classic_group import ClassicGroup
+from broker.coordinator.group.decision import GroupRecord
+from broker.coordinator.group.lifecycle import GroupStatus
+from broker.coordinator.group.offsets import OffsetStore, unpack
+from broker.coordinator.group.protocols import CONSUMER_PROTOCOL
+from broker.coordinator.group.records import (
+    NO_EXPIRY,
+    CommittedOffset,
+    group_key,
+    offset_key,
+)
+
+SLICE = 2_000
+"""How many offsets one slice looks at: some 5 ms."""
+
+
+def may_expire(group: ClassicGroup, committed: CommittedOffset, now_ms: int, keep_ms: int) -> bool:
+    """Whether an offset's time is up; topics that are read and transactions are not looked at."""
+    if group.protocol_type is None:
+        base_ms = committed.commit_timestamp_ms
+    elif group.status is GroupStatus.EMPTY:
+        base_ms = committed.commit_timestamp_ms if group.since_ms is None else group.since_ms
+    elif _knows_its_topics(group):
+        base_ms = committed.commit_timestamp_ms
+    else:
+        return False
+    if committed.expire_timestamp_ms != NO_EXPIRY:
+        return now_ms >= committed.expire_timestamp_ms
+    return now_ms - base_ms >= keep_ms
+
+
+def _knows_its_topics(group: ClassicGroup) -> bool:
+    is_stable = group.status is GroupStatus.STABLE
+    is_consumers = group.protocol_type == CONSUMER_PROTOCOL
+    return is_stable and is_consumers and group.subscribed is not None
+
+
+def expired(
+    groups: Mapping[str, ClassicGroup], offsets: OffsetStore, now_ms: int, keep_ms: int
+) -> Iterator[list[GroupRecord]]:
+    """Tombstones of what is over, a slice of bounded work at a time (also an empty one).
+
+    The records of a slice must be replayed before the next slice is asked for. Groups may change
+    in between: each offset is judged by the state at its own slice.
+    """
+    records: list[GroupRecord] = []
+    looked_at = 0
+    for group_id in list(groups):
+        gone = 0
+        if looked_at >= SLICE:
+            yield records
+            records, looked_at = [], 0
+        for topic, partition in _places(offsets, group_id):
+            looked_at += 1
+            if looked_at >= SLICE:
+                yield records
+                records, looked_at, gone = [], 0, 0
+            group = groups.get(group_id)
+            stored = offsets.of_group(group_id).get(topic, {}).get(partition)
+            if group is None or stored is None:
+                continue
+            if _is_over(group, offsets, (topic, partition), stored, now_ms, keep_ms):
+                records.append(GroupRecord(offset_key(group_id, topic, partition), None))
+                gone += 1
+        group = groups.get(group_id)
+        if group is not None and _may_go(group, offsets) and offsets.count_of(group_id) == gone:
+            records.append(GroupRecord(group_key(group_id), None))
+        looked_at += 1
+    yield records
+
+
+def _places(offsets: OffsetStore, group_id: str) -> Iterator[tuple[str, int]]:
+    """Partitions with offsets; those that come meanwhile may be left out."""
+    for topic in list(offsets.of_group(group_id)):
+        for partition in list(offsets.of_group(group_id).get(topic, {})):
+            yield topic, partition
+
+
+def _is_over(
+    group: ClassicGroup,
+    offsets: OffsetStore,
+    place: tuple[str, int],
+    stored: bytes,
+    now_ms: int,
+    keep_ms: int,
+) -> bool:
+    topic, partition = place
+    if group.is_subscribed(topic) or offsets.is_pending(group.group_id, topic, partition):
+        return False
+    return may_expire(group, unpack(stored).committed, now_ms, keep_ms)
+
+
+def _may_go(group: ClassicGroup, offsets: OffsetStore) -> bool:
+    """Whether the group itself may end: nobody is in it, or on the way to it."""
+    # DIFFERS: Kafka also ends a group whose first member is about to join with the id it got.
+    is_empty = group.status is GroupStatus.EMPTY and not group.pending
+    return is_empty and not offsets.has_open_transaction(group.group_id)

@@ -1,0 +1,400 @@
+"""All that one partition of `__consumer_offsets` knows, and every decision on it: the door.
+
+A `GroupState` belongs to one shard, and is touched by one thread at a time. Each method takes a
+decoded request, and times that are passed in; it changes the state and returns what is to be
+written, answered and timed (`decision.Decision`, which says in which order). Requests that must
+wait keep their ticket in the state, and each ticket is answered exactly once: by a later decision,
+or by `unload`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from broker.coordinator.group import offset_requests, refusals
+from broker.coordinator.group.asked import Asked
+from broker.coordinator.group.classic_group import ClassicGroup
+from broker.coordinator.group.decision import (
+    NOTHING,
+    Answer,
+    Caller,
+    DamagedRecord,
+    Decision,
+    Now,
+    Ticket,
+    TimerKey,
+    TimerKind,
+)
+from broker.coordinator.group.deletion import delete_group, topics_deleted
+from broker.coordinator.group.describing import describe, describe_missing
+from broker.coordinator.group.foreign import CONVERTIBLE, PROTOCOL_TYPES
+from broker.coordinator.group.joining import join
+from broker.coordinator.group.leaving import heartbeat, leave, session_timer_fired
+from broker.coordinator.group.lifecycle import GroupStatus, GroupType
+from broker.coordinator.group.rebalance import join_time_is_up, prepare, sync_time_is_up
+from broker.coordinator.group.records import new_group_record
+from broker.coordinator.group.replaying import LoggedRecord, Replay
+from broker.coordinator.group.retention import expired
+from broker.coordinator.group.syncing import sync
+from broker.coordinator.group.turn import GroupLimits, Totals, Turn
+from kafka_protocol.errors import ErrorCode
+
+__all__ = ["GroupCounts", "GroupLimits", "GroupState", "ListedGroup"]
+
+
+class ListedGroup(NamedTuple):
+    """A group as ListGroups shows it."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str
+
+
+class GroupCounts(NamedTuple):
+    """Numbers for metrics and log lines.
+
+    Attributes:
+        groups: classic groups by state; each state is there.
+        foreign_groups: groups of protocols that are not served.
+        members: of all classic groups.
+        offsets: committed ones.
+        pending_offsets: partitions with commits of open transactions.
+        unknown_records: records of types that nobody here knows, by type.
+        completed_rebalances: generations that became stable.
+    """
+
+    groups: Mapping[GroupStatus, int]
+    foreign_groups: int
+    members: int
+    offsets: int
+    pending_offsets: int
+    unknown_records: Mapping[int, int]
+    completed_rebalances: int
+
+
+class GroupState:
+    """Groups and committed offsets of one partition.
+
+    Attributes:
+        limits: the settings; may be replaced at any time.
+        totals: what it has done since it was made.
+    """
+
+    def __init__(self, limits: GroupLimits) -> None:
+        self.limits = limits
+        self.totals = Totals()
+        self._replay = Replay()
+        self._groups = self._replay.groups
+        self._offsets = self._replay.offsets
+
+    # Requests of members.
+
+    def join(  # the request, and what comes from outside of it
+        self,
+        ticket: Ticket,
+        caller: Caller,
+        request: Any,
+        *,
+        version: int,
+        uuid: str,
+        now: Now,
+    ) -> Decision:
+        """Decide on a JoinGroup; its answer may wait for all members.
+
+        Args:
+            ticket: names the request.
+            caller: who sent it.
+            request: decoded.
+            version: of the API.
+            uuid: fresh dice for the id of a new member.
+            now: the times.
+        """
+        turn = self._turn(now)
+        error = self._join_refusal(request)
+        if error is not None:
+            turn.answer(ticket, refusals.join(error, request.member_id))
+            return turn.done()
+        group = self._groups.get(request.group_id)
+        asked = Asked(ticket, caller, request, version, uuid)
+        if group is not None:
+            join(turn, group, asked)
+            return turn.done()
+        if request.member_id:
+            unknown = ErrorCode.UNKNOWN_MEMBER_ID
+            turn.answer(ticket, refusals.join(unknown, request.member_id))
+            return turn.done()
+        return self._first_join(turn, asked)
+
+    def sync(self, ticket: Ticket, request: Any, *, version: int, now: Now) -> Decision:
+        """Decide on a SyncGroup; its answer may wait for the leader's."""
+        turn = self._turn(now)
+        group = self._groups.get(request.group_id)
+        if not request.group_id:
+            turn.answer(ticket, refusals.sync(ErrorCode.INVALID_GROUP_ID))
+        elif group is None:
+            turn.answer(ticket, refusals.sync(ErrorCode.UNKNOWN_MEMBER_ID))
+        else:
+            sync(turn, group, ticket, request)
+        return turn.done()
+
+    def heartbeat(self, ticket: Ticket, request: Any, *, now: Now) -> Decision:
+        """Decide on a Heartbeat."""
+        turn = self._turn(now)
+        group = self._groups.get(request.group_id)
+        if not request.group_id:
+            turn.answer(ticket, refusals.heartbeat(ErrorCode.INVALID_GROUP_ID))
+        elif group is None:
+            turn.answer(ticket, refusals.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID))
+        else:
+            heartbeat(turn, group, ticket, request)
+        return turn.done()
+
+    def leave(self, ticket: Ticket, request: Any, *, version: int, now: Now) -> Decision:
+        """Decide on a LeaveGroup."""
+        turn = self._turn(now)
+        if not request.group_id:
+            turn.answer(ticket, refusals.leave(ErrorCode.INVALID_GROUP_ID))
+        else:
+            leave(turn, self._groups.get(request.group_id), ticket, request, version)
+        return turn.done()
+
+    # Offsets.
+
+    def commit_offsets(self, ticket: Ticket, request: Any, *, version: int, now: Now) -> Decision:
+        """Decide on an OffsetCommit.
+
+        Args:
+            ticket: names the request.
+            request: decoded; its topics have both name and id, zero where there is no such topic.
+            version: of the API.
+            now: the times.
+        """
+        turn = self._turn(now)
+        group = self._groups.get(request.group_id)
+        error = self._commit_refusal(request, version, in_transaction=False)
+        if error is not None:
+            turn.answer(ticket, refusals.commit(request, error))
+        else:
+            offset_requests.commit(turn, group, ticket, request)
+        return turn.done()
+
+    def commit_transaction_offsets(self, ticket: Ticket, request: Any, *, now: Now) -> Decision:
+        """Decide on a TxnOffsetCommit; its records go into a batch of that transaction."""
+        turn = self._turn(now)
+        error = self._commit_refusal(request, 0, in_transaction=True)
+        if not request.group_id:
+            error = ErrorCode.INVALID_GROUP_ID
+        if error is not None:
+            turn.answer(ticket, refusals.commit_in_transaction(request, error))
+        else:
+            offset_requests.commit_in_transaction(turn, ticket, request)
+        return turn.done()
+
+    def fetch_offsets(self, group_request: Any, *, require_stable: bool) -> Any:
+        """Answer a group's part of an OffsetFetch (the form of v8+).
+
+        Args:
+            group_request: its topics have both name and id, zero where there is no such topic;
+                None instead of topics asks for all of them.
+            require_stable: whether commits of open transactions are an error (KIP-447).
+        """
+        return offset_requests.fetch(self._offsets, group_request, require_stable=require_stable)
+
+    def delete_offsets(self, ticket: Ticket, request: Any, *, now: Now) -> Decision:
+        """Decide on an OffsetDelete."""
+        turn = self._turn(now)
+        if not request.group_id:
+            turn.answer(ticket, refusals.delete_offsets(ErrorCode.INVALID_GROUP_ID))
+        else:
+            group = self._group_for_offsets(request.group_id)
+            offset_requests.delete(turn, group, self._offsets, ticket, request)
+        return turn.done()
+
+    # Administration.
+
+    def delete_group(self, ticket: Ticket, group_id: str, *, now: Now) -> Decision:
+        """Decide on a group of a DeleteGroups; the answer is its slot."""
+        turn = self._turn(now)
+        delete_group(turn, self._replay, ticket, group_id)
+        return turn.done()
+
+    def describe(self, group_id: str, *, version: int) -> Any:
+        """Answer a group's part of a DescribeGroups."""
+        group = self._groups.get(group_id)
+        if group is not None:
+            return describe(group)
+        is_of_other_type = self._replay.foreign.type_of(group_id) is not None
+        return describe_missing(group_id, version, is_of_other_type=is_of_other_type)
+
+    def groups(self) -> Iterator[ListedGroup]:
+        """All groups, for ListGroups; O(groups)."""
+        for group in list(self._groups.values()):
+            kind = group.protocol_type or ""
+            yield ListedGroup(group.group_id, kind, group.status.value, GroupType.CLASSIC.value)
+        for group_id, group_type in self._replay.foreign.items():
+            kind = PROTOCOL_TYPES[group_type]
+            yield ListedGroup(group_id, kind, GroupStatus.EMPTY.value, group_type.value)
+
+    # Time.
+
+    def timer_fired(self, key: TimerKey, now: Now) -> Decision:
+        """Decide on what a timer ends; one that comes early is set anew."""
+        group = self._groups.get(key.group_id)
+        if group is None:
+            return NOTHING
+        turn = self._turn(now)
+        if key.kind is TimerKind.SESSION:
+            session_timer_fired(turn, group, key.member_id)
+        elif key.kind is TimerKind.JOIN:
+            join_time_is_up(turn, group)
+        else:
+            sync_time_is_up(turn, group)
+        return turn.done()
+
+    def expire_offsets(self, now: Now) -> Iterator[Decision]:
+        """Let go of offsets and groups whose time is up, a slice of bounded work each.
+
+        The records of a slice must be replayed before the next one is asked for.
+        """
+        keep_ms = self.limits.offsets_retention_ms
+        for records in expired(self._groups, self._offsets, now.wall_ms, keep_ms):
+            self.totals.expirations += len(records)
+            yield Decision(records=tuple(records))
+
+    def topics_deleted(self, topics: Mapping[str, bytes], now: Now) -> Iterator[Decision]:
+        """Let go of the offsets of topics that are gone, a slice of bounded work each.
+
+        Args:
+            topics: ids by name. Offsets of a later topic of the same name stay.
+            now: the times.
+        """
+        for records in topics_deleted(self._offsets, topics):
+            yield Decision(records=tuple(records))
+
+    # Loading, and the end.
+
+    def replay(
+        self, key: bytes | None, value: bytes | None, *, offset: int, producer_id: int = -1
+    ) -> None:
+        """Take over one record: when loading, and after each append.
+
+        Args:
+            key: of the record.
+            value: of the record, None for a tombstone.
+            offset: of the record.
+            producer_id: of a transactional batch, which is pending until its marker.
+
+        Raises:
+            DamagedRecord: it cannot be read; nothing changed.
+        """
+        self._replay.record(key, value, offset=offset, producer_id=producer_id)
+
+    def replay_batch(
+        self, records: Iterable[LoggedRecord], *, producer_id: int = -1
+    ) -> list[DamagedRecord]:
+        """Take over (offset, key, value) of a batch; returns those that cannot be read."""
+        return self._replay.batch(records, producer_id)
+
+    def replay_marker(self, producer_id: int, *, committed: bool) -> None:
+        """Carry out the marker that ends a transaction."""
+        self._offsets.end_transaction(producer_id, committed=committed)
+
+    def loaded(self, now: Now) -> Decision:
+        """End loading: sessions of restored members begin, groups above their limit rebalance."""
+        self._replay.is_live = True
+        turn = self._turn(now)
+        for group in self._groups.values():
+            for member in group.members.values():
+                turn.keep_alive(group, member)
+            if len(group.members) > self.limits.group_size_max:
+                prepare(turn, group)
+        return turn.done()
+
+    def unload(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> tuple[Answer, ...]:
+        """End the state: all that is parked is answered. It decides nothing afterwards."""
+        answers = []
+        for group in self._groups.values():
+            for member in group.members.values():
+                ticket = group.take_join(member)
+                if ticket is not None:
+                    answers.append(Answer(ticket, refusals.join(error, member.member_id)))
+                if member.sync_ticket is not None:
+                    answers.append(Answer(member.sync_ticket, refusals.sync(error)))
+                    member.sync_ticket = None
+            group.status = GroupStatus.DEAD
+        self._groups.clear()
+        return tuple(answers)
+
+    @property
+    def counts(self) -> GroupCounts:
+        """Numbers for metrics; O(groups)."""
+        by_status = Counter(group.status for group in self._groups.values())
+        return GroupCounts(
+            groups={status: by_status[status] for status in GroupStatus},
+            foreign_groups=len(self._replay.foreign),
+            members=sum(len(group.members) for group in self._groups.values()),
+            offsets=self._offsets.count,
+            pending_offsets=self._offsets.pending_count(),
+            unknown_records=dict(self._replay.unknown),
+            completed_rebalances=self.totals.completed_rebalances,
+        )
+
+    def _turn(self, now: Now) -> Turn:
+        return Turn(self.limits, now, self.totals)
+
+    def _join_refusal(self, request: Any) -> ErrorCode | None:
+        """Why a JoinGroup is refused whatever the group's members are."""
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        low, high = self.limits.session_timeout_min_ms, self.limits.session_timeout_max_ms
+        if not low <= request.session_timeout_ms <= high:
+            return ErrorCode.INVALID_SESSION_TIMEOUT
+        foreign = self._replay.foreign.type_of(request.group_id)
+        if foreign is not None and foreign not in CONVERTIBLE:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        return None
+
+    def _first_join(self, turn: Turn, asked: Asked) -> Decision:
+        """The first member of a group that is not there yet."""
+        group_id = asked.request.group_id
+        group = ClassicGroup(group_id, since_ms=turn.now.wall_ms)
+        turn.records.extend(self._replay.foreign.tombstones(group_id))
+        join(turn, group, asked)
+        self._groups[group_id] = group
+
+        def written(error: ErrorCode | None, now: Now) -> Decision:
+            if error is None or self._groups.get(group_id) is not group:
+                return NOTHING
+            return self._drop(group, error, now)
+
+        assert turn.then is None
+        turn.write(new_group_record(group), then=written)
+        return turn.done()
+
+    def _drop(self, group: ClassicGroup, error: ErrorCode, now: Now) -> Decision:
+        """A new group could not be written: whoever waits for it is told, and it is forgotten."""
+        del self._groups[group.group_id]
+        turn = self._turn(now)
+        for member in group.members.values():
+            turn.answer(group.take_join(member), refusals.join(error))
+            turn.cancel_session(group, member.member_id)
+        for member_id in group.pending:
+            turn.cancel_session(group, member_id)
+        turn.cancel_group_timer(group, TimerKind.JOIN)
+        return turn.done()
+
+    def _commit_refusal(
+        self, request: Any, version: int, *, in_transaction: bool
+    ) -> ErrorCode | None:
+        group = self._group_for_offsets(request.group_id)
+        return offset_requests.commit_refusal(
+            group, request, version, in_transaction=in_transaction
+        )
+
+    def _group_for_offsets(self, group_id: str) -> ClassicGroup | None:
+        """The group; one of another protocol stands in as an empty one."""
+        group = self._groups.get(group_id)
+        if group is None and self._replay.foreign.type_of(group_id) is not None:
+            return ClassicGroup(group_id, since_ms=None)
+        return group

@@ -1,0 +1,144 @@
+"""A static member comes back without its id: its process restarted (KIP-345). Pure.
+
+The member keeps its place under a new id, and whoever still uses the old id is fenced. In a stable
+group whose protocol does not change there is no rebalance: the new id is written, and the member
+is given the generation that it was in. Answers of JoinGroup v9 say that the assignment need not be
+computed again (KIP-814); older ones name the old id as leader, so that nobody computes it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from broker.coordinator.group import refusals
+from broker.coordinator.group.asked import Asked
+from broker.coordinator.group.classic_group import ClassicGroup
+from broker.coordinator.group.decision import NOTHING, Decision, Now
+from broker.coordinator.group.lifecycle import GroupStatus
+from broker.coordinator.group.member import Member, Protocols, protocols_of
+from broker.coordinator.group.rebalance import (
+    complete_if_all_joined,
+    joined,
+    prepare,
+    prepare_or_complete,
+)
+from broker.coordinator.group.records import group_record
+from broker.coordinator.group.turn import GroupLimits, Totals, Turn
+from kafka_protocol.errors import ErrorCode
+
+_SKIP_ASSIGNMENT_FROM = 9
+
+
+def rejoin_static(
+    turn: Turn, group: ClassicGroup, member: Member, asked: Asked, new_id: str
+) -> None:
+    """Let a static member take its place again under `new_id`."""
+    before = _Before(
+        member.member_id,
+        member.protocols,
+        member.rebalance_timeout_ms,
+        member.session_timeout_ms,
+        group.leader_id,
+    )
+    _fence(turn, group, member)
+    _rename(turn, group, member, new_id)
+    group.update(
+        member,
+        protocols=protocols_of(asked.request),
+        rebalance_timeout_ms=asked.rebalance_timeout_ms,
+        session_timeout_ms=asked.request.session_timeout_ms,
+    )
+    group.park_join(member, asked.ticket)
+    turn.keep_alive(group, member)
+    if group.status is GroupStatus.PREPARING_REBALANCE:
+        complete_if_all_joined(turn, group)
+    elif group.status is GroupStatus.COMPLETING_REBALANCE:
+        # The leader may be assigning to the old id at this moment.
+        prepare(turn, group)
+    elif group.winner() == group.protocol_name:
+        record = group_record(
+            group, {each.member_id: each.assignment for each in group.members.values()}
+        )
+        rejoin = _Rejoin(group, member, asked, before, turn.limits, turn.totals)
+        turn.write(record, then=rejoin.written)
+    else:
+        prepare_or_complete(turn, group)
+
+
+def _fence(turn: Turn, group: ClassicGroup, member: Member) -> None:
+    """Whoever waits under the old id is told that another took its place."""
+    fenced = ErrorCode.FENCED_INSTANCE_ID
+    turn.answer(
+        group.take_join(member), refusals.join(fenced, member.member_id, protocol_name=None)
+    )
+    turn.answer(member.sync_ticket, refusals.sync(fenced))
+    member.sync_ticket = None
+
+
+def _rename(turn: Turn, group: ClassicGroup, member: Member, member_id: str) -> None:
+    turn.cancel_session(group, member.member_id)
+    member.timer_ms = None
+    group.rename(member, member_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What the member was, for the case that its new id cannot be written."""
+
+    member_id: str
+    protocols: Protocols
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    leader_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rejoin:
+    """The end of a rejoin in a stable group, once its record is committed or failed."""
+
+    group: ClassicGroup
+    member: Member
+    asked: Asked
+    before: _Before
+    limits: GroupLimits
+    totals: Totals
+
+    def written(self, error: ErrorCode | None, now: Now) -> Decision:
+        """Answer the JoinGroup, unless something else did meanwhile."""
+        if self.member.join_ticket != self.asked.ticket:
+            return NOTHING
+        turn = Turn(self.limits, now, self.totals)
+        if error is not None:
+            self._take_back(turn, error)
+        elif self.group.status is GroupStatus.STABLE:
+            self.group.take_join(self.member)
+            turn.answer(self.asked.ticket, self._answer())
+        # Else a rebalance began: its join phase answers.
+        return turn.done()
+
+    def _answer(self) -> Any:
+        is_leader = self.group.leader_id == self.member.member_id
+        if self.asked.version >= _SKIP_ASSIGNMENT_FROM:
+            answer = joined(self.group, self.member, with_members=is_leader)
+            answer.skip_assignment = is_leader
+        else:
+            answer = joined(self.group, self.member, with_members=False)
+            answer.leader = self.before.leader_id
+        return answer
+
+    def _take_back(self, turn: Turn, error: ErrorCode) -> None:
+        group, member = self.group, self.member
+        group.take_join(member)
+        group.update(
+            member,
+            protocols=self.before.protocols,
+            rebalance_timeout_ms=self.before.rebalance_timeout_ms,
+            session_timeout_ms=self.before.session_timeout_ms,
+        )
+        _rename(turn, group, member, self.before.member_id)
+        turn.keep_alive(group, member)
+        answer = joined(group, member, with_members=False)
+        answer.error_code = error
+        answer.member_id = ""
+        answer.leader = self.before.leader_id
+        turn.answer(self.asked.ticket, answer)
+        complete_if_all_joined(turn, group)

@@ -1,0 +1,108 @@
+"""SyncGroup: the leader hands in the assignment, and each member is told its part. Pure.
+
+The assignment counts from the moment its record is committed. Until then the group stays in
+CompletingRebalance: a SyncGroup is parked, and a member that joins begins the next rebalance.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from broker.coordinator.group import refusals
+from broker.coordinator.group.classic_group import ClassicGroup
+from broker.coordinator.group.decision import NOTHING, Decision, Now, Ticket, TimerKind
+from broker.coordinator.group.lifecycle import GroupStatus
+from broker.coordinator.group.member import Member
+from broker.coordinator.group.rebalance import prepare_or_complete, reset_assignments
+from broker.coordinator.group.records import group_record
+from broker.coordinator.group.turn import GroupLimits, Totals, Turn
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import response
+
+
+def sync(turn: Turn, group: ClassicGroup, ticket: Ticket, request: Any) -> None:
+    """Decide on a SyncGroup to a group that exists."""
+    error = _refusal(group, request)
+    if error is not None:
+        turn.answer(ticket, refusals.sync(error))
+        return
+    member = group.members[request.member_id]
+    _has_synced(turn, group, member)
+    if group.status is GroupStatus.STABLE:
+        turn.answer(ticket, _assignment_of(group, member))
+        return
+    if member.sync_ticket is not None:
+        # DIFFERS: Kafka forgets the earlier one, and its connection waits for ever.
+        turn.answer(member.sync_ticket, refusals.sync(ErrorCode.REBALANCE_IN_PROGRESS))
+    member.sync_ticket = ticket
+    if group.leader_id == member.member_id:
+        # Who is not a member is given nothing, and who is given nothing has an empty part.
+        given = {each.member_id: bytes(each.assignment) for each in request.assignments}
+        assigned = _Assigned(group, group.generation, given, turn.limits, turn.totals)
+        turn.write(group_record(group, given), then=assigned.written)
+
+
+def _refusal(group: ClassicGroup, request: Any) -> ErrorCode | None:
+    error = group.refusal_of(request.member_id, request.group_instance_id)
+    if error is not None:
+        return error
+    if request.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if _differs(request.protocol_type, group.protocol_type):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if _differs(request.protocol_name, group.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.status is GroupStatus.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return None
+
+
+def _differs(said: str | None, known: str | None) -> bool:
+    """Whether both are there and not the same (KIP-559): older clients say nothing."""
+    return said is not None and known is not None and said != known
+
+
+def _has_synced(turn: Turn, group: ClassicGroup, member: Member) -> None:
+    group.pending_sync.discard(member.member_id)
+    if not group.pending_sync:
+        turn.cancel_group_timer(group, TimerKind.SYNC)
+
+
+def _assignment_of(group: ClassicGroup, member: Member) -> Any:
+    return response(ApiKey.SYNC_GROUP).cls(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Assigned:
+    """The end of a rebalance, once the assignment's record is committed or failed."""
+
+    group: ClassicGroup
+    generation: int
+    given: dict[str, bytes]
+    limits: GroupLimits
+    totals: Totals
+
+    def written(self, error: ErrorCode | None, now: Now) -> Decision:
+        """Answer the members that wait, unless the group went on to another rebalance."""
+        group = self.group
+        is_current = group.generation == self.generation
+        if not is_current or group.status is not GroupStatus.COMPLETING_REBALANCE:
+            return NOTHING
+        turn = Turn(self.limits, now, self.totals)
+        if error is not None:
+            reset_assignments(turn, group, error)
+            prepare_or_complete(turn, group)
+            return turn.done()
+        for member in group.members.values():
+            member.assignment = self.given.get(member.member_id, b"")
+            if member.sync_ticket is not None:
+                turn.answer(member.sync_ticket, _assignment_of(group, member))
+                member.sync_ticket = None
+                turn.keep_alive(group, member)
+        group.move(GroupStatus.STABLE, now.wall_ms)
+        self.totals.completed_rebalances += 1
+        return turn.done()
