@@ -18,6 +18,7 @@ from pathlib import Path
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
 from broker.config.live_config import LiveConfig, check_tiered_topics
+from broker.coordinator.service import begin_groups
 from broker.handlers.handler_table import build_handlers
 from broker.handlers.parts import HandlerParts
 from broker.network.server import Server
@@ -63,6 +64,7 @@ from broker.replica.wanted import (
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import TopicCreation
 from broker.topics.internal import ensure_remote_metadata_topic
+from broker.topics.offsets_topic import OFFSETS_TOPIC, offsets_topic_spec
 from local_log.errors import KafkaStorageError, LogClosed
 from local_log.load_run import LoadRun
 from local_log.log_dir import LogDir
@@ -339,7 +341,10 @@ class Broker:
             dice=ports.dice,
             settled=self._replicas.settled,
             backlog=lambda: self._replicas.backlog,
+            internal={OFFSETS_TOPIC: partial(offsets_topic_spec, self.config)},
         )
+        self._groups = begin_groups(self._creation, self._node, self._replicas, self.config, ports)
+        self._on_stop(self._groups.stop)
         if self._tier is not None:
             self._tier.attach(self._replicas, self._node, self._leader_epochs.ask)
         self._server = self._make_server()
@@ -395,6 +400,7 @@ class Broker:
             registration=self._registration,
             replicas=self._replicas,
             logs=self._logs,
+            groups=self._groups,
             tier=self._tier,
             ports=ports,
         )
@@ -419,6 +425,7 @@ class Broker:
     async def _listen(self) -> None:
         await self._server.start(listener_addresses(self.config))
         self._on_stop(self._server.stop)
+        self._on_stop(self._groups.stop)  # parked requests are answered while they have connections
         # Clients hear that nobody leads here before their connections end.
         self._on_stop(self._registration.leave)
         for name, (host, port) in self._server.bound.items():

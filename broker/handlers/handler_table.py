@@ -9,18 +9,29 @@ from typing import Final, Protocol
 from broker.handlers import (
     api_versions,
     create_topics,
+    delete_groups,
     delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_groups,
     describe_topic_partitions,
     fetch,
+    find_coordinator,
+    heartbeat,
     incremental_alter_configs,
     init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
     list_offsets,
     metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sync_group,
 )
 from broker.handlers.parts import HandlerParts
 from broker.network.registry import Handler, HandlerTable
@@ -49,6 +60,17 @@ APIS: Final[tuple[Api, ...]] = (
     incremental_alter_configs,
     describe_cluster,
     describe_topic_partitions,
+    find_coordinator,
+    join_group,
+    sync_group,
+    heartbeat,
+    leave_group,
+    offset_commit,
+    offset_fetch,
+    offset_delete,
+    describe_groups,
+    list_groups,
+    delete_groups,
 )
 
 

@@ -5,6 +5,7 @@ from functools import cached_property
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
+from broker.coordinator.service import GroupCoordinator
 from broker.handlers.holding import Holding
 from broker.network.registry import HandlerTable
 from broker.node.registration import BrokerRegistration
@@ -29,6 +30,7 @@ class HandlerParts:
     registration: BrokerRegistration
     replicas: ReplicaManager
     logs: LogManager
+    groups: GroupCoordinator
     tier: RemoteTier | None
     ports: Ports
 

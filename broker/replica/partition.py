@@ -350,14 +350,16 @@ class Partition:
         now_ms: int,
         required_acks: int = -1,
         opening: Opening = Opening.AT_ONCE,
+        from_client: bool = True,
     ) -> AppendInfo:
-        """Append one batch of a client and let readers see it.
+        """Append one batch and let readers see it.
 
         Args:
             batch: exactly one batch, writable; offset and epoch are patched in place.
             now_ms: wall clock.
             required_acks: -1 asks for `min.insync.replicas`.
-            opening: see `PartitionLog.append_as_leader`.
+            opening: see `LogWriter.append_as_leader`.
+            from_client: likewise.
 
         Returns:
             Offsets given. With acks=-1 the caller awaits `committed(info.last_offset + 1)`.
@@ -379,8 +381,9 @@ class Partition:
             self.check_log_end()
         if self.leader_epoch != log.epochs.latest_epoch and self._is_epoch_too_low:
             raise KafkaStorageError(f"the leader epoch of {self.topic_partition} is too low")
-        info = log.writer.append_as_leader(
-            batch, leader_epoch=self.leader_epoch, now_ms=now_ms, opening=opening
+        epoch, write = self.leader_epoch, log.writer.append_as_leader
+        info = write(
+            batch, leader_epoch=epoch, now_ms=now_ms, from_client=from_client, opening=opening
         )
         self._advance(len(batch))
         return info

@@ -1,0 +1,82 @@
+"""Loads shards one after the other: each is served as soon as it can be, and one thread does it.
+
+More threads would share one interpreter lock: all shards would come late together.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import Final
+
+from broker.coordinator.loading import Load, LoadAborted
+from broker.coordinator.metrics import GroupMetrics
+from broker.coordinator.shard import Shard, ShardStage
+from runtime.ports import Ports
+
+log = logging.getLogger(__name__)
+
+_SAID_FROM_MS: Final = 100
+"""Loads that take so long have a line in the log."""
+
+
+class Loader:
+    """The queue of shards that are to be loaded."""
+
+    def __init__(self, ports: Ports, chunk_bytes: int, metrics: GroupMetrics) -> None:
+        """Load nothing yet; see `Load` for `chunk_bytes`."""
+        self._clock, self._disk, self._metrics = ports.clock, ports.disk, metrics
+        self._pool = ports.executors.pool("group-loading", 1)
+        self._chunk_bytes = chunk_bytes
+        self._queue: deque[tuple[Shard, Load]] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def load(self, shard: Shard) -> None:
+        """Activate the shard when its log is read; at once where there is nothing to read."""
+        load = Load(
+            shard.partition.log, shard.state, disk=self._disk, chunk_bytes=self._chunk_bytes
+        )
+        if load.is_empty:
+            shard.activate()
+            return
+        self._queue.append((shard, load))
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._run())
+
+    async def stop(self) -> None:
+        """Load nothing more; returns when no thread reads."""
+        self._queue.clear()
+        if self._task is not None:
+            await self._task
+
+    async def _run(self) -> None:
+        while self._queue:
+            shard, load = self._queue.popleft()
+            try:
+                await self._load(shard, load)
+            except Exception:  # the other shards go on
+                log.exception("%s cannot be loaded", shard.partition.topic_partition)
+                shard.close(ShardStage.FAILED)
+        self._task = None
+
+    async def _load(self, shard: Shard, load: Load) -> None:
+        name, began_ms = shard.partition.topic_partition, self._clock.monotonic_ms()
+        try:
+            await load.run(self._pool, lambda: shard.stage is ShardStage.LOADING)
+        except LoadAborted:
+            log.info("%s: loading ends, it is led elsewhere now", name)
+            return
+        except OSError as error:
+            log.error("%s cannot be loaded: %s", name, error)  # noqa: TRY400 - the disk's fault
+            shard.close(ShardStage.FAILED)
+            return
+        shard.activate()
+        took_ms, report = self._clock.monotonic_ms() - began_ms, load.report
+        self._metrics.loaded(took_ms)
+        if took_ms >= _SAID_FROM_MS:
+            log.info(
+                "%s: loaded: records=%d size_bytes=%d took_ms=%d",
+                name,
+                report.records,
+                report.size_bytes,
+                took_ms,
+            )

@@ -1,0 +1,216 @@
+"""Reads one partition of `__consumer_offsets` into a state of groups, beside the event loop.
+
+The segments are read from front to back as the files they are, not by offsets: so a batch that
+nobody can read costs what is in it, and reading goes on behind it. Their files are held open, so
+they can be read to their end also while compaction or retention replace them.
+
+What is damaged is named, once each, and counted; the partition is served without it.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from broker.coordinator.group.decision import DamagedRecord
+from broker.coordinator.group.state import GroupState
+from kafka_protocol.errors import KafkaError
+from kafka_protocol.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    has_valid_crc,
+    read_header,
+)
+from kafka_protocol.records.control import ControlType, control_type
+from kafka_protocol.records.records import Record, iter_records
+from local_log.partition_log import PartitionLog
+from local_log.segment import LogSegment
+from runtime.disk import Disk
+from runtime.executors import Pool
+
+log = logging.getLogger(__name__)
+
+_NAMED_MAX: Final = 20
+"""So many damages have a line of their own in the log; behind them only their number is said."""
+_MAGIC_BYTE: Final = bytes((MAGIC,))
+
+
+class LoadAborted(Exception):
+    """Nobody waits for this load any more."""
+
+
+class _Stretch(NamedTuple):
+    """The bytes of a segment that are read: those that were there when the load began."""
+
+    segment: LogSegment
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class LoadReport:
+    """What a load has found.
+
+    Attributes:
+        records: that were replayed.
+        size_bytes: of the segments that were read.
+        damaged: records and batches that cannot be read.
+    """
+
+    records: int = 0
+    size_bytes: int = 0
+    damaged: int = 0
+
+
+class Load:
+    """Reads one partition's log as it was when this was made; used once.
+
+    Attributes:
+        report: what was found until now.
+    """
+
+    def __init__(
+        self, partition_log: PartitionLog, state: GroupState, *, disk: Disk, chunk_bytes: int
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            partition_log: its log; on the event loop.
+            state: fresh; nobody else has it before `run` has returned.
+            disk: reads.
+            chunk_bytes: how many bytes one call on the pool takes, but for larger batches.
+        """
+        self.report = LoadReport()
+        self._name, self._state, self._disk = partition_log.topic_partition, state, disk
+        self._chunk_bytes = max(chunk_bytes, HEADER_SIZE)
+        self._next, self._end = partition_log.log_start_offset, partition_log.log_end_offset
+        self._stretches = [_Stretch(one, one.size_bytes) for one in partition_log.segments]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to read."""
+        return self._next >= self._end
+
+    async def run(self, pool: Pool, is_wanted: Callable[[], bool]) -> None:
+        """Read it all; `is_wanted` is asked after each chunk.
+
+        Raises:
+            LoadAborted: it is not wanted any more.
+            OSError: the disk failed.
+        """
+        for stretch in [] if self.is_empty else self._stretches:
+            position, wanted = 0, self._chunk_bytes
+            while position < stretch.size_bytes and self._next < self._end:
+                position, wanted = await pool.run(self._read, stretch, position, wanted)
+                if not is_wanted():
+                    raise LoadAborted
+            self.report.size_bytes += stretch.size_bytes
+        if self.report.damaged > _NAMED_MAX:
+            log.error("%s: damaged records left out: count=%d", self._name, self.report.damaged)
+
+    # -- on the pool
+
+    def _read(self, stretch: _Stretch, position: int, wanted: int) -> tuple[int, int]:
+        """Replay the batches from `position` on.
+
+        Returns:
+            Where to go on, and how many bytes to read there.
+        """
+        left = stretch.size_bytes - position
+        data = self._disk.read_at(stretch.segment.file, position, min(wanted, left))
+        done = self._take_all(data)
+        if done:
+            return position + done, self._chunk_bytes
+        if len(data) < left and len(data) < (size := _claimed_size(data)) <= left:
+            return position, size  # a batch larger than a chunk
+        self._damaged(f"no batch can be read at byte {position} of {stretch.segment.file.path}")
+        skipped = _next_batch(data, self._next, self._end)
+        # Where none is found, its last bytes may still be the beginning of one.
+        skipped = max(len(data) - HEADER_SIZE, 1) if skipped is None else skipped
+        return position + skipped, self._chunk_bytes
+
+    def _take_all(self, data: bytes) -> int:
+        """Replay whole batches from the beginning of `data` on.
+
+        Returns:
+            Where the first begins that is cut, or that nobody can find the end of.
+        """
+        position = 0
+        while position + HEADER_SIZE <= len(data):
+            header = read_header(data, position)
+            following = position + header.size_bytes
+            if header.batch_length < HEADER_SIZE - LOG_OVERHEAD or following > len(data):
+                break
+            if header.magic == MAGIC and has_valid_crc(data, position, header):
+                if self._next <= header.last_offset and header.base_offset < self._end:
+                    self._take(data, position, header)
+            elif _may_begin(data, following):
+                self._damaged(f"the batch of offset {header.base_offset} has a wrong checksum")
+            else:
+                break
+            position = following
+        return position
+
+    def _take(self, data: bytes, position: int, header: BatchHeader) -> None:
+        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+        try:
+            records = list(iter_records(data, position))
+            if header.is_control:
+                self._mark(records, header.producer_id)
+            else:
+                self._replay(records, producer_id)
+        except KafkaError as error:
+            self._damaged(f"the batch of offset {header.base_offset}: {error}")
+        self._next = header.next_offset
+
+    def _replay(self, records: list[Record], producer_id: int) -> None:
+        start = self._next
+        wanted = (
+            (record.offset, record.key, record.value)
+            for record in records
+            if record.offset >= start and record.key is not None
+        )
+        for damaged in self._state.replay_batch(wanted, producer_id=producer_id):
+            self._damaged(damaged)
+        self.report.records += len(records)
+
+    def _mark(self, records: list[Record], producer_id: int) -> None:
+        """Commit or abort what a transaction wrote; other control records say nothing here."""
+        for record in records:
+            kind = control_type(record)
+            if kind in (ControlType.COMMIT, ControlType.ABORT):
+                self._state.replay_marker(producer_id, committed=kind == ControlType.COMMIT)
+
+    def _damaged(self, what: str | DamagedRecord) -> None:
+        self.report.damaged += 1
+        if self.report.damaged <= _NAMED_MAX:
+            log.error("%s: damage is left out: %s", self._name, what)
+
+
+def _claimed_size(data: bytes) -> int:
+    """How many bytes the batch at the beginning of `data` claims, 0 where there is no header."""
+    if len(data) < HEADER_SIZE or data[MAGIC_POSITION] != MAGIC:
+        return 0
+    return read_header(data).size_bytes
+
+
+def _may_begin(data: bytes, position: int) -> bool:
+    """Whether a batch may begin at `position`; the bytes may also end there."""
+    return position + HEADER_SIZE > len(data) or data[position + MAGIC_POSITION] == MAGIC
+
+
+def _next_batch(data: bytes, start: int, end: int) -> int | None:
+    """Where the next sound batch with offsets of [start, end) begins, behind the first byte."""
+    found = data.find(_MAGIC_BYTE, MAGIC_POSITION + 1)
+    while found >= 0:
+        position = found - MAGIC_POSITION
+        if position + HEADER_SIZE > len(data):
+            return None
+        header = read_header(data, position)
+        if start <= header.base_offset < end and has_valid_crc(data, position, header):
+            return position
+        found = data.find(_MAGIC_BYTE, found + 1)
+    return None

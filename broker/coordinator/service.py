@@ -1,0 +1,218 @@
+"""The coordinator of groups: which of its shards has a group, and how they come and go.
+
+As in Kafka the partition of `__consumer_offsets` that has a group's id by its hash has the group,
+and the broker that leads the partition coordinates it. A shard begins when leadership does: its
+log is read beside the event loop, and until then its groups are answered with 14. It ends with
+leadership; an election that this broker wins again changes nothing in what is loaded.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Mapping
+from typing import Final
+
+from broker.config.broker_config import BrokerConfig
+from broker.coordinator.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+)
+from broker.coordinator.group.decision import Decision, TimerKey
+from broker.coordinator.group.state import GroupLimits, GroupState
+from broker.coordinator.loader import Loader
+from broker.coordinator.metrics import GroupMetrics
+from broker.coordinator.placement import partition_of
+from broker.coordinator.shard import Shard, ShardParts, ShardStage
+from broker.replica.events import ReplicaEvents
+from broker.replica.manager import ReplicaManager
+from broker.replica.partition import Partition
+from broker.topics.creation import TopicCreation
+from broker.topics.offsets_topic import OFFSETS_TOPIC, OffsetsTopic
+from metadata_topic.image.delta import MetadataDelta
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.quorum.node import MetadataNode
+from runtime.ports import Ports
+from runtime.timing_wheel import TimingWheel
+
+_MINUTE_MS: Final = 60_000
+
+
+class GroupCoordinator:
+    """All groups that this broker coordinates.
+
+    Attributes:
+        topic: of their records.
+        metrics: what is counted.
+        shards: by partition of the topic.
+    """
+
+    def __init__(self, topic: OffsetsTopic, config: BrokerConfig, ports: Ports) -> None:
+        """Coordinate nothing yet: `on_replicas` is called with what is led."""
+        self.topic = topic
+        self.shards: dict[int, Shard] = {}
+        self.metrics = GroupMetrics(ports.metrics, self.shards, ports.clock)
+        self._config, self._ports = config, ports
+        self._limits = limits_of(config)
+        self._wheel: TimingWheel[tuple[Shard, TimerKey]] = TimingWheel(
+            ports.clock, ports.scheduler, lambda key: key[0].fire(key[1])
+        )
+        self._parts = ShardParts(
+            ports.clock,
+            ports.scheduler,
+            self._wheel,
+            config.offsets_topic_compression_codec,
+            config.offsets_commit_timeout_ms,
+        )
+        self._loader = Loader(ports, config.offsets_load_buffer_size, self.metrics)
+        self._upkeep: set[asyncio.Task[None]] = set()
+        self._expiry = ports.scheduler.every(
+            config.offsets_retention_check_interval_ms, self.expire, "group-offset-expiry"
+        )
+        self._is_stopped = False
+
+    # -- which shard
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition of the topic that has this group, also before the topic exists."""
+        return partition_of(group_id, self.topic.partition_count)
+
+    def shard(self, group_id: str) -> Shard:
+        """The shard that has this group.
+
+        Raises:
+            NotCoordinator: another broker has it, or none.
+            CoordinatorLoadInProgress: it is being loaded.
+            CoordinatorNotAvailable: this broker stops.
+        """
+        if self._is_stopped:
+            raise CoordinatorNotAvailable("the broker stops")
+        number = self.partition_of(group_id)
+        shard = self.shards.get(number)
+        if shard is None or shard.stage in (ShardStage.CLOSED, ShardStage.FAILED):
+            raise NotCoordinator(f"{OFFSETS_TOPIC}-{number} is not led here")
+        if shard.stage is ShardStage.LOADING:
+            raise CoordinatorLoadInProgress(f"{OFFSETS_TOPIC}-{number} is being loaded")
+        return shard
+
+    def all_shards(self) -> list[Shard]:
+        """Every shard, for questions about all groups.
+
+        Raises:
+            CoordinatorLoadInProgress: one of them is being loaded: what it has is not known yet.
+            CoordinatorNotAvailable: this broker stops.
+        """
+        if self._is_stopped:
+            raise CoordinatorNotAvailable("the broker stops")
+        for number, shard in self.shards.items():
+            if shard.stage is ShardStage.LOADING:
+                raise CoordinatorLoadInProgress(f"{OFFSETS_TOPIC}-{number} is being loaded")
+        return [shard for shard in self.shards.values() if shard.stage is ShardStage.ACTIVE]
+
+    # -- leadership
+
+    def on_replicas(self, events: ReplicaEvents) -> None:
+        """A listener of the replicas here."""
+        for partition in events.led:
+            if partition.topic == OFFSETS_TOPIC:
+                self._elected(partition)
+        for partition in (*events.followed, *events.gone):
+            if partition.topic == OFFSETS_TOPIC:
+                self._resigned(partition.partition)
+
+    def _elected(self, partition: Partition) -> None:
+        known = self.shards.get(partition.partition)
+        works = known is not None and known.stage in (ShardStage.LOADING, ShardStage.ACTIVE)
+        if works and known is not None and known.partition is partition:
+            return  # a new epoch of the same leadership: nothing was written by others
+        if self._is_stopped:
+            return
+        self._resigned(partition.partition)
+        shard = Shard(partition, GroupState(self._limits), self._parts)
+        self.shards[partition.partition] = shard
+        self._loader.load(shard)
+
+    def _resigned(self, number: int) -> None:
+        shard = self.shards.pop(number, None)
+        if shard is not None:
+            shard.close()
+
+    # -- upkeep
+
+    def on_metadata(self, _image: MetadataImage, delta: MetadataDelta | None) -> None:
+        """A subscriber of the metadata: offsets of deleted topics go."""
+        if delta is not None and delta.deleted_topics:
+            deleted = {topic.name: topic.id for topic in delta.deleted_topics.values()}
+            self._begin(self._forget_topics(deleted))
+
+    def expire(self) -> "asyncio.Task[None]":
+        """Look for offsets that are too old, now; done when they are written off."""
+        return self._begin(self._expire())
+
+    def _begin(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+        task = asyncio.ensure_future(work)
+        self._upkeep.add(task)
+        task.add_done_callback(self._upkeep.discard)
+        return task
+
+    async def _expire(self) -> None:
+        for shard in list(self.shards.values()):
+            if shard.stage is ShardStage.ACTIVE:
+                count = await self._carry_out(shard, shard.state.expire_offsets(shard.now))
+                self.metrics.offset_expirations.inc(count)
+
+    async def _forget_topics(self, deleted: Mapping[str, bytes]) -> None:
+        for shard in list(self.shards.values()):
+            if shard.stage is ShardStage.ACTIVE:
+                found = shard.state.topics_deleted(deleted, shard.now)
+                count = await self._carry_out(shard, found)
+                self.metrics.offset_deletions.inc(count)
+
+    async def _carry_out(self, shard: Shard, decisions: Iterator[Decision]) -> int:
+        """Carry decisions out, one in a turn of the loop; returns how many records they had."""
+        count = 0
+        for decision in decisions:
+            shard.carry_out(decision)
+            count += len(decision.records)
+            await asyncio.sleep(0)
+            if shard.stage is not ShardStage.ACTIVE:
+                break
+        return count
+
+    # -- end
+
+    async def stop(self) -> None:
+        """Answer all that wait, with 16, and serve nothing more; what was written stays."""
+        self._is_stopped = True
+        self._expiry.cancel()
+        for number in list(self.shards):
+            self._resigned(number)
+        self._wheel.stop()
+        for task in self._upkeep:
+            task.cancel()
+        await self._loader.stop()
+
+
+def begin_groups(
+    creation: TopicCreation,
+    node: MetadataNode,
+    replicas: ReplicaManager,
+    config: BrokerConfig,
+    ports: Ports,
+) -> GroupCoordinator:
+    """Make the coordinator of a broker, which hears what is led here from now on."""
+    topic = OffsetsTopic(lambda: node.image, creation, config)
+    coordinator = GroupCoordinator(topic, config, ports)
+    replicas.listeners.append(coordinator.on_replicas)
+    node.subscribe(coordinator.on_metadata)
+    return coordinator
+
+
+def limits_of(config: BrokerConfig) -> GroupLimits:
+    """The settings that groups obey."""
+    return GroupLimits(
+        session_timeout_min_ms=config.group_min_session_timeout_ms,
+        session_timeout_max_ms=config.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        group_size_max=config.group_max_size,
+        offset_metadata_bytes_max=config.offset_metadata_max_bytes,
+        offsets_retention_ms=config.offsets_retention_minutes * _MINUTE_MS,
+    )

@@ -1,0 +1,302 @@
+"""One partition of `__consumer_offsets` that this broker leads, and the groups in it.
+
+Carries out what `group` decides, in one order: timers, append of the records as one batch, replay
+of them, and when they are committed the answers, and what follows. So a commit that was answered
+is as durable as a produce with acks=all to that partition.
+
+Lives on the event loop. Requests that wait for others (JoinGroup, SyncGroup) are parked here under
+a ticket, and are answered exactly once: by a decision, or when leadership ends.
+"""
+
+import asyncio
+import logging
+from asyncio import Future
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from broker.coordinator.errors import CoordinatorNotAvailable, NotCoordinator
+from broker.coordinator.group.decision import (
+    Answer,
+    Decision,
+    GroupRecord,
+    Now,
+    SetTimer,
+    Ticket,
+    TimerKey,
+    append_error,
+)
+from broker.coordinator.group.refusals import refused
+from broker.coordinator.group.state import GroupState
+from broker.replica.partition import Partition
+from kafka_protocol.errors import ErrorCode, KafkaError
+from kafka_protocol.records.batch import read_header
+from kafka_protocol.records.records import build_batch
+from local_log.append_check import check_size
+from local_log.opening import Opening
+from runtime.clock import Clock
+from runtime.scheduler import Scheduler, Timer
+from runtime.timing_wheel import TimingWheel
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+Decide = Callable[[GroupState, Ticket, Now], Decision]
+_NO_HEADERS: Final = ()
+
+
+class ShardStage(StrEnum):
+    """How far a shard is, with Kafka's words."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardParts:
+    """What all shards of a broker share.
+
+    Attributes:
+        wheel: the timers of all; a timer's key names its shard, too.
+        codec: of the batches that are written.
+        commit_timeout_ms: how long an answer waits for its commit.
+    """
+
+    clock: Clock
+    scheduler: Scheduler
+    wheel: "TimingWheel[tuple[Shard, TimerKey]]"
+    codec: int
+    commit_timeout_ms: int
+
+
+class Shard:
+    """The groups of one partition.
+
+    Attributes:
+        partition: of `__consumer_offsets`.
+        stage: requests are served while it is ACTIVE.
+        state: the groups; complete once it is ACTIVE.
+    """
+
+    __slots__ = (
+        "_direct",
+        "_last_ticket",
+        "_parked",
+        "_parts",
+        "_timers",
+        "_uncommitted",
+        "_written_end",
+        "partition",
+        "stage",
+        "state",
+    )
+
+    def __init__(self, partition: Partition, state: GroupState, parts: ShardParts) -> None:
+        self.partition, self.state, self._parts = partition, state, parts
+        self.stage = ShardStage.LOADING
+        self._last_ticket: Ticket = 0
+        self._parked: dict[Ticket, Future[Any] | None] = {}
+        self._direct: Any = None
+        self._timers: set[TimerKey] = set()
+        self._uncommitted: dict[Future[None], Decision] = {}
+        self._written_end = 0
+
+    @property
+    def parked_count(self) -> int:
+        """How many requests wait."""
+        return len(self._parked)
+
+    @property
+    def now(self) -> Now:
+        """Both times."""
+        return Now(self._parts.clock.wall_ms(), self._parts.clock.monotonic_ms())
+
+    # -- requests
+
+    def run(self, decide: Decide) -> Any:
+        """Have a request decided, and carry the decision out.
+
+        Args:
+            decide: asks the state; its ticket names this request.
+
+        Returns:
+            The response, or a future of it: nothing is answered before it is committed.
+        """
+        self._last_ticket += 1
+        ticket = self._last_ticket
+        self._parked[ticket] = None
+        try:
+            self.carry_out(decide(self.state, ticket, self.now))
+        except BaseException:
+            self._parked.pop(ticket, None)
+            raise
+        if ticket not in self._parked:
+            response, self._direct = self._direct, None
+            return response
+        future: Future[Any] = asyncio.get_running_loop().create_future()
+        self._parked[ticket] = future
+        return future
+
+    def read(self, look: Callable[[GroupState], R]) -> R | Awaitable[R]:
+        """Look at the groups once all that was written before is committed.
+
+        Returns:
+            What `look` returns, or an awaitable of it, which raises NotCoordinator or
+            CoordinatorNotAvailable.
+        """
+        waiting = self.partition.committed(self._written_end)
+        return look(self.state) if waiting is None else self._read_later(waiting, look)
+
+    async def _read_later(self, waiting: "Future[None]", look: Callable[[GroupState], R]) -> R:
+        done, _ = await asyncio.wait({waiting}, timeout=self._parts.commit_timeout_ms / 1_000)
+        if not done:
+            waiting.cancel()
+            raise CoordinatorNotAvailable(f"{self._name} does not commit what was written")
+        if self.stage is not ShardStage.ACTIVE or waiting.exception() is not None:
+            raise NotCoordinator(f"{self._name} is not led here any more")
+        return look(self.state)
+
+    @property
+    def _name(self) -> str:
+        return f"{self.partition.topic}-{self.partition.partition}"
+
+    # -- decisions
+
+    def carry_out(self, decision: Decision) -> None:
+        """Do what was decided."""
+        self._set_timers(decision)
+        if not decision.records:
+            self._answer(decision.answers)
+            return
+        try:
+            first_offset, end_offset = self._append(decision.records)
+        except Exception as error:  # noqa: BLE001 - becomes the answer of those who wait
+            self._failed(decision, self._code_of(error))
+            return
+        self._written_end = end_offset
+        for offset, record in enumerate(decision.records, first_offset):
+            self.state.replay(record.key, record.value, offset=offset)
+        waiting = self.partition.committed(end_offset)
+        if waiting is None:
+            self._committed(decision)
+        else:
+            self._wait(decision, waiting)
+
+    def _append(self, records: Sequence[GroupRecord]) -> tuple[int, int]:
+        """Write one batch.
+
+        Returns:
+            The first offset of it, and the one behind its last.
+        """
+        parts, now_ms = self._parts, self._parts.clock.wall_ms()
+        batch = build_batch(
+            [(now_ms, record.key, record.value, _NO_HEADERS) for record in records],
+            codec=parts.codec,
+        )
+        check_size(read_header(batch), self.partition.log.config)
+        info = self.partition.append(
+            batch, now_ms=now_ms, required_acks=-1, opening=Opening.DONE, from_client=False
+        )
+        return info.first_offset, info.last_offset + 1
+
+    def _code_of(self, error: Exception) -> ErrorCode:
+        if isinstance(error, KafkaError):
+            return error.code
+        log.error("%s: append failed: %r", self._name, error, exc_info=error)
+        is_disk = isinstance(error, OSError)
+        return ErrorCode.KAFKA_STORAGE_ERROR if is_disk else ErrorCode.UNKNOWN_SERVER_ERROR
+
+    def _wait(self, decision: Decision, waiting: "Future[None]") -> None:
+        self._uncommitted[waiting] = decision
+        late = partial(self._late, waiting)
+        timer = self._parts.scheduler.call_later(self._parts.commit_timeout_ms, late)
+        waiting.add_done_callback(partial(self._waited, timer))
+
+    def _late(self, waiting: "Future[None]") -> None:
+        decision = self._uncommitted.pop(waiting, None)
+        waiting.cancel()
+        if decision is not None:
+            self._failed(decision, ErrorCode.REQUEST_TIMED_OUT)
+
+    def _waited(self, timer: Timer, waiting: "Future[None]") -> None:
+        timer.cancel()
+        error = None if waiting.cancelled() else waiting.exception()
+        decision = self._uncommitted.pop(waiting, None)
+        if decision is None:
+            return  # it took too long, or leadership ended
+        if error is None:
+            self._committed(decision)
+            return
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
+        self._failed(decision, code)
+
+    def _committed(self, decision: Decision) -> None:
+        self._answer(decision.answers)
+        if decision.then is not None:
+            self.carry_out(decision.then(None, self.now))
+
+    def _failed(self, decision: Decision, error: ErrorCode) -> None:
+        """Nothing of the records counts: those who wait are told so."""
+        code = append_error(error)
+        if decision.then is not None:
+            self.carry_out(decision.then(code, self.now))
+        else:
+            self._answer([refused(answer, code) for answer in decision.answers])
+
+    def _answer(self, answers: Sequence[Answer]) -> None:
+        for ticket, response in answers:
+            if ticket not in self._parked:
+                continue  # leadership ended meanwhile, and it was answered so
+            waiting = self._parked.pop(ticket)
+            if waiting is None:
+                self._direct = response
+            elif not waiting.done():
+                waiting.set_result(response)
+
+    # -- timers
+
+    def _set_timers(self, decision: Decision) -> None:
+        wheel = self._parts.wheel
+        for timer in decision.timers:
+            if isinstance(timer, SetTimer):
+                self._timers.add(timer.key)
+                wheel.set((self, timer.key), timer.at_ms)
+            else:
+                self._timers.discard(timer.key)
+                wheel.cancel((self, timer.key))
+
+    def fire(self, key: TimerKey) -> None:
+        """A timer's time has come."""
+        self._timers.discard(key)
+        if self.stage is ShardStage.ACTIVE:
+            self.carry_out(self.state.timer_fired(key, self.now))
+
+    # -- life
+
+    def activate(self) -> None:
+        """The groups are loaded: serve from now on."""
+        self.stage = ShardStage.ACTIVE
+        self._written_end = self.partition.log.log_end_offset
+        self.carry_out(self.state.loaded(self.now))
+
+    def close(self, stage: ShardStage = ShardStage.CLOSED) -> None:
+        """Serve no more: all that wait are told that this is not the coordinator any more."""
+        was_active, self.stage = self.stage is ShardStage.ACTIVE, stage
+        if not was_active:
+            return  # nobody waits; and a thread may still be at work on the state
+        for key in self._timers:
+            self._parts.wheel.cancel((self, key))
+        self._timers.clear()
+        self._answer(self.state.unload(ErrorCode.NOT_COORDINATOR))
+        uncommitted, self._uncommitted = self._uncommitted, {}
+        for decision in uncommitted.values():
+            self._answer([refused(one, ErrorCode.NOT_COORDINATOR) for one in decision.answers])
+        parked, self._parked = self._parked, {}
+        for waiting in parked.values():
+            if waiting is not None and not waiting.done():
+                log.error("%s: a request was parked that nobody answers", self._name)
+                waiting.cancel()

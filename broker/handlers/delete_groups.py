@@ -1,0 +1,54 @@
+"""DeleteGroups (42): forgets groups without members, with their offsets.
+
+Versions:
+
+* 0: groups by name (KIP-229).
+* 1: no new field; the client waits out a throttle, not the broker (KIP-219).
+* 2: flexible (KIP-482).
+"""
+
+from typing import Any, Final
+
+from broker.coordinator.group import refusals
+from broker.coordinator.group.decision import Decision, Now, Ticket
+from broker.coordinator.group.state import GroupState
+from broker.coordinator.service import GroupCoordinator
+from broker.handlers.errors_out import code_of
+from broker.handlers.group_shards import awaited
+from broker.handlers.parts import HandlerParts
+from broker.network.registry import DecodedHandler, RequestContext
+from kafka_protocol.errors import KafkaError
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import response
+from kafka_protocol.wire.schema import Versions
+
+_Response: Final = response(ApiKey.DELETE_GROUPS).cls
+
+
+class DeleteGroupsHandler(DecodedHandler):
+    """Serves DeleteGroups 0-2."""
+
+    api_key = ApiKey.DELETE_GROUPS
+    versions = Versions(0, 2)
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        """Answer one request; a group that is named twice is deleted, and answered, once."""
+        names = dict.fromkeys(request.groups_names)
+        return _Response(results=[await self._slot(group_id) for group_id in names])
+
+    async def _slot(self, group_id: str) -> Any:
+        def decide(state: GroupState, ticket: Ticket, now: Now) -> Decision:
+            return state.delete_group(ticket, group_id, now=now)
+
+        try:
+            return await awaited(self._coordinator.shard(group_id).run(decide))
+        except KafkaError as error:
+            return refusals.delete_group(group_id, code_of(error, "delete a group"))
+
+
+def make(parts: HandlerParts) -> DeleteGroupsHandler:
+    """Make the handler of DeleteGroups."""
+    return DeleteGroupsHandler(parts.groups)

@@ -1,0 +1,51 @@
+"""From a request about one group to the shard that has it, for the handlers of groups."""
+
+from asyncio import Future
+from collections.abc import Callable, Coroutine
+from inspect import isawaitable
+from typing import Any, TypeVar
+
+from broker.coordinator.group import refusals
+from broker.coordinator.service import GroupCoordinator
+from broker.coordinator.shard import Decide
+from broker.handlers.errors_out import code_of
+from kafka_protocol.errors import ErrorCode, KafkaError
+from kafka_protocol.wire.api_keys import ApiKey
+
+R = TypeVar("R")
+
+
+def decided(coordinator: GroupCoordinator, api_key: ApiKey, request: Any, decide: Decide) -> Any:
+    """Have a request of a group with a name decided.
+
+    Returns:
+        The response, or a future of it.
+    """
+    if not request.group_id:
+        return refusals.for_request(api_key, request, ErrorCode.INVALID_GROUP_ID)
+    return decided_of_any(coordinator, api_key, request, decide)
+
+
+def decided_of_any(
+    coordinator: GroupCoordinator, api_key: ApiKey, request: Any, decide: Decide
+) -> Any:
+    """The same for an API that takes the empty name, too, as offsets once could have it."""
+    try:
+        shard = coordinator.shard(request.group_id)
+    except KafkaError as error:
+        return refusals.for_request(api_key, request, code_of(error, "find a group's shard"))
+    return shard.run(decide)
+
+
+def changed(answer: Any, change: Callable[[Any], R]) -> R | Coroutine[Any, Any, R]:
+    """Change an answer when it is there."""
+    return _changed_later(answer, change) if isinstance(answer, Future) else change(answer)
+
+
+async def _changed_later(answer: "Future[Any]", change: Callable[[Any], R]) -> R:
+    return change(await answer)
+
+
+async def awaited(answer: Any) -> Any:
+    """The answer itself, also where it is to come."""
+    return await answer if isawaitable(answer) else answer

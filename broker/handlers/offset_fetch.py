@@ -1,0 +1,164 @@
+"""OffsetFetch (9): how far groups have read; without topics, everything that they committed.
+
+It waits until what was written before it is committed, so nobody is told an offset that may go.
+
+Versions:
+
+* 1: the lowest that Kafka 4 serves; offsets that Kafka itself keeps (KAFKA-1012).
+* 2: null asks for all topics; an error of the whole answer (KIP-88).
+* 3: throttle time (KIP-124).
+* 4: no new field; the client waits out a throttle, not the broker (KIP-219).
+* 5: leader epochs (KIP-320).
+* 6: flexible (KIP-482).
+* 7: whether offsets of open transactions are waited for (KIP-447).
+* 8: several groups at once (KIP-709).
+* 9: member id and epoch of the consumer protocol (KIP-848).
+* 10: topics by id (KIP-848).
+"""
+
+from typing import Any, Final
+
+from broker.coordinator.group import refusals
+from broker.coordinator.service import GroupCoordinator
+from broker.handlers.errors_out import code_of
+from broker.handlers.group_shards import awaited
+from broker.handlers.parts import HandlerParts
+from broker.network.registry import DecodedHandler, RequestContext
+from broker.topics.cluster import ClusterView
+from kafka_protocol.errors import ErrorCode, KafkaError
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import request as request_codec
+from kafka_protocol.wire.codec import response
+from kafka_protocol.wire.schema import Versions
+
+_Asked: Final = request_codec(ApiKey.OFFSET_FETCH).cls.Groups
+_Response: Final = response(ApiKey.OFFSET_FETCH).cls
+_Group: Final = _Response.Groups
+
+_SINCE_TOP_LEVEL_ERROR = 2
+_SINCE_GROUPS = 8
+_SINCE_TOPIC_IDS = 10
+
+
+class OffsetFetchHandler(DecodedHandler):
+    """Serves OffsetFetch 1-10."""
+
+    api_key = ApiKey.OFFSET_FETCH
+    versions = Versions(1, 10)
+
+    def __init__(self, coordinator: GroupCoordinator, cluster: ClusterView) -> None:
+        self._coordinator, self._cluster = coordinator, cluster
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        """Answer one request."""
+        version, stable = context.api_version, request.require_stable
+        if version >= _SINCE_GROUPS:
+            by_id = version >= _SINCE_TOPIC_IDS
+            slots = [await self._slot(one, stable, by_id=by_id) for one in request.groups]
+            return _Response(groups=slots)
+        asked = _Asked(group_id=request.group_id, topics=_as_of_groups(request.topics))
+        return _folded(asked, await self._slot(asked, stable, by_id=False), version)
+
+    async def _slot(self, asked: Any, stable: bool, *, by_id: bool) -> Any:
+        unknown = self._resolve(asked, by_id=by_id)
+        try:
+            shard = self._coordinator.shard(asked.group_id)
+            slot = await awaited(
+                shard.read(lambda state: state.fetch_offsets(asked, require_stable=stable))
+            )
+        except KafkaError as error:
+            return refusals.fetch(asked.group_id, code_of(error, "fetch offsets"))
+        if by_id:
+            self._add_ids(slot)
+        if unknown and not slot.error_code:
+            slot.topics = [*slot.topics, *unknown]
+        return slot
+
+    def _resolve(self, asked: Any, *, by_id: bool) -> list[Any]:
+        """Give topics both name and id; take those out whose id nobody has.
+
+        Returns:
+            The answers for what was taken out.
+        """
+        image, known, unknown = self._cluster.image(), [], []
+        for topic in asked.topics or ():
+            if by_id:
+                found = image.topics_by_id.get(topic.topic_id)
+                if found is None:
+                    unknown.append(_unknown_id(topic))
+                    continue
+                topic.name = found.name
+            else:
+                found = image.topics_by_name.get(topic.name)
+                if found is not None:
+                    topic.topic_id = found.id
+            known.append(topic)
+        if asked.topics is not None:
+            asked.topics = known
+        return unknown
+
+    def _add_ids(self, slot: Any) -> None:
+        """By id only topics that still exist can be told."""
+        names = self._cluster.image().topics_by_name
+        there = [topic for topic in slot.topics if topic.name in names]
+        for topic in there:
+            topic.topic_id = names[topic.name].id
+        slot.topics = there
+
+
+def _unknown_id(topic: Any) -> Any:
+    partitions = [
+        _Group.Topics.Partitions(
+            partition_index=index,
+            committed_offset=-1,
+            committed_leader_epoch=-1,
+            metadata="",
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+        )
+        for index in topic.partition_indexes
+    ]
+    return _Group.Topics(topic_id=topic.topic_id, partitions=partitions)
+
+
+def _as_of_groups(topics: list[Any] | None) -> list[Any] | None:
+    if topics is None:
+        return None
+    return [_Asked.Topics(name=one.name, partition_indexes=one.partition_indexes) for one in topics]
+
+
+def _folded(asked: Any, slot: Any, version: int) -> Any:
+    """The slot of the only group as old versions have it."""
+    if slot.error_code and version < _SINCE_TOP_LEVEL_ERROR:
+        return _Response(topics=[_failed(one, slot.error_code) for one in asked.topics])
+    topics = [
+        _Response.Topics(
+            name=topic.name,
+            partitions=[
+                _Response.Topics.Partitions(
+                    partition_index=one.partition_index,
+                    committed_offset=one.committed_offset,
+                    committed_leader_epoch=one.committed_leader_epoch,
+                    metadata=one.metadata,
+                    error_code=one.error_code,
+                )
+                for one in topic.partitions
+            ],
+        )
+        for topic in slot.topics
+    ]
+    return _Response(topics=topics, error_code=slot.error_code)
+
+
+def _failed(topic: Any, code: int) -> Any:
+    partitions = [
+        _Response.Topics.Partitions(
+            partition_index=index, committed_offset=-1, metadata="", error_code=code
+        )
+        for index in topic.partition_indexes
+    ]
+    return _Response.Topics(name=topic.name, partitions=partitions)
+
+
+def make(parts: HandlerParts) -> OffsetFetchHandler:
+    """Make the handler of OffsetFetch."""
+    return OffsetFetchHandler(parts.groups, parts.cluster)

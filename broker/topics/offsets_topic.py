@@ -1,0 +1,106 @@
+"""The topic of consumer groups, `__consumer_offsets`: made when the first client asks for a group.
+
+As in Kafka it is made with the broker's settings, once; what they say later has no effect on it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from broker.config.broker_config import BrokerConfig
+from broker.topics.creation import TopicCreation
+from kafka_protocol.errors import KafkaError
+from metadata_topic.controller.topic_specs import Config, TopicSpec
+from metadata_topic.image.image import MetadataImage
+
+log = logging.getLogger(__name__)
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+_SAID_AGAIN_S: Final = 60
+"""An error that clients meet with each try has a line in the log no more often."""
+
+
+def offsets_topic_spec(config: BrokerConfig) -> TopicSpec:
+    """What the topic is made of."""
+    configs = {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(config.offsets_topic_segment_bytes),
+    }
+    return TopicSpec(
+        OFFSETS_TOPIC,
+        num_partitions=config.offsets_topic_num_partitions,
+        replication_factor=config.offsets_topic_replication_factor,
+        configs=tuple(Config(name, value) for name, value in configs.items()),
+    )
+
+
+class OffsetsTopic:
+    """Whether the topic is there, and its making."""
+
+    def __init__(
+        self,
+        image: Callable[[], MetadataImage],
+        creation: TopicCreation,
+        config: BrokerConfig,
+    ) -> None:
+        """Make nothing yet."""
+        self._image, self._creation, self._config = image, creation, config
+        self._making: asyncio.Task[None] | None = None
+        self._silent_until_s = float("-inf")
+
+    @property
+    def exists(self) -> bool:
+        """Whether the metadata hold it."""
+        return OFFSETS_TOPIC in self._image().topics_by_name
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions it has, or is going to have."""
+        topic = self._image().topics_by_name.get(OFFSETS_TOPIC)
+        if topic is None:
+            return self._config.offsets_topic_num_partitions
+        return len(topic.partitions)
+
+    async def make(self) -> None:
+        """Make it unless it exists; all who ask meanwhile wait for the same attempt.
+
+        What goes wrong is in the log, with the way out: clients only hear that they shall try
+        again.
+        """
+        if self.exists:
+            return
+        if self._making is None:
+            self._making = asyncio.ensure_future(self._make())
+            self._making.add_done_callback(self._made)
+        await asyncio.shield(self._making)
+
+    def _made(self, _done: "asyncio.Task[None]") -> None:
+        self._making = None
+
+    async def _make(self) -> None:
+        try:
+            (created,) = await self._creation.create([offsets_topic_spec(self._config)])
+        except KafkaError as error:
+            self._say(error)
+            return
+        if created.error is not None and not self.exists:
+            self._say(created.error)
+
+    def _say(self, error: KafkaError) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if now_s < self._silent_until_s:
+            return
+        self._silent_until_s = now_s + _SAID_AGAIN_S
+        factor = self._config.offsets_topic_replication_factor
+        brokers = len(self._image().brokers)
+        way_out = ""
+        if factor > brokers:
+            way_out = (
+                f"; offsets.topic.replication.factor={factor} needs as many brokers, and there are "
+                f"{brokers}: set it to {brokers} and restart, or start more brokers"
+            )
+        log.error(
+            "%s cannot be made, so no consumer group works: %s%s", OFFSETS_TOPIC, error, way_out
+        )
