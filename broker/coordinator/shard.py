@@ -156,7 +156,7 @@ class Shard:
         if not done:
             waiting.cancel()
             raise CoordinatorNotAvailable(f"{self._name} does not commit what was written")
-        if self.stage is not ShardStage.ACTIVE or waiting.exception() is not None:
+        if waiting.exception() is not None or self.stage is not ShardStage.ACTIVE:
             raise NotCoordinator(f"{self._name} is not led here any more")
         return look(self.state)
 

@@ -4,7 +4,7 @@ Each partition that the cluster does not have is refused by itself; the others a
 
 Versions:
 
-* 2: the lowest that Kafka 4 serves; a retention time of the request (KIP-211 took it away).
+* 2: the lowest that Kafka 4 serves; a retention time, which goes in version 5 (KIP-211).
 * 3: throttle time (KIP-124).
 * 4: no new field; the client waits out a throttle, not the broker (KIP-219).
 * 5: without the retention time (KIP-211).
