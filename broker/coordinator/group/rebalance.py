@@ -8,6 +8,7 @@ come (KIP-134), so that the first generation does not begin with the first membe
 
 from typing import Any
 
+from broker.coordinator.group import refusals
 from broker.coordinator.group.classic_group import ClassicGroup
 from broker.coordinator.group.decision import NOTHING, Decision, Now, TimerKind
 from broker.coordinator.group.lifecycle import GroupStatus
@@ -117,11 +118,10 @@ def sync_time_is_up(turn: Turn, group: ClassicGroup) -> None:
 
 def reset_assignments(turn: Turn, group: ClassicGroup, error: ErrorCode) -> None:
     """Answer all parked SyncGroups with an error; nobody has an assignment any more."""
-    refusal = response(ApiKey.SYNC_GROUP).cls
     for member in group.members.values():
         member.assignment = b""
         if member.sync_ticket is not None:
-            turn.answer(member.sync_ticket, refusal(error_code=error))
+            turn.answer(member.sync_ticket, refusals.sync(error))
             member.sync_ticket = None
             turn.keep_alive(group, member)
 
@@ -140,11 +140,10 @@ def expel(turn: Turn, group: ClassicGroup, member: Member) -> None:
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
     ticket = group.take_join(member)
     if ticket is not None:
-        refusal = response(ApiKey.JOIN_GROUP).cls(error_code=unknown)
-        turn.answer(ticket, refusal)
+        turn.answer(ticket, refusals.join(unknown))
     # DIFFERS: Kafka never answers the parked SyncGroup of a member that leaves.
     if member.sync_ticket is not None:
-        turn.answer(member.sync_ticket, response(ApiKey.SYNC_GROUP).cls(error_code=unknown))
+        turn.answer(member.sync_ticket, refusals.sync(unknown))
         member.sync_ticket = None
     group.remove(member.member_id)
     turn.cancel_session(group, member.member_id)

@@ -19,6 +19,14 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 
+_PROTOCOL_NAMED_FROM = 5
+
+
+def lacks_protocol(request: Any, version: int) -> bool:
+    """Whether the request should name type and name of its protocol, and does not (KIP-559)."""
+    is_named = request.protocol_type is not None and request.protocol_name is not None
+    return version >= _PROTOCOL_NAMED_FROM and not is_named
+
 
 def sync(turn: Turn, group: ClassicGroup, ticket: Ticket, request: Any) -> None:
     """Decide on a SyncGroup to a group that exists."""
