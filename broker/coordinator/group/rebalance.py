@@ -100,7 +100,7 @@ def complete_join(turn: Turn, group: ClassicGroup) -> None:
             turn.answer(ticket, joined(group, member))
         member.is_new = False
         turn.keep_alive(group, member)
-        group.pending_sync.add(member.member_id)
+        group.pending_sync[member.member_id] = None
     turn.set_group_timer(group, TimerKind.SYNC, group.rebalance_timeout_ms)
 
 
@@ -109,7 +109,7 @@ def sync_time_is_up(turn: Turn, group: ClassicGroup) -> None:
     settled = {GroupStatus.COMPLETING_REBALANCE, GroupStatus.STABLE}
     if group.status not in settled or not group.pending_sync:
         return
-    for member_id in sorted(group.pending_sync):
+    for member_id in list(group.pending_sync):
         member = group.remove(member_id)
         if member is not None:
             turn.cancel_session(group, member_id)

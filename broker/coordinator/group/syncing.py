@@ -71,7 +71,7 @@ def _differs(said: str | None, known: str | None) -> bool:
 
 
 def _has_synced(turn: Turn, group: ClassicGroup, member: Member) -> None:
-    group.pending_sync.discard(member.member_id)
+    group.pending_sync.pop(member.member_id, None)
     if not group.pending_sync:
         turn.cancel_group_timer(group, TimerKind.SYNC)
 
