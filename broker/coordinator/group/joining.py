@@ -123,7 +123,7 @@ def _join_again(turn: Turn, group: ClassicGroup, asked: Asked) -> None:
     request = asked.request
     error = group.refusal_of(request.member_id, request.group_instance_id)
     if error is not None:
-        turn.answer(asked.ticket, refusals.join(error, request.member_id, protocol_name=None))
+        turn.answer(asked.ticket, refusals.join(error, request.member_id))
         return
     member = group.members[request.member_id]
     if group.status is GroupStatus.PREPARING_REBALANCE:

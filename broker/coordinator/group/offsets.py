@@ -15,6 +15,8 @@ from typing import NamedTuple
 from broker.coordinator.group.records import CommittedOffset, read_offset_value
 
 _PLACE = Struct(">q")
+_PARTITION = int.from_bytes
+_PREFIXES_MAX = 10_000
 
 Stored = bytes
 """The offset of a record (8 bytes), and the value of that record."""
@@ -34,17 +36,26 @@ def unpack(stored: Stored) -> PlacedOffset:
     return PlacedOffset(_PLACE.unpack_from(stored)[0], read_offset_value(stored[_PLACE.size :]))
 
 
+def value_of(stored: Stored) -> bytes:
+    """The value of the record that the store keeps."""
+    return stored[_PLACE.size :]
+
+
 class OffsetStore:
     """Offsets by group, topic and partition.
 
     Attributes:
         groups: the committed ones; for reading only.
         count: how many of them there are.
+        by_prefix: partitions by the bytes of their keys but the last four, which are the
+            partition. In a load most records are of a group and a topic
+            that were there a moment ago, and need no reading of their keys.
     """
 
     def __init__(self) -> None:
         self.groups: dict[str, ByTopic] = {}
         self.count = 0
+        self.by_prefix: dict[bytes, dict[int, Stored]] = {}
         self._topics: dict[str, str] = {}
         self._pending: dict[int, dict[str, ByTopic]] = {}
         self._open: dict[str, dict[tuple[str, int], set[int]]] = {}
@@ -68,6 +79,32 @@ class OffsetStore:
         """Keep a committed offset; `value` is that of its record, and readable."""
         self._put(group_id, topic, partition, _PLACE.pack(record_offset) + value)
 
+    def remember_prefix(self, prefix: bytes, group_id: str, topic: str) -> None:
+        """Let `put_again` know the partitions of a group and topic that are there."""
+        if len(self.by_prefix) >= _PREFIXES_MAX:
+            self.by_prefix.clear()
+        self.by_prefix[prefix] = self.groups[group_id][topic]
+
+    def put_again(self, key: bytes, value: bytes, record_offset: int) -> bool:
+        """Keep an offset without reading its key, if its group and topic were remembered.
+
+        Args:
+            key: of the record.
+            value: of the record, readable.
+            record_offset: of the record.
+
+        Returns:
+            Whether it was kept.
+        """
+        partitions = self.by_prefix.get(key[:-4])
+        if partitions is None:
+            return False
+        partition = _PARTITION(key[-4:], "big", signed=True)
+        if partition not in partitions:
+            self.count += 1
+        partitions[partition] = _PLACE.pack(record_offset) + value
+        return True
+
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         """Forget the offset of a partition, and what open transactions would make of it."""
         by_topic = self.groups.get(group_id)
@@ -77,6 +114,7 @@ class OffsetStore:
                 self.count -= 1
                 if not partitions:
                     del by_topic[topic]
+                    self.by_prefix.clear()  # it may know the partitions that are no longer kept
                 if not by_topic:
                     del self.groups[group_id]
         producers = self._open.get(group_id, {}).get((topic, partition))

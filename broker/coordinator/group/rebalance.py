@@ -8,6 +8,7 @@ come (KIP-134), so that the first generation does not begin with the first membe
 
 from typing import Any
 
+from broker.coordinator.group import refusals
 from broker.coordinator.group.classic_group import ClassicGroup
 from broker.coordinator.group.decision import NOTHING, Decision, Now, TimerKind
 from broker.coordinator.group.lifecycle import GroupStatus
@@ -99,7 +100,7 @@ def complete_join(turn: Turn, group: ClassicGroup) -> None:
             turn.answer(ticket, joined(group, member))
         member.is_new = False
         turn.keep_alive(group, member)
-        group.pending_sync.add(member.member_id)
+        group.pending_sync[member.member_id] = None
     turn.set_group_timer(group, TimerKind.SYNC, group.rebalance_timeout_ms)
 
 
@@ -108,7 +109,7 @@ def sync_time_is_up(turn: Turn, group: ClassicGroup) -> None:
     settled = {GroupStatus.COMPLETING_REBALANCE, GroupStatus.STABLE}
     if group.status not in settled or not group.pending_sync:
         return
-    for member_id in sorted(group.pending_sync):
+    for member_id in list(group.pending_sync):
         member = group.remove(member_id)
         if member is not None:
             turn.cancel_session(group, member_id)
@@ -117,11 +118,10 @@ def sync_time_is_up(turn: Turn, group: ClassicGroup) -> None:
 
 def reset_assignments(turn: Turn, group: ClassicGroup, error: ErrorCode) -> None:
     """Answer all parked SyncGroups with an error; nobody has an assignment any more."""
-    refusal = response(ApiKey.SYNC_GROUP).cls
     for member in group.members.values():
         member.assignment = b""
         if member.sync_ticket is not None:
-            turn.answer(member.sync_ticket, refusal(error_code=error))
+            turn.answer(member.sync_ticket, refusals.sync(error))
             member.sync_ticket = None
             turn.keep_alive(group, member)
 
@@ -140,11 +140,10 @@ def expel(turn: Turn, group: ClassicGroup, member: Member) -> None:
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
     ticket = group.take_join(member)
     if ticket is not None:
-        refusal = response(ApiKey.JOIN_GROUP).cls(error_code=unknown)
-        turn.answer(ticket, refusal)
+        turn.answer(ticket, refusals.join(unknown))
     # DIFFERS: Kafka never answers the parked SyncGroup of a member that leaves.
     if member.sync_ticket is not None:
-        turn.answer(member.sync_ticket, response(ApiKey.SYNC_GROUP).cls(error_code=unknown))
+        turn.answer(member.sync_ticket, refusals.sync(unknown))
         member.sync_ticket = None
     group.remove(member.member_id)
     turn.cancel_session(group, member.member_id)

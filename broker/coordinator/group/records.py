@@ -32,7 +32,11 @@ _LONG = Struct(">q")
 _OFFSET_KEY_HEAD = b"\x00\x01"
 _GROUP_KEY_HEAD = b"\x00\x02"
 _VALUE_4_HEAD = Struct(">hqi")
-_VALUE_3_HEAD = Struct(">hqih")
+_VERSION_4 = b"\x00\x04"
+_TEXT_AT = 14
+"""Where the length of the metadata lies in version 4: a byte that is one more than it."""
+
+_PLAIN_SIZE_MIN = 24
 _NO_TAGS = b"\x00"
 _TOPIC_ID_TAG = b"\x01\x00\x10"
 
@@ -109,23 +113,30 @@ def offset_value(committed: CommittedOffset) -> bytes:
 
 
 def is_plain_offset_value(value: bytes) -> bool:
-    """Whether these bytes are an OffsetCommitValue 4 with short, readable metadata.
+    """Whether these bytes are an OffsetCommitValue 4 with short, plain metadata.
 
     The cheap check of a load: what it does not accept, `read_offset_value` judges.
     """
     size = len(value)
-    if size < 24 or value[0] or value[1] != 4:
+    if size < _PLAIN_SIZE_MIN or value[:2] != _VERSION_4:
         return False
-    length = value[14]
-    if not 0 < length < 0x80:
-        return False
-    tags = 22 + length  # 14, the length's byte, the text of length - 1, the timestamp
-    if size == tags + 1:
-        if value[tags]:
+    text_end = _TEXT_AT + value[_TEXT_AT]
+    if size == text_end + 27:
+        if value[text_end + 8 : text_end + 11] != _TOPIC_ID_TAG:
             return False
-    elif size != tags + 19 or value[tags : tags + 3] != _TOPIC_ID_TAG:
+    elif size != text_end + 9 or value[-1]:
         return False
-    return length == 1 or value[15 : 14 + length].isascii()
+    return value[_TEXT_AT] == 1 or (
+        0 < value[_TEXT_AT] < 0x80 and value[_TEXT_AT + 1 : text_end].isascii()
+    )
+
+
+def commit_timestamp_ms(value: bytes) -> int | None:
+    """When an offset without an expiry of its own was committed; None where it has one."""
+    if is_plain_offset_value(value):
+        return int(_LONG.unpack_from(value, _TEXT_AT + value[_TEXT_AT])[0])
+    read = read_offset_value(value)
+    return read.commit_timestamp_ms if read.expire_timestamp_ms == NO_EXPIRY else None
 
 
 def read_offset_value(value: bytes) -> CommittedOffset:
@@ -135,11 +146,11 @@ def read_offset_value(value: bytes) -> CommittedOffset:
         MalformedMessageError: the bytes are none.
     """
     if is_plain_offset_value(value):
-        text_end = 14 + value[14]
+        text_end = _TEXT_AT + value[_TEXT_AT]
         return CommittedOffset(
             _LONG.unpack_from(value, 2)[0],
             _INT.unpack_from(value, 10)[0],
-            value[15:text_end].decode(),
+            value[_TEXT_AT + 1 : text_end].decode(),
             _LONG.unpack_from(value, text_end)[0],
             NO_EXPIRY,
             value[text_end + 11 :] or ZERO_UUID,

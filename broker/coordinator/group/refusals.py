@@ -9,16 +9,15 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 
 
-def join(error: ErrorCode, member_id: str = "", *, protocol_name: str | None = "") -> Any:
+def join(error: ErrorCode, member_id: str = "") -> Any:
     """A JoinGroup response without a generation.
 
     Args:
         error: the code.
         member_id: whom it speaks of, empty where Kafka names nobody.
-        protocol_name: empty in most of Kafka's refusals, null where the member is not accepted.
     """
     return response(ApiKey.JOIN_GROUP).cls(
-        error_code=error, protocol_name=protocol_name, member_id=member_id
+        error_code=error, protocol_name=None, member_id=member_id
     )
 
 

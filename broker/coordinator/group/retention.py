@@ -17,31 +17,37 @@ from collections.abc import Iterator, Mapping
 from broker.coordinator.group.classic_group import ClassicGroup
 from broker.coordinator.group.decision import GroupRecord
 from broker.coordinator.group.lifecycle import GroupStatus
-from broker.coordinator.group.offsets import OffsetStore, unpack
+from broker.coordinator.group.offsets import OffsetStore, value_of
 from broker.coordinator.group.protocols import CONSUMER_PROTOCOL
 from broker.coordinator.group.records import (
-    NO_EXPIRY,
-    CommittedOffset,
+    commit_timestamp_ms,
     group_key,
     offset_key,
+    read_offset_value,
 )
 
-SLICE = 2_000
-"""How many offsets one slice looks at: some 5 ms."""
+SLICE = 500
+"""How many offsets one slice looks at: some milliseconds."""
 
 
-def may_expire(group: ClassicGroup, committed: CommittedOffset, now_ms: int, keep_ms: int) -> bool:
-    """Whether an offset's time is up; topics that are read and transactions are not looked at."""
-    if group.protocol_type is None:
-        base_ms = committed.commit_timestamp_ms
-    elif group.status is GroupStatus.EMPTY:
-        base_ms = committed.commit_timestamp_ms if group.since_ms is None else group.since_ms
-    elif _knows_its_topics(group):
-        base_ms = committed.commit_timestamp_ms
-    else:
+def is_over(group: ClassicGroup, value: bytes, now_ms: int, keep_ms: int) -> bool:
+    """Whether the time of an offset is up; who reads its topic is not looked at.
+
+    Args:
+        group: whose offset it is.
+        value: of its record.
+        now_ms: wall clock.
+        keep_ms: `offsets.retention.minutes`.
+    """
+    is_empty = group.status is GroupStatus.EMPTY
+    is_simple = group.protocol_type is None
+    if not is_simple and not is_empty and not _knows_its_topics(group):
         return False
-    if committed.expire_timestamp_ms != NO_EXPIRY:
-        return now_ms >= committed.expire_timestamp_ms
+    base_ms = commit_timestamp_ms(value)
+    if base_ms is None:
+        return now_ms >= read_offset_value(value).expire_timestamp_ms
+    if is_empty and not is_simple and group.since_ms is not None:
+        base_ms = group.since_ms
     return now_ms - base_ms >= keep_ms
 
 
@@ -75,7 +81,7 @@ def expired(
             stored = offsets.of_group(group_id).get(topic, {}).get(partition)
             if group is None or stored is None:
                 continue
-            if _is_over(group, offsets, (topic, partition), stored, now_ms, keep_ms):
+            if _may_end(group, offsets, (topic, partition), stored, now_ms, keep_ms):
                 records.append(GroupRecord(offset_key(group_id, topic, partition), None))
                 gone += 1
         group = groups.get(group_id)
@@ -92,7 +98,7 @@ def _places(offsets: OffsetStore, group_id: str) -> Iterator[tuple[str, int]]:
             yield topic, partition
 
 
-def _is_over(
+def _may_end(
     group: ClassicGroup,
     offsets: OffsetStore,
     place: tuple[str, int],
@@ -103,7 +109,7 @@ def _is_over(
     topic, partition = place
     if group.is_subscribed(topic) or offsets.is_pending(group.group_id, topic, partition):
         return False
-    return may_expire(group, unpack(stored).committed, now_ms, keep_ms)
+    return is_over(group, value_of(stored), now_ms, keep_ms)
 
 
 def _may_go(group: ClassicGroup, offsets: OffsetStore) -> bool:

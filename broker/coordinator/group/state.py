@@ -35,7 +35,7 @@ from broker.coordinator.group.rebalance import join_time_is_up, prepare, sync_ti
 from broker.coordinator.group.records import new_group_record
 from broker.coordinator.group.replaying import LoggedRecord, Replay
 from broker.coordinator.group.retention import expired
-from broker.coordinator.group.syncing import sync
+from broker.coordinator.group.syncing import lacks_protocol, sync
 from broker.coordinator.group.turn import GroupLimits, Totals, Turn
 from kafka_protocol.errors import ErrorCode
 
@@ -130,7 +130,9 @@ class GroupState:
         """Decide on a SyncGroup; its answer may wait for the leader's."""
         turn = self._turn(now)
         group = self._groups.get(request.group_id)
-        if not request.group_id:
+        if lacks_protocol(request, version):
+            turn.answer(ticket, refusals.sync(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        elif not request.group_id:
             turn.answer(ticket, refusals.sync(ErrorCode.INVALID_GROUP_ID))
         elif group is None:
             turn.answer(ticket, refusals.sync(ErrorCode.UNKNOWN_MEMBER_ID))

@@ -67,9 +67,7 @@ def rejoin_static(
 def _fence(turn: Turn, group: ClassicGroup, member: Member) -> None:
     """Whoever waits under the old id is told that another took its place."""
     fenced = ErrorCode.FENCED_INSTANCE_ID
-    turn.answer(
-        group.take_join(member), refusals.join(fenced, member.member_id, protocol_name=None)
-    )
+    turn.answer(group.take_join(member), refusals.join(fenced, member.member_id))
     turn.answer(member.sync_ticket, refusals.sync(fenced))
     member.sync_ticket = None
 

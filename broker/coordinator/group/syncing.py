@@ -19,6 +19,14 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 
+_PROTOCOL_NAMED_FROM = 5
+
+
+def lacks_protocol(request: Any, version: int) -> bool:
+    """Whether the request should name type and name of its protocol, and does not (KIP-559)."""
+    is_named = request.protocol_type is not None and request.protocol_name is not None
+    return version >= _PROTOCOL_NAMED_FROM and not is_named
+
 
 def sync(turn: Turn, group: ClassicGroup, ticket: Ticket, request: Any) -> None:
     """Decide on a SyncGroup to a group that exists."""
@@ -63,7 +71,7 @@ def _differs(said: str | None, known: str | None) -> bool:
 
 
 def _has_synced(turn: Turn, group: ClassicGroup, member: Member) -> None:
-    group.pending_sync.discard(member.member_id)
+    group.pending_sync.pop(member.member_id, None)
     if not group.pending_sync:
         turn.cancel_group_timer(group, TimerKind.SYNC)
 

@@ -194,8 +194,9 @@ class World:
         assignments: dict[str, bytes] | None = None,
         *,
         instance_id: str | None = None,
-        protocol_type: str | None = None,
-        protocol_name: str | None = None,
+        protocol_type: str | None = CONSUMER,
+        protocol_name: str | None = "range",
+        version: int = 5,
     ) -> Ticket:
         """SyncGroup; with assignments, the leader's."""
         cls = request(ApiKey.SYNC_GROUP).cls
@@ -211,7 +212,9 @@ class World:
                 for each, given in (assignments or {}).items()
             ],
         )
-        return self.ask(lambda ticket: self.state.sync(ticket, asked, version=5, now=self.now))
+        return self.ask(
+            lambda ticket: self.state.sync(ticket, asked, version=version, now=self.now)
+        )
 
     def heartbeat(
         self, group: str, member_id: str, generation: int, *, instance_id: str | None = None
