@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 _NAMED_MAX: Final = 20
 """So many damages have a line of their own in the log; behind them only their number is said."""
+_SEARCHED_BYTES: Final = 2 << 20
+"""So far behind damage the next batch is looked for at once: more than one has as a rule."""
 _MAGIC_BYTE: Final = bytes((MAGIC,))
 
 
@@ -127,6 +129,9 @@ class Load:
         if len(data) < left and len(data) < (size := _claimed_size(data)) <= left:
             return position, size  # a batch larger than a chunk
         self._damaged(f"no batch can be read at byte {position} of {stretch.segment.file.path}")
+        if len(data) < min(_SEARCHED_BYTES, left):
+            size = min(_SEARCHED_BYTES, left)
+            data = self._disk.read_at(stretch.segment.file, position, size)
         skipped = _next_batch(data, self._next, self._end)
         # Where none is found, its last bytes may still be the beginning of one.
         skipped = max(len(data) - HEADER_SIZE, 1) if skipped is None else skipped
@@ -203,14 +208,23 @@ def _may_begin(data: bytes, position: int) -> bool:
 
 
 def _next_batch(data: bytes, start: int, end: int) -> int | None:
-    """Where the next sound batch with offsets of [start, end) begins, behind the first byte."""
+    """Where the next batch with offsets of [start, end) begins, behind the first byte.
+
+    Returns:
+        The first sound one; where there is none the first that may be one and is cut by the end of
+        `data`; None where there is none, either.
+    """
+    cut = None
     found = data.find(_MAGIC_BYTE, MAGIC_POSITION + 1)
     while found >= 0:
         position = found - MAGIC_POSITION
         if position + HEADER_SIZE > len(data):
-            return None
+            break
         header = read_header(data, position)
-        if start <= header.base_offset < end and has_valid_crc(data, position, header):
-            return position
+        if start <= header.base_offset < end:
+            if has_valid_crc(data, position, header):
+                return position
+            if cut is None and header.size_bytes > len(data) - position:
+                cut = position
         found = data.find(_MAGIC_BYTE, found + 1)
-    return None
+    return cut

@@ -1,0 +1,263 @@
+"""Loading a partition of `__consumer_offsets`: all that can be read is read, damage is named."""
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from broker.coordinator.group.records import CommittedOffset, offset_key, offset_value
+from broker.coordinator.group.state import GroupLimits, GroupState
+from broker.coordinator.loading import Load
+from kafka_protocol.records.compression import Codec
+from kafka_protocol.records.control import ControlType, decode_control, end_transaction_batch
+from kafka_protocol.records.records import Record, build_batch, iter_records
+from kafka_protocol.types import TopicPartition
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import message, request
+from local_log.config import LogConfig
+from local_log.partition_log import PartitionLog
+from runtime.disk import Disk
+from runtime.executors import InlinePool
+from tests.support.worlds.local_log import NOW_MS, open_log
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "consumer-offsets"
+CONFIG = LogConfig(segment_bytes=4_000)
+CHUNK_BYTES = 100_000
+
+
+def commit(partition: int, offset: int, group: str = "g") -> tuple[int, bytes, bytes, tuple[()]]:
+    value = offset_value(CommittedOffset(offset, -1, "", NOW_MS))
+    return NOW_MS, offset_key(group, "t", partition), value, ()
+
+
+def written(directory: Path, batches: list[bytearray], config: LogConfig = CONFIG) -> PartitionLog:
+    log = open_log(directory, config=config, topic="__consumer_offsets")
+    for batch in batches:
+        log.writer.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, from_client=False)
+    return log
+
+
+def loaded(log: PartitionLog, chunk_bytes: int = CHUNK_BYTES) -> tuple[GroupState, Load]:
+    state = GroupState(GroupLimits())
+    load = Load(log, state, disk=Disk(), chunk_bytes=chunk_bytes)
+    asyncio.run(load.run(InlinePool(), lambda: True))
+    return state, load
+
+
+def offsets(state: GroupState, group: str = "g") -> dict[tuple[str, int], int]:
+    asked = request(ApiKey.OFFSET_FETCH).cls.Groups(group_id=group, topics=None)
+    slot = state.fetch_offsets(asked, require_stable=False)
+    return {
+        (topic.name, one.partition_index): one.committed_offset
+        for topic in slot.topics
+        for one in topic.partitions
+    }
+
+
+def many(count: int = 60, codec: int = Codec.NONE) -> list[bytearray]:
+    return [
+        build_batch([commit(number, 100 + number), commit(99, number)], codec=codec)
+        for number in range(count)
+    ]
+
+
+WANTED = {("t", number): 100 + number for number in range(60)} | {("t", 99): 59}
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_everything_is_read_over_all_segments(tmp_path: Path, codec: int) -> None:
+    log = written(tmp_path, many(codec=codec))
+    assert log.segment_count > 1
+    state, load = loaded(log)
+    assert offsets(state) == WANTED
+    assert (load.report.records, load.report.damaged) == (120, 0)
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 61, 100, 333, 4_001])
+def test_however_many_bytes_are_read_at_once(tmp_path: Path, chunk_bytes: int) -> None:
+    state, load = loaded(written(tmp_path, many()), chunk_bytes)
+    assert offsets(state) == WANTED
+    assert load.report.damaged == 0
+
+
+def test_what_lies_below_the_log_start_is_not_read(tmp_path: Path) -> None:
+    log = written(tmp_path, many())
+    log.high_watermark = log.log_end_offset
+    log.raise_log_start(21)  # in the middle of a batch
+    state, _ = loaded(log)
+    assert offsets(state) == {("t", n): 100 + n for n in range(11, 60)} | {("t", 99): 59}
+
+
+def test_what_is_appended_during_the_load_is_not_part_of_it(tmp_path: Path) -> None:
+    log = written(tmp_path, many())
+    state = GroupState(GroupLimits())
+    load = Load(log, state, disk=Disk(), chunk_bytes=CHUNK_BYTES)
+    later = build_batch([commit(7, 1)])
+    log.writer.append_as_leader(later, leader_epoch=0, now_ms=NOW_MS, from_client=False)
+    asyncio.run(load.run(InlinePool(), lambda: True))
+    assert offsets(state) == WANTED
+
+
+# -- damage
+
+
+def change(log: PartitionLog, batch: int, position: int, data: bytes) -> None:
+    """Change bytes of a batch of the only segment."""
+    [segment] = log.segments
+    places = [at for at, _ in segment.batches(0)]
+    with segment.path(".log").open("r+b") as file:
+        file.seek(places[batch] + position)
+        file.write(data)
+
+
+ONE_SEGMENT = LogConfig(segment_bytes=1 << 20)
+WITHOUT_7 = {key: value for key, value in WANTED.items() if key != ("t", 7)}
+
+
+@pytest.mark.parametrize(
+    ("position", "data"),
+    [
+        pytest.param(70, b"\xff", id="a record"),
+        pytest.param(17, b"\0\0\0\0", id="the checksum"),
+        pytest.param(8, b"\x7f\xff\xff\xff", id="a length beyond the file"),
+        pytest.param(8, b"\0\0\0\1", id="a length below a header's"),
+        pytest.param(8, b"\xff\xff\xff\xff", id="a negative length"),
+        pytest.param(16, b"\7", id="the magic"),
+        pytest.param(0, os.urandom(61), id="the header"),
+        pytest.param(0, b"\0" * 100, id="zeros"),
+    ],
+)
+@pytest.mark.parametrize("chunk_bytes", [150, CHUNK_BYTES])
+def test_a_damaged_batch_costs_what_is_in_it_and_is_named(
+    tmp_path: Path, position: int, data: bytes, chunk_bytes: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = written(tmp_path, many(), ONE_SEGMENT)
+    change(log, 7, position, data)
+    state, load = loaded(log, chunk_bytes)
+    assert offsets(state) == WITHOUT_7
+    assert load.report.damaged >= 1
+    assert "__consumer_offsets-0" in caplog.text
+
+
+def test_a_record_that_is_no_commit_costs_its_key_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = (NOW_MS, offset_key("g", "t", 5), b"\0\4\1", ())
+    log = written(tmp_path, [build_batch([commit(1, 11), bad, commit(2, 12)])])
+    state, load = loaded(log)
+    assert offsets(state) == {("t", 1): 11, ("t", 2): 12}
+    assert load.report.damaged == 1
+    assert "offset 1 of __consumer_offsets" in caplog.text
+
+
+def test_very_many_damages_are_counted_and_not_all_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = [(NOW_MS, offset_key("g", "t", number), b"\0\4\1", ()) for number in range(200)]
+    _, load = loaded(written(tmp_path, [build_batch(bad)]))
+    assert load.report.damaged == 200
+    assert len(caplog.records) < 30
+    assert "count=200" in caplog.text
+
+
+# -- transactions
+
+
+@pytest.mark.parametrize("end", [ControlType.COMMIT, ControlType.ABORT, None])
+def test_what_a_transaction_wrote_counts_when_it_was_committed(
+    tmp_path: Path, end: ControlType | None
+) -> None:
+    batches = [
+        build_batch([commit(1, 11)]),
+        build_batch([commit(1, 12)], producer_id=5, producer_epoch=0, is_transactional=True),
+    ]
+    log = written(tmp_path, batches)
+    if end is not None:
+        marker = end_transaction_batch(
+            end,
+            base_offset=2,
+            leader_epoch=0,
+            timestamp_ms=NOW_MS,
+            producer_id=5,
+            producer_epoch=0,
+            coordinator_epoch=0,
+        )
+        log.append_batches(marker, now_ms=NOW_MS)
+    state, _ = loaded(log)
+    assert offsets(state) == {("t", 1): 12 if end is ControlType.COMMIT else 11}
+
+
+# -- what Apache Kafka wrote
+
+
+def golden_log(name: str, work: Path) -> PartitionLog:
+    directory = work / name
+    shutil.copytree(GOLDEN / name, directory)
+    for path in (directory, *directory.iterdir()):
+        path.chmod(0o755)
+    topic, _, number = name.rpartition("-")
+    return PartitionLog.open(
+        directory,
+        topic_partition=TopicPartition(topic, int(number)),
+        topic_id=bytes(16),
+        config=LogConfig(),
+        disk=Disk(),
+        now_ms=NOW_MS,
+        is_clean=True,
+    )
+
+
+Place = tuple[str, str, int]
+
+
+def committed_in(record: Record) -> tuple[Place, int | None] | None:
+    """Group, topic, partition and offset of a record, by the schemas alone."""
+    assert record.key is not None
+    if int.from_bytes(record.key[:2], "big") not in (0, 1):
+        return None
+    key, _ = message("OffsetCommitKey").decode(record.key, 0, 2)
+    place = (key.group, key.topic, key.partition)
+    if record.value is None:
+        return place, None
+    version = int.from_bytes(record.value[:2], "big")
+    value, _ = message("OffsetCommitValue").decode(record.value, version, 2)
+    return place, value.offset
+
+
+def by_hand(log: PartitionLog) -> dict[str, dict[tuple[str, int], int]]:
+    """The last commit of each key; what is pending at the end is left out."""
+    found: dict[Place, int | None] = {}
+    pending: dict[int, list[tuple[Place, int | None]]] = {}
+    for segment in log.segments:
+        data = segment.read_bytes(0, segment.size_bytes)
+        for position, header in segment.batches(0):
+            records = list(iter_records(data, position))
+            if header.is_control:
+                ended = pending.pop(header.producer_id, [])
+                if decode_control(records[0])[0] is ControlType.COMMIT:
+                    found.update(ended)
+                continue
+            commits = [each for each in map(committed_in, records) if each is not None]
+            if header.is_transactional:
+                pending.setdefault(header.producer_id, []).extend(commits)
+            else:
+                found.update(commits)
+    groups: dict[str, dict[tuple[str, int], int]] = {}
+    for (group, topic, partition), offset in found.items():
+        if offset is not None:
+            groups.setdefault(group, {})[topic, partition] = offset
+    return groups
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.name for path in GOLDEN.iterdir() if path.name.startswith("__consumer"))
+)
+def test_a_directory_of_kafka_is_loaded_whole(name: str, tmp_path: Path) -> None:
+    log = golden_log(name, tmp_path)
+    state, load = loaded(log)
+    assert load.report.damaged == 0
+    wanted = by_hand(log)
+    assert {group: offsets(state, group) for group in wanted} == wanted
+    assert state.counts.offsets == sum(map(len, wanted.values()))
