@@ -357,6 +357,7 @@ class Broker:
         register_disk_metrics(self.metrics, self._replicas, ports.executors)
         register_metadata_metrics(self.metrics, self._image, self._node)
         self.health.checks["logs"] = self._offline_dirs
+        self.health.checks["groups"] = self._groups.problems
         self.health.checks["partitions"] = lambda: offline_reasons(self._replicas.offline)
 
     @property

@@ -72,6 +72,7 @@ class Loader:
         shard.activate()
         took_ms, report = self._clock.monotonic_ms() - began_ms, load.report
         self._metrics.loaded(took_ms)
+        self._metrics.damaged_records.inc(report.damaged)
         if took_ms >= _SAID_FROM_MS:
             log.info(
                 "%s: loaded: records=%d size_bytes=%d took_ms=%d",

@@ -26,6 +26,7 @@ class GroupMetrics:
         offset_commits: offsets committed by clients.
         offset_expirations: records written because offsets were too old.
         offset_deletions: offsets deleted by clients, or with their topics.
+        damaged_records: records and batches that loads left out.
     """
 
     def __init__(self, metrics: Registry, shards: Mapping[int, Shard], clock: Clock) -> None:
@@ -40,6 +41,10 @@ class GroupMetrics:
         )
         self.offset_deletions = metrics.counter(
             f"{_METRICS}offset_deletion_count", "Offsets deleted by clients or with their topics."
+        )
+        self.damaged_records = metrics.counter(
+            "tidemark_group_damaged_records_total",
+            "Records and batches of __consumer_offsets that could not be read, and are left out.",
         )
         self._loads = self._loads_ms = self._longest_ms = 0
         metrics.gauge(

@@ -107,6 +107,14 @@ class GroupCoordinator:
                 raise CoordinatorLoadInProgress(f"{OFFSETS_TOPIC}-{number} is being loaded")
         return [shard for shard in self.shards.values() if shard.stage is ShardStage.ACTIVE]
 
+    def problems(self) -> list[str]:
+        """What a person should look at: partitions whose groups cannot be served."""
+        return [
+            f"groups of {OFFSETS_TOPIC}-{number} are not served: it could not be loaded"
+            for number, shard in self.shards.items()
+            if shard.stage is ShardStage.FAILED
+        ]
+
     # -- leadership
 
     def on_replicas(self, events: ReplicaEvents) -> None:

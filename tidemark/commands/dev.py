@@ -47,7 +47,7 @@ def command(data: Path, port: int, s3: S3Bucket | None, override: tuple[str, ...
 
 
 def welcome(config: BrokerConfig, data: Path, s3: S3Bucket | None = None) -> str:
-    """Say what to do next: make a tiered topic, fill it, read it back from the remote tier."""
+    """Say what to do next: make a tiered topic, fill it, read it back as a group."""
     listener = config.advertised_listeners[0]
     address = f"{listener.host}:{listener.port}"
     http = config.http_listener
@@ -65,9 +65,9 @@ A tiered topic (1 MiB segments, almost nothing kept locally), in .venv/bin/pytho
   admin.create_topics([NewTopic("tides", 1, 1, config={{
       "remote.storage.enable": "true", "local.retention.bytes": "1"}})])["tides"].result()
 
-Fill it, and read the first record back; after some seconds it comes from the remote tier:
+Fill it, and read it as a group; what is no longer on local disk comes from the remote tier:
   seq 1 500000 | kcat -b {address} -t tides -P
-  kcat -b {address} -t tides -C -o beginning -c 1
+  kcat -b {address} -G readers -X auto.offset.reset=earliest tides -c 3
 
 Watch it happen:
 {places}
