@@ -64,7 +64,6 @@ from broker.replica.wanted import (
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import TopicCreation
 from broker.topics.internal import ensure_remote_metadata_topic
-from broker.topics.offsets_topic import OFFSETS_TOPIC, offsets_topic_spec
 from local_log.errors import KafkaStorageError, LogClosed
 from local_log.load_run import LoadRun
 from local_log.log_dir import LogDir
@@ -341,7 +340,6 @@ class Broker:
             dice=ports.dice,
             settled=self._replicas.settled,
             backlog=lambda: self._replicas.backlog,
-            internal={OFFSETS_TOPIC: partial(offsets_topic_spec, self.config)},
         )
         self._groups = begin_groups(self._creation, self._node, self._replicas, self.config, ports)
         self._on_stop(self._groups.stop)

@@ -8,6 +8,7 @@ leadership; an election that this broker wins again changes nothing in what is l
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from broker.config.broker_config import BrokerConfig
@@ -26,7 +27,7 @@ from broker.replica.events import ReplicaEvents
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from broker.topics.creation import TopicCreation
-from broker.topics.offsets_topic import OFFSETS_TOPIC, OffsetsTopic
+from broker.topics.offsets_topic import OFFSETS_TOPIC, OffsetsTopic, offsets_topic_spec
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.node import MetadataNode
@@ -208,6 +209,7 @@ def begin_groups(
 ) -> GroupCoordinator:
     """Make the coordinator of a broker, which hears what is led here from now on."""
     topic = OffsetsTopic(lambda: node.image, creation, config)
+    creation.internal[OFFSETS_TOPIC] = partial(offsets_topic_spec, config)
     coordinator = GroupCoordinator(topic, config, ports)
     replicas.listeners.append(coordinator.on_replicas)
     node.subscribe(coordinator.on_metadata)

@@ -6,9 +6,8 @@ ids, and the two topics that nobody but the broker may make.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Final, Protocol, TypeVar
 
 from broker.topics.cluster import GUARDED_TOPICS
@@ -27,7 +26,6 @@ log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 _LOG_LINE_WORK: Final = 50
-_NONE: Final[Mapping[str, Callable[[], TopicSpec]]] = MappingProxyType({})
 
 
 class Submit(Protocol):
@@ -66,6 +64,7 @@ class TopicCreation:
     """Creates topics through the metadata log.
 
     Attributes:
+        internal: of what topics of the broker's own are made, by their names.
         patience_s: no longer does an answer wait for more than `MANY_PARTITIONS`; a client that is
             faster than these gets errors that it tries again, as from Kafka, which waits for none.
     """
@@ -81,13 +80,11 @@ class TopicCreation:
         dice: Dice,
         settled: Settled = lambda _ids: None,
         backlog: Callable[[], int] = lambda: 0,
-        internal: Mapping[str, Callable[[], TopicSpec]] = _NONE,
     ) -> None:
         """Write through `submit`; `defaults` is asked at each call, as it may change.
 
         `settled` waits until this broker serves its replicas of topics; `backlog` says how many
-        changes of replicas wait for its disks; `internal` says of what topics of the broker are
-        made, by their names.
+        changes of replicas wait for its disks.
         """
         self._submit = submit
         self._defaults = defaults
@@ -95,7 +92,7 @@ class TopicCreation:
         self._dice = dice
         self._settled = settled
         self._backlog = backlog
-        self._internal = internal
+        self.internal: dict[str, Callable[[], TopicSpec]] = {}
 
     async def create(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 0
@@ -150,7 +147,7 @@ class TopicCreation:
         What cannot be created is logged; the client is told that the topic is unknown.
         """
         wanted = [
-            self._internal.get(name, partial(TopicSpec, name))()
+            self.internal.get(name, partial(TopicSpec, name))()
             for name in names
             if name not in GUARDED_TOPICS
         ]
