@@ -347,6 +347,7 @@ class World:
         other.state = GroupState(self.limits)
         other.wall_ms, other.monotonic_ms = self.wall_ms, self.monotonic_ms
         other.log = list(self.log)
+        other._uuids = self._uuids
         for offset, record in self.log:
             other.state.replay(record.key, record.value, offset=offset)
         other.carry_out(other.state.loaded(other.now))
