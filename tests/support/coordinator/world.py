@@ -341,6 +341,10 @@ class World:
             self.carry_out(decision)
             yield len(decision.records)
 
+    def all_offsets(self) -> dict[str, dict[tuple[str, int], tuple[int, int]]]:
+        """Of each group what `fetch` says of all."""
+        return {each.group_id: self.fetch(each.group_id) for each in self.state.groups()}
+
     def restarted(self) -> "World":
         """Another world that loaded this one's log."""
         other = World(self.limits)

@@ -2,8 +2,9 @@
 
 import pytest
 
+from broker.coordinator.group.turn import GroupLimits
 from kafka_protocol.errors import ErrorCode
-from tests.support.coordinator.world import GroupLimits, World
+from tests.support.coordinator.world import World
 
 E = ErrorCode
 

@@ -1,9 +1,12 @@
 """Rebalances: how long they wait, whom they leave behind, who leads afterwards."""
 
+from typing import Any
+
 import pytest
 
+from broker.coordinator.group.turn import GroupLimits
 from kafka_protocol.errors import ErrorCode
-from tests.support.coordinator.world import GroupLimits, World
+from tests.support.coordinator.world import World
 
 E = ErrorCode
 
@@ -145,7 +148,7 @@ def test_only_static_members_and_none_joined_waits_again() -> None:
 
 def test_member_that_never_syncs_is_gone_after_the_rebalance_timeout() -> None:
     world = World()
-    timeouts = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 10_000}
+    timeouts: dict[str, Any] = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 10_000}
     tickets = [world.join(**timeouts), world.join(**timeouts)]
     world.advance(0)
     leader, silent = (world.answers[each].member_id for each in tickets)
@@ -158,7 +161,7 @@ def test_member_that_never_syncs_is_gone_after_the_rebalance_timeout() -> None:
 
 def test_leader_that_never_syncs_is_gone_and_those_that_wait_join_again() -> None:
     world = World()
-    timeouts = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 10_000}
+    timeouts: dict[str, Any] = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 10_000}
     tickets = [world.join(**timeouts), world.join(**timeouts)]
     world.advance(0)
     leader, follower = (world.answers[each].member_id for each in tickets)

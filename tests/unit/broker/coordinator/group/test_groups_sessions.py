@@ -1,5 +1,7 @@
 """Heartbeats, sessions and LeaveGroup: who is still there."""
 
+from typing import Any
+
 import pytest
 
 from kafka_protocol.errors import ErrorCode
@@ -80,7 +82,7 @@ def test_commits_keep_a_member_alive() -> None:
 
 def test_member_with_a_parked_join_is_alive() -> None:
     world = World()
-    timeouts = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000}
+    timeouts: dict[str, Any] = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000}
     leader, follower = world.stable(**timeouts)
     again = world.join("g", leader, **timeouts)
     for _ in range(5):

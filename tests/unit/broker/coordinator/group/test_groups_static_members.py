@@ -162,6 +162,22 @@ def test_instance_that_nobody_knows_is_unknown() -> None:
 # A new id that cannot be written.
 
 
+def test_whoever_waits_under_the_old_id_is_answered_also_when_the_write_fails() -> None:
+    world = World()
+    a, old = two_static(world)
+    world.join("g", a, instance_id="a")
+    waits = world.join("g", old, instance_id="b")
+    world.advance(0)
+    world.sync("g", a, 2, {a: b"1", old: b"2"}, instance_id="a")
+    assert world.answers[waits].generation_id == 2
+    world.holds_commits = True
+    first = world.join(instance_id="b", version=9)
+    second = world.join(instance_id="b", version=9)
+    world.fail_commits(E.NOT_LEADER_OR_FOLLOWER)
+    assert world.answers[first].error_code == E.NOT_COORDINATOR
+    assert world.answers[second].error_code == E.NOT_COORDINATOR
+
+
 def test_new_id_that_cannot_be_written_is_taken_back() -> None:
     world = World()
     a, old = two_static(world)
