@@ -9,10 +9,10 @@ from enum import StrEnum
 class GroupType(StrEnum):
     """Which protocol a group goes by, as ListGroups v5 names it."""
 
-    CLASSIC = "Classic"
-    CONSUMER = "Consumer"
-    SHARE = "Share"
-    STREAMS = "Streams"
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
 
 
 class GroupStatus(StrEnum):

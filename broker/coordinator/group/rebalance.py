@@ -10,7 +10,7 @@ from typing import Any
 
 from broker.coordinator.group import refusals
 from broker.coordinator.group.classic_group import ClassicGroup
-from broker.coordinator.group.decision import NOTHING, Decision, Now, TimerKind
+from broker.coordinator.group.decision import TimerKind
 from broker.coordinator.group.lifecycle import GroupStatus
 from broker.coordinator.group.member import Member
 from broker.coordinator.group.records import group_record
@@ -90,9 +90,9 @@ def complete_join(turn: Turn, group: ClassicGroup) -> None:
         return
     group.begin_generation(turn.now.wall_ms)
     if group.status is GroupStatus.EMPTY:
-        # A failure changes nothing: nobody waits, and the generation before comes back at the
-        # next load with members that time out.
-        turn.write(group_record(group, {}), then=_nothing_more)
+        # A failure changes nothing here: the generation before comes back at the next load, with
+        # members that time out.
+        turn.write(group_record(group, {}))
         return
     for member in group.members.values():
         ticket = group.take_join(member)
@@ -175,7 +175,3 @@ def _members_of(group: ClassicGroup) -> list[Any]:
         )
         for member in group.members.values()
     ]
-
-
-def _nothing_more(_error: ErrorCode | None, _now: Now) -> Decision:
-    return NOTHING

@@ -1,7 +1,7 @@
 """What a decision collects while it is made: records, answers, timers."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from broker.coordinator.group.classic_group import ClassicGroup
@@ -18,6 +18,7 @@ from broker.coordinator.group.decision import (
     TimerKind,
 )
 from broker.coordinator.group.member import Member
+from broker.coordinator.group.refusals import refused
 from kafka_protocol.errors import ErrorCode
 
 Then = Callable[[ErrorCode | None, Now], Decision]
@@ -92,7 +93,11 @@ class Turn:
         """The decision."""
         if not (self.records or self.answers or self.timers):
             return NOTHING
-        return Decision(tuple(self.records), tuple(self.answers), tuple(self.timers), self.then)
+        answers = tuple(self.answers)
+        then = self.then
+        if then is not None and answers:
+            then = _refusing_first(answers, then)
+        return Decision(tuple(self.records), answers, tuple(self.timers), then)
 
     # Timers.
 
@@ -122,6 +127,19 @@ class Turn:
     def cancel_session(self, group: ClassicGroup, member_id: str) -> None:
         """Cancel the session's timer of a member that is gone."""
         self.timers.append(CancelTimer(session_key(group, member_id)))
+
+
+def _refusing_first(answers: tuple[Answer, ...], then: Then) -> Then:
+    """Let answers that were to leave with the commit be refused when it fails."""
+
+    def follow(error: ErrorCode | None, now: Now) -> Decision:
+        decision = then(error, now)
+        if error is None:
+            return decision
+        refusals = tuple(refused(answer, error) for answer in answers)
+        return replace(decision, answers=refusals + decision.answers)
+
+    return follow
 
 
 def session_key(group: ClassicGroup, member_id: str) -> TimerKey:

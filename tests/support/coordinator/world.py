@@ -341,12 +341,17 @@ class World:
             self.carry_out(decision)
             yield len(decision.records)
 
+    def all_offsets(self) -> dict[str, dict[tuple[str, int], tuple[int, int]]]:
+        """Of each group what `fetch` says of all."""
+        return {each.group_id: self.fetch(each.group_id) for each in self.state.groups()}
+
     def restarted(self) -> "World":
         """Another world that loaded this one's log."""
         other = World(self.limits)
         other.state = GroupState(self.limits)
         other.wall_ms, other.monotonic_ms = self.wall_ms, self.monotonic_ms
         other.log = list(self.log)
+        other._uuids = self._uuids
         for offset, record in self.log:
             other.state.replay(record.key, record.value, offset=offset)
         other.carry_out(other.state.loaded(other.now))

@@ -1,0 +1,271 @@
+"""Loading: what a restart knows, and what a damaged or foreign record costs."""
+
+import struct
+
+import pytest
+
+from broker.coordinator.group.decision import DamagedRecord, GroupRecord
+from broker.coordinator.group.records import CommittedOffset, offset_key, offset_value
+from broker.coordinator.group.state import GroupState
+from broker.coordinator.group.turn import GroupLimits
+from kafka_protocol.errors import ErrorCode
+from tests.support.coordinator.world import World
+
+E = ErrorCode
+VALUE = offset_value(CommittedOffset(5, -1, "", 0))
+
+
+def key(kind: int, group: str, rest: bytes = b"") -> bytes:
+    """A key of any type: they all begin with the group id."""
+    name = group.encode()
+    return struct.pack(">hh", kind, len(name)) + name + rest
+
+
+def test_restart_knows_generation_members_and_offsets() -> None:
+    world = World()
+    leader, follower = world.stable()
+    world.commit_offsets("g", {("t", 0): 5}, member_id=leader, generation=1)
+    restarted = world.restarted()
+    assert restarted.describe() == world.describe()
+    assert restarted.fetch("g") == {("t", 0): (E.NONE, 5)}
+    assert restarted.heartbeat("g", follower, 1) == E.NONE
+    assert world.restarted().answers == {}
+
+
+def test_generation_that_was_not_assigned_is_not_known_after_a_restart() -> None:
+    world = World()
+    leader, follower = world.stable()
+    world.join("g", leader)
+    world.join("g", follower)
+    assert world.heartbeat("g", leader, 2) == E.NONE
+    restarted = world.restarted()
+    assert restarted.heartbeat("g", leader, 2) == E.ILLEGAL_GENERATION
+    assert restarted.heartbeat("g", leader, 1) == E.NONE
+
+
+def test_records_of_a_live_group_change_it_no_more() -> None:
+    world = World()
+    leader, _ = world.stable()
+    world.join("g", leader)
+    [stable] = [record for _, record in world.log if b"meta" in (record.value or b"")]
+    world.state.replay(stable.key, stable.value, offset=9)
+    assert world.describe().group_state == "PreparingRebalance"
+
+
+@pytest.mark.parametrize(
+    ("damaged", "value"),
+    [
+        (b"", VALUE),
+        (b"\0", VALUE),
+        (b"\0\1", VALUE),
+        (b"\0\1\0\5g", VALUE),
+        (b"\0\1\0\1g\0\1t\0\0\0", VALUE),
+        (b"\0\1\0\1g\0\1t\0\0\0\0\0", VALUE),
+        (b"\0\1\0\1\xff\0\1t\0\0\0\0", VALUE),
+        (b"\0\1\0\1g\0\1\xff\0\0\0\0", VALUE),
+        (b"\0\1\0\1g\0\1t\0\0\0\0", b""),
+        (b"\0\1\0\1g\0\1t\0\0\0\0", VALUE[:-1]),
+        (b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\x09" + VALUE[2:]),
+        (b"\0\2\0\1g", b"\0\3\0\1"),
+        (b"\0\2\0\1g", b"\0\x09\0\1"),
+        (b"\0\3\0\5g", b"\0\0"),
+    ],
+    ids=lambda each: each.hex() if isinstance(each, bytes) else str(each),
+)
+def test_damaged_record_is_named_and_costs_its_key_only(damaged: bytes, value: bytes) -> None:
+    state = GroupState(GroupLimits())
+    good = (offset_key("other", "t", 0), VALUE)
+    with pytest.raises(DamagedRecord, match="offset 7"):
+        state.replay(damaged, value, offset=7)
+    found = state.replay_batch([(1, *good), (7, damaged, value), (8, *good)])
+    assert [(each.offset, each.key) for each in found] == [(7, damaged)]
+    assert [each.group_id for each in state.groups()] == ["other"]
+    assert state.counts.offsets == 1
+
+
+def test_group_whose_member_is_there_twice_is_damage() -> None:
+    world = World()
+    world.stable(members=1)
+    record = world.log[-1][1]
+    assert record.value is not None
+    head, one = record.value[:-4], record.value
+    at = one.index(b"\0\0\0\1\0\x27")  # one member
+    member = one[at + 4 :]
+    doubled = one[:at] + b"\0\0\0\2" + member + member
+    assert head
+    with pytest.raises(DamagedRecord, match="twice"):
+        GroupState(GroupLimits()).replay(record.key, doubled, offset=3)
+
+
+def test_quick_loading_is_the_same_as_one_by_one() -> None:
+    records = []
+    for number in range(3_000):
+        place = (f"g{number % 3}", f"t{number % 7}", number % 11)
+        value = offset_value(CommittedOffset(number, number % 2, "m" * (number % 3), number))
+        records.append((number, offset_key(*place), None if number % 5 == 4 else value))
+    quick, slow = World(), World()
+    assert quick.state.replay_batch(records) == []
+    for offset, each, value in records:
+        slow.state.replay(each, value, offset=offset)
+    assert quick.all_offsets() == slow.all_offsets()
+    assert quick.state.counts == slow.state.counts
+
+
+def test_keys_of_types_that_nobody_knows_are_counted() -> None:
+    state = GroupState(GroupLimits())
+    for kind in (99, 99, 1_000):
+        state.replay(struct.pack(">h", kind), b"?", offset=1)
+    assert state.counts.unknown_records == {99: 2, 1_000: 1}
+
+
+# Groups of protocols that are not served.
+
+
+def with_foreign(kind: int, *kinds: int) -> World:
+    """A world that loaded a group `g` with keys of these types, and an offset of it."""
+    world = World()
+    for number, each in enumerate((kind, *kinds)):
+        world.log.append((number, GroupRecord(key(each, "g", b"\0\1m"), b"\0\0")))
+    world.log.append((9, GroupRecord(offset_key("g", "t", 0), VALUE)))
+    return world.restarted()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(3, "consumer"), (8, "consumer"), (11, "share"), (17, "streams")]
+)
+def test_foreign_group_is_listed_as_empty_and_described_as_not_classic(
+    kind: int, name: str
+) -> None:
+    world = with_foreign(kind)
+    [listed] = world.state.groups()
+    assert listed == ("g", name, "Empty", name)
+    described = world.describe()
+    assert described.error_code == E.GROUP_ID_NOT_FOUND
+    assert described.error_message == "Group g is not a classic group."
+    assert world.state.counts.foreign_groups == 1
+
+
+def test_foreign_group_has_offsets_as_any_other() -> None:
+    world = with_foreign(3)
+    assert world.fetch("g") == {("t", 0): (E.NONE, 5)}
+    assert world.commit_errors(world.commit_offsets("g", {("t", 0): 6})) == [E.NONE]
+    refused = world.commit_offsets("g", {("t", 0): 7}, member_id="m", generation=3)
+    assert world.commit_errors(refused) == [E.UNKNOWN_MEMBER_ID]
+    assert world.fetch("g") == {("t", 0): (E.NONE, 6)}
+
+
+def test_foreign_group_is_no_group_to_members() -> None:
+    world = with_foreign(3)
+    assert world.heartbeat("g", "m", 1) == E.UNKNOWN_MEMBER_ID
+    assert world.answers[world.sync("g", "m", 1)].error_code == E.UNKNOWN_MEMBER_ID
+    assert world.leave("g", ("m", None)).members[0].error_code == E.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize("kind", [3, 17])
+def test_join_makes_a_classic_group_of_a_foreign_one_that_nobody_can_be_in(kind: int) -> None:
+    world = with_foreign(kind, kind + 2)
+    ticket = world.join()
+    world.advance(0)
+    assert world.answers[ticket].generation_id == 1
+    for each in (world, world.restarted()):
+        assert [listed.type for listed in each.state.groups()] == ["classic"]
+        assert each.state.counts.foreign_groups == 0
+        assert each.fetch("g") == {("t", 0): (E.NONE, 5)}
+
+
+def test_join_to_a_share_group_is_inconsistent() -> None:
+    world = with_foreign(11)
+    assert world.answers[world.join()].error_code == E.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_foreign_group_is_deleted_with_all_of_its_keys() -> None:
+    world = with_foreign(3, 5, 6)
+    ticket = world.ask(lambda each: world.state.delete_group(each, "g", now=world.now))
+    assert world.answers[ticket].error_code == E.NONE
+    for each in (world, world.restarted()):
+        assert list(each.state.groups()) == []
+        assert each.fetch("g") == {}
+
+
+# The end.
+
+
+def test_unload_answers_all_that_is_parked() -> None:
+    world = World()
+    leader, _ = world.stable()
+    parked_join = world.join("g", leader)
+    other = world.join("h")
+    world.advance(0)
+    second = world.join("h", instance_id="i")
+    world.join("h", world.answers[other].member_id)
+    member = world.answers[second].member_id
+    parked_sync = world.sync("h", member, 2, instance_id="i")
+    answers = {each.ticket: each.response for each in world.state.unload()}
+    assert set(answers) == {parked_join, parked_sync}
+    assert {each.error_code for each in answers.values()} == {E.NOT_COORDINATOR}
+    assert answers[parked_join].member_id == leader
+
+
+# Writes that fail.
+
+
+@pytest.mark.parametrize(
+    ("append", "told"),
+    [
+        (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
+        (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR),
+        (E.KAFKA_STORAGE_ERROR, E.NOT_COORDINATOR),
+        (E.MESSAGE_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
+        (E.INVALID_PRODUCER_EPOCH, E.INVALID_PRODUCER_EPOCH),
+    ],
+)
+def test_assignment_that_cannot_be_written_sends_all_members_to_join_again(
+    append: ErrorCode, told: ErrorCode
+) -> None:
+    world = World()
+    tickets = [world.join(), world.join()]
+    world.advance(0)
+    leader, follower = (world.answers[each].member_id for each in tickets)
+    waits = world.sync("g", follower, 1)
+    world.fails_appends = append
+    done = world.sync("g", leader, 1, {leader: b"x", follower: b"y"})
+    assert {world.answers[each].error_code for each in (done, waits)} == {told}
+    assert world.answers[done].assignment == b""
+    world.fails_appends = None
+    assert world.heartbeat("g", leader, 1) == E.REBALANCE_IN_PROGRESS
+    # The group stays usable.
+    again = [world.join("g", each) for each in (leader, follower)]
+    assert {world.answers[each].generation_id for each in again} == {2}
+
+
+def test_assignment_whose_commit_fails_sends_all_members_to_join_again() -> None:
+    world = World()
+    joined = world.join()
+    world.advance(0)
+    member = world.answers[joined].member_id
+    world.holds_commits = True
+    done = world.sync("g", member, 1, {member: b"x"})
+    world.fail_commits(E.NOT_LEADER_OR_FOLLOWER)
+    assert world.answers[done].error_code == E.NOT_COORDINATOR
+    assert world.describe().group_state == "PreparingRebalance"
+
+
+@pytest.mark.parametrize("version", [3, 9])
+def test_new_group_that_cannot_be_written_is_forgotten(version: int) -> None:
+    world = World()
+    world.fails_appends = E.NOT_ENOUGH_REPLICAS
+    ticket = world.join(version=version)
+    assert world.answers[ticket].error_code == E.COORDINATOR_NOT_AVAILABLE
+    assert list(world.state.groups()) == []
+    assert world.timers == {}
+
+
+def test_empty_generation_that_cannot_be_written_harms_nobody() -> None:
+    world = World()
+    [member] = world.stable(members=1)
+    world.fails_appends = E.NOT_ENOUGH_REPLICAS
+    assert world.leave("g", (member, None)).error_code == E.COORDINATOR_NOT_AVAILABLE
+    world.fails_appends = None
+    ticket = world.join()
+    world.advance(0)
+    assert world.answers[ticket].generation_id == 3
