@@ -366,8 +366,9 @@ class GroupState:
         self._groups[group_id] = group
 
         def written(error: ErrorCode | None, now: Now) -> Decision:
-            if error is None or self._groups.get(group_id) is not group:
-                return NOTHING
+            is_as_new = self._groups.get(group_id) is group and not group.generation
+            if error is None or not is_as_new:
+                return NOTHING  # a generation has a record of its own
             return self._drop(group, error, now)
 
         assert turn.then is None

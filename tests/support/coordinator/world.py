@@ -42,6 +42,7 @@ class World:
         log: (offset, record) of all that was appended.
         timers: monotonic time by key.
         answers: what each ticket was told.
+        wrote_in_vain: whether an append or a commit failed, so that the log may lack something.
     """
 
     limits: GroupLimits = field(default_factory=lambda: GroupLimits(initial_rebalance_delay_ms=0))
@@ -58,6 +59,7 @@ class World:
         self._tickets = count(1)
         self._uuids = count(1)
         self._waiting: list[Decision] = []
+        self.wrote_in_vain = False
         self._told: set[Ticket] = set()
         self.state.loaded(self.now)
 
@@ -109,19 +111,21 @@ class World:
 
     def _committed(self, decision: Decision) -> None:
         for ticket, answer in decision.answers:
-            self._tell(ticket, answer)
+            self.tell(ticket, answer)
         if decision.then is not None:
             self.carry_out(decision.then(None, self.now))
 
     def _failed(self, decision: Decision, error: ErrorCode) -> None:
+        self.wrote_in_vain = True
         error = append_error(error)
         if decision.then is not None:
             self.carry_out(decision.then(error, self.now))
             return
         for answer in decision.answers:
-            self._tell(*refused(answer, error))
+            self.tell(*refused(answer, error))
 
-    def _tell(self, ticket: Ticket, answer: Any) -> None:
+    def tell(self, ticket: Ticket, answer: Any) -> None:
+        """Hand an answer out: to a ticket that was asked, once."""
         assert ticket in self._told, f"nobody asked {ticket}"
         assert ticket not in self.answers, f"{ticket} is answered twice"
         self.answers[ticket] = answer
@@ -231,14 +235,17 @@ class World:
 
     def leave(self, group: str, *members: tuple[str, str | None], version: int = 5) -> Any:
         """LeaveGroup of (member id, instance id); returns its answer."""
+        return self.answers[self.send_leave(group, *members, version=version)]
+
+    def send_leave(self, group: str, *members: tuple[str, str | None], version: int = 5) -> Ticket:
+        """LeaveGroup; its answer waits where the group becomes empty, which is written."""
         cls = request(ApiKey.LEAVE_GROUP).cls
         slots = [
             cls.Members(member_id=member_id, group_instance_id=instance_id)
             for member_id, instance_id in members
         ]
         asked = cls(group_id=group, member_id=members[0][0], members=slots)
-        ticket = self.ask(lambda each: self.state.leave(each, asked, version=version, now=self.now))
-        return self.answers[ticket]
+        return self.ask(lambda each: self.state.leave(each, asked, version=version, now=self.now))
 
     def commit_offsets(
         self,

@@ -260,6 +260,17 @@ def test_new_group_that_cannot_be_written_is_forgotten(version: int) -> None:
     assert world.timers == {}
 
 
+def test_new_group_that_went_on_meanwhile_is_kept_although_its_first_record_failed() -> None:
+    world = World()
+    world.holds_commits = True
+    ticket = world.join()
+    world.advance(0)
+    world.fail_commits(E.NOT_ENOUGH_REPLICAS)
+    member = world.answers[ticket].member_id
+    assert world.answers[world.sync("g", member, 1, {member: b"x"})].assignment == b"x"
+    assert world.restarted().heartbeat("g", member, 1) == E.NONE
+
+
 def test_empty_generation_that_cannot_be_written_harms_nobody() -> None:
     world = World()
     [member] = world.stable(members=1)
