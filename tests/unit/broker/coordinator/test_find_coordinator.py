@@ -1,0 +1,138 @@
+"""FindCoordinator, and the making of `__consumer_offsets` that it begins."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.coordinator.service import GroupCoordinator
+from broker.handlers.find_coordinator import FindCoordinatorHandler
+from broker.handlers.metadata import MetadataHandler
+from broker.topics.offsets_topic import OFFSETS_TOPIC, OffsetsTopic, offsets_topic_spec
+from kafka_protocol.errors import ApiError, ErrorCode
+from kafka_protocol.wire.codec import message
+from runtime.sim.clock import ManualClock
+from runtime.sim.ports import simulated
+from tests.support.samples.config import load_entries
+from tests.support.worlds.admin import Admin
+
+ONE_REPLICA = {"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "5"}
+SINCE_SEVERAL = 4
+
+
+class Asked:
+    """The handler over an image in memory."""
+
+    def __init__(self, directory: Path, settings: dict[str, str]) -> None:
+        self.admin = Admin(settings, directory)
+        config = load_entries(dict(settings))
+        self.topic = OffsetsTopic(lambda: self.admin.node.image, self.admin.creation, config)
+        self.admin.creation.internal[OFFSETS_TOPIC] = lambda: offsets_topic_spec(config)
+        ports = simulated(7, clock=ManualClock())
+        coordinator = GroupCoordinator(self.topic, config, ports)
+        self.handler = FindCoordinatorHandler(coordinator, self.admin.cluster)
+
+    def find(self, *keys: str, version: int = 4, key_type: int = 0) -> list[Any]:
+        cls = message("FindCoordinatorRequest").cls
+        if version < SINCE_SEVERAL:
+            request = cls(key=keys[0], key_type=key_type)
+            return [self.admin.ask(self.handler, request, version)]
+        request = cls(key_type=key_type, coordinator_keys=list(keys))
+        return list(self.admin.ask(self.handler, request, version).coordinators)
+
+    @property
+    def image(self) -> Any:
+        return self.admin.node.image
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Asked:
+    return Asked(tmp_path, ONE_REPLICA)
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_the_first_question_makes_the_topic_with_the_settings_of_the_broker(
+    asked: Asked, version: int
+) -> None:
+    asked.find("g", version=version)
+    topic = asked.image.topics_by_name[OFFSETS_TOPIC]
+    assert len(topic.partitions) == 5
+    assert asked.image.topic_config(OFFSETS_TOPIC) == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+    }
+
+
+def test_it_is_made_once(asked: Asked) -> None:
+    asked.find("g")
+    before = asked.admin.node.record_count
+    asked.find("g", "h")
+    assert asked.admin.node.record_count == before
+
+
+def test_a_topic_that_is_there_counts_whatever_the_settings_say(asked: Asked) -> None:
+    asked.admin.create(OFFSETS_TOPIC, num_partitions=2)
+    asked.find("g")
+    assert asked.topic.partition_count == 2
+
+
+def test_the_leader_of_the_groups_partition_is_told(asked: Asked) -> None:
+    _lead_all(asked)
+    for answer, key in zip(asked.find("g", ""), ("g", ""), strict=True):
+        assert (answer.key, answer.error_code) == (key, 0)
+        assert (answer.node_id, answer.host, answer.port) == (1, "127.0.0.1", 9092)
+    [single] = asked.find("g", version=3)
+    assert (single.node_id, single.error_code, single.error_message) == (1, 0, "NONE")
+
+
+def _lead_all(asked: Asked) -> None:
+    asked.find("g")
+    topic = asked.image.topics_by_name[OFFSETS_TOPIC]
+    assert all(one.leader == 1 for one in topic.partitions.values())
+
+
+def test_too_few_brokers_for_its_replicas_is_said_once_with_the_way_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = Asked(tmp_path, {})  # three replicas, as is Kafka's default
+    for _ in range(3):
+        [answer] = asked.find("g")
+        assert (answer.error_code, answer.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+    assert "offsets.topic.replication.factor=3" in caplog.text
+    assert "set it to 1" in caplog.text
+
+
+def test_a_metadata_log_that_takes_nothing_lets_clients_ask_again(asked: Asked) -> None:
+    asked.admin.node.broken = ApiError(ErrorCode.REQUEST_TIMED_OUT, "not in time")
+    assert asked.find("g")[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    asked.admin.node.broken = None
+    assert asked.find("g")[0].error_code == 0
+
+
+@pytest.mark.parametrize("version", [1, 3, 4, 6])
+@pytest.mark.parametrize(
+    ("key_type", "code"),
+    [
+        (1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (2, ErrorCode.INVALID_REQUEST),
+        (7, ErrorCode.INVALID_REQUEST),
+        (-1, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_is_not_served_is_refused_with_a_reason_and_makes_no_topic(
+    asked: Asked, version: int, key_type: int, code: ErrorCode
+) -> None:
+    [answer] = asked.find("x", version=version, key_type=key_type)
+    assert (answer.error_code, answer.node_id) == (code, -1)
+    assert answer.error_message
+    assert not asked.topic.exists
+
+
+def test_a_metadata_request_that_names_the_topic_makes_the_same(asked: Asked) -> None:
+    handler = MetadataHandler(asked.admin.cluster, asked.admin.creation.auto_create)
+    cls = message("MetadataRequest").cls
+    wanted = cls.Topics(name=OFFSETS_TOPIC)
+    [topic] = asked.admin.ask(handler, cls(topics=[wanted], allow_auto_topic_creation=True)).topics
+    assert (topic.is_internal, len(topic.partitions)) == (True, 5)
+    assert asked.image.topic_config(OFFSETS_TOPIC)["cleanup.policy"] == "compact"
