@@ -1,14 +1,18 @@
 """The timing wheel fires what a plain table of deadlines would, never early and in time."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.sim.clock import ManualClock
 from runtime.sim.scheduler import ManualScheduler
-from runtime.timing_wheel import TICK_MS, TimingWheel
+from runtime.timing_wheel import LEVELS, SLOTS, TICK_MS, TimingWheel
 
 KEYS = st.integers(0, 7)
+EDGES = [TICK_MS * SLOTS**level + more for level in range(LEVELS + 1) for more in range(-20, 21)]
+"""Around a whole turn of each level."""
 DELAYS = st.one_of(
+    st.sampled_from(EDGES),
     st.integers(-50, 2_000),
     st.integers(0, 100_000),
     st.integers(0, 10_000_000),
@@ -56,3 +60,16 @@ def test_each_timer_fires_once_in_time_and_no_other_does(
     assert not wanted
     assert len(wheel) == 0
     assert all(late_ms <= TICK_MS for late_ms in lateness)
+
+
+@pytest.mark.parametrize("delay_ms", EDGES)
+@pytest.mark.parametrize("begin", [0, 5 * TICK_MS + 9, TICK_MS * SLOTS**2 + 77])
+def test_a_deadline_around_a_turn_of_a_level_is_met(begin: int, delay_ms: int) -> None:
+    clock = ManualClock(monotonic_ms=begin)
+    scheduler = ManualScheduler(clock)
+    fired: list[int] = []
+    wheel = TimingWheel(clock, scheduler, lambda _key: fired.append(clock.monotonic_ms()))
+    wheel.set("only", begin + delay_ms)
+    scheduler.advance(TICK_MS * SLOTS**LEVELS * 2)
+    [at_ms] = fired
+    assert max(delay_ms, 0) <= at_ms - begin <= max(delay_ms, 0) + TICK_MS
