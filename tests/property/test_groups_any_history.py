@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -324,5 +325,7 @@ class GroupHistory(RuleBasedStateMachine):
         assert not waiting, [self.asked[each] for each in waiting]
 
 
-TestGroupHistory = GroupHistory.TestCase
-TestGroupHistory.settings = settings(max_examples=600 if IS_PROVING else 40, stateful_step_count=40)
+GroupHistory.TestCase.settings = settings(
+    max_examples=600 if IS_PROVING else 40, stateful_step_count=40, deadline=None
+)
+TestGroupHistory = pytest.mark.rounds(seconds=5)(GroupHistory.TestCase)

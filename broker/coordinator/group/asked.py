@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from broker.coordinator.group.decision import Caller, Ticket
+from broker.coordinator.group.member import Timeouts
 
 
 class Asked(NamedTuple):
@@ -23,8 +24,8 @@ class Asked(NamedTuple):
     uuid: str
 
     @property
-    def rebalance_timeout_ms(self) -> int:
-        """How long the member may take to join again; v0 has its session time-out for both."""
-        if self.version == 0:
-            return int(self.request.session_timeout_ms)
-        return int(self.request.rebalance_timeout_ms)
+    def timeouts(self) -> Timeouts:
+        """The member's times; v0 has one for both."""
+        session_ms = self.request.session_timeout_ms
+        is_one = self.version == 0
+        return Timeouts(session_ms, session_ms if is_one else self.request.rebalance_timeout_ms)

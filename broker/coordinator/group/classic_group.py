@@ -7,7 +7,7 @@ say otherwise: a thousand members may join at once.
 
 from broker.coordinator.group.decision import Ticket
 from broker.coordinator.group.lifecycle import GroupStatus, may_follow
-from broker.coordinator.group.member import Member, Protocols
+from broker.coordinator.group.member import Member, Protocols, Timeouts
 from broker.coordinator.group.protocols import (
     CONSUMER_PROTOCOL,
     select_protocol,
@@ -90,7 +90,7 @@ class ClassicGroup:
     @property
     def rebalance_timeout_ms(self) -> int:
         """The longest one of its members; O(members)."""
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+        return max((member.timeouts.rebalance_ms for member in self.members.values()), default=0)
 
     def move(self, status: GroupStatus, wall_ms: int) -> None:
         """Go to a state that the table allows."""
@@ -146,20 +146,12 @@ class ClassicGroup:
             del self.pending_sync[old_id]
             self.pending_sync[new_id] = None
 
-    def update(
-        self,
-        member: Member,
-        *,
-        protocols: Protocols,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-    ) -> None:
+    def update(self, member: Member, protocols: Protocols, timeouts: Timeouts) -> None:
         """Take over what a member says when it joins again."""
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, 1)
-        member.rebalance_timeout_ms = rebalance_timeout_ms
-        member.session_timeout_ms = session_timeout_ms
+        member.timeouts = timeouts
 
     def park_join(self, member: Member, ticket: Ticket) -> None:
         """Keep a JoinGroup until the join phase ends."""

@@ -47,8 +47,8 @@ def _member(cls: Any, member: Member, metadata: bytes) -> Any:
     return cls(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
+        client_id=member.caller.client_id,
+        client_host=member.caller.client_host,
         member_metadata=metadata,
         member_assignment=member.assignment,
     )

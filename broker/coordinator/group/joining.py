@@ -101,12 +101,10 @@ def _join_pending(turn: Turn, group: ClassicGroup, asked: Asked) -> None:
 def _add(turn: Turn, group: ClassicGroup, asked: Asked, member_id: str) -> None:
     member = Member(
         member_id,
-        instance_id=asked.request.group_instance_id,
-        client_id=asked.caller.client_id,
-        client_host=asked.caller.client_host,
-        rebalance_timeout_ms=asked.rebalance_timeout_ms,
-        session_timeout_ms=asked.request.session_timeout_ms,
-        protocols=protocols_of(asked.request),
+        asked.request.group_instance_id,
+        asked.caller,
+        asked.timeouts,
+        protocols_of(asked.request),
     )
     member.is_new = True
     member.join_ticket = asked.ticket
@@ -144,12 +142,7 @@ def _join_again(turn: Turn, group: ClassicGroup, asked: Asked) -> None:
 def _update(turn: Turn, group: ClassicGroup, asked: Asked) -> None:
     member = group.members[asked.request.member_id]
     _supersede(turn, group, member)
-    group.update(
-        member,
-        protocols=protocols_of(asked.request),
-        rebalance_timeout_ms=asked.rebalance_timeout_ms,
-        session_timeout_ms=asked.request.session_timeout_ms,
-    )
+    group.update(member, protocols_of(asked.request), asked.timeouts)
     group.park_join(member, asked.ticket)
     prepare_or_complete(turn, group)
 

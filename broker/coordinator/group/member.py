@@ -1,8 +1,8 @@
 """One member of a classic group: what it joined with, what it owns, which requests it waits for."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from broker.coordinator.group.decision import Ticket
+from broker.coordinator.group.decision import Caller, Ticket
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Names and metadata of the protocols that a member supports, the most wanted first."""
@@ -13,12 +13,21 @@ def protocols_of(request: Any) -> Protocols:
     return tuple((each.name, each.metadata) for each in request.protocols)
 
 
+class Timeouts(NamedTuple):
+    """How long a member may be silent, and how long it may take to join again."""
+
+    session_ms: int
+    rebalance_ms: int
+
+
 class Member:
     """A member that joined (a pending one is but an id, see `ClassicGroup.pending`).
 
     Attributes:
         member_id: as the coordinator gave it.
         instance_id: `group.instance.id` of a static member (KIP-345), None for a dynamic one.
+        caller: the client that joined first under this place.
+        timeouts: of its session and of rebalances.
         join_ticket: the JoinGroup that is parked, None if none is.
         sync_ticket: likewise its SyncGroup.
         is_new: since its first JoinGroup, until that is answered: it has no id to heartbeat with,
@@ -30,38 +39,31 @@ class Member:
 
     __slots__ = (
         "assignment",
-        "client_host",
-        "client_id",
+        "caller",
         "deadline_ms",
         "instance_id",
         "is_new",
         "join_ticket",
         "member_id",
         "protocols",
-        "rebalance_timeout_ms",
-        "session_timeout_ms",
         "sync_ticket",
+        "timeouts",
         "timer_ms",
     )
 
     def __init__(
         self,
         member_id: str,
-        *,
         instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
+        caller: Caller,
+        timeouts: Timeouts,
         protocols: Protocols,
         assignment: bytes = b"",
     ) -> None:
         self.member_id = member_id
         self.instance_id = instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
+        self.caller = caller
+        self.timeouts = timeouts
         self.protocols = protocols
         self.assignment = assignment
         self.join_ticket: Ticket | None = None

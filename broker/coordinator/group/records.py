@@ -64,10 +64,6 @@ class CommittedOffset(NamedTuple):
     topic_id: bytes = ZERO_UUID
 
 
-class KeyDamaged(ValueError):
-    """A key is cut, or longer than what it says."""
-
-
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """The key of a committed offset."""
     group, name = group_id.encode(), topic.encode()
@@ -170,10 +166,10 @@ def key_type(key: bytes) -> int:
     """The number that a key begins with.
 
     Raises:
-        KeyDamaged: there is none.
+        MalformedMessageError: there is none.
     """
     if len(key) < 2:
-        raise KeyDamaged("a key without a type")
+        raise MalformedMessageError("a key without a type")
     return int(_SHORT.unpack_from(key)[0])
 
 
@@ -181,17 +177,17 @@ def key_group(key: bytes) -> tuple[str, int]:
     """The group id, which is the first field of every key, and the position after it.
 
     Raises:
-        KeyDamaged: it is cut or not text.
+        MalformedMessageError: it is cut or not text.
     """
     if len(key) < 4:
-        raise KeyDamaged("a key without a group id")
+        raise MalformedMessageError("a key without a group id")
     end = 4 + (key[2] << 8 | key[3])
     if end > len(key):
-        raise KeyDamaged("a group id that is cut")
+        raise MalformedMessageError("a group id that is cut")
     try:
         return key[4:end].decode(), end
     except UnicodeDecodeError as cause:
-        raise KeyDamaged("a group id that is not text") from cause
+        raise MalformedMessageError("a group id that is not text") from cause
 
 
 def group_key(group_id: str) -> bytes:
@@ -213,10 +209,10 @@ def group_record(group: ClassicGroup, assignments: dict[str, bytes]) -> GroupRec
         schema.cls.Members(
             member_id=member.member_id,
             group_instance_id=member.instance_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            rebalance_timeout=member.rebalance_timeout_ms,
-            session_timeout=member.session_timeout_ms,
+            client_id=member.caller.client_id,
+            client_host=member.caller.client_host,
+            rebalance_timeout=member.timeouts.rebalance_ms,
+            session_timeout=member.timeouts.session_ms,
             subscription=member.metadata(name or ""),
             assignment=assignments.get(member.member_id, b""),
         )

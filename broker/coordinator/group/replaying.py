@@ -8,15 +8,14 @@ from collections import Counter
 from collections.abc import Iterable
 
 from broker.coordinator.group.classic_group import ClassicGroup
-from broker.coordinator.group.decision import DamagedRecord
+from broker.coordinator.group.decision import Caller, DamagedRecord
 from broker.coordinator.group.foreign import ForeignGroups, type_of_key
 from broker.coordinator.group.lifecycle import GroupStatus
-from broker.coordinator.group.member import Member
+from broker.coordinator.group.member import Member, Timeouts
 from broker.coordinator.group.offsets import OffsetStore
 from broker.coordinator.group.records import (
     GROUP_KEY_TYPE,
     OFFSET_KEY_TYPES,
-    KeyDamaged,
     is_plain_offset_value,
     key_group,
     key_type,
@@ -61,7 +60,7 @@ class Replay:
         """
         try:
             self._record(key or b"", value, offset, producer_id)
-        except (KeyDamaged, MalformedMessageError, UnicodeDecodeError) as cause:
+        except (MalformedMessageError, UnicodeDecodeError) as cause:
             raise DamagedRecord(offset=offset, key=key or b"", cause=str(cause)) from cause
 
     def batch(self, records: Iterable[LoggedRecord], producer_id: int) -> list[DamagedRecord]:
@@ -73,7 +72,7 @@ class Replay:
                 continue
             try:
                 self._record(key or b"", value, offset, producer_id)
-            except (KeyDamaged, MalformedMessageError, UnicodeDecodeError) as cause:
+            except (MalformedMessageError, UnicodeDecodeError) as cause:
                 damaged.append(DamagedRecord(offset=offset, key=key or b"", cause=str(cause)))
         return damaged
 
@@ -95,7 +94,7 @@ class Replay:
         start = position + 2
         end = start + (key[position] << 8 | key[position + 1]) if start <= len(key) else start
         if end + 4 != len(key):
-            raise KeyDamaged("the key of an offset is cut, or has bytes behind it")
+            raise MalformedMessageError("the key of an offset is cut, or has bytes behind it")
         topic = key[start:end].decode()
         partition = int.from_bytes(key[end:], "big", signed=True)
         if value is None:
@@ -138,18 +137,14 @@ def _restored(group_id: str, value: bytes) -> ClassicGroup:
     group = ClassicGroup(group_id, since_ms=None if since == _NO_TIMESTAMP else since)
     protocol = read.protocol
     for each in read.members:
-        rebalance_ms = each.rebalance_timeout
+        session_ms, rebalance_ms = each.session_timeout, each.rebalance_timeout
         member = Member(
             each.member_id,
-            instance_id=each.group_instance_id,
-            client_id=each.client_id,
-            client_host=each.client_host,
-            rebalance_timeout_ms=each.session_timeout
-            if rebalance_ms == _NO_TIMEOUT
-            else rebalance_ms,
-            session_timeout_ms=each.session_timeout,
-            protocols=((protocol or "", each.subscription),),
-            assignment=each.assignment,
+            each.group_instance_id,
+            Caller(each.client_id, each.client_host),
+            Timeouts(session_ms, session_ms if rebalance_ms == _NO_TIMEOUT else rebalance_ms),
+            ((protocol or "", each.subscription),),
+            each.assignment,
         )
         _add_restored(group, member, read.protocol_type)
     group.generation = read.generation

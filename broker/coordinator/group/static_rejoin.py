@@ -14,7 +14,7 @@ from broker.coordinator.group.asked import Asked
 from broker.coordinator.group.classic_group import ClassicGroup
 from broker.coordinator.group.decision import NOTHING, Decision, Now
 from broker.coordinator.group.lifecycle import GroupStatus
-from broker.coordinator.group.member import Member, Protocols, protocols_of
+from broker.coordinator.group.member import Member, Protocols, Timeouts, protocols_of
 from broker.coordinator.group.rebalance import (
     complete_if_all_joined,
     joined,
@@ -32,21 +32,10 @@ def rejoin_static(
     turn: Turn, group: ClassicGroup, member: Member, asked: Asked, new_id: str
 ) -> None:
     """Let a static member take its place again under `new_id`."""
-    before = _Before(
-        member.member_id,
-        member.protocols,
-        member.rebalance_timeout_ms,
-        member.session_timeout_ms,
-        group.leader_id,
-    )
+    before = _Before(member.member_id, member.protocols, member.timeouts, group.leader_id)
     _fence(turn, group, member)
     _rename(turn, group, member, new_id)
-    group.update(
-        member,
-        protocols=protocols_of(asked.request),
-        rebalance_timeout_ms=asked.rebalance_timeout_ms,
-        session_timeout_ms=asked.request.session_timeout_ms,
-    )
+    group.update(member, protocols_of(asked.request), asked.timeouts)
     group.park_join(member, asked.ticket)
     turn.keep_alive(group, member)
     if group.status is GroupStatus.PREPARING_REBALANCE:
@@ -84,8 +73,7 @@ class _Before:
 
     member_id: str
     protocols: Protocols
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
+    timeouts: Timeouts
     leader_id: str | None
 
 
@@ -126,12 +114,7 @@ class _Rejoin:
     def _take_back(self, turn: Turn, error: ErrorCode) -> None:
         group, member = self.group, self.member
         group.take_join(member)
-        group.update(
-            member,
-            protocols=self.before.protocols,
-            rebalance_timeout_ms=self.before.rebalance_timeout_ms,
-            session_timeout_ms=self.before.session_timeout_ms,
-        )
+        group.update(member, self.before.protocols, self.before.timeouts)
         _rename(turn, group, member, self.before.member_id)
         turn.keep_alive(group, member)
         answer = joined(group, member, with_members=False)

@@ -109,7 +109,7 @@ class Turn:
         Its timer is set only where there is none or where it would come too late: one that comes
         early is set anew when it fires. So heartbeats make no traffic of timers.
         """
-        timeout = member.session_timeout_ms if timeout_ms is None else timeout_ms
+        timeout = member.timeouts.session_ms if timeout_ms is None else timeout_ms
         member.deadline_ms = self.now.monotonic_ms + timeout
         if member.timer_ms is None or member.timer_ms > member.deadline_ms:
             member.timer_ms = member.deadline_ms

@@ -34,7 +34,7 @@ def test_followers_are_told_the_leader_and_no_members() -> None:
 # KIP-394: an id first.
 
 
-def test_from_v4_on_a_new_member_is_given_an_id_and_must_join_with_it() -> None:
+def test_from_version_4_on_a_new_member_is_given_an_id_and_must_join_with_it() -> None:
     world = World()
     asked = world.join(version=4, client_id="kcat")
     given = world.answers[asked]
@@ -46,7 +46,7 @@ def test_from_v4_on_a_new_member_is_given_an_id_and_must_join_with_it() -> None:
     assert world.answers[joined].error_code == E.NONE
 
 
-def test_below_v4_a_new_member_joins_at_once() -> None:
+def test_below_version_4_a_new_member_joins_at_once() -> None:
     world = World()
     ticket = world.join(version=3)
     world.advance(0)

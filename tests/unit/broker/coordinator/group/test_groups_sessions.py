@@ -165,7 +165,7 @@ def test_member_that_leaves_is_gone_at_once_and_the_rest_rebalances() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_before_v3_the_error_of_the_member_is_that_of_the_answer(version: int) -> None:
+def test_before_version_3_the_error_of_the_member_is_that_of_the_answer(version: int) -> None:
     world = World()
     leader, _ = world.stable()
     assert world.leave("g", ("stranger", None), version=version).error_code == E.UNKNOWN_MEMBER_ID

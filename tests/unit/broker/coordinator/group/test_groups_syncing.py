@@ -117,7 +117,7 @@ def test_sync_is_refused(change: dict[str, Any], error: ErrorCode) -> None:
     assert world.answers[world.sync("g", follower, 1)].assignment == b"two"
 
 
-def test_before_v5_the_protocol_need_not_be_named() -> None:
+def test_before_version_5_the_protocol_need_not_be_named() -> None:
     world = World()
     leader, _ = joined(world)
     done = world.sync(
