@@ -147,11 +147,15 @@ def tidemark(
 
 
 @contextmanager
-def kafka(data: Path, *, tiered: bool) -> Iterator[Running]:
-    """Run Apache Kafka under `data` until the block ends."""
+def kafka(
+    data: Path, *, tiered: bool, settings: Mapping[str, str] | None = None
+) -> Iterator[Running]:
+    """Run Apache Kafka under `data` until the block ends; `settings` go over the usual."""
     shutil.rmtree(data, ignore_errors=True)
     program, port = str(peers() / "kafka"), free_port()
     options = ["--tiered"] if tiered else []
+    for name, value in (settings or {}).items():
+        options += ["--override", f"{name}={value}"]
     answer = subprocess.run(
         [program, "start", "--data", str(data), "--port", str(port), *options],
         check=True,
