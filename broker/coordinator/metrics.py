@@ -87,6 +87,11 @@ class GroupMetrics:
                 fn=lambda fact=fact: sum(map(fact, self._counts())),  # type: ignore[misc]
             )
         metrics.gauge(
+            f"{_METRICS}group_completed_rebalance_count",
+            "Generations that became stable, of the partitions led here now.",
+            fn=lambda: sum(one.completed_rebalances for one in self._counts()),
+        )
+        metrics.gauge(
             "tidemark_group_members",
             "Members.",
             fn=lambda: sum(one.members for one in self._counts()),

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 from broker.coordinator.errors import CoordinatorNotAvailable, NotCoordinator
 from broker.coordinator.group.decision import (
     Answer,
+    CancelTimer,
     Decision,
     GroupRecord,
     Now,
@@ -45,6 +46,8 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 Decide = Callable[[GroupState, Ticket, Now], Decision]
 _NO_HEADERS: Final = ()
+_TIMERS_AT_ONCE: Final = 1_000
+"""Sessions that begin in one turn of the loop after a load."""
 
 
 class ShardStage(StrEnum):
@@ -168,7 +171,8 @@ class Shard:
 
     def carry_out(self, decision: Decision) -> None:
         """Do what was decided."""
-        self._set_timers(decision)
+        if decision.timers:
+            self._set_timers(decision.timers)
         if not decision.records:
             self._answer(decision.answers)
             return
@@ -259,9 +263,9 @@ class Shard:
 
     # -- timers
 
-    def _set_timers(self, decision: Decision) -> None:
+    def _set_timers(self, timers: Sequence[SetTimer | CancelTimer]) -> None:
         wheel = self._parts.wheel
-        for timer in decision.timers:
+        for timer in timers:
             if isinstance(timer, SetTimer):
                 self._timers.add(timer.key)
                 wheel.set((self, timer.key), timer.at_ms)
@@ -281,7 +285,23 @@ class Shard:
         """The groups are loaded: serve from now on."""
         self.stage = ShardStage.ACTIVE
         self._written_end = self.partition.log.log_end_offset
-        self.carry_out(self.state.loaded(self.now))
+        loaded = self.state.loaded(self.now)
+        timers = loaded.timers
+        self.carry_out(replace(loaded, timers=timers[:_TIMERS_AT_ONCE]))
+        self._set_later(timers, _TIMERS_AT_ONCE)
+
+    def _set_later(self, timers: Sequence[SetTimer | CancelTimer], start: int) -> None:
+        """Begin very many sessions in turns; what was set for a key meanwhile stands."""
+        if start >= len(timers) or self.stage is not ShardStage.ACTIVE:
+            return
+
+        def go_on() -> None:
+            if self.stage is ShardStage.ACTIVE:
+                some = timers[start : start + _TIMERS_AT_ONCE]
+                self._set_timers([one for one in some if one.key not in self._timers])
+                self._set_later(timers, start + _TIMERS_AT_ONCE)
+
+        self._parts.scheduler.call_soon(go_on)
 
     def close(self, stage: ShardStage = ShardStage.CLOSED) -> None:
         """Serve no more: all that wait are told that this is not the coordinator any more."""
