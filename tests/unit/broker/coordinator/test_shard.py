@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.shard import ShardStage
+from broker.coordinator.group.lifecycle import GroupStatus
+from broker.coordinator.shard import _TIMERS_AT_ONCE, ShardStage
 from broker.replica.events import ReplicaEvents
 from broker.topics.offsets_topic import OFFSETS_TOPIC
 from kafka_protocol.errors import ErrorCode
@@ -134,6 +135,31 @@ async def test_what_was_committed_is_there_after_a_restart(tmp_path: Path) -> No
         (0, 11),
         (0, 12),
     ]
+
+
+async def test_all_members_have_their_sessions_after_a_restart(tmp_path: Path) -> None:
+    first = ServedGroups(tmp_path)
+    names = [f"g-{number}" for number in range(_TIMERS_AT_ONCE + 50)]
+    joining = [first.join(group=name) for name in names]
+    first.world.scheduler.advance(100)
+    for name, waiting in zip(names, joining, strict=True):
+        member = await waiting
+        synced = await first.told(
+            ApiKey.SYNC_GROUP,
+            3,
+            group_id=name,
+            generation_id=member.generation_id,
+            member_id=member.member_id,
+            assignments=[{"member_id": member.member_id, "assignment": b"all"}],
+        )
+        assert synced.error_code == 0
+    again = first.restarted()
+    shard = again.coordinator.shards[0]
+    await until(lambda: shard.stage is ShardStage.ACTIVE)
+    counts = shard.state.counts
+    assert (counts.members, counts.groups[GroupStatus.STABLE]) == (len(names), len(names))
+    again.world.scheduler.advance(11_000)
+    assert shard.state.counts.groups[GroupStatus.EMPTY] == len(names)
 
 
 async def test_until_its_log_is_read_a_partition_is_loading(tmp_path: Path) -> None:
