@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from broker.coordinator.group.decision import DamagedRecord
 from broker.coordinator.group.state import GroupState
-from kafka_protocol.errors import KafkaError
+from kafka_protocol.errors import KafkaError, TidemarkError
 from kafka_protocol.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -41,7 +41,7 @@ _SEARCHED_BYTES: Final = 2 << 20
 _MAGIC_BYTE: Final = bytes((MAGIC,))
 
 
-class LoadAborted(Exception):
+class LoadAborted(TidemarkError):
     """Nobody waits for this load any more."""
 
 
