@@ -26,6 +26,7 @@ class ClassicGroup:
         protocol_type: of its members, `consumer` for consumers; None before the first one.
         protocol_name: what the generation goes by; None in an empty one.
         generation: rises by one with each completed join phase, never falls.
+        assigning: the last generation whose assignment was handed in; it may be on its way still.
         leader_id: the member that assigns partitions.
         members: by id, in the order of joining.
         static_members: ids of members by their instance id.
@@ -40,6 +41,7 @@ class ClassicGroup:
 
     __slots__ = (
         "_supported",
+        "assigning",
         "generation",
         "group_id",
         "initial_delay_left_ms",
@@ -66,6 +68,7 @@ class ClassicGroup:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.generation = 0
+        self.assigning = 0
         self.leader_id: str | None = None
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}

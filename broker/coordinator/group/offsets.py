@@ -17,6 +17,7 @@ from broker.coordinator.group.records import CommittedOffset, read_offset_value
 _PLACE = Struct(">q")
 _PARTITION = int.from_bytes
 _PREFIXES_MAX = 10_000
+_FREED_AT_ONCE = 5_000
 
 Stored = bytes
 """The offset of a record (8 bytes), and the value of that record."""
@@ -175,6 +176,26 @@ class OffsetStore:
     def pending_count(self) -> int:
         """How many partitions wait for a marker."""
         return sum(map(len, self._open.values()))
+
+    def let_go(self) -> Iterator[None]:
+        """Forget everything, a slice of bounded work each; the store is of no use afterwards."""
+        self.by_prefix.clear()
+        freed = 0
+        while self.groups:
+            by_topic = self.groups.popitem()[1]
+            while by_topic:
+                partitions = by_topic.popitem()[1]
+                while partitions:
+                    partitions.popitem()
+                    freed += 1
+                    if freed == _FREED_AT_ONCE:
+                        freed = 0
+                        yield
+        self._pending.clear()
+        self._open.clear()
+        self._topics.clear()
+        self.count = 0
+        yield
 
     def _is_newer(self, group_id: str, topic: str, partition: int, stored: Stored) -> bool:
         kept = self.groups.get(group_id, {}).get(topic, {}).get(partition)

@@ -98,6 +98,7 @@ class _Rejoin:
         elif self.group.status is GroupStatus.STABLE:
             self.group.take_join(self.member)
             turn.answer(self.asked.ticket, self._answer())
+            turn.keep_alive(self.group, self.member)  # its timer may have come while it waited
         # Else a rebalance began: its join phase answers.
         return turn.done()
 

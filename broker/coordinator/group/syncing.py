@@ -43,8 +43,11 @@ def sync(turn: Turn, group: ClassicGroup, ticket: Ticket, request: Any) -> None:
         # DIFFERS: Kafka forgets the earlier one, and its connection waits for ever.
         turn.answer(member.sync_ticket, refusals.sync(ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_ticket = ticket
-    if group.leader_id == member.member_id:
-        # Who is not a member is given nothing, and who is given nothing has an empty part.
+    if group.leader_id == member.member_id and group.assigning != group.generation:
+        # DIFFERS: the first assignment of a generation counts. In Kafka a second one follows it
+        # into the log, and is what a restart knows. Who is not a member is given nothing; who is
+        # given nothing has an empty part.
+        group.assigning = group.generation
         given = {each.member_id: bytes(each.assignment) for each in request.assignments}
         assigned = _Assigned(group, group.generation, given, turn.limits, turn.totals)
         turn.write(group_record(group, given), then=assigned.written)

@@ -206,6 +206,15 @@ def test_unload_answers_all_that_is_parked() -> None:
     assert answers[parked_join].member_id == leader
 
 
+def test_state_that_was_unloaded_is_freed_in_slices() -> None:
+    state = GroupState(GroupLimits())
+    records = [(n, offset_key(f"g{n % 3}", "t", n), VALUE) for n in range(12_000)]
+    assert state.replay_batch(records) == []
+    state.unload()
+    assert len(list(state.let_go())) == 3
+    assert state.counts.offsets == 0
+
+
 # Writes that fail.
 
 

@@ -64,6 +64,23 @@ def test_restarted_member_is_answered_once_its_new_id_is_committed() -> None:
     assert world.answers[ticket].generation_id == 1
 
 
+def test_session_of_a_member_whose_new_id_took_long_to_commit_begins_anew() -> None:
+    world = World()
+    a, _ = two_static(world)
+    world.holds_commits = True
+    ticket = world.join(instance_id="b", version=9, session_timeout_ms=10_000)
+    for _ in range(4):
+        world.advance(5_000)
+        assert world.heartbeat("g", a, 1) == E.NONE
+    world.commit()
+    assert world.answers[ticket].generation_id == 1
+    world.heartbeat("g", a, 1)
+    world.advance(9_999)
+    world.heartbeat("g", a, 1)
+    world.advance(1)
+    assert world.heartbeat("g", a, 1) == E.REBALANCE_IN_PROGRESS
+
+
 def test_rebalance_that_begins_before_the_new_id_is_committed_answers_the_member() -> None:
     world = World()
     a, _ = two_static(world)

@@ -50,6 +50,18 @@ def test_assignments_count_only_once_their_record_is_committed() -> None:
     assert world.describe().group_state == "Stable"
 
 
+def test_leader_that_hands_in_another_assignment_meanwhile_is_given_the_first() -> None:
+    world = World()
+    leader, _ = joined(world)
+    world.holds_commits = True
+    earlier = world.sync("g", leader, 1, {leader: b"one"})
+    later = world.sync("g", leader, 1, {leader: b"two"})
+    world.commit()
+    assert world.answers[earlier].error_code == E.REBALANCE_IN_PROGRESS
+    assert world.answers[later].assignment == b"one"
+    assert world.restarted().describe() == world.describe()
+
+
 def test_member_that_joins_while_the_assignment_is_written_makes_it_void() -> None:
     world = World()
     leader, follower = joined(world)
