@@ -8,7 +8,8 @@ What is damaged is named, once each, and counted; the partition is served withou
 """
 
 import logging
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -29,7 +30,7 @@ from kafka_protocol.records.control import ControlType, control_type
 from kafka_protocol.records.records import Record, iter_records
 from local_log.partition_log import PartitionLog
 from local_log.segment import LogSegment
-from runtime.disk import Disk
+from runtime.disk import Disk, OpenFile
 from runtime.executors import Pool
 
 log = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class LoadAborted(TidemarkError):
 class _Stretch(NamedTuple):
     """The bytes of a segment that are read: those that were there when the load began."""
 
-    segment: LogSegment
+    file: OpenFile
     size_bytes: int
 
 
@@ -89,7 +90,7 @@ class Load:
         self._name, self._state, self._disk = partition_log.topic_partition, state, disk
         self._chunk_bytes = max(chunk_bytes, HEADER_SIZE)
         self._next, self._end = partition_log.log_start_offset, partition_log.log_end_offset
-        self._stretches = [_Stretch(one, one.size_bytes) for one in partition_log.segments]
+        self._log = partition_log
 
     @property
     def is_empty(self) -> bool:
@@ -103,7 +104,7 @@ class Load:
             LoadAborted: it is not wanted any more.
             OSError: the disk failed.
         """
-        for stretch in [] if self.is_empty else self._stretches:
+        for stretch in [] if self.is_empty else await self._opened(pool):
             position, wanted = 0, self._chunk_bytes
             while position < stretch.size_bytes and self._next < self._end:
                 position, wanted = await pool.run(self._read, stretch, position, wanted)
@@ -112,6 +113,27 @@ class Load:
             self.report.size_bytes += stretch.size_bytes
         if self.report.damaged > _NAMED_MAX:
             log.error("%s: damaged records left out: count=%d", self._name, self.report.damaged)
+
+    async def _opened(self, pool: Pool) -> list[_Stretch]:
+        """Open the files of all segments: once they are, they can be read whatever happens."""
+        while True:
+            segments = list(self._log.segments)
+            try:
+                files = await pool.run(lambda: [one.file for one in segments])  # noqa: B023
+            except FileNotFoundError:
+                if self._is_same(segments):
+                    raise
+                continue
+            if self._is_same(segments):
+                return [
+                    _Stretch(file, segment.size_bytes)
+                    for file, segment in zip(files, segments, strict=True)
+                ]
+
+    def _is_same(self, segments: Sequence[LogSegment]) -> bool:
+        """Whether these are still the first of the log; else files were replaced meanwhile."""
+        now = self._log.segments[: len(segments)]
+        return len(now) == len(segments) and all(map(operator.is_, now, segments))
 
     # -- on the pool
 
@@ -122,16 +144,16 @@ class Load:
             Where to go on, and how many bytes to read there.
         """
         left = stretch.size_bytes - position
-        data = self._disk.read_at(stretch.segment.file, position, min(wanted, left))
+        data = self._disk.read_at(stretch.file, position, min(wanted, left))
         done = self._take_all(data)
         if done:
             return position + done, self._chunk_bytes
         if len(data) < left and len(data) < (size := _claimed_size(data)) <= left:
             return position, size  # a batch larger than a chunk
-        self._damaged(f"no batch can be read at byte {position} of {stretch.segment.file.path}")
+        self._damaged(f"no batch can be read at byte {position} of {stretch.file.path}")
         if len(data) < min(_SEARCHED_BYTES, left):
             size = min(_SEARCHED_BYTES, left)
-            data = self._disk.read_at(stretch.segment.file, position, size)
+            data = self._disk.read_at(stretch.file, position, size)
         skipped = _next_batch(data, self._next, self._end)
         # Where none is found, its last bytes may still be the beginning of one.
         skipped = max(len(data) - HEADER_SIZE, 1) if skipped is None else skipped

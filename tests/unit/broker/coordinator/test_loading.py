@@ -3,7 +3,9 @@
 import asyncio
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import pytest
 
@@ -22,6 +24,8 @@ from runtime.disk import Disk
 from runtime.executors import InlinePool
 from tests.support.worlds.local_log import NOW_MS, open_log
 
+P = ParamSpec("P")
+T = TypeVar("T")
 GOLDEN = Path(__file__).parents[3] / "golden" / "consumer-offsets"
 CONFIG = LogConfig(segment_bytes=4_000)
 CHUNK_BYTES = 100_000
@@ -98,6 +102,46 @@ def test_what_is_appended_during_the_load_is_not_part_of_it(tmp_path: Path) -> N
     log.writer.append_as_leader(later, leader_epoch=0, now_ms=NOW_MS, from_client=False)
     asyncio.run(load.run(InlinePool(), lambda: True))
     assert offsets(state) == WANTED
+
+
+class InterruptedPool(InlinePool):
+    """Something happens after so many calls."""
+
+    def __init__(self, calls: int, happens: Callable[[], object]) -> None:
+        super().__init__()
+        self._left, self._happens = calls, happens
+
+    async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        result = await super().run(fn, *args, **kwargs)
+        self._left -= 1
+        if self._left == 0:
+            self._happens()
+        return result
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_segments_that_are_replaced_meanwhile_are_read_to_their_end(
+    tmp_path: Path, calls: int
+) -> None:
+    log = written(tmp_path, many())
+    log.high_watermark = log.log_end_offset
+    count = log.segment_count
+
+    def expire() -> None:
+        log.raise_log_start(log.segments[2].base_offset)
+        log.retain(NOW_MS)
+        assert log.segment_count < count
+        for path in tmp_path.glob("*.deleted"):
+            path.unlink()
+
+    state = GroupState(GroupLimits())
+    load = Load(log, state, disk=Disk(), chunk_bytes=1_000)
+    asyncio.run(load.run(InterruptedPool(calls, expire), lambda: True))
+    found = offsets(state)
+    assert load.report.damaged == 0
+    # Those of the expired segments may be there or not; they were read where the files were open.
+    assert found == (WANTED if calls > 1 else {key: WANTED[key] for key in found})
+    assert {("t", number) for number in range(log.log_start_offset // 2, 60)} <= set(found)
 
 
 # -- damage
