@@ -326,6 +326,6 @@ class GroupHistory(RuleBasedStateMachine):
 
 
 GroupHistory.TestCase.settings = settings(
-    max_examples=600 if IS_PROVING else 40, stateful_step_count=40, deadline=None
+    max_examples=300 if IS_PROVING else 40, stateful_step_count=40, deadline=None
 )
 TestGroupHistory = pytest.mark.rounds(seconds=5)(GroupHistory.TestCase)

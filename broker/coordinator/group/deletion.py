@@ -6,14 +6,15 @@ from broker.coordinator.group import refusals
 from broker.coordinator.group.classic_group import ClassicGroup
 from broker.coordinator.group.decision import GroupRecord, Ticket
 from broker.coordinator.group.lifecycle import GroupStatus
-from broker.coordinator.group.offsets import OffsetStore, unpack
+from broker.coordinator.group.offsets import OffsetStore
 from broker.coordinator.group.records import group_key, offset_key
 from broker.coordinator.group.replaying import Replay
 from broker.coordinator.group.turn import Turn
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID
 
-_SLICE = 2_000
+_SLICE = 500
+"""How many offsets or groups one slice looks at: some milliseconds."""
 
 
 def delete_group(turn: Turn, replay: Replay, ticket: Ticket, group_id: str) -> None:
@@ -62,23 +63,33 @@ def topics_deleted(
     records: list[GroupRecord] = []
     looked_at = 0
     for group_id in {**dict.fromkeys(offsets.groups), **dict.fromkeys(offsets.pending_groups())}:
-        for topic, topic_id in topics.items():
+        for topic, partition in [("", 0), *_places(offsets, group_id, topics)]:
             looked_at += 1
-            places = [
-                partition
-                for partition, stored in offsets.of_group(group_id).get(topic, {}).items()
-                if unpack(stored).committed.topic_id in {ZERO_UUID, topic_id}
-            ]
-            pending = [
-                partition
-                for name, partition in offsets.pending_partitions(group_id)
-                if name == topic
-            ]
-            looked_at += len(places) + len(pending)
-            for partition in sorted({*places, *pending}):
-                records.append(GroupRecord(offset_key(group_id, topic, partition), None))
             if looked_at >= _SLICE:
                 yield records
                 records, looked_at = [], 0
+            if topic and _goes_with(offsets, (group_id, topic, partition), topics[topic]):
+                records.append(GroupRecord(offset_key(group_id, topic, partition), None))
     if records:
         yield records
+
+
+def _places(
+    offsets: OffsetStore, group_id: str, topics: Mapping[str, bytes]
+) -> list[tuple[str, int]]:
+    """Partitions of these topics that the group committed, open transactions included."""
+    committed = offsets.of_group(group_id)
+    few, many = sorted((committed, topics), key=len)
+    places = {
+        (topic, partition) for topic in few if topic in many for partition in committed[topic]
+    }
+    pending = (place for place in offsets.pending_partitions(group_id) if place[0] in topics)
+    return sorted(places.union(pending))
+
+
+def _goes_with(offsets: OffsetStore, place: tuple[str, str, int], topic_id: bytes) -> bool:
+    group_id, topic, partition = place
+    if offsets.is_pending(group_id, topic, partition):
+        return True  # a transaction's commit knows no id
+    found = offsets.get(group_id, topic, partition)
+    return found is not None and found.topic_id in {ZERO_UUID, topic_id}

@@ -21,6 +21,7 @@ from broker.coordinator.group.turn import Turn, session_key
 from kafka_protocol.errors import ErrorCode
 
 _MEMBER_ID_REQUIRED_FROM = 4
+_STRING_BYTES_MAX = 32_767
 
 
 def join(turn: Turn, group: ClassicGroup, asked: Asked) -> None:
@@ -72,7 +73,10 @@ def _join_new(turn: Turn, group: ClassicGroup, asked: Asked) -> None:
     instance_id = asked.request.group_instance_id
     prefix = asked.caller.client_id if instance_id is None else instance_id
     member_id = f"{prefix}-{asked.uuid}"
-    if instance_id is not None:
+    if len(member_id.encode()) > _STRING_BYTES_MAX:
+        # It would fit neither into an answer nor into the group's record.
+        turn.answer(asked.ticket, refusals.join(ErrorCode.UNKNOWN_SERVER_ERROR))
+    elif instance_id is not None:
         old_id = group.static_members.get(instance_id)
         if old_id is None:
             _add(turn, group, asked, member_id)

@@ -29,6 +29,7 @@ from kafka_protocol.wire.codec import response
 
 NO_OFFSET = -1
 _DEFAULT_RETENTION = -1
+_INT64_MAX = 2**63 - 1
 _GROUP_ID_NOT_FOUND_FROM = 9
 
 
@@ -72,7 +73,7 @@ def commit(turn: Turn, group: ClassicGroup | None, ticket: Ticket, request: Any)
             turn.keep_alive(group, member)
     expire_ms = NO_EXPIRY
     if request.retention_time_ms != _DEFAULT_RETENTION:
-        expire_ms = turn.now.wall_ms + request.retention_time_ms
+        expire_ms = min(turn.now.wall_ms + request.retention_time_ms, _INT64_MAX)
     cls = response(ApiKey.OFFSET_COMMIT).cls
     topics = []
     for topic in request.topics:

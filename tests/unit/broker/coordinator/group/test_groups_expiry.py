@@ -122,6 +122,13 @@ def test_retention_that_a_client_asked_for_counts() -> None:
     assert world.expire() == 2
 
 
+def test_retention_beyond_the_end_of_time_keeps_the_offset() -> None:
+    world = World()
+    world.commit_offsets("g", {("t", 0): 5}, retention_ms=2**63 - 1, version=4)
+    later(world, 100 * KEEP_MS)
+    assert world.expire() == 0
+
+
 def test_group_of_an_old_broker_has_no_time_of_becoming_empty_and_goes_by_its_commits() -> None:
     world = World()
     schema = message("GroupMetadataValue")

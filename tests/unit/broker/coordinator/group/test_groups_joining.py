@@ -148,6 +148,18 @@ def test_group_that_became_empty_takes_another_protocol() -> None:
     assert world.answers[ticket].generation_id == 3
 
 
+def test_name_too_long_for_a_member_id_is_refused_and_harms_nobody() -> None:
+    world = World()
+    ids = world.stable()
+    long = "x" * 32_767
+    for ticket in (
+        world.join(version=9, client_id=long),
+        world.join(version=9, instance_id=long),
+    ):
+        assert world.answers[ticket].error_code == E.UNKNOWN_SERVER_ERROR
+    assert world.heartbeat("g", ids[0], 1) == E.NONE
+
+
 # The vote.
 
 

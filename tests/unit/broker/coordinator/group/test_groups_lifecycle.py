@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[5] / "docs/groups.md"
 
 
 def test_page_has_the_table_of_transitions() -> None:
-    found = {}
+    found: dict[str, set[str]] = {}
     for line in PAGE.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 3 and cells[0] in {status.value for status in GroupStatus}:

@@ -430,6 +430,17 @@ def test_offsets_of_a_deleted_topic_are_gone() -> None:
         assert each.fetch("h") == {}
 
 
+def test_deleted_topic_of_many_partitions_and_groups_comes_in_slices() -> None:
+    world = World()
+    for number in range(700):
+        world.commit_offsets("wide", {("t", number): 5, ("u", number): 5})
+        world.commit_offsets(f"g{number}", {("u", 0): 5})
+    slices = list(world.state.topics_deleted({"t": ID, "other": ID}, world.now))
+    assert len(slices) > 1
+    assert sum(len(each.records) for each in slices) == 700
+    assert all(len(each.records) <= 500 for each in slices)
+
+
 def test_offsets_of_the_next_topic_of_the_name_stay() -> None:
     world = World()
     world.commit_offsets("g", HERE, topic_id=OTHER_ID)
