@@ -34,7 +34,7 @@ from broker.coordinator.group.state import GroupState
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.records.batch import read_header
-from kafka_protocol.records.records import build_batch
+from kafka_protocol.records.keyed import keyed_batch
 from local_log.append_check import check_size
 from local_log.opening import Opening
 from runtime.clock import Clock
@@ -45,7 +45,6 @@ log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 Decide = Callable[[GroupState, Ticket, Now], Decision]
-_NO_HEADERS: Final = ()
 _TIMERS_AT_ONCE: Final = 1_000
 """Sessions that begin in one turn of the loop after a load."""
 
@@ -197,10 +196,7 @@ class Shard:
             The first offset of it, and the one behind its last.
         """
         parts, now_ms = self._parts, self._parts.clock.wall_ms()
-        batch = build_batch(
-            [(now_ms, record.key, record.value, _NO_HEADERS) for record in records],
-            codec=parts.codec,
-        )
+        batch = keyed_batch(records, timestamp_ms=now_ms, codec=parts.codec)
         check_size(read_header(batch), self.partition.log.config)
         info = self.partition.append(
             batch, now_ms=now_ms, required_acks=-1, opening=Opening.DONE, from_client=False
