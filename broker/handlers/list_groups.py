@@ -22,11 +22,14 @@ from broker.handlers.parts import HandlerParts
 from broker.network.registry import DecodedHandler, RequestContext
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
-from kafka_protocol.wire.codec import response
+from kafka_protocol.wire.codec import LongArray, response
 from kafka_protocol.wire.schema import Versions
+from runtime.turns import run_in_steps
 
 _Response: Final = response(ApiKey.LIST_GROUPS).cls
 _Group: Final = _Response.Groups
+
+_AT_ONCE_MAX: Final = 1_000
 
 
 class ListGroupsHandler(DecodedHandler):
@@ -42,26 +45,30 @@ class ListGroupsHandler(DecodedHandler):
         """Answer one request."""
         states = {state.lower() for state in request.states_filter}
         types = {name.lower() for name in request.types_filter}
-        listed = []
+        listed: list[Any] = []
         try:
             for shard in self._coordinator.all_shards():
-                # All at once: what is looked at in the middle of a change is no state of a group.
                 found = await awaited(shard.read(lambda state: list(state.groups())))
-                listed += [
-                    _Group(
-                        group_id=group_id,
-                        protocol_type=protocol_type,
-                        group_state=state,
-                        group_type=kind.lower(),
-                    )
-                    for group_id, protocol_type, state, kind in found
-                    if (not states or state.lower() in states)
-                    and (not types or kind.lower() in types)
-                ]
-                await asyncio.sleep(0)
+                for start in range(0, len(found), _AT_ONCE_MAX):
+                    listed += [
+                        _Group(
+                            group_id=group_id,
+                            protocol_type=protocol_type,
+                            group_state=state,
+                            group_type=kind.lower(),
+                        )
+                        for group_id, protocol_type, state, kind in found[start:][:_AT_ONCE_MAX]
+                        if (not states or state.lower() in states)
+                        and (not types or kind.lower() in types)
+                    ]
+                    await asyncio.sleep(0)
         except KafkaError as error:
             return _Response(error_code=code_of(error, "list groups"))
-        return _Response(groups=listed)
+        if len(listed) <= _AT_ONCE_MAX:
+            return _Response(groups=listed)
+        answer = _Response(groups=LongArray(len(listed), iter(listed)))
+        codec = response(ApiKey.LIST_GROUPS)
+        return await run_in_steps(codec.encode_steps(answer, context.api_version))
 
 
 def make(parts: HandlerParts) -> ListGroupsHandler:

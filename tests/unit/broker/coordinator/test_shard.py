@@ -15,6 +15,7 @@ from kafka_protocol.records.records import iter_records
 from kafka_protocol.wire.api_keys import ApiKey
 from runtime.sim.faulty_disk import FaultyDisk
 from tests.support.coordinator.served import ServedGroups, code_of_commit
+from tests.support.worlds.data_plane import finish
 from tests.support.worlds.pools import HeldPool, turns
 from tests.support.worlds.waiting import until
 
@@ -280,6 +281,20 @@ async def test_offsets_that_are_too_old_go(groups: ServedGroups) -> None:
     groups.world.clock.advance(8 * 24 * 3_600_000)
     await groups.coordinator.expire()
     assert await groups.committed() == (0, -1)
+
+
+@pytest.mark.parametrize("count", [1_000, 2_345])
+async def test_very_many_groups_are_listed_in_turns(tmp_path: Path, count: int) -> None:
+    groups = ServedGroups(tmp_path)
+    names = {f"group-{number}" for number in range(count)}
+    for name in names:
+        groups.commit(1, group=name)
+    handler = groups.handler(ApiKey.LIST_GROUPS)
+    answer = await groups.ask(ApiKey.LIST_GROUPS, 5, states_filter=["empty"], types_filter=[])
+    listed = finish(handler, 5, answer).groups
+    assert {one.group_id for one in listed} == names
+    assert len(listed) == count
+    assert {(one.group_state, one.group_type) for one in listed} == {("Empty", "classic")}
 
 
 async def test_groups_of_a_partition_that_is_led_elsewhere_are_not_listed(tmp_path: Path) -> None:
