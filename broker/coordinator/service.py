@@ -7,6 +7,7 @@ leadership; an election that this broker wins again changes nothing in what is l
 """
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Iterator, Mapping
 from functools import partial
 from typing import Final
@@ -33,6 +34,8 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.node import MetadataNode
 from runtime.ports import Ports
 from runtime.timing_wheel import TimingWheel
+
+log = logging.getLogger(__name__)
 
 _MINUTE_MS: Final = 60_000
 
@@ -159,8 +162,13 @@ class GroupCoordinator:
     def _begin(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
         task = asyncio.ensure_future(work)
         self._upkeep.add(task)
-        task.add_done_callback(self._upkeep.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._upkeep.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("offsets were not removed, the next check tries again", exc_info=error)
 
     async def _expire(self) -> None:
         for shard in list(self.shards.values()):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from broker.coordinator.group.lifecycle import GroupStatus
+from broker.coordinator.group.state import GroupState
 from broker.coordinator.shard import _TIMERS_AT_ONCE, ShardStage
 from broker.replica.events import ReplicaEvents
 from broker.topics.offsets_topic import OFFSETS_TOPIC
@@ -272,6 +273,19 @@ async def test_offsets_of_a_deleted_topic_go(groups: ServedGroups) -> None:
     await groups.coordinator._forget_topics(deleted)
     assert await groups.committed() == (0, -1)
     assert groups.coordinator.metrics.offset_deletions.value() > 0
+
+
+async def test_a_check_for_old_offsets_that_fails_is_logged_and_the_next_one_works(
+    groups: ServedGroups, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups.commit(5)
+    groups.world.clock.advance(8 * 24 * 3_600_000)
+    with monkeypatch.context() as broken:
+        broken.setattr(GroupState, "expire_offsets", lambda _state, _now: iter([None]))
+        await asyncio.wait({groups.coordinator.expire()})
+    assert "offsets were not removed" in caplog.text
+    await groups.coordinator.expire()
+    assert await groups.committed() == (0, -1)
 
 
 async def test_offsets_that_are_too_old_go(groups: ServedGroups) -> None:
