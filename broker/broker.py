@@ -18,6 +18,9 @@ from pathlib import Path
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
 from broker.config.live_config import LiveConfig, check_tiered_topics
+from broker.control.commands import ControlCommands
+from broker.control.listener import open_control
+from broker.control.status import add_status
 from broker.handlers.handler_table import build_handlers
 from broker.handlers.parts import HandlerParts
 from broker.network.server import Server
@@ -42,7 +45,7 @@ from broker.node.metadata_log import open_metadata_node
 from broker.node.registration import BrokerRegistration
 from broker.node.start_jobs import Count, StopMark, beside_the_loop
 from broker.observe.health import Health, offline_reasons, routes
-from broker.observe.http import HttpServer
+from broker.observe.http import HttpServer, pages
 from broker.observe.metrics import (
     register_disk_metrics,
     register_log_metrics,
@@ -50,6 +53,7 @@ from broker.observe.metrics import (
 )
 from broker.observe.metrics_page import MetricsPage
 from broker.remote.config import tier_config
+from broker.remote.process import TIER_NAMES
 from broker.remote.tier import RemoteTier
 from broker.replica.controller_requests import ControllerRequests
 from broker.replica.leader_epochs import LeaderEpochRequests
@@ -78,16 +82,6 @@ from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
 
-TIER_NAMES = (
-    "tier.lock",
-    "tier-incarnation",
-    "remote-log-index-cache",
-    "remote-log-chunk-cache",
-    "remote-log-metadata",
-    "remote-log-metadata.damaged",
-)
-"""What the tier process keeps in log directories, beside the partitions."""
-
 
 class Broker:
     """A combined broker and controller.
@@ -96,6 +90,8 @@ class Broker:
         config: as it was given; `live` has what changed since.
         health: what the health pages say.
         metrics: everything that is counted here.
+        control: commands of the control listener; parts add theirs.
+        control_address: host:port of that listener once it is open, "" where it is off.
         fatal: fails when the broker cannot go on and must be stopped.
     """
 
@@ -109,6 +105,7 @@ class Broker:
         self.config = resolve_ports(config)
         self.metrics = ports.metrics
         self.health = Health(config.node_id)
+        self.control, self.control_address = ControlCommands(), ""
         self._metrics_page = MetricsPage(ports.metrics)
         self._ports = ports
         self._undo: list[Callable[[], Awaitable[object] | None]] = []
@@ -137,6 +134,7 @@ class Broker:
         await self._listen()
         self.health.stage = "running"
         await self._connect_tier()
+        await self._open_control()
         self._housekeeping.start(self.config.log_initial_task_delay_ms)
         self._on_stop(self._housekeeping.stop)
         log.info(
@@ -180,13 +178,14 @@ class Broker:
         address = self.config.http_listener
         if address is None:
             return
-        server = HttpServer(*address, routes(self.health, self._metrics_page))
+        server = HttpServer(*address, pages(routes(self.health, self._metrics_page)))
         try:
             await server.start()
         except OSError as error:
             shown = f"{address[0]}:{address[1]}"
             raise ConfigError("tidemark.http.listener", shown, f"cannot listen: {error}") from error
         self._on_stop(server.stop)
+        log.info("serving metrics and health: address=%s:%d", address[0], server.port)
 
     async def _open_metadata(self) -> None:
         """Metadata first: it says which settings the logs have; read beside the event loop."""
@@ -351,6 +350,7 @@ class Broker:
         register_log_metrics(self.metrics, self._replicas)
         register_disk_metrics(self.metrics, self._replicas, ports.executors)
         register_metadata_metrics(self.metrics, self._image, self._node)
+        add_status(self.control, self.config, self.health, lambda: self._tier, ports.clock)
         self.health.checks["logs"] = self._offline_dirs
         self.health.checks["partitions"] = lambda: offline_reasons(self._replicas.offline)
 
@@ -430,6 +430,9 @@ class Broker:
         if self._tier is not None:
             self._on_stop(self._tier.stop)
             await self._tier.start()
+
+    async def _open_control(self) -> None:
+        self.control_address = await open_control(self.config, self.control, self._on_stop)
 
     async def _connect_tier(self) -> None:
         """Let the tier work, now that its Kafka clients can reach us."""

@@ -16,6 +16,15 @@ from typing import Protocol
 from runtime.disk import Disk, OpenFile
 
 LOCK_NAME = "tier.lock"
+TIER_NAMES = (
+    LOCK_NAME,
+    "tier-incarnation",
+    "remote-log-index-cache",
+    "remote-log-chunk-cache",
+    "remote-log-metadata",
+    "remote-log-metadata.damaged",
+)
+"""What the tier process keeps in log directories, beside the partitions."""
 _PACKAGES_ROOT = Path(__file__).resolve().parent.parent.parent
 
 
