@@ -24,12 +24,12 @@ from rlm.plugins import Plugins
 from rlm.service import Link, TierReceiver
 from rlm.upkeep.broker_port import BrokerPort, LinkBroker
 from rlm.workers import EXPIRATION_POOL, LoopWorkers
-from rlmm.api import Checkable, DeletedTopics, TopicBacked
+from rlmm.api import Checkable, Clocked, DeletedTopics, TopicBacked
 from rlmm.loader import load_metadata_manager
 from rlmm.powers import power_of
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.loader import load_storage_manager
-from runtime.clock import SystemClock
+from runtime.clock import Clock, ShiftedClock
 from runtime.collector import short_full_passes
 from runtime.loop_gaps import LoopWatch
 from runtime.ports import system_ports
@@ -49,7 +49,9 @@ def die_with_parent(parent_pid: int) -> None:
         os._exit(0)
 
 
-def configure_plugins(config: TierConfig, broker: BrokerPort, calls: PluginCalls) -> Plugins:
+def configure_plugins(
+    config: TierConfig, broker: BrokerPort, calls: PluginCalls, clock: Clock
+) -> Plugins:
     """Load both plugins and configure the storage; the metadata manager is configured to connect.
 
     Raises:
@@ -69,12 +71,16 @@ def configure_plugins(config: TierConfig, broker: BrokerPort, calls: PluginCalls
         checkable = power_of(metadata, Checkable)
         deleted_topics = power_of(metadata, DeletedTopics)
         topic_backed = power_of(metadata, TopicBacked)
+        clocked = power_of(metadata, Clocked)
     except ValueError as error:
         raise ValueError(
             f"remote.log.metadata.manager.class.name={config.metadata_class}: {error}"
         ) from error
     if checkable is not None:
         checkable.check(config.metadata_settings)
+
+    if clocked is not None:
+        clocked.use_clock(clock)
 
     def connect() -> None:
         metadata.configure(config.metadata_settings)
@@ -95,7 +101,7 @@ def configure_plugins(config: TierConfig, broker: BrokerPort, calls: PluginCalls
             grace_ms=config.delete_grace_ms,
             copy_max_ms=config.copy_max_ms,
         ),
-        SystemClock(),
+        clock,
         StoreGate(
             watch_call=lambda hangs: calls.call(
                 EXPIRATION_POOL, "delete", config.call_max_ms, on_overdue=hangs, writes=True
@@ -138,6 +144,7 @@ def run(link_fd: int) -> None:
     loop.set_exception_handler(_stop_rather_than_lie)
     asyncio.set_event_loop(loop)
     ports = system_ports(loop)
+    ports = replace(ports, clock=ShiftedClock(ports.clock))
     LoopWatch(ports.metrics, "tidemark_remote_")
 
     def ended() -> None:
@@ -153,7 +160,7 @@ def run(link_fd: int) -> None:
     endpoint = Endpoint(take, lambda: os._exit(0))
     broker = LinkBroker(endpoint)
     receiver = TierReceiver(
-        lambda config, calls: configure_plugins(config, broker, calls),
+        lambda config, calls: configure_plugins(config, broker, calls, ports.clock),
         lambda threads: LoopWorkers(loop, threads, ports.clock),
         ports,
         Link(broker=broker, tell=endpoint.tell, abort=abort, ended=ended),
