@@ -7,7 +7,6 @@ repairs that.
 """
 
 import asyncio
-import ctypes
 import logging
 import os
 import signal
@@ -32,21 +31,12 @@ from rsm_plugins.loader import load_storage_manager
 from runtime.clock import Clock, ShiftedClock
 from runtime.collector import short_full_passes
 from runtime.loop_gaps import LoopWatch
+from runtime.parent import die_with_parent
 from runtime.ports import system_ports
 
 log = logging.getLogger(__name__)
 
-_PR_SET_PDEATHSIG = 1
 EXIT_ABORTED = 3
-
-
-def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent dies; end now if that happened already."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
-    if os.getppid() != parent_pid:
-        os._exit(0)
 
 
 def configure_plugins(
