@@ -1,0 +1,90 @@
+"""The pytest plugin in a suite of somebody else's, and the page about it."""
+
+from pathlib import Path
+
+from tests.support.brokers.embedding_suite import OURS, run_suite
+
+USES = """
+import os, sys
+
+def test_one(tidemark_broker, kafka_bootstrap_servers, kafka_topic):
+    assert kafka_bootstrap_servers == tidemark_broker.bootstrap_servers
+    assert kafka_topic.startswith("test_one-")
+    producer = tidemark_broker.producer()
+    producer.produce(kafka_topic, b"hello")
+    assert producer.flush(30) == 0
+    assert not {m.partition(".")[0] for m in sys.modules} & set(%r)
+
+def test_the_topic_is_fresh_and_the_last_one_is_gone(tidemark_broker, kafka_topic):
+    metadata = tidemark_broker.admin().list_topics(timeout=30)
+    assert [name for name in metadata.topics if name.startswith("test_")] == [kafka_topic]
+
+def test_a_setting_of_the_ini_file_holds(tidemark_broker):
+    from confluent_kafka.admin import ConfigResource
+    admin = tidemark_broker.admin()
+    resource = ConfigResource(ConfigResource.Type.BROKER, "1")
+    described = admin.describe_configs([resource])[resource]
+    assert described.result(30)["log.retention.hours"].value == "17"
+
+def test_a_broker_that_a_test_stopped_comes_back(tidemark_broker):
+    tidemark_broker.stop()
+
+def test_and_one_that_was_paused(tidemark_broker, kafka_topic):
+    tidemark_broker.pause()
+
+def test_a_name_of_letters_that_no_topic_has__ä__(kafka_topic):
+    pass
+""" % sorted(OURS)  # noqa: UP031 - braces are code here
+
+
+def test_fixtures_of_the_plugin(tmp_path: Path) -> None:
+    ini = "tidemark_settings =\n    log.retention.hours=17\n"
+    code, printed = run_suite(tmp_path, USES, ini=ini)
+    assert code == 0, printed
+    assert "6 passed" in printed
+
+
+WORKERS = """
+import time
+from pathlib import Path
+import pytest
+
+@pytest.mark.parametrize("half", [0, 1])
+def test_half(tidemark_broker, kafka_topic, half, worker_id):
+    Path(worker_id).write_text(tidemark_broker.bootstrap_servers)
+    ends = time.monotonic() + 60
+    while len(list(Path().glob("gw*"))) < 2:  # so that each worker takes one
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+"""
+
+
+def test_each_worker_of_xdist_has_a_broker_of_its_own(tmp_path: Path) -> None:
+    options = ("-p", "xdist.plugin", "-n", "2", "--dist", "each")
+    code, printed = run_suite(tmp_path, WORKERS, options)
+    assert code == 0, printed
+    addresses = {path.read_text() for path in tmp_path.glob("gw*")}
+    assert len(addresses) == 2
+
+
+def test_a_wrong_setting_is_named_by_the_fixture(tmp_path: Path) -> None:
+    for ini, said in (
+        ("nonsense", "is not of the form name=value"),
+        ("a.b=1\n    log.dirs=", "log"),
+    ):
+        suite = "def test_one(tidemark_broker): pass"
+        code, printed = run_suite(tmp_path, suite, ini=f"tidemark_settings =\n    {ini}\n")
+        assert code != 0
+        assert said in printed
+
+
+def test_a_suite_that_uses_no_broker_starts_none_and_imports_none(tmp_path: Path) -> None:
+    suite = """
+import sys
+
+def test_nothing():
+    assert "subprocess" in sys.modules  # pytest's own
+    assert not [m for m in sys.modules if m.startswith(("tidemark.embedded", "confluent_kafka"))]
+"""
+    code, printed = run_suite(tmp_path, suite)
+    assert code == 0, printed
