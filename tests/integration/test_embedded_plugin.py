@@ -1,8 +1,12 @@
 """The pytest plugin in a suite of somebody else's, and the page about it."""
 
+import re
 from pathlib import Path
 
+import pytest
+
 from tests.support.brokers.embedding_suite import OURS, run_suite
+from tests.support.brokers.process import ROOT
 
 USES = """
 import os, sys
@@ -81,3 +85,24 @@ def test_nothing():
 """
     code, printed = run_suite(tmp_path, suite)
     assert code == 0, printed
+
+
+PAGE = ROOT / "docs" / "testing-with-tidemark.md"
+BLOCK = re.compile(r"^```(?:python|ini) (\S+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+GROUPS_ARE_SERVED = False
+"""Of the blocks marked `groups`: set it once FindCoordinator is."""
+
+
+@pytest.mark.lasts(seconds=25)
+def test_the_page_on_test_suites_works_word_for_word(tmp_path: Path) -> None:
+    blocks = BLOCK.findall(PAGE.read_text())
+    assert len(blocks) >= 6
+    count = 0
+    for name, mark, text in blocks:
+        if mark != "groups" or GROUPS_ARE_SERVED:
+            (tmp_path / name).write_text(text)
+            count += text.count("def test_")
+    ini = (tmp_path / "pytest.ini").read_text().partition("\n")[2]
+    code, printed = run_suite(tmp_path, "def test_none(): pass", ini=ini)
+    assert code == 0, printed
+    assert f"{count + 1} passed" in printed
