@@ -13,4 +13,10 @@ def add_commands(commands: ControlCommands, parts: HandlerParts, health: Health)
     clock = parts.ports.clock
     add_status(commands, parts.config, health, parts.tier, clock)
     commands.add("tier", TierTopic(parts.replicas, parts.logs, parts.tier, clock).command)
-    return add_advance(commands, clock, parts.logs, parts.tier)
+    made = add_advance(commands, clock, parts.logs, parts.tier)
+
+    async def expire_producers() -> None:
+        parts.logs.expire_producers(clock.wall_ms(), parts.config.producer_id_expiration_ms)
+
+    made.passes["producer expiry"] = expire_producers
+    return made
