@@ -27,6 +27,8 @@ from tests.support.brokers.process import until
 from tests.support.worlds.waiting import until as in_the_loop
 from tidemark.testing import KafkaContainer
 
+pytestmark = pytest.mark.lasts(seconds=30)
+
 DAY_MS = 86_400_000
 TIERED = {"remote.storage.enable": "true"}
 
@@ -82,6 +84,7 @@ def test_a_paused_broker_answers_when_it_goes_on(shared: tidemark.Broker) -> Non
     assert read(shared, "paused", 2) == [b"before", b"meanwhile"]
 
 
+@pytest.mark.long(seconds=3)
 def test_a_paused_broker_can_be_stopped(shared: tidemark.Broker) -> None:
     shared.pause()
     shared.restart()
@@ -156,7 +159,7 @@ def test_days_pass_for_records_and_their_copies_and_stay_over_restarts() -> None
         consumer.close()
 
 
-def test_time_rolls_segments_and_is_checked_in_records(shared: tidemark.Broker) -> None:
+def test_time_rolls_segments_and_is_checked_in_records() -> None:
     with tidemark.Broker() as broker:
         day = str(DAY_MS)
         make_topic(broker, "rolls", segment_ms=day, message_timestamp_before_max_ms=day)
@@ -200,6 +203,7 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
         _ = slow.data_dir
 
 
+@pytest.mark.long(seconds=3)
 def test_a_port_that_somebody_took_meanwhile_is_named() -> None:
     with tidemark.Broker() as broker:
         host, _, port = broker.bootstrap_servers.rpartition(":")

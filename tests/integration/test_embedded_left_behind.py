@@ -11,6 +11,12 @@ import pytest
 from tests.support.brokers.embedded import assert_nothing_left, facts_in
 from tests.support.brokers.embedding_suite import environment, run_suite, start_suite
 
+SIGNALS = [
+    signal.SIGKILL,
+    signal.SIGINT,
+    pytest.param(signal.SIGTERM, marks=pytest.mark.long(seconds=3)),
+]
+
 WAITING = """
 import threading
 from pathlib import Path
@@ -23,7 +29,7 @@ def test_waits(tidemark_broker):
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_run_that_gets_a_signal_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     run = start_suite(tmp_path, WAITING.format(then=""))
     facts = facts_in(tmp_path / "facts")

@@ -53,5 +53,5 @@ def run_suite(
 ) -> tuple[int, str]:
     """Run it to its end: exit code, and what it printed."""
     process = start_suite(directory, text, options, ini=ini)
-    printed, _ = process.communicate(timeout=200)
+    printed, _ = process.communicate(timeout=280)
     return process.returncode, printed
