@@ -19,6 +19,9 @@ from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
 from broker.config.live_config import LiveConfig, check_tiered_topics
 from broker.coordinator.service import begin_groups
+from broker.control.commands import ControlCommands
+from broker.control.listener import open_control
+from broker.control.wiring import add_commands
 from broker.handlers.handler_table import build_handlers
 from broker.handlers.parts import HandlerParts
 from broker.network.server import Server
@@ -43,7 +46,7 @@ from broker.node.metadata_log import open_metadata_node
 from broker.node.registration import BrokerRegistration
 from broker.node.start_jobs import Count, StopMark, beside_the_loop
 from broker.observe.health import Health, offline_reasons, routes
-from broker.observe.http import HttpServer
+from broker.observe.http import HttpServer, pages
 from broker.observe.metrics import (
     register_disk_metrics,
     register_log_metrics,
@@ -51,6 +54,8 @@ from broker.observe.metrics import (
 )
 from broker.observe.metrics_page import MetricsPage
 from broker.remote.config import tier_config
+from broker.remote.process import TIER_NAMES, start_tier_process
+from broker.remote.supervisor import Spawn
 from broker.remote.tier import RemoteTier
 from broker.replica.controller_requests import ControllerRequests
 from broker.replica.leader_epochs import LeaderEpochRequests
@@ -79,16 +84,6 @@ from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
 
-TIER_NAMES = (
-    "tier.lock",
-    "tier-incarnation",
-    "remote-log-index-cache",
-    "remote-log-chunk-cache",
-    "remote-log-metadata",
-    "remote-log-metadata.damaged",
-)
-"""What the tier process keeps in log directories, beside the partitions."""
-
 
 class Broker:
     """A combined broker and controller.
@@ -97,19 +92,26 @@ class Broker:
         config: as it was given; `live` has what changed since.
         health: what the health pages say.
         metrics: everything that is counted here.
+        control: commands of the control listener; parts add theirs.
+        control_address: host:port of that listener once it is open, "" where it is off.
         fatal: fails when the broker cannot go on and must be stopped.
     """
 
-    def __init__(self, config: BrokerConfig, ports: Ports) -> None:
+    def __init__(
+        self, config: BrokerConfig, ports: Ports, spawn_tier: Spawn = start_tier_process
+    ) -> None:
         """Make a broker of the running event loop; nothing is touched before `start`.
 
         Args:
             config: its settings.
             ports: of its own: the pools end with it.
+            spawn_tier: starts a tier process.
         """
+        self._spawn_tier = spawn_tier
         self.config = resolve_ports(config)
         self.metrics = ports.metrics
         self.health = Health(config.node_id)
+        self.control, self.control_address = ControlCommands(), ""
         self._metrics_page = MetricsPage(ports.metrics)
         self._ports = ports
         self._undo: list[Callable[[], Awaitable[object] | None]] = []
@@ -138,6 +140,7 @@ class Broker:
         await self._listen()
         self.health.stage = "running"
         await self._connect_tier()
+        await self._open_control()
         self._housekeeping.start(self.config.log_initial_task_delay_ms)
         self._on_stop(self._housekeeping.stop)
         log.info(
@@ -181,13 +184,14 @@ class Broker:
         address = self.config.http_listener
         if address is None:
             return
-        server = HttpServer(*address, routes(self.health, self._metrics_page))
+        server = HttpServer(*address, pages(routes(self.health, self._metrics_page)))
         try:
             await server.start()
         except OSError as error:
             shown = f"{address[0]}:{address[1]}"
             raise ConfigError("tidemark.http.listener", shown, f"cannot listen: {error}") from error
         self._on_stop(server.stop)
+        log.info("serving metrics and health: address=%s:%d", address[0], server.port)
 
     async def _open_metadata(self) -> None:
         """Metadata first: it says which settings the logs have; read beside the event loop."""
@@ -358,10 +362,6 @@ class Broker:
         self.health.checks["groups"] = self._groups.problems
         self.health.checks["partitions"] = lambda: offline_reasons(self._replicas.offline)
 
-    @property
-    def _has_tier(self) -> bool:
-        return self.config.remote_log_storage_system_enable
-
     def _tier_config(self, config: BrokerConfig) -> TierConfig:
         return tier_config(
             config,
@@ -380,7 +380,7 @@ class Broker:
 
     def _make_tier(self) -> RemoteTier:
         config, loop = self._tier_config(self.config), asyncio.get_running_loop()
-        tier = RemoteTier(config, self._ports, loop)
+        tier = RemoteTier(config, self._ports, loop, self._spawn_tier)
         self._metrics_page.others.append(tier.metrics)
         self.health.checks["tier"] = lambda: tier.state().reasons
         self.health.warnings["tier"] = tier.judgements.late
@@ -403,6 +403,7 @@ class Broker:
             tier=self._tier,
             ports=ports,
         )
+        self.advance = add_commands(self.control, parts, self.health)
         limits = network_limits(self.config, self._tier)
         server = Server(build_handlers(parts), limits, ports)
         server.read_failures.on_failure = self._file_failed
@@ -432,10 +433,13 @@ class Broker:
 
     async def _start_tier(self) -> None:
         """Start the tier process: a plugin that refuses its settings ends the start right here."""
-        self._tier = self._make_tier() if self._has_tier else None
+        self._tier = self._make_tier() if self.config.remote_log_storage_system_enable else None
         if self._tier is not None:
             self._on_stop(self._tier.stop)
             await self._tier.start()
+
+    async def _open_control(self) -> None:
+        self.control_address = await open_control(self.config, self.control, self._on_stop)
 
     async def _connect_tier(self) -> None:
         """Let the tier work, now that its Kafka clients can reach us."""

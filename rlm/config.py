@@ -32,6 +32,7 @@ class TierConfig:
         slice_bytes: about how much is fetched for somebody who has just come.
         chunk_cache_bytes: bound of chunks in memory, handed-out ones included.
         chunk_cache_policy: see `rlm.read.eviction_policy`.
+        wall_offset_ms: how far the wall clock of a test's broker is ahead of the machine's.
         chunk_cache_disk_bytes: bound of chunks on disk, in `chunk_cache_dir`; 0: none there.
     """
 
@@ -73,3 +74,4 @@ class TierConfig:
     chunk_cache_disk_bytes: int = 0
     chunk_cache_dir: str = ""
     metadata_partitions: int = 50
+    wall_offset_ms: int = 0

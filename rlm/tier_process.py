@@ -7,7 +7,7 @@ repairs that.
 """
 
 import asyncio
-import ctypes
+import importlib
 import logging
 import os
 import signal
@@ -24,32 +24,27 @@ from rlm.plugins import Plugins
 from rlm.service import Link, TierReceiver
 from rlm.upkeep.broker_port import BrokerPort, LinkBroker
 from rlm.workers import EXPIRATION_POOL, LoopWorkers
-from rlmm.api import Checkable, DeletedTopics, TopicBacked
+from rlmm.api import Checkable, Clocked, DeletedTopics, TopicBacked
 from rlmm.loader import load_metadata_manager
 from rlmm.powers import power_of
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.loader import load_storage_manager
-from runtime.clock import SystemClock
+from runtime.clock import Clock, ShiftedClock
 from runtime.collector import short_full_passes
 from runtime.loop_gaps import LoopWatch
+from runtime.parent import die_with_parent
 from runtime.ports import system_ports
 
 log = logging.getLogger(__name__)
 
-_PR_SET_PDEATHSIG = 1
 EXIT_ABORTED = 3
+_USUAL = ("rlm.upkeep.removed_topics", "rlmm.topic_based.manager", "rlmm.topic_based.remover")
+"""Modules of the usual metadata manager, which are loaded by name."""
 
 
-def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent dies; end now if that happened already."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
-    if os.getppid() != parent_pid:
-        os._exit(0)
-
-
-def configure_plugins(config: TierConfig, broker: BrokerPort, calls: PluginCalls) -> Plugins:
+def configure_plugins(
+    config: TierConfig, broker: BrokerPort, calls: PluginCalls, clock: Clock
+) -> Plugins:
     """Load both plugins and configure the storage; the metadata manager is configured to connect.
 
     Raises:
@@ -69,12 +64,16 @@ def configure_plugins(config: TierConfig, broker: BrokerPort, calls: PluginCalls
         checkable = power_of(metadata, Checkable)
         deleted_topics = power_of(metadata, DeletedTopics)
         topic_backed = power_of(metadata, TopicBacked)
+        clocked = power_of(metadata, Clocked)
     except ValueError as error:
         raise ValueError(
             f"remote.log.metadata.manager.class.name={config.metadata_class}: {error}"
         ) from error
     if checkable is not None:
         checkable.check(config.metadata_settings)
+
+    if clocked is not None:
+        clocked.use_clock(clock)
 
     def connect() -> None:
         metadata.configure(config.metadata_settings)
@@ -95,7 +94,7 @@ def configure_plugins(config: TierConfig, broker: BrokerPort, calls: PluginCalls
             grace_ms=config.delete_grace_ms,
             copy_max_ms=config.copy_max_ms,
         ),
-        SystemClock(),
+        clock,
         StoreGate(
             watch_call=lambda hangs: calls.call(
                 EXPIRATION_POOL, "delete", config.call_max_ms, on_overdue=hangs, writes=True
@@ -138,6 +137,7 @@ def run(link_fd: int) -> None:
     loop.set_exception_handler(_stop_rather_than_lie)
     asyncio.set_event_loop(loop)
     ports = system_ports(loop)
+    ports = replace(ports, clock=ShiftedClock(ports.clock))
     LoopWatch(ports.metrics, "tidemark_remote_")
 
     def ended() -> None:
@@ -153,13 +153,27 @@ def run(link_fd: int) -> None:
     endpoint = Endpoint(take, lambda: os._exit(0))
     broker = LinkBroker(endpoint)
     receiver = TierReceiver(
-        lambda config, calls: configure_plugins(config, broker, calls),
+        lambda config, calls: configure_plugins(config, broker, calls, ports.clock),
         lambda threads: LoopWorkers(loop, threads, ports.clock),
         ports,
         Link(broker=broker, tell=endpoint.tell, abort=abort, ended=ended),
     )
     SocketTransport(socket.socket(fileno=link_fd), loop, endpoint)
     loop.run_forever()
+
+
+def _handed_over(socket_fd: int) -> int:
+    """Import what a tier wants, then wait for the link; with it comes the lock, which stays open.
+
+    Ends the process where the broker ends before.
+    """
+    for name in _USUAL:
+        importlib.import_module(name)
+    with socket.socket(fileno=socket_fd) as broker:
+        _, fds, _, _ = socket.recv_fds(broker, 1, 2)
+    if len(fds) != 2:
+        os._exit(0)
+    return fds[0]
 
 
 def main() -> None:
@@ -176,7 +190,7 @@ def main() -> None:
         stream=sys.stderr,
     )
     with short_full_passes():
-        run(link_fd)
+        run(_handed_over(link_fd) if "--wait" in sys.argv else link_fd)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,7 @@ class BrokerConfig:
         max_connections_per_ip_overrides: limit by host.
         log_retention_ms: -1 means for ever.
         http_listener: (host, port) of health and metrics, None for off.
+        control_listener: (host, port) of the commands of tests, None for off.
         rsm_settings: settings of the storage plugin, prefix removed.
         rlmm_settings: settings of the metadata manager, prefix removed; defaults filled in.
     """
@@ -74,6 +75,7 @@ class BrokerConfig:
     log_dirs: tuple[Path, ...]
     metadata_log_dir: Path
     http_listener: tuple[str, int] | None
+    control_listener: tuple[str, int] | None
     # metadata log
     metadata_log_max_record_bytes_between_snapshots: int
     metadata_log_max_snapshot_interval_ms: int

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from broker.config.key import INT, LONG, STRING, Key
+from broker.config.key import INT, LONG, STRING, ConfigType, Key
 
 TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
     Key(
@@ -10,6 +10,20 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         STRING,
         "",
         "host:port of the HTTP page with health, readiness and metrics; empty: off.",
+        resource=True,
+    ),
+    Key(
+        "tidemark.control.listener",
+        STRING,
+        "",
+        "host:port on loopback that takes commands of tests (clock, tier, faults); empty: off.",
+        resource=True,
+    ),
+    Key(
+        "tidemark.control.token",
+        ConfigType.PASSWORD,
+        "",
+        "Who sends commands must know it; at least 16 characters.",
         resource=True,
     ),
     Key(

@@ -22,6 +22,7 @@ from broker.config.listeners import (
 )
 from broker.config.resolve import effective_name
 
+CONTROL_TOKEN_CHARS_MIN: Final = 16
 _ANY_HOSTS: Final = ("0.0.0.0", "::", "[::]")  # compared, never bound
 _MAP_KEY: Final = "listener.security.protocol.map"
 _SERVED_PROTOCOL: Final = "PLAINTEXT"
@@ -45,6 +46,7 @@ class Addresses:
     log_dirs: tuple[Path, ...]
     metadata_log_dir: Path
     http_listener: tuple[str, int] | None
+    control_listener: tuple[str, int] | None
 
 
 def derive_addresses(values: Mapping[str, Value], static: Mapping[str, str]) -> Addresses:
@@ -97,6 +99,7 @@ def derive_addresses(values: Mapping[str, Value], static: Mapping[str, str]) -> 
         http_listener=(
             parse_host_port("tidemark.http.listener", http, "must be host:port") if http else None
         ),
+        control_listener=_control(values),
     )
 
 
@@ -233,6 +236,36 @@ def _advertised(
             "advertised.listeners", ",".join(given), "must contain a listener for clients"
         )
     return clients
+
+
+def _control(values: Mapping[str, Value]) -> tuple[str, int] | None:
+    """Where commands are taken: whoever reaches the listener can make the broker lose data."""
+    key, token_key = "tidemark.control.listener", "tidemark.control.token"
+    text, token = str(values[key] or ""), str(values[token_key] or "")
+    if not text:
+        return None
+    host, port = parse_host_port(key, text, "must be host:port")
+    if not _is_loopback(host):
+        raise ConfigError(key, text, "must be an address of loopback, such as 127.0.0.1:0")
+    if len(token) < CONTROL_TOKEN_CHARS_MIN or not token.isascii() or " " in token:
+        raise ConfigError(
+            token_key,
+            None,
+            f"must have at least {CONTROL_TOKEN_CHARS_MIN} characters of ASCII, and no space, "
+            f"because {key} is set",
+        )
+    return host, port
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    from ipaddress import ip_address  # few brokers have this listener
+
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _inter_broker(

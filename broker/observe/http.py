@@ -1,28 +1,29 @@
-"""A very small HTTP server: metrics, health and readiness, for machines that poll.
+"""A very small HTTP server, for pages that machines poll and for commands.
 
-Off unless `tidemark.http.listener` names an address. It answers GET of a few fixed paths, one
-request a connection, with small limits in size and time. It knows nothing of what it serves: each
-path is a function that returns an `HttpAnswer`, at once or, for a page that takes long to make, as
-an awaitable.
+One request a connection, with small limits in size and time. It knows nothing of what it serves:
+one function takes each request and returns an `HttpAnswer`, at once or, where it takes long to
+make, as an awaitable. `pages` makes such a function of fixed paths that are only read.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
+
+from runtime.log_context import escape
 
 log = logging.getLogger(__name__)
 
-_REQUEST_BYTES_MAX: Final = 8_192
-_REQUEST_S_MAX: Final = 5.0
-_ANSWER_S_MAX: Final = 30.0
-_CONNECTIONS_MAX: Final = 64
+_HEAD_BYTES_MAX: Final = 8_192
 _REASONS: Final = {
     200: "OK",
     400: "Bad Request",
+    401: "Unauthorized",
     404: "Not Found",
     405: "Method Not Allowed",
+    409: "Conflict",
+    413: "Content Too Large",
     500: "Internal Server Error",
     503: "Service Unavailable",
 }
@@ -42,16 +43,64 @@ class HttpAnswer:
     more: Sequence[bytes] = ()
 
 
-Route = Callable[[], HttpAnswer | Awaitable[HttpAnswer]]
+Reply = HttpAnswer | Awaitable[HttpAnswer]
+Route = Callable[[], Reply]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """One request.
+
+    Attributes:
+        method: GET and so on, as it was sent.
+        path: without what stands behind a question mark.
+        headers: by name in lower case; of a repeated one the last.
+        body: empty where the server takes none.
+    """
+
+    method: str
+    path: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: bytes = field(default=b"", repr=False)
+
+
+Respond = Callable[[HttpRequest], Reply]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """Bounds of one server.
+
+    Attributes:
+        body_bytes: largest body; 0: bodies are not read.
+        request_s: time for a whole request to arrive.
+        answer_s: time to make and send an answer.
+        connections: at a time; a further one is closed at once.
+    """
+
+    body_bytes: int = 0
+    request_s: float = 5.0
+    answer_s: float = 30.0
+    connections: int = 64
+
+
+class _BadRequest(Exception):
+    """It cannot be read; the answer says why."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.answer = text_answer(status, text)
 
 
 class HttpServer:
-    """Listens on one address and serves the routes it was given."""
+    """Listens on one address and answers every request with one function."""
 
-    def __init__(self, host: str, port: int, routes: Mapping[str, Route]) -> None:
-        """Serve `routes` (path to function) on `host`:`port`; port 0 lets the system choose."""
+    def __init__(
+        self, host: str, port: int, respond: Respond, limits: HttpLimits | None = None
+    ) -> None:
+        """Serve on `host`:`port`; port 0 lets the system choose."""
         self._host, self._port = host, port
-        self._routes = dict(routes)
+        self._respond, self._limits = respond, limits or HttpLimits()
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[object]] = set()
 
@@ -68,9 +117,8 @@ class HttpServer:
             OSError: the address cannot be bound.
         """
         self._server = await asyncio.start_server(
-            self._serve, self._host, self._port, limit=_REQUEST_BYTES_MAX
+            self._serve, self._host, self._port, limit=_HEAD_BYTES_MAX
         )
-        log.info("serving metrics and health: address=%s:%d", self._host, self.port)
 
     async def stop(self) -> None:
         """Stop listening, and end the connections that are open."""
@@ -87,11 +135,8 @@ class HttpServer:
         assert task is not None
         self._serving.add(task)
         try:
-            if len(self._serving) <= _CONNECTIONS_MAX:
-                async with asyncio.timeout(_REQUEST_S_MAX):
-                    method, route = await self._read(reader)
-                async with asyncio.timeout(_ANSWER_S_MAX):
-                    await _send(await self._call(route), writer, with_body=method != "HEAD")
+            if len(self._serving) <= self._limits.connections:
+                await self._serve_one(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             log.debug("an HTTP client went away before its answer")
         except asyncio.CancelledError:
@@ -100,35 +145,67 @@ class HttpServer:
             self._serving.discard(task)
             writer.close()
 
-    async def _read(self, reader: asyncio.StreamReader) -> tuple[str, Route]:
-        """Read one request: its method, and what answers it."""
+    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with_body = True
+        try:
+            async with asyncio.timeout(self._limits.request_s):
+                request = await self._read(reader)
+        except _BadRequest as error:
+            answer = error.answer
+        else:
+            with_body = request.method != "HEAD"
+            async with asyncio.timeout(self._limits.answer_s):
+                answer = await self._answer(request)
+        async with asyncio.timeout(self._limits.answer_s):
+            await _send(answer, writer, with_body=with_body)
+
+    async def _read(self, reader: asyncio.StreamReader) -> HttpRequest:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
-            return "", lambda: _text(400, "the request is too long")
-        words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+            raise _BadRequest(400, "the request is too long") from None
+        first, *lines = head.decode("latin-1").split("\r\n")
+        words = first.split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            return "", lambda: _text(400, "not an HTTP/1 request")
-        method, path = words[0], words[1].partition("?")[0]
-        if method not in ("GET", "HEAD"):
-            return "", lambda: _text(405, "only GET is served")
-        route = self._routes.get(path)
-        if route is None:
-            pages = " ".join(self._routes)
-            return "", lambda: _text(404, f"no such page; there are: {pages}")
-        return method, route
+            raise _BadRequest(400, "not an HTTP/1 request")
+        pairs = (line.partition(":") for line in lines if line)
+        headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
+        body = await self._read_body(reader, headers) if self._limits.body_bytes else b""
+        return HttpRequest(words[0], words[1].partition("?")[0], headers, body)
 
-    async def _call(self, route: Route) -> HttpAnswer:
+    async def _read_body(self, reader: asyncio.StreamReader, headers: Mapping[str, str]) -> bytes:
+        digits, most = headers.get("content-length", "0"), self._limits.body_bytes
+        if "transfer-encoding" in headers or not (digits.isascii() and digits.isdigit()):
+            raise _BadRequest(400, "a body must come with its Content-Length")
+        if len(digits) > 18 or int(digits) > most:
+            raise _BadRequest(413, f"a body has at most {most} bytes")
+        return await reader.readexactly(int(digits))
+
+    async def _answer(self, request: HttpRequest) -> HttpAnswer:
         try:
-            answer = route()
+            answer = self._respond(request)
             return answer if isinstance(answer, HttpAnswer) else await answer
         except Exception:
-            path = next((path for path, known in self._routes.items() if known is route), "")
-            log.exception("an HTTP page failed: path=%s", path)
-            return _text(500, "internal error; see the broker's log")
+            log.exception("an HTTP request failed: path=%s", escape(request.path, 100))
+            return text_answer(500, "internal error; see the broker's log")
 
 
-def _text(status: int, text: str) -> HttpAnswer:
+def pages(routes: Mapping[str, Route]) -> Respond:
+    """Answer GET and HEAD of fixed paths."""
+
+    def respond(request: HttpRequest) -> Reply:
+        if request.method not in ("GET", "HEAD"):
+            return text_answer(405, "only GET is served")
+        route = routes.get(request.path)
+        if route is None:
+            return text_answer(404, f"no such page; there are: {' '.join(routes)}")
+        return route()
+
+    return respond
+
+
+def text_answer(status: int, text: str) -> HttpAnswer:
+    """One line of text."""
     return HttpAnswer(status, TEXT, f"{text}\n".encode())
 
 

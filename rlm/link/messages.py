@@ -13,6 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from rlm.config import TierConfig
+from rlm.link.control_messages import ControlMessage
 from rlmm.red import RedText
 
 
@@ -74,8 +75,7 @@ class PartitionSettings(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         mode: "active", "read_only" (remote.log.copy.disable: nothing more is copied, total
-            retention
-            goes on) or "drop" (tiering was switched off and its remote data is to go).
+            retention goes on) or "drop" (tiering was switched off and its remote data is to go).
         copy_lag_ms, copy_lag_bytes: how long, or until how many newer bytes exist, a closed segment
             waits before it is copied; 0 ms: not at all.
     """
@@ -476,6 +476,7 @@ AnyMessage: TypeAlias = (
     | Released
     | Heartbeat
     | DescribeMetrics
+    | ControlMessage
     | Stop
     | MetricsPiece
     | ReadAnswer

@@ -277,3 +277,34 @@ def test_secrets_do_not_show_in_the_representation() -> None:
 def test_a_codec_of_the_offsets_topic_that_does_not_exist_is_refused(codec: str) -> None:
     with pytest.raises(ConfigError, match=r"offsets\.topic\.compression\.codec=.*4 zstd"):
         load(**{"offsets.topic.compression.codec": codec})
+
+
+@pytest.mark.parametrize(
+    ("listener", "token", "named"),
+    [
+        ("0.0.0.0:9465", "sixteen-letters!", "tidemark.control.listener"),
+        ("192.168.0.1:9465", "sixteen-letters!", "tidemark.control.listener"),
+        ("example.org:9465", "sixteen-letters!", "tidemark.control.listener"),
+        (":9465", "sixteen-letters!", "tidemark.control.listener"),
+        ("9465", "sixteen-letters!", "tidemark.control.listener"),
+        ("127.0.0.1:0", "", "tidemark.control.token"),
+        ("127.0.0.1:0", "fifteen-letters", "tidemark.control.token"),
+        ("127.0.0.1:0", "with a space in it", "tidemark.control.token"),
+    ],
+)
+def test_commands_are_taken_on_loopback_and_with_a_token_only(
+    listener: str, token: str, named: str
+) -> None:
+    settings = {"tidemark.control.listener": listener, "tidemark.control.token": token}
+    said = refusal(dict(settings))
+    assert named in said
+    assert token == "" or token not in said
+
+
+@pytest.mark.parametrize("listener", ["127.0.0.1:0", "localhost:9465", "[::1]:9465", "127.9.9.9:1"])
+def test_the_control_listener_has_an_address_of_loopback(listener: str) -> None:
+    assert load().control_listener is None
+    config = load(tidemark__control__listener=listener, tidemark__control__token="x" * 16)
+    host, port = config.control_listener or ("", -1)
+    shown = f"[{host}]" if ":" in host else host
+    assert f"{shown}:{port}" == listener

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.observe.health import Health, routes
-from broker.observe.http import TEXT, HttpAnswer, HttpServer
+from broker.observe.http import TEXT, HttpAnswer, HttpServer, pages
 from broker.observe.metrics_page import MetricsPage
 from runtime.metrics import Registry
 
@@ -32,7 +32,7 @@ def ask(server_of: Callable[[], HttpServer], request: bytes) -> tuple[int, bytes
     return int(head.split(b" ")[1]), head, body
 
 
-def pages() -> HttpServer:
+def hello_pages() -> HttpServer:
     def broken() -> HttpAnswer:
         raise RuntimeError("a page of ours is broken")
 
@@ -42,25 +42,25 @@ def pages() -> HttpServer:
 
     hello = HttpAnswer(200, TEXT, b"hello")
     routes = {"/hello": lambda: hello, "/broken": broken, "/later": later}
-    return HttpServer("127.0.0.1", 0, routes)
+    return HttpServer("127.0.0.1", 0, pages(routes))
 
 
 def test_a_page_is_served_with_its_length() -> None:
-    status, head, body = ask(pages, b"GET /hello?x=1 HTTP/1.1\r\nHost: a\r\n\r\n")
+    status, head, body = ask(hello_pages, b"GET /hello?x=1 HTTP/1.1\r\nHost: a\r\n\r\n")
     assert (status, body) == (200, b"hello")
     assert b"Content-Length: 5" in head
 
 
 def test_a_page_that_takes_long_is_waited_for_and_sent_in_pieces() -> None:
-    status, head, body = ask(pages, b"GET /later HTTP/1.1\r\n\r\n")
+    status, head, body = ask(hello_pages, b"GET /later HTTP/1.1\r\n\r\n")
     assert (status, body) == (200, b"one two three")
     assert b"Content-Length: 13" in head
-    _, head, body = ask(pages, b"HEAD /later HTTP/1.1\r\n\r\n")
+    _, head, body = ask(hello_pages, b"HEAD /later HTTP/1.1\r\n\r\n")
     assert (b"Content-Length: 13" in head, body) == (True, b"")
 
 
 def test_head_sends_no_body() -> None:
-    status, head, body = ask(pages, b"HEAD /hello HTTP/1.1\r\n\r\n")
+    status, head, body = ask(hello_pages, b"HEAD /hello HTTP/1.1\r\n\r\n")
     assert (status, body) == (200, b"")
     assert b"Content-Length: 5" in head
 
@@ -78,11 +78,11 @@ def test_head_sends_no_body() -> None:
     ],
 )
 def test_nonsense_gets_a_status(request_bytes: bytes, status: int) -> None:
-    assert ask(pages, request_bytes)[0] == status
+    assert ask(hello_pages, request_bytes)[0] == status
 
 
 async def test_a_client_that_leaves_does_no_harm() -> None:
-    server = pages()
+    server = hello_pages()
     await server.start()
     try:
         _, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -100,7 +100,7 @@ async def test_a_client_that_leaves_does_no_harm() -> None:
 def test_ready_follows_the_stage_and_health_the_checks() -> None:
     health, metrics = Health(1), Registry()
     metrics.counter("seen_total", "Things seen.").inc(3)
-    server = HttpServer("127.0.0.1", 0, routes(health, MetricsPage(metrics)))
+    server = HttpServer("127.0.0.1", 0, pages(routes(health, MetricsPage(metrics))))
 
     def get(page: str) -> tuple[int, Any]:
         status, _, body = ask(lambda: server, f"GET {page} HTTP/1.1\r\n\r\n".encode())
@@ -147,7 +147,7 @@ def test_what_is_late_is_yellow_and_what_is_going_on_is_a_note() -> None:
 async def test_a_client_that_says_nothing_does_not_hold_up_the_stop(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    server = pages()
+    server = hello_pages()
     await server.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(b"GET /hello HTTP/1.1\r\n")

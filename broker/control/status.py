@@ -1,0 +1,40 @@
+"""The command `status`: where clients reach the broker, and how it is."""
+
+from typing import Any
+
+from broker.config.broker_config import BrokerConfig
+from broker.control.commands import ControlCommands
+from broker.node.endpoints import advertised_endpoints
+from broker.observe.health import Health
+from broker.remote.tier import RemoteTier
+from runtime.clock import Clock
+
+
+def bootstrap_servers(config: BrokerConfig) -> str:
+    """host:port of every listener of clients, comma separated."""
+    return ",".join(
+        f"[{one.host}]:{one.port}" if ":" in one.host else f"{one.host}:{one.port}"
+        for one in advertised_endpoints(config)
+    )
+
+
+def add_status(
+    commands: ControlCommands,
+    config: BrokerConfig,
+    health: Health,
+    tier: RemoteTier | None,
+    clock: Clock,
+) -> None:
+    """Add the command `status`."""
+
+    async def status(_: dict[str, Any]) -> dict[str, Any]:
+        """Stage and health, addresses, the wall clock, and the tier's process."""
+        state = None if tier is None else tier.state()
+        return {
+            "bootstrap_servers": bootstrap_servers(config),
+            "wall_ms": clock.wall_ms(),
+            "tier": None if state is None else {"state": state.process, "pid": state.pid},
+            **health.report(),
+        }
+
+    commands.add("status", status)
