@@ -21,6 +21,7 @@ from broker.config.live_config import LiveConfig, check_tiered_topics
 from broker.control.commands import ControlCommands
 from broker.control.listener import open_control
 from broker.control.status import add_status
+from broker.faults.service import add_faults
 from broker.handlers.handler_table import build_handlers
 from broker.handlers.parts import HandlerParts
 from broker.network.server import Server
@@ -351,6 +352,7 @@ class Broker:
         register_disk_metrics(self.metrics, self._replicas, ports.executors)
         register_metadata_metrics(self.metrics, self._image, self._node)
         add_status(self.control, self.config, self.health, lambda: self._tier, ports.clock)
+        add_faults(self.control, self._server, self._replicas.topic_names.get, self._tier, ports)
         self.health.checks["logs"] = self._offline_dirs
         self.health.checks["partitions"] = lambda: offline_reasons(self._replicas.offline)
 

@@ -29,7 +29,9 @@ from rlm.link.messages import (
     Read,
     Reconfigure,
     Released,
+    SetStoreFaults,
     Stop,
+    StoreFaultHit,
     Unassign,
 )
 from rlm.metrics_pages import MetricsPages
@@ -87,7 +89,7 @@ class Link:
     """
 
     broker: BrokerPort
-    tell: Callable[[Health], None]
+    tell: Callable[[Health | StoreFaultHit], None]
     abort: Callable[[str], None]
     ended: Callable[[], None]
 
@@ -206,6 +208,8 @@ class Tier:
         add_gauges(self.telemetry, plugins, workers, calls)
         add_quota_gauges(self.telemetry, "Copy", self.manager.copy_quota, ports.clock)
         add_quota_gauges(self.telemetry, "Fetch", self.reads.quota, ports.clock)
+        if plugins.store_faults is not None:
+            plugins.store_faults.on_hit = lambda *hit: link.tell(StoreFaultHit(*hit))
         every = ports.scheduler.every
         every(REPORT_MS, self._report, "tier-report")
         every(WATCH_MS, self._watch, "tier-watch")
@@ -243,6 +247,10 @@ class Tier:
             case Reconfigure(config):
                 self._reconfigure(config)
                 reply(Ack())
+            case SetStoreFaults(faults):
+                if self._plugins.store_faults is not None:
+                    self._plugins.store_faults.set(faults)
+                reply(Ack(self._plugins.store_faults is not None))
             case Stop():
                 self._stop(reply)
             case other:

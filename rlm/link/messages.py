@@ -14,6 +14,7 @@ import msgspec
 
 from rlm.config import TierConfig
 from rlmm.red import RedText
+from rsm_plugins.store_faults import StoreCall, StoreFault
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -178,6 +179,15 @@ class DescribeMetrics(Message, frozen=True, array_like=True, tag=True):
     """
 
     page: int
+
+
+class SetStoreFaults(Message, frozen=True, array_like=True, tag=True):
+    """Exactly these faults of the store are in force. Answer: Ack.
+
+    Of a fault that hits so often and no more, `count` is what was left of it.
+    """
+
+    faults: list[StoreFault]
 
 
 class Stop(Message, frozen=True, array_like=True, tag=True):
@@ -460,6 +470,14 @@ class Health(Message, frozen=True, array_like=True, tag=True):
     red: list[PartitionHealth]
 
 
+class StoreFaultHit(Message, frozen=True, array_like=True, tag=True):
+    """One-way: a fault of the store hits a call, which feels it after this was sent."""
+
+    fault_id: int
+    call: StoreCall
+    topic: str
+
+
 AnyMessage: TypeAlias = (
     Ack
     | Failure
@@ -476,6 +494,7 @@ AnyMessage: TypeAlias = (
     | Released
     | Heartbeat
     | DescribeMetrics
+    | SetStoreFaults
     | Stop
     | MetricsPiece
     | ReadAnswer
@@ -496,4 +515,5 @@ AnyMessage: TypeAlias = (
     | TopicsEmptied
     | KeepRemovals
     | Health
+    | StoreFaultHit
 )
