@@ -5,6 +5,7 @@ import logging
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from broker.broker import Broker
@@ -17,6 +18,7 @@ from kafka_protocol.errors import KafkaError
 from metadata_topic.quorum.errors import UnusableMetadataError
 from metadata_topic.quorum.format import NotFormattedError
 from metadata_topic.quorum.voter_check import QuorumConfigError
+from runtime.clock import ShiftedClock
 from runtime.collector import short_full_passes
 from runtime.executors import favour_the_loop
 from runtime.loop_gaps import LoopWatch
@@ -43,12 +45,21 @@ _EXPECTED: Final = (
 """What the user can mend: told in one line. Anything else is a mistake of ours, with its stack."""
 
 
-def run(config: BrokerConfig, make_ports: MakePorts = system_ports) -> int:
+def _nothing(_: Broker) -> None:
+    """Nobody waits for the start."""
+
+
+def run(
+    config: BrokerConfig,
+    make_ports: MakePorts = system_ports,
+    on_started: Callable[[Broker], None] = _nothing,
+) -> int:
     """Run a broker until SIGTERM or SIGINT.
 
     Args:
         config: its settings.
         make_ports: what it stands on, given its event loop.
+        on_started: called once, when clients are served.
 
     Returns:
         The exit code of the process: 0 after a clean stop, 1 after a fatal error, which has been
@@ -56,15 +67,17 @@ def run(config: BrokerConfig, make_ports: MakePorts = system_ports) -> int:
     """
     favour_the_loop()
     with short_full_passes():
-        return asyncio.run(_run(config, make_ports))
+        return asyncio.run(_run(config, make_ports, on_started))
 
 
-async def _run(config: BrokerConfig, make_ports: MakePorts) -> int:
+async def _run(
+    config: BrokerConfig, make_ports: MakePorts, on_started: Callable[[Broker], None]
+) -> int:
     loop = asyncio.get_running_loop()
     asked_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked_to_stop.set)
-    broker = Broker(config, make_ports(loop))
+    broker = Broker(config, _with_its_clock(config, make_ports(loop)))
     watch = LoopWatch(broker.metrics, "tidemark_")
     waiting = asyncio.ensure_future(asked_to_stop.wait())
     try:
@@ -72,6 +85,7 @@ async def _run(config: BrokerConfig, make_ports: MakePorts) -> int:
         await _first_of(starting, waiting)
         if starting.done():
             starting.result()
+            on_started(broker)
             await _first_of(waiting, broker.fatal)
             if broker.fatal.done():
                 broker.fatal.result()
@@ -91,6 +105,13 @@ async def _run(config: BrokerConfig, make_ports: MakePorts) -> int:
         await broker.stop()
         watch.stop()
     return EXIT_OK
+
+
+def _with_its_clock(config: BrokerConfig, ports: Ports) -> Ports:
+    """Ports whose clock the control listener can move, where there is one."""
+    if config.control_listener is None or isinstance(ports.clock, ShiftedClock):
+        return ports
+    return replace(ports, clock=ShiftedClock(ports.clock))
 
 
 async def _first_of(*waiting: "asyncio.Future[Any]") -> None:

@@ -18,9 +18,11 @@ from pathlib import Path
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
 from broker.config.live_config import LiveConfig, check_tiered_topics
+from broker.control.advance import add_advance
 from broker.control.commands import ControlCommands
 from broker.control.listener import open_control
 from broker.control.status import add_status
+from broker.control.tier_topic import add_tier
 from broker.faults.service import add_faults
 from broker.handlers.handler_table import build_handlers
 from broker.handlers.parts import HandlerParts
@@ -353,6 +355,8 @@ class Broker:
         register_metadata_metrics(self.metrics, self._image, self._node)
         add_status(self.control, self.config, self.health, lambda: self._tier, ports.clock)
         add_faults(self.control, self._server, self._replicas.topic_names.get, self._tier, ports)
+        self.advance = add_advance(self.control, ports.clock, self._logs, self._tier)
+        add_tier(self.control, self._replicas, self._logs, self._tier, ports.clock)
         self.health.checks["logs"] = self._offline_dirs
         self.health.checks["partitions"] = lambda: offline_reasons(self._replicas.offline)
 

@@ -311,6 +311,11 @@ class LogManager:
         """Roll what is due, drop what has expired, see `retention_pass`."""
         return self._retention.run(self.all(), now_ms)
 
+    @property
+    def retention(self) -> RetentionPass:
+        """Passes over some of the logs, or whose end is waited for."""
+        return self._retention
+
     def _is_open(self, log: PartitionLog) -> bool:
         return not self._is_closed and self.get(log.topic_partition) is log
 

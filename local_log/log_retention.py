@@ -6,6 +6,7 @@ In this order a kill between any two steps leaves nothing wrong: the log start i
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -47,11 +48,16 @@ class LogRetention:
         if self._parts.health.failure is None:
             self._parts.segments.on_a_copy(lambda segments: self._decide(segments, now_ms))
 
-    def expire(self, now_ms: int) -> Expiry | None:
+    def expire(self, now_ms: int, *, release_copied: bool = False) -> Expiry | None:
         """Decide what has expired, see `retention`, and raise the log start over it in memory.
 
         The caller makes the new log start durable (`flush` up to it, then its checkpoint) before it
         calls `drop`.
+
+        Args:
+            now_ms: wall clock.
+            release_copied: whatever is copied is to go from here, as if its local retention were
+                over; the total retention holds nevertheless.
 
         Returns:
             What is to go; None if nothing is, and nothing was done.
@@ -63,7 +69,7 @@ class LogRetention:
             return None
         ends, segments = self._parts.ends, self._parts.segments
         try:
-            decision = self._decide(segments.all, now_ms)
+            decision = self._decide(segments.all, now_ms, release_copied=release_copied)
             if decision.roll_active:
                 self._roll_at(ends.log_end_offset, now_ms)
         except OSError as error:
@@ -76,13 +82,17 @@ class LogRetention:
         dropped = tuple(zip(segments.bases[:count], decision.drop, strict=True))
         return Expiry(dropped, ends.log_start_offset, decision.roll_active)
 
-    def _decide(self, segments: Sequence[LogSegment], now_ms: int) -> RetentionDecision:
-        ends = self._parts.ends
+    def _decide(
+        self, segments: Sequence[LogSegment], now_ms: int, *, release_copied: bool = False
+    ) -> RetentionDecision:
+        ends, config = self._parts.ends, self._config
+        if release_copied and config.copies_to_remote:
+            config = replace(config, local_retention_bytes=0)
         facts = RetentionFacts(
             ends.log_start_offset, ends.high_watermark, ends.copied_through, now_ms
         )
         of_segments = FactsOfSegments(segments, ends.log_end_offset)
-        return decide(of_segments, facts, self._config, size_bytes=self._parts.segments.size_bytes)
+        return decide(of_segments, facts, config, size_bytes=self._parts.segments.size_bytes)
 
     def retain(self, now_ms: int) -> RetentionResult:
         """Drop what has expired, where nobody keeps a checkpoint of log starts.

@@ -32,6 +32,10 @@ SLICE_LOGS: Final = 50
 """After so many logs the loop may serve somebody else."""
 
 
+def _nothing() -> None:
+    """Nobody waits for the end of a pass."""
+
+
 class RetentionPass:
     """See the module.
 
@@ -54,8 +58,21 @@ class RetentionPass:
         self._pool = pool
         self._to_loop = to_loop
 
-    def run(self, logs: Sequence[PartitionLog], now_ms: int) -> Dropped:
+    def run(
+        self,
+        logs: Sequence[PartitionLog],
+        now_ms: int,
+        *,
+        ended: Callable[[], None] = _nothing,
+        release_copied: bool = False,
+    ) -> Dropped:
         """Do one pass.
+
+        Args:
+            logs: of these.
+            now_ms: wall clock.
+            ended: called on the loop once all is taken out; not at all where the process stops.
+            release_copied: also take out whatever is copied, as if local retention were over.
 
         Returns:
             (partition, base offset, reason) of each dropped segment, once the pool is done.
@@ -69,7 +86,7 @@ class RetentionPass:
                     continue
                 with _reported(each):
                     each.roll_if_due(now_ms)
-                    expiry = each.retention.expire(now_ms)
+                    expiry = each.retention.expire(now_ms, release_copied=release_copied)
                     if expiry is not None:
                         expired.append((each, expiry))
 
@@ -77,12 +94,14 @@ class RetentionPass:
             if expired:
                 names = [each.topic_partition for each, _ in expired]
                 self._then(partial(self._keep_log_starts, names), drop)
+            else:
+                ended()
 
         def drop(not_kept: NotKept) -> None:
             leaving = [
                 (each, expiry) for each, expiry in expired if each.topic_partition not in not_kept
             ]
-            self._in_slices(leaving, _write_chains, take_out, lambda: None)
+            self._in_slices(leaving, _write_chains, take_out, ended)
 
         def take_out(slice_: Expired) -> None:
             gone = []

@@ -11,6 +11,7 @@ from pathlib import Path
 from kafka_protocol.errors import ErrorCode
 from rlm.config import TierConfig
 from rlm.gauges import add_gauges, add_quota_gauges
+from rlm.link.control_messages import RunPasses, SetStoreFaults, StoreFaultHit
 from rlm.link.endpoint import Received, Reply
 from rlm.link.messages import (
     Ack,
@@ -29,9 +30,7 @@ from rlm.link.messages import (
     Read,
     Reconfigure,
     Released,
-    SetStoreFaults,
     Stop,
-    StoreFaultHit,
     Unassign,
 )
 from rlm.metrics_pages import MetricsPages
@@ -50,6 +49,7 @@ from rlm.upkeep.performer import World
 from rlm.upkeep.removals import RemoverPasses
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL, JUDGE_POOL, READER_POOL, Workers
 from rsm_plugins.settings import public_names
+from runtime.clock import shift
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -131,6 +131,7 @@ class TierReceiver:
             reply(Failure(int(ErrorCode.INVALID_REQUEST), "configured already"))
             return
         self._has_config = True
+        shift(self._ports.clock, config.wall_offset_ms)
         workers = self._make_workers(pool_sizes(config))
 
         def done(plugins: Plugins | None, error: BaseException | None) -> None:
@@ -251,6 +252,8 @@ class Tier:
                 if self._plugins.store_faults is not None:
                     self._plugins.store_faults.set(faults)
                 reply(Ack(self._plugins.store_faults is not None))
+            case RunPasses():
+                self.manager.run_now(lambda: reply(Ack()))
             case Stop():
                 self._stop(reply)
             case other:
@@ -270,6 +273,7 @@ class Tier:
 
     def _reconfigure(self, config: TierConfig) -> None:
         self._config = config
+        shift(self._clock, config.wall_offset_ms)
         for pool, threads in pool_sizes(config).items():
             self._workers.resize(pool, threads)
         self.reads.reconfigure(config)

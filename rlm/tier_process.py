@@ -7,7 +7,6 @@ repairs that.
 """
 
 import asyncio
-import ctypes
 import logging
 import os
 import signal
@@ -24,33 +23,26 @@ from rlm.plugins import Plugins
 from rlm.service import Link, TierReceiver
 from rlm.upkeep.broker_port import BrokerPort, LinkBroker
 from rlm.workers import EXPIRATION_POOL, LoopWorkers
-from rlmm.api import Checkable, DeletedTopics, TopicBacked
+from rlmm.api import Checkable, Clocked, DeletedTopics, TopicBacked
 from rlmm.loader import load_metadata_manager
 from rlmm.powers import power_of
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.loader import load_storage_manager
 from rsm_plugins.store_faults import StoreFaults, with_faults
-from runtime.clock import SystemClock
+from runtime.clock import Clock, ShiftedClock
 from runtime.collector import short_full_passes
 from runtime.loop_gaps import LoopWatch
+from runtime.parent import die_with_parent
 from runtime.ports import system_ports
 
 log = logging.getLogger(__name__)
 
-_PR_SET_PDEATHSIG = 1
 EXIT_ABORTED = 3
 
 
-def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent dies; end now if that happened already."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
-    if os.getppid() != parent_pid:
-        os._exit(0)
-
-
-def configure_plugins(config: TierConfig, broker: BrokerPort, calls: PluginCalls) -> Plugins:
+def configure_plugins(
+    config: TierConfig, broker: BrokerPort, calls: PluginCalls, clock: Clock
+) -> Plugins:
     """Load both plugins and configure the storage; the metadata manager is configured to connect.
 
     Raises:
@@ -73,12 +65,16 @@ def configure_plugins(config: TierConfig, broker: BrokerPort, calls: PluginCalls
         checkable = power_of(metadata, Checkable)
         deleted_topics = power_of(metadata, DeletedTopics)
         topic_backed = power_of(metadata, TopicBacked)
+        clocked = power_of(metadata, Clocked)
     except ValueError as error:
         raise ValueError(
             f"remote.log.metadata.manager.class.name={config.metadata_class}: {error}"
         ) from error
     if checkable is not None:
         checkable.check(config.metadata_settings)
+
+    if clocked is not None:
+        clocked.use_clock(clock)
 
     def connect() -> None:
         metadata.configure(config.metadata_settings)
@@ -99,7 +95,7 @@ def configure_plugins(config: TierConfig, broker: BrokerPort, calls: PluginCalls
             grace_ms=config.delete_grace_ms,
             copy_max_ms=config.copy_max_ms,
         ),
-        SystemClock(),
+        clock,
         StoreGate(
             watch_call=lambda hangs: calls.call(
                 EXPIRATION_POOL, "delete", config.call_max_ms, on_overdue=hangs, writes=True
@@ -147,6 +143,7 @@ def run(link_fd: int) -> None:
     loop.set_exception_handler(_stop_rather_than_lie)
     asyncio.set_event_loop(loop)
     ports = system_ports(loop)
+    ports = replace(ports, clock=ShiftedClock(ports.clock))
     LoopWatch(ports.metrics, "tidemark_remote_")
 
     def ended() -> None:
@@ -162,7 +159,7 @@ def run(link_fd: int) -> None:
     endpoint = Endpoint(take, lambda: os._exit(0))
     broker = LinkBroker(endpoint)
     receiver = TierReceiver(
-        lambda config, calls: configure_plugins(config, broker, calls),
+        lambda config, calls: configure_plugins(config, broker, calls, ports.clock),
         lambda threads: LoopWorkers(loop, threads, ports.clock),
         ports,
         Link(broker=broker, tell=endpoint.tell, abort=abort, ended=ended),

@@ -19,6 +19,7 @@ from kafka_protocol.errors import TidemarkError
 from kafka_protocol.types import TopicIdPartition
 from rlmm.red import RedText
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
+from runtime.clock import Clock
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -320,6 +321,16 @@ class DeletedTopics(Protocol):
         self, partition: TopicIdPartition, state: PartitionDeleteState
     ) -> "Future[None]":
         """Write a partition delete record; futures end as those of `update`."""
+
+
+class Clocked(Protocol):
+    """A manager that compares wall times, and takes its time from the process that it lives in.
+
+    Without it a test that moves the broker's clock does not move that of the manager.
+    """
+
+    def use_clock(self, clock: Clock) -> None:
+        """Go by this clock; called before `configure`."""
 
 
 class TopicBacked(Protocol):

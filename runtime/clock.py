@@ -33,3 +33,35 @@ class SystemClock:
     def monotonic_ms(self) -> int:
         """Milliseconds since boot, suspension included."""
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+class ShiftedClock:
+    """Another clock with its wall time moved forward, for tests that let days pass.
+
+    Attributes:
+        offset_ms: wall time here minus that of the other clock; may be set at any time.
+    """
+
+    __slots__ = ("_clock", "offset_ms")
+
+    def __init__(self, clock: Clock, offset_ms: int = 0) -> None:
+        self._clock, self.offset_ms = clock, offset_ms
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch, moved by the offset."""
+        return self._clock.wall_ms() + self.offset_ms
+
+    def monotonic_ms(self) -> int:
+        """As the other clock: deadlines and sessions are not moved."""
+        return self._clock.monotonic_ms()
+
+
+def shift(clock: Clock, offset_ms: int) -> None:
+    """Move the wall time of a clock, where that can be done."""
+    if isinstance(clock, ShiftedClock):
+        clock.offset_ms = offset_ms
+
+
+def offset_of(clock: Clock) -> int:
+    """How far the wall time of a clock is moved, in ms; 0 for all but a `ShiftedClock`."""
+    return clock.offset_ms if isinstance(clock, ShiftedClock) else 0

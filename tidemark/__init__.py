@@ -1,22 +1,50 @@
-"""The face of Tidemark: command line, names for plugin authors, errors.
+"""The face of Tidemark: a broker for tests, the command line, names for plugin authors, errors.
 
+`tidemark.Broker` and `tidemark.AsyncBroker` run a broker in processes of its own, for tests.
 `tidemark.scan` reads a topic as Arrow. `tidemark.plugins` has what a storage plugin needs,
 `tidemark.plugins.testing` its contract, `tidemark.errors` the errors. All other modules are
 Tidemark's own and may change.
 """
 
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
     from pipeline.scan_options import ScanOptions
     from pipeline.scan_range import Places
+    from tidemark.embedded.async_broker import AsyncBroker
+    from tidemark.embedded.broker import Broker
+    from tidemark.embedded.errors import BrokerError, BrokerStartError
 
-try:
-    __version__ = version("tidemark-broker")
-except PackageNotFoundError:  # a tree that was never installed
-    __version__ = "0+unknown"
+    __version__: str
+
+__all__ = ["AsyncBroker", "Broker", "BrokerError", "BrokerStartError", "__version__", "scan"]
+
+_LAZY = {
+    "AsyncBroker": "tidemark.embedded.async_broker",
+    "Broker": "tidemark.embedded.broker",
+    "BrokerError": "tidemark.embedded.errors",
+    "BrokerStartError": "tidemark.embedded.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is asked for: an import of tidemark stays quick."""
+    if name in _LAZY:
+        from importlib import import_module
+
+        found: Any = getattr(import_module(_LAZY[name]), name)
+    elif name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            found = version("tidemark-broker")
+        except PackageNotFoundError:  # a tree that was never installed
+            found = "0+unknown"
+    else:
+        raise AttributeError(f"module 'tidemark' has no attribute {name!r}")
+    globals()[name] = found
+    return found
 
 
 def scan(

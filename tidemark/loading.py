@@ -12,7 +12,7 @@ from tidemark.plugin_check import check_storage_plugin
 
 log = logging.getLogger(__name__)
 
-_LOG_FORMAT: Final = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
+LOG_FORMAT: Final = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
 
 
 def parse_overrides(pairs: Iterable[str], *, option: str = "--override") -> dict[str, str]:
@@ -54,4 +54,4 @@ def load(
 
 def log_to_stdout() -> None:
     """Send the log to stdout, as Kafka does; stderr is for the one message of a failure."""
-    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format=_LOG_FORMAT)
+    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format=LOG_FORMAT)

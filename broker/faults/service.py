@@ -23,7 +23,7 @@ from broker.faults.store import described, for_tier, parse_store_fault
 from broker.network.dispatch import Dispatcher
 from broker.network.server import Server
 from broker.remote.tier import RemoteTier
-from rlm.link.messages import StoreFaultHit
+from rlm.link.control_messages import StoreFaultHit
 from rsm_plugins.store_faults import StoreFault
 from runtime.dice import seeded
 from runtime.ports import Ports

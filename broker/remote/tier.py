@@ -26,10 +26,12 @@ from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import TopicPartition
 from rlm.config import TierConfig
+from rlm.link.control_messages import RunPasses, SetStoreFaults, StoreFaultHit
 from rlm.link.endpoint import LinkEndedError, Received, Reply
-from rlm.link.messages import Health, ImageChanged, SetStoreFaults, StoreFaultHit
+from rlm.link.messages import Health, ImageChanged
 from rlm.red_kinds import TierRed
 from rsm_plugins.store_faults import StoreFault
+from runtime.clock import offset_of
 from runtime.ports import Ports
 
 __all__ = ["RemoteFetched", "RemoteRead", "RemoteTier", "TierStartError", "TierState"]
@@ -81,8 +83,8 @@ class RemoteTier:
         """
         self.tier_client_id = f"tidemark-tier-{ports.dice.uuid().hex()}"
 
-        self.config = self._own(config)
         self._ports, self._loop = ports, loop
+        self.config = self._own(config)
         self.judgements = JudgementTally(ports.clock)
         self._health: Health | None = None
         self._last_words: list[str] = []  # what was wrong with the whole tier when it ended
@@ -127,7 +129,12 @@ class RemoteTier:
     def _own(self, config: TierConfig) -> TierConfig:
         """The settings with our secret in them."""
         merged = {**config.metadata_settings, "client.id": self.tier_client_id}
-        return dataclasses.replace(config, client_id=self.tier_client_id, metadata_settings=merged)
+        return dataclasses.replace(
+            config,
+            client_id=self.tier_client_id,
+            metadata_settings=merged,
+            wall_offset_ms=offset_of(self._ports.clock),
+        )
 
     def attach(
         self,
@@ -191,6 +198,17 @@ class RemoteTier:
         except LinkEndedError:
             return False
         return True
+
+    async def run_passes(self) -> None:
+        """Have everything copied and expired that is due; done when the tier has.
+
+        It goes by the broker's wall clock, also where that was moved just now.
+
+        Raises:
+            LinkEndedError, LinkFailureError: there is no tier, or it ended over it.
+        """
+        self.reconfigure(self.config)
+        await asyncio.wrap_future(self._supervisor.ask(RunPasses()), loop=self._loop)
 
     async def stop(self) -> None:
         """End the tier process; call it while the listeners are still open."""

@@ -13,8 +13,8 @@ from typing import TypeAlias
 import msgspec
 
 from rlm.config import TierConfig
+from rlm.link.control_messages import ControlMessage
 from rlmm.red import RedText
-from rsm_plugins.store_faults import StoreCall, StoreFault
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -75,8 +75,7 @@ class PartitionSettings(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         mode: "active", "read_only" (remote.log.copy.disable: nothing more is copied, total
-            retention
-            goes on) or "drop" (tiering was switched off and its remote data is to go).
+            retention goes on) or "drop" (tiering was switched off and its remote data is to go).
         copy_lag_ms, copy_lag_bytes: how long, or until how many newer bytes exist, a closed segment
             waits before it is copied; 0 ms: not at all.
     """
@@ -179,15 +178,6 @@ class DescribeMetrics(Message, frozen=True, array_like=True, tag=True):
     """
 
     page: int
-
-
-class SetStoreFaults(Message, frozen=True, array_like=True, tag=True):
-    """Exactly these faults of the store are in force. Answer: Ack.
-
-    Of a fault that hits so often and no more, `count` is what was left of it.
-    """
-
-    faults: list[StoreFault]
 
 
 class Stop(Message, frozen=True, array_like=True, tag=True):
@@ -470,14 +460,6 @@ class Health(Message, frozen=True, array_like=True, tag=True):
     red: list[PartitionHealth]
 
 
-class StoreFaultHit(Message, frozen=True, array_like=True, tag=True):
-    """One-way: a fault of the store hits a call, which feels it after this was sent."""
-
-    fault_id: int
-    call: StoreCall
-    topic: str
-
-
 AnyMessage: TypeAlias = (
     Ack
     | Failure
@@ -494,7 +476,7 @@ AnyMessage: TypeAlias = (
     | Released
     | Heartbeat
     | DescribeMetrics
-    | SetStoreFaults
+    | ControlMessage
     | Stop
     | MetricsPiece
     | ReadAnswer
@@ -515,5 +497,4 @@ AnyMessage: TypeAlias = (
     | TopicsEmptied
     | KeepRemovals
     | Health
-    | StoreFaultHit
 )

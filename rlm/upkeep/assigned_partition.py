@@ -7,6 +7,7 @@ from rlm.link.messages import Assign, PartitionSettings
 from rlm.red_kinds import TierRed
 from rlm.upkeep.backoff import Backoff
 from rlm.upkeep.ownership import Ownership
+from rlm.upkeep.pass_ends import PassEnds
 from rlmm.red import NOT_RED, RedText
 from runtime.scheduler import Timer
 
@@ -24,6 +25,7 @@ class Pass:
     again: bool = False
     timer: Timer | None = None
     red: RedText = NOT_RED
+    ends: PassEnds = field(default_factory=PassEnds)
 
     def failed(self, error: object) -> None:
         """It is red for `error`."""
@@ -81,6 +83,7 @@ class AssignedPartition:
         for each in self.passes.values():
             if each.timer is not None:
                 each.timer.cancel()
+            each.ends.cancelled()
         self.passes = {}
         if self.own_timer is not None:
             self.own_timer.cancel()

@@ -27,6 +27,7 @@ from rlm.upkeep.effects import PassResult, Task
 from rlm.upkeep.expiration_task import expiration_pass
 from rlm.upkeep.numbering import Numbering
 from rlm.upkeep.ownership import Ownership
+from rlm.upkeep.pass_ends import CountDown
 from rlm.upkeep.performer import World, always
 from rlm.upkeep.settling import too_low
 from rlm.upkeep.takeover_task import fenced_by_later_epoch, take_over
@@ -332,6 +333,22 @@ class RemoteLogManager:
             for each in known.passes.values():
                 self._start(known, each)
 
+    def run_now(self, done: Callable[[], None]) -> None:
+        """Start both passes of each ready partition; `done` is called once all of them have ended.
+
+        One that runs already does not count: another follows it.
+        """
+        started = [
+            (known, each)
+            for known in self._partitions.values()
+            if known.ready
+            for each in known.passes.values()
+        ]
+        waiting = CountDown(len(started), done)
+        for known, each in started:
+            each.ends.wait(waiting)
+            self._start(known, each)
+
     def _start(self, known: AssignedPartition, each: Pass) -> None:
         ownership = known.ownership
         if ownership is None or self._stopped:
@@ -343,6 +360,7 @@ class RemoteLogManager:
             each.timer.cancel()
             each.timer = None
         each.running, each.again = True, False
+        each.ends.begun()
         ended = partial(self._pass_ended, each)
         if each.kind == COPY:
             self._run(known, ownership, COPIER_POOL, partial(self._copy_task, known), ended)
@@ -389,6 +407,7 @@ class RemoteLogManager:
         error: BaseException | None,
     ) -> None:
         each.running = False
+        each.ends.ended()
         self._world.telemetry.passed(known.tip.topic, each.kind)
         delay_ms = float(self._config.task_interval_ms)
         if error is not None:

@@ -59,7 +59,7 @@ def _rocksdb(settings: ManagerSettings, partition_count: int) -> MetadataStore:
 
 
 class TopicBasedRemoteLogMetadataManager:
-    """See RemoteLogMetadataManager, Checkable and TopicBacked for the promises."""
+    """See RemoteLogMetadataManager, Checkable, Clocked and TopicBacked for the promises."""
 
     def __init__(
         self,
@@ -100,6 +100,10 @@ class TopicBasedRemoteLogMetadataManager:
         self._failure: str | None = None
 
     # ------------------------------------------------------------------ life
+
+    def use_clock(self, clock: Clock) -> None:
+        """See Clocked."""
+        self._clock = clock
 
     def check(self, configs: Mapping[str, str]) -> None:
         """See Checkable."""

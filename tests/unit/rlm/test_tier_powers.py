@@ -76,7 +76,8 @@ def plugins_of(
         metadata_class=f"{manager.__module__}:{manager.__qualname__}",
         metadata_settings=settings,
     )
-    return configure_plugins(config, Removed(), calls or PluginCalls(ManualClock()))
+    clock = ManualClock()
+    return configure_plugins(config, Removed(), calls or PluginCalls(clock), clock)
 
 
 def test_a_manager_without_powers_gets_no_remover(tmp_path: Path) -> None:

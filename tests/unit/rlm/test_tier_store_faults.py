@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from rlm.config import TierConfig
-from rlm.link.messages import Ack, SetStoreFaults, StoreFaultHit
+from rlm.link.control_messages import SetStoreFaults, StoreFaultHit
+from rlm.link.messages import Ack
 from rlm.plugins import Plugins
 from rlm.tier_process import configure_plugins
 from rsm_plugins.api import RetriableRemoteStorageError
@@ -52,6 +53,6 @@ def test_the_wrapper_is_in_the_path_only_where_faults_are_wanted(
         metadata_class="rlmm.memory:InMemoryRemoteLogMetadataManager",
         faults_on_demand=wanted,
     )
-    plugins = configure_plugins(config, None, None)  # type: ignore[arg-type]
+    plugins = configure_plugins(config, None, None, None)  # type: ignore[arg-type]
     assert (plugins.store_faults is not None) is wanted
     assert (type(plugins.storage).__name__ != "LocalFsRemoteStorageManager") is wanted

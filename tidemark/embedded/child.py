@@ -1,0 +1,70 @@
+"""The broker process of a test suite: `python -m tidemark.embedded.child GUARDIAN_PID EVENTS_FD`.
+
+Reads one JSON object from stdin: data (directory), port, token, offset_ms, settings. Writes one
+line of JSON to the events descriptor when clients are served; its log goes to stderr.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from runtime.parent import die_with_parent
+
+
+def main() -> None:
+    """Run the broker until it is told to stop, or its guardian ends."""
+    guardian_pid, events_fd = int(sys.argv[1]), int(sys.argv[2])
+    die_with_parent(guardian_pid)
+    given = json.load(sys.stdin)
+    # What is printed by mistake must not get among the events.
+    events_fd, printed_fd = os.dup(events_fd), events_fd
+    os.dup2(2, printed_fd)
+    from tidemark.loading import LOG_FORMAT
+
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
+    from tidemark.failures import explained
+
+    with explained():
+        sys.exit(_run(given, events_fd))
+
+
+def _run(given: dict[str, object], events_fd: int) -> int:
+    from broker.app import run
+    from broker.broker import Broker
+    from broker.control.status import bootstrap_servers
+    from runtime.clock import ShiftedClock
+    from runtime.ports import Ports, system_ports
+    from tidemark.embedded.settings import embedded_settings
+    from tidemark.formatting import format_node, is_formatted
+    from tidemark.loading import load
+
+    settings = given["settings"]
+    assert isinstance(settings, dict)
+    entries = embedded_settings(
+        Path(str(given["data"])), int(str(given["port"])), str(given["token"]), settings
+    )
+    config = load(entries, (), list_without_effect=False)
+    if not is_formatted(config):
+        format_node(config, standalone=not config.has_static_voters)
+
+    def make_ports(loop: asyncio.AbstractEventLoop) -> Ports:
+        ports = system_ports(loop)
+        return replace(ports, clock=ShiftedClock(ports.clock, int(str(given["offset_ms"]))))
+
+    def started(broker: Broker) -> None:
+        ready = {
+            "event": "ready",
+            "bootstrap_servers": bootstrap_servers(broker.config),
+            "control_address": broker.control_address,
+        }
+        os.write(events_fd, json.dumps(ready).encode() + b"\n")
+
+    return run(config, make_ports, started)
+
+
+if __name__ == "__main__":
+    main()

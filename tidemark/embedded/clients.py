@@ -1,0 +1,92 @@
+"""confluent_kafka's clients with settings that fit a test; imported when one is asked for."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from tidemark.embedded.errors import BrokerError
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Producer
+    from confluent_kafka.admin import AdminClient
+
+_QUICK: Final = {
+    # A broker that was restarted is found again at once.
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 200,
+}
+_PRODUCER: Final = _QUICK | {
+    "linger.ms": 0,
+    "topic.metadata.refresh.fast.interval.ms": 50,
+}
+_CONSUMER: Final = _QUICK | {
+    "auto.offset.reset": "earliest",
+    "fetch.wait.max.ms": 100,
+    # What a test produces next is seen at once, and its topics, too.
+    "fetch.error.backoff.ms": 50,
+    "topic.metadata.refresh.interval.ms": 5_000,
+}
+_GROUPLESS: Final = "tidemark-no-group"
+TOPIC_S_MAX: Final = 30.0
+
+
+def producer(bootstrap_servers: str, config: Mapping[str, Any]) -> "Producer":
+    """Make a producer."""
+    from confluent_kafka import Producer
+
+    return Producer(_PRODUCER | {"bootstrap.servers": bootstrap_servers} | dotted(config))
+
+
+def consumer(bootstrap_servers: str, group_id: str | None, config: Mapping[str, Any]) -> "Consumer":
+    """Make a consumer; one without a group is given partitions by `assign` and commits nothing."""
+    from confluent_kafka import Consumer
+
+    own: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "group.id": group_id}
+    if group_id is None:
+        own |= {"group.id": _GROUPLESS, "enable.auto.commit": False}
+    return Consumer(_CONSUMER | own | dotted(config))
+
+
+def admin(bootstrap_servers: str, config: Mapping[str, Any]) -> "AdminClient":
+    """Make an admin client."""
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient(_QUICK | {"bootstrap.servers": bootstrap_servers} | dotted(config))
+
+
+def dotted(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of the client; one may be written with `_` for `.`, as a keyword."""
+    return {name.replace("_", "."): value for name, value in config.items()}
+
+
+def create_topics(client: "AdminClient", topics: Mapping[str, int]) -> None:
+    """Create those of the topics (name: partitions) that do not exist yet.
+
+    Raises:
+        BrokerError: one cannot be created.
+    """
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.cimpl import NewTopic  # where it is not only imported
+
+    wanted = [NewTopic(name, count, 1) for name, count in topics.items()]
+    for name, created in client.create_topics(wanted, request_timeout=TOPIC_S_MAX).items():
+        try:
+            created.result(TOPIC_S_MAX)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise BrokerError(f"cannot create the topic {name}: {error}") from error
+
+
+def delete_topic(client: "AdminClient", name: str) -> None:
+    """Delete a topic; fine where the test has done so.
+
+    Raises:
+        BrokerError: it cannot be deleted.
+    """
+    from confluent_kafka import KafkaError, KafkaException
+
+    for deleted in client.delete_topics([name], request_timeout=TOPIC_S_MAX).values():
+        try:
+            deleted.result(TOPIC_S_MAX)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise BrokerError(f"cannot delete the topic {name}: {error}") from error

@@ -1,0 +1,9 @@
+"""What goes wrong with a broker in a test suite; of no package of ours, which would be imported."""
+
+
+class BrokerError(Exception):
+    """The broker cannot do what was asked; the message says why, and the way out."""
+
+
+class BrokerStartError(BrokerError):
+    """The broker did not start; the message ends with the last lines of its log."""

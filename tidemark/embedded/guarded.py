@@ -1,0 +1,151 @@
+"""The test's side of the guardian: requests, answers and events, each with a deadline."""
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from tidemark.embedded.errors import BrokerError
+
+_PROGRAM: Final = Path(__file__).with_name("guardian.py")
+_PACKAGES_ROOT: Final = Path(__file__).resolve().parents[2]
+_ANSWER_S_MAX: Final = 20.0
+_END_S_MAX: Final = 30.0
+_CHUNK_BYTES: Final = 1 << 16
+
+
+class Guarded:
+    """A guardian process, and through it a broker process.
+
+    Attributes:
+        directory: made by the guardian and removed with it; "" where it was told to make none.
+        pid: of the broker process, None while there is none.
+    """
+
+    def __init__(self, *, own_directory: bool) -> None:
+        """Start the guardian.
+
+        Raises:
+            BrokerError: it does not answer.
+        """
+        command = [sys.executable, "-I", "-S", str(_PROGRAM), str(os.getpid())]
+        # A session of its own: Ctrl-C in a terminal reaches the test's process alone.
+        self._process = subprocess.Popen(
+            command + ["--own-directory"] * own_directory,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._to, self._from = self._process.stdin.fileno(), self._process.stdout.fileno()
+        self._unread = b""
+        self._events: list[dict[str, Any]] = []
+        self.pid: int | None = None
+        try:
+            self.directory = str(self.event("here", _ANSWER_S_MAX)["directory"])
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self, module: str, given: dict[str, Any], log: Path) -> None:
+        """Start the broker process: `python -m module`, which gets `given` as JSON."""
+        environment = dict(os.environ)
+        # -P: a `runtime` or `broker` in the working directory is somebody else's.
+        path = [str(_PACKAGES_ROOT), environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+        self._events.clear()
+        answer = self.request(
+            "start",
+            command=[sys.executable, "-P", "-m", module],
+            input=given,
+            environment=environment,
+            log=str(log),
+        )
+        self.pid = int(answer["pid"])
+
+    def request(self, do: str, **more: Any) -> dict[str, Any]:
+        """Have something done.
+
+        Raises:
+            BrokerError: the guardian cannot, or is gone.
+        """
+        self._write(json.dumps({"do": do, **more}).encode() + b"\n")
+        deadline = time.monotonic() + _ANSWER_S_MAX
+        while True:
+            message = self._next(deadline, f"the answer to {do}")
+            if "event" in message:
+                self._take_event(message)
+            elif "error" in message:
+                raise BrokerError(f"cannot {do} the broker: {message['error']}")
+            else:
+                return message
+
+    def event(self, wanted: str, timeout_s: float) -> dict[str, Any]:
+        """Wait for an event; the end of the broker process ends the wait, too.
+
+        Raises:
+            BrokerError: it does not come in time, or the guardian is gone.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            for message in self._events:
+                if message["event"] in (wanted, "ended"):
+                    return message
+            self._take_event(self._next(deadline, wanted))
+
+    def poll(self) -> None:
+        """Take the events that are there."""
+        with contextlib.suppress(TimeoutError):
+            while True:
+                self._take_event(self._next(0.0, "nothing"))
+
+    def close(self) -> None:
+        """End everything: the broker is killed, its own directory removed."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(OSError):
+                pipe.close()
+        try:
+            self._process.wait(_END_S_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self.pid = None
+
+    def _take_event(self, message: dict[str, Any]) -> None:
+        self._events.append(message)
+        if message["event"] == "ended":
+            self.pid = None
+
+    def _write(self, data: bytes) -> None:
+        try:
+            while data:
+                data = data[os.write(self._to, data) :]
+        except (OSError, ValueError) as error:
+            raise BrokerError(f"the guardian of the broker is gone: {error}") from None
+
+    def _next(self, deadline: float, what: str) -> dict[str, Any]:
+        """The next message.
+
+        Raises:
+            TimeoutError: none has come by the deadline, of `time.monotonic`.
+            BrokerError: the guardian is gone.
+        """
+        while b"\n" not in self._unread:
+            poll = select.poll()
+            poll.register(self._from, select.POLLIN)
+            if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                raise TimeoutError(f"not in time: {what}")
+            data = os.read(self._from, _CHUNK_BYTES)
+            if not data:
+                raise BrokerError("the guardian of the broker has ended")
+            self._unread += data
+        line, _, self._unread = self._unread.partition(b"\n")
+        message: dict[str, Any] = json.loads(line)
+        return message

@@ -1,0 +1,169 @@
+"""Runs a broker for a process that may be killed at any moment, and cleans up after both.
+
+A program of the standard library alone, started with `python -I -S`: it stands between a test's
+process and the broker. It ends when the test's process does, in whatever way that ends: it watches
+it by a descriptor of the process, not of the thread that started it, and reads its standard input,
+which the end of the process closes. Then it kills the broker with all its children and removes the
+directory that it made. If it is killed itself, the kernel kills the broker.
+
+    guardian.py OWNER_PID [--own-directory]
+
+Requests are lines of JSON on stdin, {"do": ...}; each is answered by {"done": ...} or
+{"error": ...} on stdout. There come events, too: {"event": "here"} first, {"event": "ended"} when
+the broker is gone, with all its children; and what the broker itself writes.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+PR_SET_CHILD_SUBREAPER = 36
+GONE_S_MAX = 10.0
+BUFFER_BYTES = 1 << 16
+
+
+class Guardian:
+    """One broker process at a time, its process group, and a directory."""
+
+    def __init__(self, owner_fd: int, directory: str) -> None:
+        self._owner_fd = owner_fd
+        self._directory = directory
+        self._child: subprocess.Popen[bytes] | None = None
+        self._child_fd = -1
+        self._input = b""
+
+    def run(self) -> None:
+        """Serve the owner until it is gone."""
+        while True:
+            poll = select.poll()
+            watched = [0, self._owner_fd, self._child_fd]
+            for fd in watched:
+                if fd >= 0:
+                    poll.register(fd, select.POLLIN)
+            ready = {fd for fd, _ in poll.poll()}
+            if self._owner_fd in ready:
+                return
+            if self._child_fd in ready:
+                self._collect()
+            if 0 in ready and not self._read():
+                return
+
+    def clean_up(self) -> None:
+        """Leave nothing: no process, no directory that was made here."""
+        if self._child is not None:
+            self._signal(signal.SIGKILL)
+            self._collect()
+        if self._directory:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _read(self) -> bool:
+        """Take what the owner wrote; False at its end."""
+        data = os.read(0, BUFFER_BYTES)
+        *lines, self._input = (self._input + data).split(b"\n")
+        for line in lines:
+            request = json.loads(line)
+            try:
+                tell({"done": request["do"], **self._carry_out(request)})
+            except OSError as error:
+                tell({"error": str(error)})
+        return bool(data)
+
+    def _carry_out(self, request: dict[str, Any]) -> dict[str, Any]:
+        do = request["do"]
+        if do == "start":
+            return {"pid": self._start(request)}
+        if self._child is None:
+            raise ProcessLookupError("the broker does not run")
+        if do == "stop":
+            self._signal(signal.SIGCONT)
+            self._child.send_signal(signal.SIGTERM)
+        elif do == "pause":
+            self._signal(signal.SIGSTOP)
+            # Returns when it stands still, or has ended; nothing is collected.
+            os.waitid(os.P_PID, self._child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        else:
+            self._signal({"kill": signal.SIGKILL, "resume": signal.SIGCONT}[do])
+        return {}
+
+    def _start(self, request: dict[str, Any]) -> int:
+        if self._child is not None:
+            raise FileExistsError("the broker runs already")
+        with open(request["log"], "ab") as log:
+            child = subprocess.Popen(
+                [*request["command"], str(os.getpid()), "1"],
+                stdin=subprocess.PIPE,
+                stdout=1,  # events; the log goes to stderr
+                stderr=log,
+                env=request["environment"],
+                process_group=0,
+            )
+        self._child = child
+        self._child_fd = os.pidfd_open(child.pid)
+        assert child.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended already; its log says why
+            child.stdin.write(json.dumps(request["input"]).encode())
+            child.stdin.close()
+        return child.pid
+
+    def _signal(self, number: int) -> None:
+        """To the broker and its children; none of them need be there any more."""
+        assert self._child is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child.pid, number)
+
+    def _collect(self) -> None:
+        """The broker has ended: its children end, too, before anybody is told."""
+        assert self._child is not None
+        group, code = self._child.pid, self._child.wait()
+        os.close(self._child_fd)
+        gives_up_at = time.monotonic() + GONE_S_MAX
+        while time.monotonic() < gives_up_at:
+            try:
+                os.killpg(group, signal.SIGKILL)
+            except ProcessLookupError:
+                break
+            with contextlib.suppress(ChildProcessError):  # its children are ours now
+                os.waitpid(-1, os.WNOHANG)
+            time.sleep(0.002)
+        self._child, self._child_fd = None, -1
+        tell({"event": "ended", "code": code})
+
+
+def tell(message: dict[str, Any]) -> None:
+    """Write one line to the owner; fine when it is gone."""
+    with contextlib.suppress(BrokenPipeError):
+        os.write(1, json.dumps(message).encode() + b"\n")
+
+
+def main() -> None:
+    """Watch the owner, and clean up when it is gone."""
+    owner_pid = int(sys.argv[1])
+    owner_fd = os.pidfd_open(owner_pid)
+    if os.getppid() != owner_pid:
+        return  # it is gone already, and its number may be somebody else's
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    # The children of a dead broker become ours, so that their end can be waited for.
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    own = "--own-directory" in sys.argv
+    directory = tempfile.mkdtemp(prefix="tidemark-") if own else ""
+    guardian = Guardian(owner_fd, directory)
+    try:
+        tell({"event": "here", "directory": directory})
+        guardian.run()
+    finally:
+        guardian.clean_up()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Fixtures for suites that want a broker; pytest finds them where Tidemark is installed.
+
+Nothing is imported and nothing starts before a test asks for one of them. PYTEST_DONT_REWRITE
+"""
+
+import re
+import secrets
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from tidemark.embedded.broker import Broker
+
+_TOPIC_CHARS_MAX: Final = 200
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the ini entries `tidemark_settings` and `tidemark_start_timeout`."""
+    parser.addini(
+        "tidemark_settings",
+        "settings of the broker of the fixture tidemark_broker, a line `name=value` each",
+        type="linelist",
+    )
+    parser.addini(
+        "tidemark_start_timeout", "seconds that the start of this broker may take", default="60"
+    )
+
+
+@pytest.fixture(scope="session")
+def tidemark_settings(pytestconfig: pytest.Config) -> dict[str, Any]:
+    """Settings of the broker, from the ini file; a suite may override this fixture."""
+    found = {}
+    for line in pytestconfig.getini("tidemark_settings"):
+        name, sign, value = line.partition("=")
+        if not sign:
+            raise pytest.UsageError(f"tidemark_settings: {line!r} is not of the form name=value")
+        found[name.strip()] = value.strip()
+    return found
+
+
+@pytest.fixture(scope="session")
+def tidemark_broker(
+    pytestconfig: pytest.Config, tidemark_settings: dict[str, Any]
+) -> "Iterator[Broker]":
+    """A broker on a free port for the whole session; under xdist one for each worker."""
+    from tidemark.embedded.broker import Broker
+
+    timeout_s = float(pytestconfig.getini("tidemark_start_timeout"))
+    with Broker(settings=tidemark_settings, start_timeout_s=timeout_s) as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka_bootstrap_servers(tidemark_broker: "Broker") -> str:
+    """host:port of the broker; one that an earlier test stopped or paused goes on."""
+    tidemark_broker.start().resume()
+    return tidemark_broker.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def _kafka_admin(tidemark_broker: "Broker") -> Any:
+    """One admin client for all topics of the session."""
+    return tidemark_broker.admin()
+
+
+@pytest.fixture
+def kafka_topic(
+    request: pytest.FixtureRequest, kafka_bootstrap_servers: str, _kafka_admin: Any
+) -> Iterator[str]:
+    """A fresh topic of one partition, named after the test; deleted after it."""
+    from tidemark.embedded.clients import create_topics, delete_topic
+
+    words = re.sub(r"[^A-Za-z0-9._-]+", "-", request.node.name)[:_TOPIC_CHARS_MAX].strip("-")
+    name = f"{words}-{secrets.token_hex(4)}"
+    create_topics(_kafka_admin, {name: 1})
+    yield name
+    broker: Broker = request.getfixturevalue("tidemark_broker")
+    if broker.is_running:  # else it goes with the broker's data
+        broker.resume()
+        delete_topic(_kafka_admin, name)
