@@ -188,7 +188,10 @@ class Broker:
         with self._lock:
             if self._guarded is None:
                 return False
-            self._guarded.poll()
+            try:
+                self._guarded.poll()
+            except BrokerError:  # the guardian is gone, and the broker with it
+                return False
             return self._guarded.pid is not None
 
     # -- facts

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
 import time
@@ -47,6 +48,7 @@ class Guarded:
         self._unread = b""
         self._events: list[dict[str, Any]] = []
         self.pid: int | None = None
+        self.directory = ""
         try:
             self.directory = str(self.event("here", _ANSWER_S_MAX)["directory"])
         except BaseException:
@@ -117,6 +119,8 @@ class Guarded:
             self._process.kill()
             self._process.wait()
         self.pid = None
+        if self.directory:  # as a guardian leaves it that was killed
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     def _take_event(self, message: dict[str, Any]) -> None:
         self._events.append(message)

@@ -1,0 +1,273 @@
+"""`tidemark.Broker` in a test suite: life, clock, tier; with confluent-kafka as client."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.cimpl import NewTopic
+
+import tidemark
+from tests.support.brokers.embedded import (
+    assert_nothing_left,
+    facts_in,
+    is_running,
+    log_start,
+    pids_of,
+    put,
+    read,
+    told,
+)
+from tests.support.brokers.process import until
+from tests.support.worlds.waiting import until as in_the_loop
+from tidemark.testing import KafkaContainer
+
+DAY_MS = 86_400_000
+TIERED = {"remote.storage.enable": "true"}
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[tidemark.Broker]:
+    """Use topics of your own, and leave its clock alone."""
+    with tidemark.Broker(topics=["names", {"counts": 3}]) as broker:
+        yield broker
+
+
+def make_topic(broker: tidemark.Broker, name: str, **config: str) -> None:
+    settings = {key.replace("_", "."): value for key, value in config.items()}
+    admin = broker.admin()
+    admin.create_topics([NewTopic(name, 1, 1, config=settings)])[name].result(30)
+
+
+def test_topics_are_there_when_it_is_started(shared: tidemark.Broker) -> None:
+    topics = shared.admin().list_topics(timeout=30).topics
+    assert {name: len(topics[name].partitions) for name in ("names", "counts")} == {
+        "names": 1,
+        "counts": 3,
+    }
+
+
+@pytest.mark.parametrize("end", ["stop", "kill", "restart"])
+def test_records_survive_each_end_at_the_same_address(shared: tidemark.Broker, end: str) -> None:
+    topic, address = f"survives-{end}", shared.bootstrap_servers
+    put(shared, topic, [b"before"])
+    pids = pids_of(shared)
+    getattr(shared, end)()
+    assert not any(is_running(pid) for pid in pids[1:])
+    assert shared.is_running == (end == "restart")
+    assert shared.start().bootstrap_servers == address
+    put(shared, topic, [b"after"])
+    assert read(shared, topic, 2) == [b"before", b"after"]
+
+
+def test_a_paused_broker_answers_when_it_goes_on(shared: tidemark.Broker) -> None:
+    put(shared, "paused", [b"before"])
+    producer = shared.producer()
+    producer.list_topics(timeout=30)
+    shared.pause()
+    try:
+        assert shared.is_running
+        producer.produce("paused", b"meanwhile")
+        with pytest.raises(KafkaException):
+            producer.list_topics(timeout=0.5)
+        assert producer.flush(0) == 1
+    finally:
+        shared.resume()
+    assert producer.flush(30) == 0
+    assert read(shared, "paused", 2) == [b"before", b"meanwhile"]
+
+
+def test_a_paused_broker_can_be_stopped(shared: tidemark.Broker) -> None:
+    shared.pause()
+    shared.restart()
+    assert shared.status()["stage"] == "running"
+
+
+def test_a_broker_that_dies_by_itself_is_noticed_and_started_again(
+    shared: tidemark.Broker,
+) -> None:
+    pid = pids_of(shared)[1]
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not shared.is_running, "the broker's end is noticed")
+    with pytest.raises(tidemark.BrokerError, match=r"does not run; start\(\)"):
+        shared.status()
+    with pytest.raises(tidemark.BrokerError, match="does not run"):
+        shared.pause()
+    shared.stop()
+    shared.start()
+    assert shared.status()["stage"] == "running"
+
+
+def test_reads_of_a_tiered_topic_come_from_the_store(shared: tidemark.Broker) -> None:
+    make_topic(shared, "tides", **TIERED)
+    values = [b"%d" % number for number in range(500)]
+    put(shared, "tides", values)
+    (found,) = shared.tier("tides")
+    assert (found["copied_from"], found["copied_through"]) == (0, 499)
+    assert (found["log_start_offset"], found["local_log_start_offset"]) == (0, 500)
+    assert list((shared.data_dir / "remote-tier").rglob("*.log")) != []
+    assert read(shared, "tides", 500) == values
+    put(shared, "tides", [b"later"])
+    (again,) = shared.tier("tides")
+    assert (again["copied_from"], again["copied_through"]) == (500, 500)
+    assert read(shared, "tides", 501) == [*values, b"later"]
+    shared.kill()
+    shared.start()
+    assert read(shared, "tides", 501) == [*values, b"later"]
+
+
+def test_tiering_says_what_keeps_it_from_it(shared: tidemark.Broker) -> None:
+    make_topic(shared, "local-only")
+    with pytest.raises(tidemark.BrokerError, match=r"remote\.storage\.enable=true"):
+        shared.tier("local-only")
+    with pytest.raises(tidemark.BrokerError, match="no topic 'nosuch'"):
+        shared.tier("nosuch")
+
+
+def test_days_pass_for_records_and_their_copies_and_stay_over_restarts() -> None:
+    with tidemark.Broker(settings={"log.retention.hours": 24 * 7}) as broker:
+        make_topic(broker, "kept", retention_ms=str(30 * DAY_MS))
+        make_topic(broker, "gone")
+        make_topic(broker, "far", **TIERED)
+        make_topic(broker, "not-yet-copied", **TIERED)
+        for topic in ("kept", "gone", "far", "not-yet-copied"):
+            put(broker, topic, [b"old"])
+        broker.tier("far")
+        before_ms = broker.status()["wall_ms"]
+        broker.advance("6d23h")
+        assert [log_start(broker, topic) for topic in ("kept", "gone", "far")] == [0, 0, 0]
+        broker.advance(timedelta(hours=2))
+        starts = {topic: log_start(broker, topic) for topic in ("kept", "gone", "far")}
+        assert starts == {"kept": 0, "gone": 1, "far": 1}
+        assert log_start(broker, "not-yet-copied") == 1  # it was rolled, copied and expired
+        broker.restart()
+        assert broker.status()["wall_ms"] - before_ms >= 7 * DAY_MS
+        make_topic(broker, "stamped", message_timestamp_type="LogAppendTime")
+        put(broker, "stamped", [b"new"])
+        consumer = broker.consumer()
+        consumer.assign([TopicPartition("stamped", 0, 0)])
+        (message,) = consumer.consume(1, 30)
+        assert message.timestamp()[1] - before_ms >= 7 * DAY_MS
+        consumer.close()
+
+
+def test_time_rolls_segments_and_is_checked_in_records(shared: tidemark.Broker) -> None:
+    with tidemark.Broker() as broker:
+        day = str(DAY_MS)
+        make_topic(broker, "rolls", segment_ms=day, message_timestamp_before_max_ms=day)
+        put(broker, "rolls", [b"one"])
+        directory = broker.data_dir / "logs" / "rolls-0"
+        assert len(list(directory.glob("*.log"))) == 1
+        broker.advance("25h")
+        assert max(path.name for path in directory.glob("*.log")) == f"{1:020}.log"
+        refused: list[object] = []
+        producer = broker.producer()
+        producer.produce("rolls", b"of yesterday", callback=lambda error, _: refused.append(error))
+        assert producer.flush(30) == 0
+        assert "INVALID_TIMESTAMP" in str(refused[0])
+        with pytest.raises(ValueError, match="1h30m"):
+            broker.advance("yesterday")
+        with pytest.raises(tidemark.BrokerError, match="time goes forward only"):
+            broker.control("advance", ms=-1)
+
+
+def test_a_given_directory_stays_and_another_broker_finds_its_records(tmp_path: Path) -> None:
+    with tidemark.Broker(tmp_path / "data", topics={"kept": 2}) as broker:
+        put(broker, "kept", [b"one"])
+    assert (tmp_path / "data" / "broker.log").exists()
+    with tidemark.Broker(tmp_path / "data", topics=["kept"]) as broker:
+        assert read(broker, "kept", 1) == [b"one"]
+        assert len(broker.admin().list_topics("kept", timeout=30).topics["kept"].partitions) == 2
+
+
+def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+    broker = tidemark.Broker(settings={"log.segment.bytes": "many"})
+    with pytest.raises(tidemark.BrokerStartError, match=r"log\.segment\.bytes=many: must be"):
+        broker.start()
+    assert not broker.is_running
+    blocked = tidemark.Broker(tmp_path / "data")
+    with blocked, pytest.raises(tidemark.BrokerStartError, match=r"log\.dirs|in use|lock"):
+        tidemark.Broker(tmp_path / "data").start()
+    slow = tidemark.Broker(start_timeout_s=0.01)
+    with pytest.raises(tidemark.BrokerStartError, match=r"within 0\.01 s \(start_timeout_s\)"):
+        slow.start()
+    with pytest.raises(tidemark.BrokerError, match="not started"):
+        _ = slow.data_dir
+
+
+def test_a_port_that_somebody_took_meanwhile_is_named() -> None:
+    with tidemark.Broker() as broker:
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        broker.stop()
+        with socket.socket() as taken:
+            taken.bind((host, int(port)))
+            taken.listen()
+            with pytest.raises(tidemark.BrokerStartError, match="Address already in use"):
+                broker.start()
+
+
+async def test_the_async_twin_does_the_same_while_the_loop_goes_on() -> None:
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    turning = asyncio.create_task(turn())
+    async with tidemark.AsyncBroker(topics=["async"]) as broker:
+        assert turns > 100
+        producer = broker.producer()
+        producer.produce("async", b"one")
+        assert await asyncio.to_thread(producer.flush, 30) == 0
+        await broker.kill()
+        await broker.start()
+        await broker.pause()
+        await broker.resume()
+        await broker.advance("8d")
+        assert (await broker.status())["stage"] == "running"
+        await broker.restart()
+        directory = broker.data_dir
+    assert not broker.is_running
+    assert not directory.exists()
+    turning.cancel()
+
+
+async def test_a_cancelled_start_of_the_async_twin_leaves_nothing(tmp_path: Path) -> None:
+    broker = tidemark.AsyncBroker(tmp_path / "data")
+    starting = asyncio.create_task(broker.start())
+    await in_the_loop(broker.log_file.exists)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert not broker.is_running
+
+
+def test_a_killed_guardian_takes_broker_and_tier_with_it(tmp_path: Path) -> None:
+    broker = tidemark.Broker().start()
+    told(broker, tmp_path / "facts")
+    facts = facts_in(tmp_path / "facts")
+    os.kill(facts["pids"][0], signal.SIGKILL)
+    until(lambda: not any(map(is_running, facts["pids"])), "all processes are gone")
+    until(lambda: not broker.is_running, "their end is noticed")
+    with pytest.raises(tidemark.BrokerError, match="does not run"):
+        broker.status()
+    broker.close()
+    assert_nothing_left(facts)
+
+
+def test_the_names_of_a_container_work() -> None:
+    container = KafkaContainer("confluentinc/cp-kafka:7.6.0").with_kraft()
+    with container.with_env("KAFKA_NUM_PARTITIONS", 2) as kafka:
+        host, port = kafka.get_container_host_ip(), kafka.get_exposed_port(9093)
+        assert kafka.get_bootstrap_server() == f"{host}:{port}"
+        put(kafka.broker, "made-by-use", [b"one"])
+        topics = kafka.broker.admin().list_topics("made-by-use", timeout=30).topics
+        assert len(topics["made-by-use"].partitions) == 2
+    assert not kafka.broker.is_running

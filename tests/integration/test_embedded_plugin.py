@@ -1,0 +1,108 @@
+"""The pytest plugin in a suite of somebody else's, and the page about it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.brokers.embedding_suite import OURS, run_suite
+from tests.support.brokers.process import ROOT
+
+USES = """
+import os, sys
+
+def test_one(tidemark_broker, kafka_bootstrap_servers, kafka_topic):
+    assert kafka_bootstrap_servers == tidemark_broker.bootstrap_servers
+    assert kafka_topic.startswith("test_one-")
+    producer = tidemark_broker.producer()
+    producer.produce(kafka_topic, b"hello")
+    assert producer.flush(30) == 0
+    assert not {m.partition(".")[0] for m in sys.modules} & set(%r)
+
+def test_the_topic_is_fresh_and_the_last_one_is_gone(tidemark_broker, kafka_topic):
+    metadata = tidemark_broker.admin().list_topics(timeout=30)
+    assert [name for name in metadata.topics if name.startswith("test_")] == [kafka_topic]
+
+def test_a_setting_of_the_ini_file_holds(tidemark_broker):
+    from confluent_kafka.admin import ConfigResource
+    admin = tidemark_broker.admin()
+    resource = ConfigResource(ConfigResource.Type.BROKER, "1")
+    described = admin.describe_configs([resource])[resource]
+    assert described.result(30)["log.retention.hours"].value == "17"
+
+def test_a_broker_that_a_test_stopped_comes_back(tidemark_broker):
+    tidemark_broker.stop()
+
+def test_and_one_that_was_paused(tidemark_broker, kafka_topic):
+    tidemark_broker.pause()
+
+def test_a_name_of_letters_that_no_topic_has__ä__(kafka_topic):
+    pass
+""" % sorted(OURS)  # noqa: UP031 - braces are code here
+
+
+def test_fixtures_of_the_plugin(tmp_path: Path) -> None:
+    ini = "tidemark_settings =\n    log.retention.hours=17\n"
+    code, printed = run_suite(tmp_path, USES, ini=ini)
+    assert code == 0, printed
+    assert "6 passed" in printed
+
+
+WORKERS = """
+from pathlib import Path
+
+def test_in_each(tidemark_broker, kafka_topic, worker_id):
+    Path(worker_id).write_text(tidemark_broker.bootstrap_servers)
+"""
+
+
+def test_each_worker_of_xdist_has_a_broker_of_its_own(tmp_path: Path) -> None:
+    options = ("-p", "xdist.plugin", "-n", "2", "--dist", "each")
+    code, printed = run_suite(tmp_path, WORKERS, options)
+    assert code == 0, printed
+    addresses = {path.read_text() for path in tmp_path.glob("gw*")}
+    assert len(addresses) == 2
+
+
+def test_a_wrong_setting_is_named_by_the_fixture(tmp_path: Path) -> None:
+    for ini, said in (
+        ("nonsense", "is not of the form name=value"),
+        ("a.b=1\n    log.dirs=", "log"),
+    ):
+        suite = "def test_one(tidemark_broker): pass"
+        code, printed = run_suite(tmp_path, suite, ini=f"tidemark_settings =\n    {ini}\n")
+        assert code != 0
+        assert said in printed
+
+
+def test_a_suite_that_uses_no_broker_starts_none_and_imports_none(tmp_path: Path) -> None:
+    suite = """
+import sys
+
+def test_nothing():
+    assert "subprocess" in sys.modules  # pytest's own
+    assert not [m for m in sys.modules if m.startswith(("tidemark.embedded", "confluent_kafka"))]
+"""
+    code, printed = run_suite(tmp_path, suite)
+    assert code == 0, printed
+
+
+PAGE = ROOT / "docs" / "testing-with-tidemark.md"
+BLOCK = re.compile(r"^```(?:python|ini) (\S+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+GROUPS_ARE_SERVED = False
+"""Of the blocks marked `groups`: set it once FindCoordinator is."""
+
+
+@pytest.mark.lasts(seconds=25)
+def test_the_page_on_test_suites_works_word_for_word(tmp_path: Path) -> None:
+    blocks = BLOCK.findall(PAGE.read_text())
+    assert len(blocks) >= 6
+    count = 0
+    for name, mark, text in blocks:
+        if mark != "groups" or GROUPS_ARE_SERVED:
+            (tmp_path / name).write_text(text)
+            count += text.count("def test_")
+    ini = (tmp_path / "pytest.ini").read_text().partition("\n")[2]
+    code, printed = run_suite(tmp_path, "def test_none(): pass", ini=ini)
+    assert code == 0, printed
+    assert f"{count + 1} passed" in printed

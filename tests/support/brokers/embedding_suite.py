@@ -1,0 +1,57 @@
+"""Runs pytest on a small suite of somebody else's, with Tidemark's plugin."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.brokers.process import ROOT
+
+OURS = frozenset(
+    {
+        "broker",
+        "kafka_protocol",
+        "local_log",
+        "metadata_topic",
+        "pipeline",
+        "rlm",
+        "rlmm",
+        "rsm_plugins",
+        "runtime",
+    }
+)
+"""Packages that have no business in a process that only uses the broker."""
+
+
+def environment() -> dict[str, str]:
+    """The plugin is named and not found: where Tidemark is installed it would be there twice."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
+    return kept | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)}
+
+
+def start_suite(
+    directory: Path, text: str, options: Sequence[str] = (), *, ini: str = ""
+) -> "subprocess.Popen[str]":
+    """Start pytest on one file with this text."""
+    directory.mkdir(exist_ok=True)
+    (directory / "test_suite.py").write_text(text)
+    (directory / "pytest.ini").write_text(f"[pytest]\n{ini}")
+    plugins = ("-p", "tidemark.pytest_plugin", "-p", "no:cacheprovider")
+    return subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-q", *plugins, *options],
+        cwd=directory,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def run_suite(
+    directory: Path, text: str, options: Sequence[str] = (), *, ini: str = ""
+) -> tuple[int, str]:
+    """Run it to its end: exit code, and what it printed."""
+    process = start_suite(directory, text, options, ini=ini)
+    printed, _ = process.communicate(timeout=200)
+    return process.returncode, printed

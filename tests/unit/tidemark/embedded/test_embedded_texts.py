@@ -1,0 +1,123 @@
+"""Durations, topics and settings as a test writes them; what is imported for it."""
+
+import subprocess
+import sys
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import tidemark
+from tests.support.brokers.embedding_suite import OURS, environment
+from tidemark.embedded.broker import _partitions_of, _text
+from tidemark.embedded.clients import dotted
+from tidemark.embedded.durations import duration_ms
+from tidemark.testing import KafkaContainer
+
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("duration", "ms"),
+    [
+        ("8d", 8 * DAY_MS),
+        ("90m", 5_400_000),
+        ("30s", 30_000),
+        ("500ms", 500),
+        ("1h30m", 5_400_000),
+        ("1w2d", 9 * DAY_MS),
+        ("0s", 0),
+        (timedelta(days=8), 8 * DAY_MS),
+        (timedelta(milliseconds=1.9), 1),
+    ],
+)
+def test_durations(duration: str | timedelta, ms: int) -> None:
+    assert duration_ms(duration) == ms
+
+
+@pytest.mark.parametrize(
+    "duration",
+    ["", "8", "d", "8 d", "-8d", "8D", "8y", "1.5h", "8d ", "²d", "9" * 40 + "d", timedelta(-1)],
+)
+def test_what_is_no_duration_is_refused(duration: str | timedelta) -> None:
+    with pytest.raises(ValueError, match=r"duration|forward"):
+        duration_ms(duration)
+
+
+@pytest.mark.parametrize(
+    ("topics", "partitions"),
+    [
+        ((), {}),
+        (["a", "b"], {"a": 1, "b": 1}),
+        ({"a": 3}, {"a": 3}),
+        (["a", {"b": 3, "c": 2}], {"a": 1, "b": 3, "c": 2}),
+    ],
+)
+def test_topics(topics: Any, partitions: dict[str, int]) -> None:
+    assert _partitions_of(topics) == partitions
+
+
+def test_one_name_is_no_list_of_topics() -> None:
+    with pytest.raises(TypeError, match="list of names"):
+        tidemark.Broker(topics="orders")
+
+
+def test_settings_are_written_as_in_a_file() -> None:
+    assert [_text(value) for value in (True, False, 7, "x", 1.5)] == [
+        "true", "false", "7", "x", "1.5",
+    ]  # fmt: skip
+    assert dotted({"linger_ms": 5, "acks": "all", "group.id": "g"}) == {
+        "linger.ms": 5,
+        "acks": "all",
+        "group.id": "g",
+    }
+
+
+def test_variables_of_a_container_become_settings_but_for_where_it_listens() -> None:
+    container = KafkaContainer("image", port=1, anything=2)
+    container.with_envs(KAFKA_LOG_RETENTION_MS=1000, KAFKA_LISTENERS="PLAINTEXT://0.0.0.0:9092")
+    container.with_env("PATH", "/bin").with_cluster_id("c").with_name("n").with_exposed_ports(9092)
+    assert container._settings == {"log.retention.ms": "1000"}
+
+
+def test_what_is_not_started_says_so() -> None:
+    broker = tidemark.Broker()
+    for ask in (lambda: broker.bootstrap_servers, lambda: broker.data_dir, broker.producer):
+        with pytest.raises(tidemark.BrokerError, match="is not started"):
+            ask()
+    for ask in (broker.status, broker.pause, broker.resume):
+        with pytest.raises(tidemark.BrokerError, match="does not run"):
+            ask()
+    broker.stop()
+    broker.kill()
+    broker.close()
+    assert not broker.is_running
+
+
+IMPORTED = """
+import sys
+before = set(sys.modules)
+import tidemark
+from tidemark import AsyncBroker, Broker
+from tidemark.testing import KafkaContainer
+Broker(topics=["a"])
+imported = {name for name in set(sys.modules) - before}
+print(" ".join(sorted({name.partition(".")[0] for name in imported})))
+"""
+
+
+def test_nothing_of_the_broker_and_no_package_is_imported() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    imported = set(done.stdout.split())
+    assert "tidemark" in imported
+    assert not imported & OURS
+    foreign = {name.lstrip("_") for name in imported} - {
+        name.lstrip("_") for name in sys.stdlib_module_names
+    }
+    assert foreign == {"tidemark"}
