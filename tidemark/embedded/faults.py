@@ -100,10 +100,15 @@ class Fault:
 
 
 class StoreFaults:
-    """Faults of the remote store."""
+    """Faults of the remote store.
+
+    Attributes:
+        is_used: whether any was added here.
+    """
 
     def __init__(self, control: Control) -> None:
         self._control = control
+        self.is_used = False
 
     def add(
         self,
@@ -133,6 +138,7 @@ class StoreFaults:
             BrokerError: the broker does not run, or the message says what cannot be.
         """
         given = _given(locals())
+        self.is_used = True
         return Fault(self._control, self._control("faults.add_store", **given))
 
 
@@ -144,7 +150,7 @@ class Faults:
     """
 
     def __init__(self, control: Control) -> None:
-        self._control = control
+        self._control, self._is_used = control, False
         self.store = StoreFaults(control)
 
     def add(
@@ -180,6 +186,7 @@ class Faults:
             BrokerError: the broker does not run, or the message says what cannot be.
         """
         given = _given(locals())
+        self._is_used = True
         return Fault(self._control, self._control("faults.add", **given))
 
     def list(self) -> "list[Fault]":
@@ -189,6 +196,12 @@ class Faults:
     def clear(self) -> None:
         """Remove all, those of the store included."""
         self._control("faults.clear")
+        self._is_used = self.store.is_used = False
+
+    def clear_used(self) -> None:
+        """Remove all if any was added here since the last time; else the broker is not asked."""
+        if self._is_used or self.store.is_used:
+            self.clear()
 
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:
