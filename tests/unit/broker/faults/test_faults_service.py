@@ -1,18 +1,20 @@
 """Faults over a real connection: what a client gets, what is served, and what tests are told."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from broker.control.commands import ControlCommands, ControlError
-from broker.faults.service import FaultService
+from broker.faults.service import add_faults
 from broker.network.registry import DecodedHandler, RawHandler, RequestContext
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.schema import Versions
+from rlm.link.control_messages import StoreFaultHit
+from rsm_plugins.store_faults import StoreCall, StoreFault, StoreFaultKind
 from tests.support.worlds.network import Client, Harness, frame, serving
 from tests.support.worlds.waiting import until
 
@@ -67,17 +69,33 @@ class Heartbeat(DecodedHandler):
         return codec.response(ApiKey.HEARTBEAT).cls()
 
 
+class FakeTier:
+    """What faults need of a tier: it takes those of the store when it is up, and reports hits."""
+
+    tier_client_id = "tier-secret"
+
+    def __init__(self) -> None:
+        self.store_faults: Callable[[], list[StoreFault]] = list
+        self.on_store_fault: Callable[[StoreFaultHit], None] = lambda hit: None
+        self.in_force: list[StoreFault] = []
+
+    async def set_store_faults(self) -> bool:
+        self.in_force = self.store_faults()
+        return True
+
+    def hit(self, fault_id: int) -> None:
+        self.on_store_fault(StoreFaultHit(fault_id, StoreCall.COPY, "one"))
+
+
 class World:
     """A server with faults; `run` sends a command as the control listener does."""
 
-    def __init__(self, harness: Harness, handler: Any) -> None:
+    def __init__(self, harness: Harness, handler: Any, tier: FakeTier | None) -> None:
         self.harness, self.handler = harness, handler
         self.server = harness.server
         self.commands = ControlCommands()
         ports = harness.ports
-        FaultService(self.server.dispatcher, self.server.served, IDS.get, None, ports).register(
-            self.commands
-        )
+        add_faults(self.commands, self.server, IDS.get, tier, ports)  # type: ignore[arg-type]
 
     async def run(self, name: str, **arguments: Any) -> dict[str, Any]:
         return await self.commands.run(f"faults.{name}", arguments)
@@ -88,9 +106,9 @@ class World:
 
 
 @asynccontextmanager
-async def faulty(handler: Any) -> AsyncIterator[World]:
+async def faulty(handler: Any, tier: FakeTier | None = None) -> AsyncIterator[World]:
     async with serving(handler) as harness:
-        yield World(harness, handler)
+        yield World(harness, handler, tier)
 
 
 def fetch(
@@ -331,3 +349,47 @@ async def test_wrong_arguments_are_the_callers_fault() -> None:
         ):
             with pytest.raises(ControlError):
                 await world.run(name, **arguments)
+
+
+async def test_the_tiers_own_clients_are_not_hit() -> None:
+    async with faulty(Heartbeat(), FakeTier()) as world:
+        client = await world.harness.connect()
+        fault = await world.run("add", cut="before_serving")
+        client.send(heartbeat(1, client_id=b"tier-secret"))
+        assert (await client.answer())[0] == 1
+        assert (await world.run("remove", id=fault["id"]))["hits"] == 0
+
+
+async def test_a_store_fault_is_told_to_the_tier_and_its_hits_are_counted_here() -> None:
+    tier = FakeTier()
+    async with faulty(Heartbeat(), tier) as world:
+        fault = await world.run("add_store", kind="refuse", call="copy", count=3)
+        assert tier.in_force == [
+            StoreFault(id=fault["id"], kind=StoreFaultKind.REFUSE, call=StoreCall.COPY, count=3)
+        ]
+        wait = asyncio.ensure_future(world.run("wait", id=fault["id"], hits=2, timeout_ms=60_000))
+        await asyncio.sleep(0)
+        tier.hit(fault["id"])
+        tier.hit(fault["id"])
+        tier.hit(99)  # of one that was removed
+        found = await wait
+        assert (found["hits"], found["over"], found["reached"]) == (2, False, True)
+        assert [hit["call"] for hit in found["last_hits"]] == ["copy", "copy"]
+        assert not world.is_wrapped, "requests do not pay for it"
+
+
+async def test_the_next_tier_is_told_what_is_left() -> None:
+    tier = FakeTier()
+    async with faulty(Heartbeat(), tier) as world:
+        counted = await world.run("add_store", kind="refuse", count=3)
+        for_ever = await world.run("add_store", kind="hang")
+        tier.hit(counted["id"])
+        tier.hit(counted["id"])
+        assert {one.id: one.count for one in tier.store_faults()} == {
+            counted["id"]: 1,
+            for_ever["id"]: None,
+        }
+        tier.hit(counted["id"])
+        assert [one.id for one in tier.store_faults()] == [for_ever["id"]]
+        await world.run("clear")
+        assert tier.in_force == []
