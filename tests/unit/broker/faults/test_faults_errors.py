@@ -1,7 +1,6 @@
 """Answers with errors: each API that is served, in each version, as another library reads them."""
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,13 +11,13 @@ from broker.faults.book import Entry
 from broker.faults.errors import ErrorAnswers
 from broker.faults.naming import named_by
 from broker.faults.rule import RequestFault
-from broker.faults.shapes import TOPIC_RESOURCE, shape_of
+from broker.faults.shapes import shape_of
 from broker.handlers import handler_table
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
-from kafka_protocol.wire.structs import StructBase
-from tests.support.samples.protocol import TOPIC_ID, whole
+from tests.support.samples.named_requests import codes_of, named_request
+from tests.support.samples.protocol import TOPIC_ID
 
 GROUPS = (
     ApiKey.OFFSET_COMMIT,
@@ -33,8 +32,14 @@ GROUPS = (
     ApiKey.DELETE_GROUPS,
     ApiKey.OFFSET_DELETE,
 )
-SERVED = {ApiKey[api.__name__.rpartition(".")[2].upper()] for api in handler_table.APIS}  # type: ignore[attr-defined]
+SERVED = {
+    found.api_key
+    for module in handler_table.APIS
+    for found in vars(module).values()
+    if isinstance(found, type) and isinstance(getattr(found, "api_key", None), ApiKey)
+}
 CODE = ErrorCode.NOT_COORDINATOR
+assert len(SERVED) >= len(handler_table.APIS)
 VERSIONS = [
     (key, version)
     for key in sorted({*SERVED, *GROUPS})
@@ -53,31 +58,6 @@ def entry(**fault: Any) -> Entry:
     return Entry(7, RequestFault(**{"error": CODE} | fault), lambda: 0.0)
 
 
-def asked(key: ApiKey, version: int) -> Any:
-    """A request with every field set; it is about topic "text" and its partition 7."""
-    request = whole(codec.request(key), version)
-    for resource in getattr(request, "resources", ()):
-        resource.resource_type = TOPIC_RESOURCE
-    for topic in getattr(request, "topics", None) or ():
-        if hasattr(topic, "remote_data"):
-            topic.remote_data = 0
-    return request
-
-
-def codes(value: Any) -> Iterator[int]:
-    """All error codes in a value, of either library."""
-    names = getattr(value, "_fields", None) or getattr(value, "__dataclass_fields__", {})
-    for name in names:
-        found = getattr(value, name)
-        if name in ("error_code", "topic_config_error_code"):
-            yield int(found)
-        elif isinstance(found, list | tuple):
-            for one in found:
-                yield from codes(one)
-        elif isinstance(found, StructBase):
-            yield from codes(found)
-
-
 def read_by_another(key: ApiKey, version: int, answer: Any) -> Any:
     encoded = codec.response(key).encode(answer, version)
     value, size = entity_reader(load_response_schema(int(key), version))(encoded, 0)
@@ -90,8 +70,8 @@ def test_an_error_of_the_whole_request_is_read_by_another_library(
     key: ApiKey, version: int
 ) -> None:
     answers = ErrorAnswers(key, version, name_of)
-    split = answers.split(asked(key, version), [entry()])
-    found = [code for code in codes(read_by_another(key, version, split.answer)) if code]
+    split = answers.split(named_request(key, version), [entry()])
+    found = codes_of(read_by_another(key, version, split.answer))
     assert found, "the answer holds no code"
     assert set(found) == {CODE}
     if split.rest is not None:
@@ -102,11 +82,11 @@ def test_an_error_of_the_whole_request_is_read_by_another_library(
     ("key", "version"), [one for one in VERSIONS if "topic" in shape_of(one[0]).names]
 )
 def test_an_error_of_a_topic_is_in_each_of_its_slots(key: ApiKey, version: int) -> None:
-    request = asked(key, version)
+    request = named_request(key, version)
     assert named_by(key, version, request, name_of).includes("text", None)
     split = ErrorAnswers(key, version, name_of).split(request, [entry(topic="text")])
     value = read_by_another(key, version, split.answer)
-    failed = [code for code in codes(value) if code]
+    failed = codes_of(value)
     partitions = "partition" in shape_of(key).names
     groups = 2 if key == ApiKey.OFFSET_FETCH and version >= 8 else 1
     assert failed == [CODE] * groups * (4 if partitions else 2)
@@ -116,10 +96,10 @@ def test_an_error_of_a_topic_is_in_each_of_its_slots(key: ApiKey, version: int) 
     ("key", "version"), [one for one in VERSIONS if "topic" in shape_of(one[0]).names]
 )
 def test_an_error_of_another_topic_leaves_a_request_as_it_is(key: ApiKey, version: int) -> None:
-    request = asked(key, version)
+    request = named_request(key, version)
     before = copy.deepcopy(request)
     split = ErrorAnswers(key, version, name_of).split(request, [entry(topic="other")])
-    assert list(codes(split.answer)) in ([], [0])
+    assert codes_of(split.answer) == []
     assert split.rest == before == request
 
 
@@ -175,7 +155,7 @@ def test_the_first_error_counts() -> None:
     errors = [entry(topic="a"), entry(error=ErrorCode.CORRUPT_MESSAGE)]
     split = ErrorAnswers(ApiKey.PRODUCE, 9, name_of).split(produce_of(a=[0], b=[0]), errors)
     assert split.rest is None
-    assert list(codes(split.answer)) == [16, 2]
+    assert codes_of(split.answer) == [16, 2]
 
 
 @pytest.mark.parametrize("version", range(14))
@@ -227,7 +207,7 @@ def test_all_offsets_of_a_group_are_served_and_those_of_the_topic_fail() -> None
 @pytest.mark.parametrize("version", range(4, 19))
 def test_errors_of_fetch_sessions_stand_at_the_top(version: int) -> None:
     split = ErrorAnswers(ApiKey.FETCH, version, name_of).split(
-        asked(ApiKey.FETCH, version), [entry(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)]
+        named_request(ApiKey.FETCH, version), [entry(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)]
     )
     assert (split.answer.error_code == 70) is (version >= 7)
     assert bool(split.answer.responses) is (version < 7)
