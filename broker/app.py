@@ -12,6 +12,8 @@ from broker.broker import Broker
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
 from broker.node.directories import DirectoryError
+from broker.remote.process import start_tier_process
+from broker.remote.supervisor import Spawn
 from broker.remote.tier import TierStartError
 from broker.topics.internal import InternalTopicError
 from kafka_protocol.errors import KafkaError
@@ -52,7 +54,9 @@ def _nothing(_: Broker) -> None:
 def run(
     config: BrokerConfig,
     make_ports: MakePorts = system_ports,
+    *,
     on_started: Callable[[Broker], None] = _nothing,
+    spawn_tier: Spawn = start_tier_process,
 ) -> int:
     """Run a broker until SIGTERM or SIGINT.
 
@@ -60,6 +64,7 @@ def run(
         config: its settings.
         make_ports: what it stands on, given its event loop.
         on_started: called once, when clients are served.
+        spawn_tier: starts a tier process.
 
     Returns:
         The exit code of the process: 0 after a clean stop, 1 after a fatal error, which has been
@@ -67,17 +72,20 @@ def run(
     """
     favour_the_loop()
     with short_full_passes():
-        return asyncio.run(_run(config, make_ports, on_started))
+        return asyncio.run(_run(config, make_ports, on_started, spawn_tier))
 
 
 async def _run(
-    config: BrokerConfig, make_ports: MakePorts, on_started: Callable[[Broker], None]
+    config: BrokerConfig,
+    make_ports: MakePorts,
+    on_started: Callable[[Broker], None],
+    spawn_tier: Spawn,
 ) -> int:
     loop = asyncio.get_running_loop()
     asked_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked_to_stop.set)
-    broker = Broker(config, _with_its_clock(config, make_ports(loop)))
+    broker = Broker(config, _with_its_clock(config, make_ports(loop)), spawn_tier)
     watch = LoopWatch(broker.metrics, "tidemark_")
     waiting = asyncio.ensure_future(asked_to_stop.wait())
     try:

@@ -18,11 +18,9 @@ from pathlib import Path
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
 from broker.config.live_config import LiveConfig, check_tiered_topics
-from broker.control.advance import add_advance
 from broker.control.commands import ControlCommands
 from broker.control.listener import open_control
-from broker.control.status import add_status
-from broker.control.tier_topic import add_tier
+from broker.control.wiring import add_commands
 from broker.faults.service import add_faults
 from broker.handlers.handler_table import build_handlers
 from broker.handlers.parts import HandlerParts
@@ -56,7 +54,8 @@ from broker.observe.metrics import (
 )
 from broker.observe.metrics_page import MetricsPage
 from broker.remote.config import tier_config
-from broker.remote.process import TIER_NAMES
+from broker.remote.process import TIER_NAMES, start_tier_process
+from broker.remote.supervisor import Spawn
 from broker.remote.tier import RemoteTier
 from broker.replica.controller_requests import ControllerRequests
 from broker.replica.leader_epochs import LeaderEpochRequests
@@ -98,13 +97,17 @@ class Broker:
         fatal: fails when the broker cannot go on and must be stopped.
     """
 
-    def __init__(self, config: BrokerConfig, ports: Ports) -> None:
+    def __init__(
+        self, config: BrokerConfig, ports: Ports, spawn_tier: Spawn = start_tier_process
+    ) -> None:
         """Make a broker of the running event loop; nothing is touched before `start`.
 
         Args:
             config: its settings.
             ports: of its own: the pools end with it.
+            spawn_tier: starts a tier process.
         """
+        self._spawn_tier = spawn_tier
         self.config = resolve_ports(config)
         self.metrics = ports.metrics
         self.health = Health(config.node_id)
@@ -353,16 +356,9 @@ class Broker:
         register_log_metrics(self.metrics, self._replicas)
         register_disk_metrics(self.metrics, self._replicas, ports.executors)
         register_metadata_metrics(self.metrics, self._image, self._node)
-        add_status(self.control, self.config, self.health, lambda: self._tier, ports.clock)
         add_faults(self.control, self._server, self._replicas.topic_names.get, self._tier, ports)
-        self.advance = add_advance(self.control, ports.clock, self._logs, self._tier)
-        add_tier(self.control, self._replicas, self._logs, self._tier, ports.clock)
         self.health.checks["logs"] = self._offline_dirs
         self.health.checks["partitions"] = lambda: offline_reasons(self._replicas.offline)
-
-    @property
-    def _has_tier(self) -> bool:
-        return self.config.remote_log_storage_system_enable
 
     def _tier_config(self, config: BrokerConfig) -> TierConfig:
         return tier_config(
@@ -382,7 +378,7 @@ class Broker:
 
     def _make_tier(self) -> RemoteTier:
         config, loop = self._tier_config(self.config), asyncio.get_running_loop()
-        tier = RemoteTier(config, self._ports, loop)
+        tier = RemoteTier(config, self._ports, loop, self._spawn_tier)
         self._metrics_page.others.append(tier.metrics)
         self.health.checks["tier"] = lambda: tier.state().reasons
         self.health.warnings["tier"] = tier.judgements.late
@@ -404,6 +400,7 @@ class Broker:
             tier=self._tier,
             ports=ports,
         )
+        self.advance = add_commands(self.control, parts, self.health)
         limits = network_limits(self.config, self._tier)
         server = Server(build_handlers(parts), limits, ports)
         server.read_failures.on_failure = self._file_failed
@@ -432,7 +429,7 @@ class Broker:
 
     async def _start_tier(self) -> None:
         """Start the tier process: a plugin that refuses its settings ends the start right here."""
-        self._tier = self._make_tier() if self._has_tier else None
+        self._tier = self._make_tier() if self.config.remote_log_storage_system_enable else None
         if self._tier is not None:
             self._on_stop(self._tier.stop)
             await self._tier.start()

@@ -7,6 +7,7 @@ repairs that.
 """
 
 import asyncio
+import importlib
 import logging
 import os
 import signal
@@ -38,6 +39,8 @@ from runtime.ports import system_ports
 log = logging.getLogger(__name__)
 
 EXIT_ABORTED = 3
+_USUAL = ("rlm.upkeep.removed_topics", "rlmm.topic_based.manager", "rlmm.topic_based.remover")
+"""Modules of the usual metadata manager, which are loaded by name."""
 
 
 def configure_plugins(
@@ -168,6 +171,20 @@ def run(link_fd: int) -> None:
     loop.run_forever()
 
 
+def _handed_over(socket_fd: int) -> int:
+    """Import what a tier wants, then wait for the link; with it comes the lock, which stays open.
+
+    Ends the process where the broker ends before.
+    """
+    for name in _USUAL:
+        importlib.import_module(name)
+    with socket.socket(fileno=socket_fd) as broker:
+        _, fds, _, _ = socket.recv_fds(broker, 1, 2)
+    if len(fds) != 2:
+        os._exit(0)
+    return fds[0]
+
+
 def main() -> None:
     """Start as the broker starts it."""
     link_fd, parent_pid = int(sys.argv[1]), int(sys.argv[2])
@@ -182,7 +199,7 @@ def main() -> None:
         stream=sys.stderr,
     )
     with short_full_passes():
-        run(link_fd)
+        run(_handed_over(link_fd) if "--wait" in sys.argv else link_fd)
 
 
 if __name__ == "__main__":

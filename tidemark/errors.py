@@ -1,7 +1,8 @@
 """The errors that users of Tidemark catch.
 
 `TidemarkError` is above every error that Tidemark raises on purpose; whatever else
-comes out is a bug, or an `OSError` of the machine.
+comes out is a bug, or an `OSError` of the machine. Only those of a broker in a test suite stand
+apart (`tidemark.BrokerError`): the test's process imports nothing else of ours.
 """
 
 from broker.config.key import ConfigError

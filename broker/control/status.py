@@ -1,6 +1,5 @@
 """The command `status`: where clients reach the broker, and how it is."""
 
-from collections.abc import Callable
 from typing import Any
 
 from broker.config.broker_config import BrokerConfig
@@ -23,15 +22,14 @@ def add_status(
     commands: ControlCommands,
     config: BrokerConfig,
     health: Health,
-    tier: Callable[[], RemoteTier | None],
+    tier: RemoteTier | None,
     clock: Clock,
 ) -> None:
     """Add the command `status`."""
 
     async def status(_: dict[str, Any]) -> dict[str, Any]:
         """Stage and health, addresses, the wall clock, and the tier's process."""
-        found = tier()
-        state = None if found is None else found.state()
+        state = None if tier is None else tier.state()
         return {
             "bootstrap_servers": bootstrap_servers(config),
             "wall_ms": clock.wall_ms(),

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.control.commands import ControlCommands, ControlError, number_of, text_of
+from broker.control.commands import ControlError, number_of, text_of
 from broker.remote.tier import RemoteTier
 from broker.replica.manager import ReplicaManager
 from kafka_protocol.types import TopicPartition
@@ -124,14 +124,3 @@ class TierTopic:
 
 def _is_copied(log: PartitionLog, end: int) -> bool:
     return log.copied_through >= end - 1 or log.log_start_offset >= end
-
-
-def add_tier(
-    commands: ControlCommands,
-    replicas: ReplicaManager,
-    logs: LogManager,
-    tier: RemoteTier | None,
-    clock: Clock,
-) -> None:
-    """Add the command `tier`."""
-    commands.add("tier", TierTopic(replicas, logs, tier, clock).command)

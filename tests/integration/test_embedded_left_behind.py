@@ -62,7 +62,7 @@ assert broker.status()["stage"] == "running"  # the thread that started it is go
 told(broker, Path(sys.argv[1]))
 if os.fork() == 0:  # a child that outlives us, and has our descriptors
     os.close(0), os.close(1), os.close(2)
-    threading.Event().wait(60)
+    threading.Event().wait(600)
     os._exit(0)
 if sys.argv[2] == "kill":
     os.kill(os.getpid(), 9)

@@ -11,8 +11,12 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Final
 
+from broker.remote.process import EarlyTierProcess, start_tier_process
 from runtime.parent import die_with_parent
+
+_HAS_TIER: Final = "remote.log.storage.system.enable"
 
 
 def main() -> None:
@@ -23,16 +27,19 @@ def main() -> None:
     # What is printed by mistake must not get among the events.
     events_fd, printed_fd = os.dup(events_fd), events_fd
     os.dup2(2, printed_fd)
+    has_tier = given["settings"].get(_HAS_TIER, "true").lower() == "true"
+    # Before anything else is imported: both processes import at the same time.
+    spawn_tier = EarlyTierProcess() if has_tier else None
     from tidemark.loading import LOG_FORMAT
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
     from tidemark.failures import explained
 
     with explained():
-        sys.exit(_run(given, events_fd))
+        sys.exit(_run(given, events_fd, spawn_tier))
 
 
-def _run(given: dict[str, object], events_fd: int) -> int:
+def _run(given: dict[str, Any], events_fd: int, spawn_tier: "EarlyTierProcess | None") -> int:
     from broker.app import run
     from broker.broker import Broker
     from broker.control.status import bootstrap_servers
@@ -42,10 +49,8 @@ def _run(given: dict[str, object], events_fd: int) -> int:
     from tidemark.formatting import format_node, is_formatted
     from tidemark.loading import load
 
-    settings = given["settings"]
-    assert isinstance(settings, dict)
     entries = embedded_settings(
-        Path(str(given["data"])), int(str(given["port"])), str(given["token"]), settings
+        Path(given["data"]), given["port"], given["token"], given["settings"]
     )
     config = load(entries, (), list_without_effect=False)
     if not is_formatted(config):
@@ -53,7 +58,7 @@ def _run(given: dict[str, object], events_fd: int) -> int:
 
     def make_ports(loop: asyncio.AbstractEventLoop) -> Ports:
         ports = system_ports(loop)
-        return replace(ports, clock=ShiftedClock(ports.clock, int(str(given["offset_ms"]))))
+        return replace(ports, clock=ShiftedClock(ports.clock, given["offset_ms"]))
 
     def started(broker: Broker) -> None:
         ready = {
@@ -63,7 +68,8 @@ def _run(given: dict[str, object], events_fd: int) -> int:
         }
         os.write(events_fd, json.dumps(ready).encode() + b"\n")
 
-    return run(config, make_ports, started)
+    spawn = spawn_tier or start_tier_process
+    return run(config, make_ports, on_started=started, spawn_tier=spawn)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kafka_protocol.errors import TidemarkError
 from tidemark.seed.errors import SeedError, wrong
 from tidemark.seed.plan import SeedPlan, SeedTopic
 
@@ -23,7 +24,7 @@ _MESSAGE_BYTES_MAX: Final = 1_000_000_000
 Say = Callable[[str], None]
 
 
-class SeedStopped(Exception):
+class SeedStopped(TidemarkError):
     """Somebody wants no more of it."""
 
 

@@ -8,8 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from broker.remote.process import TierProcess, take_tier_lock
-from broker.remote.supervisor import BACKOFF_MS, HEARTBEAT_LIMIT_MS, Supervisor, TierStartError
+from broker.remote.process import (
+    EarlyTierProcess,
+    TierProcess,
+    start_tier_process,
+    take_tier_lock,
+)
+from broker.remote.supervisor import (
+    BACKOFF_MS,
+    HEARTBEAT_LIMIT_MS,
+    Spawn,
+    Supervisor,
+    TierStartError,
+)
 from rlm.config import TierConfig
 from rlm.link.endpoint import Endpoint, LinkEndedError, Received, Reply
 from rlm.link.messages import Ack, Assign, Configure, Heartbeat, PartitionSettings, Read
@@ -37,10 +48,10 @@ def config(root: Path, **changes: object) -> TierConfig:
 
 
 class Watched:
-    def __init__(self, made: TierConfig) -> None:
+    def __init__(self, made: TierConfig, spawn: Spawn = start_tier_process) -> None:
         self.ups = self.downs = 0
         loop = asyncio.get_running_loop()
-        self.supervisor = Supervisor(made, system_ports(loop), loop, self)
+        self.supervisor = Supervisor(made, system_ports(loop), loop, self, spawn)
 
     async def up_and_running(self) -> None:
         await self.supervisor.start()
@@ -77,6 +88,44 @@ async def test_a_tier_starts_answers_and_stops_and_gives_its_lock_back(tmp_path:
     await watched.supervisor.stop()
     assert not is_alive(pid)
     assert take_tier_lock(Disk(), tmp_path) is not None
+
+
+async def test_a_tier_that_was_started_early_is_the_first_and_later_ones_are_new(
+    tmp_path: Path,
+) -> None:
+    early = EarlyTierProcess()
+    child = early._child
+    assert child is not None
+    watched = Watched(config(tmp_path), early)
+    supervisor = watched.supervisor
+    await watched.up_and_running()
+    assert supervisor.pid == child.pid
+    assert take_tier_lock(Disk(), tmp_path) is None, "the tier alone holds it"
+    os.kill(child.pid, signal.SIGKILL)
+    await until(lambda: watched.ups == 2)
+    assert supervisor.pid != child.pid
+    await supervisor.stop()
+
+
+async def test_a_tier_that_died_before_it_was_wanted_is_replaced(tmp_path: Path) -> None:
+    early = EarlyTierProcess()
+    child = early._child
+    assert child is not None
+    child.kill()
+    child.wait()
+    watched = Watched(config(tmp_path), early)
+    await watched.up_and_running()
+    assert watched.supervisor.pid not in (None, child.pid)
+    await watched.supervisor.stop()
+
+
+async def test_a_tier_that_nobody_wants_ends_with_its_broker() -> None:
+    early = EarlyTierProcess()
+    child = early._child
+    assert child is not None
+    early._ours.close()
+    await until(lambda: child.poll() is not None)
+    assert child.returncode == 0
 
 
 @pytest.mark.parametrize(

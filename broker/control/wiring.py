@@ -1,0 +1,22 @@
+"""Which commands a broker has, and of what they are made."""
+
+from broker.control.advance import Advance, add_advance
+from broker.control.commands import ControlCommands
+from broker.control.status import add_status
+from broker.control.tier_topic import TierTopic
+from broker.handlers.parts import HandlerParts
+from broker.observe.health import Health
+
+
+def add_commands(commands: ControlCommands, parts: HandlerParts, health: Health) -> Advance:
+    """Add them all; to what comes back other parts add what they do by the wall clock."""
+    clock = parts.ports.clock
+    add_status(commands, parts.config, health, parts.tier, clock)
+    commands.add("tier", TierTopic(parts.replicas, parts.logs, parts.tier, clock).command)
+    made = add_advance(commands, clock, parts.logs, parts.tier)
+
+    async def expire_producers() -> None:
+        parts.logs.expire_producers(clock.wall_ms(), parts.config.producer_id_expiration_ms)
+
+    made.passes["producer expiry"] = expire_producers
+    return made
