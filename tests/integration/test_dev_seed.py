@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from tests.support.brokers.process import ROOT, environment, free_ports, until
 
-pytestmark = pytest.mark.lasts(seconds=15)
+pytestmark = pytest.mark.lasts(seconds=25)
 
 READY = "Stop it with Ctrl-C"
 SEED = """
@@ -110,16 +110,18 @@ def test_what_a_broker_refuses_ends_it_with_the_line_and_leaves_no_topic(tmp_pat
     text = SEED.replace("retention.ms: 86400000", "max.message.bytes: 1000")
     large = json.dumps({"value": "x" * 2_000}) + "\n"
     seed, (port,) = write_seed(tmp_path, topics__yaml=text), free_ports(1)
-    (tmp_path / "orders.jsonl").write_text(json.dumps({"value": "small"}) + "\n" + large)
+    # The small ones are too much for the topic as well, where they stand in one batch.
+    small = json.dumps({"value": "x" * 400, "partition": 0}) + "\n"
+    (tmp_path / "orders.jsonl").write_text(small * 9 + large)
     with dev(tmp_path, seed, port) as child:
         assert child.wait(60) == 1
     error = (tmp_path / "err").read_text()
-    assert f"--seed: {tmp_path}/orders.jsonl:2: the broker refuses the record" in error
+    assert f"--seed: {tmp_path}/orders.jsonl:10: the broker refuses the record" in error
     assert READY not in said(tmp_path)
-    write_seed(tmp_path)
+    (tmp_path / "orders.jsonl").write_text(small * 9)
     with dev(tmp_path, seed, port):
         until(lambda: READY in said(tmp_path), "a start with a seed that fits")
-    assert "topic orders is seeded" in said(tmp_path)
+    assert "topic orders is seeded: partitions=3 records=10" in said(tmp_path)
 
 
 def test_a_wrong_file_ends_the_start_before_anything_is_written(tmp_path: Path) -> None:
@@ -131,6 +133,7 @@ def test_a_wrong_file_ends_the_start_before_anything_is_written(tmp_path: Path) 
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.long(seconds=5)
 def test_a_config_that_does_not_exist_is_refused_with_its_topic(tmp_path: Path) -> None:
     text = SEED.replace("retention.ms", "retention.mx")
     seed, (port,) = write_seed(tmp_path, topics__yaml=text), free_ports(1)

@@ -56,13 +56,30 @@ class Seeder:
                 self._say(f"topic {topic.name} exists already: left alone")
                 continue
             try:
-                self._fill(topic)
+                self._fill_somehow(admin, topic)
             except BaseException:
                 with suppress(Exception):
-                    admin.delete_topics([topic.name])[topic.name].result(_REQUEST_S_MAX)
+                    self._delete(admin, topic)
                 raise
             what = f"partitions={topic.partitions} records={topic.record_count}"
             self._say(f"topic {topic.name} is seeded: {what}")
+
+    def _fill_somehow(self, admin: Any, topic: SeedTopic) -> None:
+        """Fill a topic with batches; where one is refused begin anew, with a batch for each record.
+
+        A batch fails as a whole: only a record alone says which one is wrong, and a topic may take
+        records that it does not take together.
+        """
+        try:
+            self._fill(topic, {})
+        except SeedError:
+            self._delete(admin, topic)
+            self._create(admin, topic)
+            self._fill(topic, {"batch.num.messages": 1})
+
+    @staticmethod
+    def _delete(admin: Any, topic: SeedTopic) -> None:
+        admin.delete_topics([topic.name])[topic.name].result(_REQUEST_S_MAX)
 
     def _create(self, admin: Any, topic: SeedTopic) -> bool:
         """Create a topic; False where there is one of that name."""
@@ -79,7 +96,7 @@ class Seeder:
             raise wrong(self._plan.path, topic.line, f"topic {topic.name}: {cause.str()}") from None
         return True
 
-    def _fill(self, topic: SeedTopic) -> None:
+    def _fill(self, topic: SeedTopic, config: dict[str, Any]) -> None:
         if not topic.record_files:
             return
         from confluent_kafka import Producer
@@ -91,6 +108,7 @@ class Seeder:
                 "linger.ms": 5,
                 "partitioner": "murmur2_random",  # as Java's clients
                 "message.max.bytes": _MESSAGE_BYTES_MAX,
+                **config,
             }
         )
         failed: list[SeedError] = []
