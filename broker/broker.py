@@ -22,6 +22,7 @@ from broker.coordinator.service import begin_groups
 from broker.control.commands import ControlCommands
 from broker.control.listener import open_control
 from broker.control.wiring import add_commands
+from broker.faults.service import add_faults
 from broker.handlers.handler_table import build_handlers
 from broker.handlers.parts import HandlerParts
 from broker.network.server import Server
@@ -358,6 +359,7 @@ class Broker:
         register_log_metrics(self.metrics, self._replicas)
         register_disk_metrics(self.metrics, self._replicas, ports.executors)
         register_metadata_metrics(self.metrics, self._image, self._node)
+        add_faults(self.control, self._server, self._replicas.topic_names.get, self._tier, ports)
         self.health.checks["logs"] = self._offline_dirs
         self.health.checks["groups"] = self._groups.problems
         self.health.checks["partitions"] = lambda: offline_reasons(self._replicas.offline)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rlmm.api import RemoteLogMetadataManager
 from rlmm.red import RedText
 from rsm_plugins.api import RemoteStorageManager
+from rsm_plugins.store_faults import StoreFaults
 
 
 def _no_failure() -> str | None:
@@ -28,6 +29,7 @@ class Plugins:
         lead: takes the metadata partitions that this broker leads, where the manager has such.
         counts: records read by the metadata manager since its start, by what became of them.
         failure: why the metadata manager is of no more use, None while it is.
+        store_faults: what tests make the storage suffer; None where none can.
     """
 
     storage: RemoteStorageManager
@@ -38,6 +40,7 @@ class Plugins:
     lead: Callable[[Sequence[int]], None] | None = None
     counts: Callable[[], Mapping[str, int]] = dict
     failure: Callable[[], str | None] = _no_failure
+    store_faults: StoreFaults | None = None
 
     def close(self) -> None:
         """Close both: the metadata manager first, it may still be writing."""

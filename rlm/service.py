@@ -11,7 +11,7 @@ from pathlib import Path
 from kafka_protocol.errors import ErrorCode
 from rlm.config import TierConfig
 from rlm.gauges import add_gauges, add_quota_gauges
-from rlm.link.control_messages import RunPasses
+from rlm.link.control_messages import RunPasses, SetStoreFaults, StoreFaultHit
 from rlm.link.endpoint import Received, Reply
 from rlm.link.messages import (
     Ack,
@@ -89,7 +89,7 @@ class Link:
     """
 
     broker: BrokerPort
-    tell: Callable[[Health], None]
+    tell: Callable[[Health | StoreFaultHit], None]
     abort: Callable[[str], None]
     ended: Callable[[], None]
 
@@ -209,6 +209,8 @@ class Tier:
         add_gauges(self.telemetry, plugins, workers, calls)
         add_quota_gauges(self.telemetry, "Copy", self.manager.copy_quota, ports.clock)
         add_quota_gauges(self.telemetry, "Fetch", self.reads.quota, ports.clock)
+        if plugins.store_faults is not None:
+            plugins.store_faults.on_hit = lambda *hit: link.tell(StoreFaultHit(*hit))
         every = ports.scheduler.every
         every(REPORT_MS, self._report, "tier-report")
         every(WATCH_MS, self._watch, "tier-watch")
@@ -246,6 +248,10 @@ class Tier:
             case Reconfigure(config):
                 self._reconfigure(config)
                 reply(Ack())
+            case SetStoreFaults(faults):
+                if self._plugins.store_faults is not None:
+                    self._plugins.store_faults.set(faults)
+                reply(Ack(self._plugins.store_faults is not None))
             case RunPasses():
                 self.manager.run_now(lambda: reply(Ack()))
             case Stop():

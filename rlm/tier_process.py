@@ -29,6 +29,7 @@ from rlmm.loader import load_metadata_manager
 from rlmm.powers import power_of
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.loader import load_storage_manager
+from rsm_plugins.store_faults import StoreFaults, with_faults
 from runtime.clock import Clock, ShiftedClock
 from runtime.collector import short_full_passes
 from runtime.loop_gaps import LoopWatch
@@ -59,6 +60,9 @@ def configure_plugins(
         raise ValueError(
             f"remote.log.storage.manager.class.name={config.storage_class}: {cause}"
         ) from error
+    store_faults = StoreFaults() if config.faults_on_demand else None
+    if store_faults is not None:
+        storage = with_faults(storage, store_faults)
     metadata = load_metadata_manager(config.metadata_class)
     try:
         checkable = power_of(metadata, Checkable)
@@ -79,7 +83,7 @@ def configure_plugins(
         metadata.configure(config.metadata_settings)
 
     if deleted_topics is None:
-        return Plugins(storage, metadata, connect)
+        return Plugins(storage, metadata, connect, store_faults=store_faults)
     # Imported here: only a manager with a topic needs it.
     from rlm.upkeep.removed_topics import RemovedTopicsOfBroker
     from rlmm.topic_based.remover import RemovableMetadata, Remover, RemoverConfig, StoreGate
@@ -103,7 +107,12 @@ def configure_plugins(
         ),
     )
     plugins = Plugins(
-        storage, metadata, connect, remove_deleted=remover.run_pass, red=lambda: remover.red
+        storage,
+        metadata,
+        connect,
+        remove_deleted=remover.run_pass,
+        red=lambda: remover.red,
+        store_faults=store_faults,
     )
     if topic_backed is None:
         return plugins

@@ -2,6 +2,7 @@
 
 import random
 import uuid
+from collections.abc import Callable
 from typing import Protocol
 
 # Kafka's reserved ids: zero means "none", one names the metadata topic (and "unassigned"
@@ -42,3 +43,8 @@ class SystemDice:
         while not usable(raw := uuid.uuid4().bytes):
             pass
         return raw
+
+
+def seeded(seed: int) -> Callable[[], float]:
+    """Numbers in [0, 1) that are the same for the same seed: for faults that a test asks for."""
+    return random.Random(seed).random

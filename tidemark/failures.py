@@ -34,7 +34,8 @@ def _is_expected(error: Exception) -> bool:
     from tidemark.log_directories import LogDirectoryError
     from tidemark.offline_topics import OfflineLogError
     from tidemark.rsm.plugin import PluginError
+    from tidemark.seed.errors import SeedError
 
     expected = (ConfigError, DirectoryError, AlreadyFormattedError, NotFormattedError, FormatError)
     ours = (LogDirectoryError, OfflineLogError, ClusterError, PipelineError, PluginError)
-    return isinstance(error, (*expected, *ours, UnusableMetadataError, OSError))
+    return isinstance(error, (*expected, *ours, SeedError, UnusableMetadataError, OSError))

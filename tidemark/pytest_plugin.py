@@ -12,6 +12,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tidemark.embedded.broker import Broker
+    from tidemark.embedded.faults import Faults
 
 _TOPIC_CHARS_MAX: Final = 200
 
@@ -79,4 +80,14 @@ def kafka_topic(
     broker: Broker = request.getfixturevalue("tidemark_broker")
     if broker.is_running:  # else it goes with the broker's data
         broker.resume()
+        broker.faults.clear_used()
         delete_topic(_kafka_admin, name)
+
+
+@pytest.fixture
+def tidemark_faults(tidemark_broker: "Broker", kafka_bootstrap_servers: str) -> "Iterator[Faults]":
+    """Faults of the broker; those that the test leaves are removed after it."""
+    yield tidemark_broker.faults
+    if tidemark_broker.is_running:
+        tidemark_broker.resume()
+        tidemark_broker.faults.clear_used()

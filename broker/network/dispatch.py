@@ -57,6 +57,9 @@ class Peer:
 Serve = Callable[[RequestContext, memoryview, int], Any]
 """Serves the request whose body begins at a position of a frame."""
 
+Wrap = Callable[[Handler, Serve], Serve]
+"""What serves a handler's requests in place of what it is given, or that itself."""
+
 DECODED_AT_ONCE_BYTES = 64 * 1024
 """A longer request is decoded by a thread, and its answer encoded: 20,000 partitions take tens of
 milliseconds."""
@@ -118,6 +121,16 @@ class Dispatcher:
             ("request", "version"),
         )
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._wrap: Wrap | None = None
+
+    def wrap_routes(self, wrap: Wrap | None) -> None:
+        """Have requests from now on served by what `wrap` makes; None: by their handlers alone.
+
+        A route is wrapped when it is next needed, and then for all its requests: call this again
+        when `wrap` would answer otherwise. So a request pays nothing for not being wrapped.
+        """
+        self._wrap = wrap
+        self._routes.clear()
 
     def dispatch(
         self, peer: Peer, frame: memoryview, received_ms: int
@@ -259,7 +272,10 @@ class Dispatcher:
                 return None
             raise CloseConnection(f"version {version} of api key {api_key} is not served here")
         requests = self._requests.labels(_metric_name(api_key), str(version))
-        route = self._routes[api_key, version] = _Route(handler, version, requests, self._decoding)
+        route = _Route(handler, version, requests, self._decoding)
+        if self._wrap is not None:
+            route.serve = self._wrap(handler, route.serve)
+        self._routes[api_key, version] = route
         return route
 
     def _unsupported_api_versions(self, frame: memoryview) -> Answer:

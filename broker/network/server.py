@@ -40,6 +40,7 @@ class Server:
 
     Attributes:
         bound: listener name -> (host, port) really bound, after `start`.
+        served: numbers of the APIs that clients are served.
     """
 
     def __init__(self, handlers: HandlerTable, limits: NetworkLimits, ports: Ports) -> None:
@@ -49,6 +50,7 @@ class Server:
         self.dispatcher = Dispatcher(handlers, metrics, decoders(ports.executors))
         self.scratch = bytearray(SCRATCH_BYTES)
         self.buffers = FrameBuffers()
+        self.served = frozenset(int(handler.api_key) for handler in handlers)
         self.bound: dict[str, tuple[str, int]] = {}
         self._descriptors_max = limits.descriptors_max or descriptors_for_connections()
         self._short = Seldom(ports.clock)

@@ -105,6 +105,7 @@ def tier_config(
         chunk_cache_policy=str(settings.get("tidemark.remote.chunk.cache.policy")),
         chunk_cache_disk_bytes=_int(settings, "tidemark.remote.chunk.cache.disk.bytes"),
         chunk_cache_dir=str(settings.get("tidemark.remote.chunk.cache.dir") or ""),
+        faults_on_demand=bool(settings.get("tidemark.control.listener")),
     )
 
 

@@ -7,7 +7,7 @@ so no process, no directory and no topic.
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,10 +26,11 @@ from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import TopicPartition
 from rlm.config import TierConfig
-from rlm.link.control_messages import RunPasses
-from rlm.link.endpoint import Received, Reply
+from rlm.link.control_messages import RunPasses, SetStoreFaults, StoreFaultHit
+from rlm.link.endpoint import LinkEndedError, Received, Reply
 from rlm.link.messages import Health, ImageChanged
 from rlm.red_kinds import TierRed
+from rsm_plugins.store_faults import StoreFault
 from runtime.clock import offset_of
 from runtime.ports import Ports
 
@@ -65,6 +66,8 @@ class RemoteTier:
             may write the metadata topic.
         judgements: how many partitions the tier has judged.
         metrics: what the tier counts.
+        store_faults: makes the faults of the store that are in force when a tier comes up.
+        on_store_fault: told of each hit of one.
     """
 
     def __init__(
@@ -88,6 +91,8 @@ class RemoteTier:
         self._answers: BrokerAnswers | None = None
         self._supervisor = Supervisor(self.config, ports, loop, self, spawn)
         self._led_told: list[int] = []
+        self.store_faults: Callable[[], list[StoreFault]] = list
+        self.on_store_fault: Callable[[StoreFaultHit], None] = lambda hit: None
         metrics = ports.metrics
         self.metrics = TierMetrics(self._supervisor, ports.clock, loop, metrics)
         prefix, topic = "kafka_server_BrokerTopicMetrics_", ("topic",)
@@ -185,6 +190,15 @@ class RemoteTier:
             self.config = config
             self._supervisor.reconfigure(config)
 
+    async def set_store_faults(self) -> bool:
+        """Have `store_faults` in force; False where no tier is up now: the next one begins so."""
+        asked = self._supervisor.ask(SetStoreFaults(self.store_faults()))
+        try:
+            await asyncio.wrap_future(asked, loop=self._loop)
+        except LinkEndedError:
+            return False
+        return True
+
     async def run_passes(self) -> None:
         """Have everything copied and expired that is due; done when the tier has.
 
@@ -270,11 +284,16 @@ class RemoteTier:
 
     def on_request(self, received: Received, reply: Reply) -> None:
         """The tier asks or tells something."""
-        if self._answers is not None:
+        if isinstance(received.message, StoreFaultHit):
+            self.on_store_fault(received.message)
+        elif self._answers is not None:
             self._answers(received, reply)
 
     def on_up(self) -> None:
         """The tier works: it is told everything."""
+        faults = self.store_faults()
+        if faults:
+            self._supervisor.tell(SetStoreFaults(faults))
         self._assignments.on_tier_up()
         self._tell_image(self._led_metadata_partitions())
 

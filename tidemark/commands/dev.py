@@ -1,7 +1,9 @@
 """`tidemark dev`: one broker for development, with a remote tier to watch."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -9,6 +11,9 @@ from broker.config.broker_config import BrokerConfig
 from tidemark.dev_settings import S3Bucket, dev_settings
 from tidemark.formatting import format_node, is_formatted
 from tidemark.loading import load, log_to_stdout
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
 
 
 def _bucket(_: click.Context, __: click.Parameter, text: str | None) -> S3Bucket | None:
@@ -32,18 +37,45 @@ def _bucket(_: click.Context, __: click.Parameter, text: str | None) -> S3Bucket
     help="Tier to this bucket of an S3-compatible store, such as http://127.0.0.1:4566/tidemark,"
     " instead of a directory. Credentials: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and so on.",
 )  # fmt: skip
+@click.option(
+    "--seed", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Topics, configs and records to begin with, in YAML; topics that exist are left alone.",
+)  # fmt: skip
 @click.option("--override", multiple=True, metavar="K=V", help="Replace one entry; repeatable.")
-def command(data: Path, port: int, s3: S3Bucket | None, override: tuple[str, ...]) -> None:
+def command(
+    data: Path, port: int, s3: S3Bucket | None, seed: Path | None, override: tuple[str, ...]
+) -> None:
     """Run one broker with a local remote tier, ready in a second, nothing to set up."""
     log_to_stdout()
     directory = data.absolute()
     config = load(dev_settings(directory, port, s3), override, list_without_effect=False)
+    on_started = None if seed is None else _seeding(seed, config, welcome(config, directory, s3))
     if not is_formatted(config):
         format_node(config, standalone=not config.has_static_voters)
-    click.echo(welcome(config, directory, s3))
+    if on_started is None:
+        click.echo(welcome(config, directory, s3))
     from broker.app import run  # a wrong configuration fails before this loads
 
-    sys.exit(run(config))
+    sys.exit(run(config) if on_started is None else run(config, on_started=on_started))
+
+
+def _seeding(file: Path, config: BrokerConfig, then: str) -> "Callable[[Broker], None]":
+    """Read a seed; returns what carries it out in a broker that has started, and prints `then`.
+
+    Raises:
+        SeedError: something is wrong with it, and nothing was written.
+    """
+    from tidemark.seed.plan import read_plan  # reads YAML, which others do without
+    from tidemark.seed.startup import seed_at_start
+
+    plan = read_plan(file)
+    listener = config.advertised_listeners[0]
+
+    def seed(broker: "Broker") -> None:
+        address = f"{listener.host}:{listener.port}"
+        seed_at_start(broker.fatal, plan, address, click.echo, lambda: click.echo(then))
+
+    return seed
 
 
 def welcome(config: BrokerConfig, data: Path, s3: S3Bucket | None = None) -> str:

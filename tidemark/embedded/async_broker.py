@@ -1,20 +1,19 @@
 """`tidemark.AsyncBroker`: the same broker for suites that run in an event loop."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
+from tidemark.embedded.async_faults import AsyncFaults
+from tidemark.embedded.beside import beside
 from tidemark.embedded.broker import Broker, Topics
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
     from confluent_kafka.admin import AdminClient
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class AsyncBroker:
@@ -22,6 +21,9 @@ class AsyncBroker:
 
     Members mean what they mean there. Clients are confluent_kafka's; others (aiokafka, say) are
     given `bootstrap_servers`.
+
+    Attributes:
+        faults: on demand.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class AsyncBroker:
     ) -> None:
         """See `Broker`."""
         self._broker = Broker(data_dir, settings, topics, start_timeout_s=start_timeout_s)
+        self.faults = AsyncFaults(self._broker.faults)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -49,7 +52,7 @@ class AsyncBroker:
     async def start(self) -> Self:
         """See `Broker.start`; where it is cancelled, no broker is left."""
         try:
-            await _beside(self._broker.start)
+            await beside(self._broker.start)
         except asyncio.CancelledError:
             await self.close()
             raise
@@ -57,43 +60,43 @@ class AsyncBroker:
 
     async def close(self) -> None:
         """See `Broker.close`."""
-        await _beside(self._broker.close)
+        await beside(self._broker.close)
 
     async def stop(self) -> None:
         """See `Broker.stop`."""
-        await _beside(self._broker.stop)
+        await beside(self._broker.stop)
 
     async def kill(self) -> None:
         """See `Broker.kill`."""
-        await _beside(self._broker.kill)
+        await beside(self._broker.kill)
 
     async def restart(self) -> None:
         """See `Broker.restart`."""
-        await _beside(self._broker.restart)
+        await beside(self._broker.restart)
 
     async def pause(self) -> None:
         """See `Broker.pause`."""
-        await _beside(self._broker.pause)
+        await beside(self._broker.pause)
 
     async def resume(self) -> None:
         """See `Broker.resume`."""
-        await _beside(self._broker.resume)
+        await beside(self._broker.resume)
 
     async def advance(self, duration: str | timedelta) -> None:
         """See `Broker.advance`."""
-        await _beside(self._broker.advance, duration)
+        await beside(self._broker.advance, duration)
 
     async def tier(self, topic: str, *, timeout_s: float = 60.0) -> list[dict[str, int]]:
         """See `Broker.tier`."""
-        return await _beside(self._broker.tier, topic, timeout_s=timeout_s)
+        return await beside(self._broker.tier, topic, timeout_s=timeout_s)
 
     async def status(self) -> dict[str, Any]:
         """See `Broker.status`."""
-        return await _beside(self._broker.status)
+        return await beside(self._broker.status)
 
     async def control(self, command: str, **arguments: Any) -> dict[str, Any]:
         """See `Broker.control`."""
-        return await _beside(self._broker.control, command, **arguments)
+        return await beside(self._broker.control, command, **arguments)
 
     @property
     def is_running(self) -> bool:
@@ -126,15 +129,3 @@ class AsyncBroker:
     def admin(self, **config: Any) -> "AdminClient":
         """See `Broker.admin`."""
         return self._broker.admin(**config)
-
-
-async def _beside(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a call in a thread; who cancels it gets the end of it first."""
-    running = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait({running})
-        if not running.cancelled():
-            running.exception()  # taken: the cancellation is what counts
-        raise

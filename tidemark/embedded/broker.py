@@ -17,6 +17,7 @@ from tidemark.embedded import clients
 from tidemark.embedded.control import send
 from tidemark.embedded.durations import duration_ms
 from tidemark.embedded.errors import BrokerError, BrokerStartError
+from tidemark.embedded.faults import Faults
 from tidemark.embedded.guarded import Guarded
 from tidemark.embedded.ports import free_port
 
@@ -45,6 +46,7 @@ class Broker:
         bootstrap_servers: host:port for clients; the same after a restart.
         data_dir: where everything lies that the broker keeps.
         log_file: what the broker has said; kept with the data.
+        faults: on demand.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Broker:
         self._guarded: Guarded | None = None
         self._bootstrap_servers = self._control_address = ""
         self._lock = RLock()
+        self.faults = Faults(self.control)
 
     # -- life
 

@@ -8,15 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 from broker.network.limits import ListenerAddress, NetworkLimits
-from broker.network.registry import DecodedHandler, HandlerTable, RawHandler, RequestContext
+from broker.network.registry import (
+    DecodedHandler,
+    Handler,
+    HandlerTable,
+    RawHandler,
+    RequestContext,
+)
 from broker.network.server import Server
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.schema import Versions
 from runtime.disk import Disk
-from runtime.metrics import Registry
 from runtime.sim.clock import ManualClock
-from runtime.sim.ports import simulated
-from runtime.sim.scheduler import ManualScheduler
+from runtime.sim.ports import SimPorts, simulated
 from tests.support.worlds.waiting import PATIENCE_S, until
 
 Raw = Callable[[RequestContext, bytes], Any]
@@ -52,11 +56,9 @@ class NeverAsked(DecodedHandler):
 class Harness:
     """The server, the time it lives in, and connections to it."""
 
-    def __init__(
-        self, server: Server, clock: ManualClock, scheduler: ManualScheduler, metrics: Registry
-    ) -> None:
-        self.server, self._clock, self._scheduler = server, clock, scheduler
-        self.metrics = metrics
+    def __init__(self, server: Server, ports: SimPorts) -> None:
+        self.server, self.ports = server, ports
+        self._clock, self._scheduler, self.metrics = ports.clock, ports.scheduler, ports.metrics
         self.clients: list[Client] = []
 
     def advance(self, step_ms: int) -> None:
@@ -123,13 +125,13 @@ def frame(
 
 @asynccontextmanager
 async def serving(
-    raw: Raw | RawHandler = echo, *, limits: NetworkLimits | None = None, disk: Disk | None = None
+    raw: Raw | Handler = echo, *, limits: NetworkLimits | None = None, disk: Disk | None = None
 ) -> AsyncIterator[Harness]:
     ports = simulated(clock=ManualClock(monotonic_ms=1), disk=disk)
-    table = HandlerTable([raw if isinstance(raw, RawHandler) else MadeUp(raw), NeverAsked()])
+    table = HandlerTable([raw if isinstance(raw, Handler) else MadeUp(raw), NeverAsked()])
     server = Server(table, replace(limits or NetworkLimits()), ports)
     await server.start([ListenerAddress("PLAINTEXT", "127.0.0.1", 0)])
-    harness = Harness(server, ports.clock, ports.scheduler, ports.metrics)
+    harness = Harness(server, ports)
     try:
         yield harness
     finally:

@@ -1,0 +1,1 @@
+"""Faults on demand: requests and calls of the store that fail, wait or get lost as tests ask."""

@@ -1,0 +1,227 @@
+"""A remote store that fails because a test asked for it: a wrapper around any plugin.
+
+In the path only where the broker takes commands of tests, and then an empty list is all that a call
+looks at. Faults are of whole calls of the plugin; claims are never hit, nor listings.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, BinaryIO, cast
+
+from rsm_plugins.api import ClaimKeeper, RemoteStorageManager, RetriableRemoteStorageError
+from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from runtime.dice import seeded
+
+
+class StoreFaultKind(StrEnum):
+    """What becomes of a call."""
+
+    SLOW = "slow"
+    """It begins late."""
+    REFUSE = "refuse"
+    """It fails at once with an error that may pass; nothing is done."""
+    HANG = "hang"
+    """It begins when the fault is removed."""
+    LOSE_PUT_ANSWER = "lose_put_answer"
+    """The segment is copied, and then the copy fails with an error that may pass."""
+
+
+class StoreCall(StrEnum):
+    """Calls that a fault may hit."""
+
+    COPY = "copy"
+    READ = "read"
+    INDEX = "index"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFault:
+    """A fault of the store.
+
+    Attributes:
+        id: its number.
+        kind: what becomes of the calls that it hits.
+        call: only calls of this kind are hit, None: all.
+        topic: only calls about segments of this topic are hit.
+        delay_ms: how late a slow call begins, or a lost answer is given up.
+        count: hits until the fault is over, None: until it is removed.
+        probability: of a hit, above 0 and at most 1.
+        seed: of the dice that are thrown where `probability` is below 1.
+    """
+
+    id: int
+    kind: StoreFaultKind
+    call: StoreCall | None = None
+    topic: str | None = None
+    delay_ms: int = 0
+    count: int | None = None
+    probability: float = 1.0
+    seed: int = 0
+
+
+OnHit = Callable[[int, StoreCall, str], None]
+"""Told the fault's number, the call and its topic, before anything comes of the hit."""
+
+
+class _Entry:
+    """A fault in force here."""
+
+    __slots__ = ("fault", "gone", "hits", "roll")
+
+    def __init__(self, fault: StoreFault) -> None:
+        self.fault = fault
+        self.roll = seeded(fault.seed)
+        self.hits = 0
+        self.gone = threading.Event()
+
+    def takes(self, call: StoreCall, topic: str) -> bool:
+        """Whether it hits a call; counts it."""
+        fault = self.fault
+        if fault.count is not None and self.hits >= fault.count:
+            return False
+        if fault.call not in (None, call) or fault.topic not in (None, topic):
+            return False
+        if fault.kind is StoreFaultKind.LOSE_PUT_ANSWER and call is not StoreCall.COPY:
+            return False
+        if fault.probability < 1 and self.roll() >= fault.probability:
+            return False
+        self.hits += 1
+        return True
+
+
+class StoreFaults:
+    """The faults of one store; asked by its calls, from many threads.
+
+    Attributes:
+        on_hit: told of each hit.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: tuple[_Entry, ...] = ()
+        self.on_hit: OnHit = lambda number, call, topic: None
+
+    def set(self, faults: Iterable[StoreFault]) -> None:
+        """Put exactly these in force; one that stays goes on where it is.
+
+        Calls that hang or are slow because of another one go on.
+        """
+        with self._lock:
+            known = {entry.fault.id: entry for entry in self._entries}
+            self._entries = tuple(
+                known.pop(one.id) if one.id in known else _Entry(one) for one in faults
+            )
+        for entry in known.values():
+            entry.gone.set()
+
+    @contextmanager
+    def around(self, call: StoreCall, topic: str) -> Iterator[None]:
+        """Let a call suffer what it must, before and after the block that does its work.
+
+        Raises:
+            RetriableRemoteStorageError: it is refused, or its answer is lost.
+        """
+        if not self._entries:
+            yield
+            return
+        with self._lock:
+            hitting = [entry for entry in self._entries if entry.takes(call, topic)]
+        for entry in hitting:
+            self.on_hit(entry.fault.id, call, topic)
+        for entry in hitting:
+            _before(entry, call)
+        yield
+        for entry in hitting:
+            if entry.fault.kind is StoreFaultKind.LOSE_PUT_ANSWER:
+                entry.gone.wait(entry.fault.delay_ms / 1000)
+                raise RetriableRemoteStorageError(f"fault {entry.fault.id}: the answer is lost")
+
+
+def _before(entry: _Entry, call: StoreCall) -> None:
+    match entry.fault.kind:
+        case StoreFaultKind.SLOW:
+            entry.gone.wait(entry.fault.delay_ms / 1000)
+        case StoreFaultKind.HANG:
+            entry.gone.wait()
+        case StoreFaultKind.REFUSE:
+            raise RetriableRemoteStorageError(f"fault {entry.fault.id}: {call} is refused")
+        case StoreFaultKind.LOSE_PUT_ANSWER:
+            pass  # afterwards
+
+
+def with_faults(inner: RemoteStorageManager, faults: StoreFaults) -> RemoteStorageManager:
+    """A storage manager as `inner`, but for the calls that `faults` hit."""
+    if isinstance(inner, ClaimKeeper):
+        return _ClaimingFaultyStore(inner, faults)
+    return _FaultyStore(inner, faults)
+
+
+class _FaultyStore(RemoteStorageManager):
+    """Hands each call on, through its faults."""
+
+    def __init__(self, inner: RemoteStorageManager, faults: StoreFaults) -> None:
+        self._inner, self._faults = inner, faults
+
+    def __getattr__(self, name: str) -> Any:
+        """What a plugin has beside its interface: the list of its settings."""
+        return getattr(self._inner, name)
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """See RemoteStorageManager."""
+        self._inner.configure(configs)
+
+    def copy_log_segment_data(
+        self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
+    ) -> bytes | None:
+        """See RemoteStorageManager."""
+        with self._faults.around(StoreCall.COPY, metadata.topic_id_partition.topic):
+            return self._inner.copy_log_segment_data(metadata, data)
+
+    def fetch_log_segment(
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        start_position: int,
+        end_position: int | None = None,
+    ) -> BinaryIO:
+        """See RemoteStorageManager."""
+        with self._faults.around(StoreCall.READ, metadata.topic_id_partition.topic):
+            return self._inner.fetch_log_segment(metadata, start_position, end_position)
+
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
+        """See RemoteStorageManager."""
+        with self._faults.around(StoreCall.INDEX, metadata.topic_id_partition.topic):
+            return self._inner.fetch_index(metadata, index_type)
+
+    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """See RemoteStorageManager."""
+        with self._faults.around(StoreCall.DELETE, metadata.topic_id_partition.topic):
+            self._inner.delete_log_segment_data(metadata)
+
+    def close(self) -> None:
+        """See RemoteStorageManager; no call is left that hangs."""
+        self._faults.set(())
+        self._inner.close()
+
+
+class _ClaimingFaultyStore(_FaultyStore):
+    """The same around a plugin that keeps claims."""
+
+    @property
+    def _keeper(self) -> ClaimKeeper:
+        return cast("ClaimKeeper", self._inner)
+
+    def read_claim(self, cluster_id: str, node_id: int) -> int | None:
+        """See ClaimKeeper."""
+        return self._keeper.read_claim(cluster_id, node_id)
+
+    def write_claim(self, cluster_id: str, node_id: int, number: int) -> None:
+        """See ClaimKeeper."""
+        self._keeper.write_claim(cluster_id, node_id, number)
+
+    def delete_claim(self, cluster_id: str, node_id: int) -> None:
+        """See ClaimKeeper."""
+        self._keeper.delete_claim(cluster_id, node_id)

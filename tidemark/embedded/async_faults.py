@@ -1,0 +1,88 @@
+"""The same faults for suites that run in an event loop: `faults` of `tidemark.AsyncBroker`."""
+
+from types import TracebackType
+from typing import Any, Self
+
+from tidemark.embedded.beside import beside
+from tidemark.embedded.faults import Fault, Faults
+
+
+class AsyncFault:
+    """A `Fault` with methods that are awaited; its facts are methods, too.
+
+    Attributes:
+        id: its number in the broker.
+    """
+
+    def __init__(self, fault: Fault) -> None:
+        self._fault, self.id = fault, fault.id
+
+    def __repr__(self) -> str:
+        return repr(self._fault)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await beside(self._fault.__exit__, kind, error, trace)
+
+    async def hits(self) -> int:
+        """See `Fault.hits`."""
+        return await beside(lambda: self._fault.hits)
+
+    async def last_hits(self) -> list[dict[str, Any]]:
+        """See `Fault.last_hits`."""
+        return await beside(lambda: self._fault.last_hits)
+
+    async def is_over(self) -> bool:
+        """See `Fault.is_over`."""
+        return await beside(lambda: self._fault.is_over)
+
+    async def wait(self, hits: int = 1, *, timeout_s: float = 30.0) -> Self:
+        """See `Fault.wait`."""
+        await beside(self._fault.wait, hits, timeout_s=timeout_s)
+        return self
+
+    async def remove(self) -> None:
+        """See `Fault.remove`."""
+        await beside(self._fault.remove)
+
+
+class AsyncStoreFaults:
+    """See `StoreFaults`."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._store = faults.store
+
+    async def add(self, kind: str, **fault: Any) -> AsyncFault:
+        """See `StoreFaults.add`."""
+        return AsyncFault(await beside(self._store.add, kind, **fault))
+
+
+class AsyncFaults:
+    """See `Faults`.
+
+    Attributes:
+        store: faults of the remote store.
+    """
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+        self.store = AsyncStoreFaults(faults)
+
+    async def add(self, **fault: Any) -> AsyncFault:
+        """See `Faults.add`."""
+        return AsyncFault(await beside(self._faults.add, **fault))
+
+    async def list(self) -> "list[AsyncFault]":
+        """See `Faults.list`."""
+        return [AsyncFault(fault) for fault in await beside(self._faults.list)]
+
+    async def clear(self) -> None:
+        """See `Faults.clear`."""
+        await beside(self._faults.clear)

@@ -1,0 +1,1 @@
+"""Topics and records that a development broker begins with: `tidemark dev --seed`."""

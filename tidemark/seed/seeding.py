@@ -1,0 +1,158 @@
+"""Carries a seed out, as any client would: topics are created and their records produced.
+
+A topic that exists is left alone, so a second start changes nothing. What was begun and cannot be
+finished is deleted again, so that no later start takes it for done.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_protocol.errors import TidemarkError
+from tidemark.seed.errors import SeedError, wrong
+from tidemark.seed.plan import SeedPlan, SeedTopic
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
+
+_REQUEST_S_MAX: Final = 30.0
+_FLUSH_S: Final = 0.2
+_MESSAGE_BYTES_MAX: Final = 1_000_000_000
+"""The broker is to say what is too large: it knows the topic."""
+
+Say = Callable[[str], None]
+
+
+class SeedStopped(TidemarkError):
+    """Somebody wants no more of it."""
+
+
+class Seeder:
+    """Seeds one broker."""
+
+    def __init__(self, plan: SeedPlan, bootstrap_servers: str, say: Say) -> None:
+        """`say` is told in one line what was done to each topic."""
+        self._plan, self._say = plan, say
+        self._config: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 3}
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """End `run` soon, from another thread."""
+        self._is_stopped = True
+
+    def run(self) -> None:
+        """Create what is not there, and fill it.
+
+        Raises:
+            SeedError: the broker refuses a topic or a record.
+            SeedStopped: `stop` was called.
+        """
+        from confluent_kafka.admin import AdminClient  # not needed without a seed
+
+        admin = AdminClient(self._config)
+        for topic in self._plan.topics:
+            if not self._create(admin, topic):
+                self._say(f"topic {topic.name} exists already: left alone")
+                continue
+            try:
+                self._fill_somehow(admin, topic)
+            except BaseException:
+                with suppress(Exception):
+                    self._delete(admin, topic)
+                raise
+            what = f"partitions={topic.partitions} records={topic.record_count}"
+            self._say(f"topic {topic.name} is seeded: {what}")
+
+    def _fill_somehow(self, admin: Any, topic: SeedTopic) -> None:
+        """Fill a topic with batches; where one is refused begin anew, with a batch for each record.
+
+        A batch fails as a whole: only a record alone says which one is wrong, and a topic may take
+        records that it does not take together.
+        """
+        try:
+            self._fill(topic, {})
+        except SeedError:
+            self._delete(admin, topic)
+            self._create(admin, topic)
+            self._fill(topic, {"batch.num.messages": 1})
+
+    @staticmethod
+    def _delete(admin: Any, topic: SeedTopic) -> None:
+        admin.delete_topics([topic.name])[topic.name].result(_REQUEST_S_MAX)
+
+    def _create(self, admin: Any, topic: SeedTopic) -> bool:
+        """Create a topic; False where there is one of that name."""
+        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka.cimpl import NewTopic  # where it is not only imported
+
+        new = NewTopic(topic.name, topic.partitions, config=dict(topic.configs))
+        try:
+            admin.create_topics([new], request_timeout=_REQUEST_S_MAX)[topic.name].result()
+        except KafkaException as error:
+            cause = error.args[0]
+            if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return False
+            raise wrong(self._plan.path, topic.line, f"topic {topic.name}: {cause.str()}") from None
+        return True
+
+    def _fill(self, topic: SeedTopic, config: dict[str, Any]) -> None:
+        if not topic.record_files:
+            return
+        from confluent_kafka import Producer
+
+        producer = Producer(
+            {
+                **self._config,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "partitioner": "murmur2_random",  # as Java's clients
+                "message.max.bytes": _MESSAGE_BYTES_MAX,
+                **config,
+            }
+        )
+        failed: list[SeedError] = []
+        for path, record in topic.records():
+            given: dict[str, Any] = {
+                "key": record.key,
+                "value": record.value,
+                "headers": list(record.headers),
+                "on_delivery": _noting(failed, path, record.line),
+            }
+            if record.timestamp_ms is not None:
+                given["timestamp"] = record.timestamp_ms
+            if record.partition is not None:
+                given["partition"] = record.partition
+            self._produce(producer, topic.name, given)
+            self._check(failed)
+        while producer.flush(_FLUSH_S):
+            self._check(failed)
+        self._check(failed)
+
+    def _produce(self, producer: Any, topic: str, given: dict[str, Any]) -> None:
+        """Hand a record to the producer, when there is room for it."""
+        while True:
+            try:
+                producer.produce(topic, **given)
+            except BufferError:
+                producer.poll(_FLUSH_S)
+                self._check([])
+            else:
+                producer.poll(0)
+                return
+
+    def _check(self, failed: list[SeedError]) -> None:
+        if failed:
+            raise failed[0]
+        if self._is_stopped:
+            raise SeedStopped
+
+
+def _noting(
+    failed: list[SeedError], path: Path, line: int
+) -> "Callable[[KafkaError | None, Message], None]":
+    def done(error: "KafkaError | None", _: "Message") -> None:
+        if error is not None:
+            failed.append(wrong(path, line, f"the broker refuses the record: {error.str()}"))
+
+    return done
