@@ -38,6 +38,7 @@ from broker.node.endpoints import (
 )
 from broker.node.housekeeping import Housekeeping
 from broker.node.housekeeping_tasks import housekeeping_tasks
+from broker.node.log_cleaning import make_cleaner
 from broker.node.metadata_log import open_metadata_node
 from broker.node.registration import BrokerRegistration
 from broker.node.start_jobs import Count, StopMark, beside_the_loop
@@ -139,6 +140,8 @@ class Broker:
         await self._connect_tier()
         self._housekeeping.start(self.config.log_initial_task_delay_ms)
         self._on_stop(self._housekeeping.stop)
+        self._cleaner.start()
+        self._on_stop(self._cleaner.stop)
         log.info(
             "started: node_id=%d cluster_id=%s partitions=%d",
             self.config.node_id,
@@ -348,6 +351,7 @@ class Broker:
             scheduler=self._ports.scheduler,
             pool=self._ports.executors.background,
         )
+        self._cleaner = make_cleaner(lambda: self.live.current, self._logs, ports)
         register_log_metrics(self.metrics, self._replicas)
         register_disk_metrics(self.metrics, self._replicas, ports.executors)
         register_metadata_metrics(self.metrics, self._image, self._node)

@@ -92,7 +92,6 @@ class LogCleaning:
 
     def end(self) -> None:
         """The pass is over; on the loop."""
-        assert self._new is None, "a segment is on its way"
         self.is_running = False
 
     # -- the steps ------------------------------------------------------------------------------

@@ -196,6 +196,11 @@ class PartitionLog:
         return self._parts.segments.size_bytes
 
     @property
+    def closed_bytes(self) -> int:
+        """Bytes of all segments but the active one."""
+        return self.size_bytes - self._parts.segments.active.size_bytes
+
+    @property
     def log_start_offset(self) -> int:
         """See `LogEnds`."""
         return self.ends.log_start_offset
