@@ -94,6 +94,10 @@ class LogCleaning:
         """The pass is over; on the loop."""
         self.is_running = False
 
+    def set_aside(self, reason: str) -> None:
+        """Clean it no more, for this reason; on the loop."""
+        self.uncleanable = reason
+
     # -- the steps ------------------------------------------------------------------------------
 
     def make_ready(self, base_offset: int, token: str) -> None:

@@ -58,8 +58,7 @@ LOG_KEYS: Final[tuple[Key, ...]] = (
         "log.cleaner.dedupe.buffer.size",
         LONG,
         "134217728",
-        "Memory of the cleaner process for the keys it compares, which it holds as they are: some "
-        "180 bytes and the key. Logs with more keys take several passes.",
+        "Memory of the cleaner for the keys it compares: each, and 180 bytes.",
         dynamic=CLUSTER_WIDE,
     ),
     Key(

@@ -292,7 +292,7 @@ class LogCleaner:
     def _refused(self, each: PartitionLog, failed: Failed) -> None:
         if not failed.is_damage:
             raise OSError(failed.reason)
-        each.cleaning.uncleanable = failed.reason
+        each.cleaning.set_aside(failed.reason)
         log.error(
             "not cleaned any more until the next start: partition=%s %s; its records are served",
             each.topic_partition,
