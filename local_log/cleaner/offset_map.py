@@ -8,9 +8,8 @@ at in one pass, and the rest in the next ones.
 from typing import Final
 
 from kafka_protocol.errors import MalformedMessageError
-from kafka_protocol.records.batch import Buffer
 from kafka_protocol.records.errors import InvalidRecordError
-from kafka_protocol.wire.primitives import continue_zigzag
+from kafka_protocol.wire.primitives import continue_zigzag, read_zigzag
 
 ENTRY_BYTES: Final = 180
 """Of one entry beside its key: two objects, its share of the table, and of one that grows."""
@@ -39,7 +38,7 @@ class OffsetMap:
         """Share of the memory that is used."""
         return min(self.used_bytes / self.bytes_max, 1.0)
 
-    def add_records(self, data: Buffer, count: int, base_offset: int, start: int) -> bool:
+    def add_records(self, data: bytes, count: int, base_offset: int, start: int) -> bool:
         """Note the keys of one batch.
 
         Args:
@@ -60,27 +59,30 @@ class OffsetMap:
         except (IndexError, MalformedMessageError) as cause:
             raise InvalidRecordError(f"a record is cut or malformed: {cause}") from cause
 
-    def _add(self, data: Buffer, count: int, base_offset: int, start: int) -> bool:
+    def _add(self, data: bytes, count: int, base_offset: int, start: int) -> bool:
         """One loop without calls for the usual one-byte varints."""
         offsets, used, used_max = self.offsets, self.used_bytes, self.bytes_max
         pos, size = 0, len(data)
         for _ in range(count):
-            byte = data[pos]
-            pos += 1
-            length = (byte >> 1) ^ -(byte & 1)
-            if byte > 127:
-                length, pos = continue_zigzag(data, pos, byte, 5)
-            stop = pos + length
-            if length < 6 or stop > size:
-                raise InvalidRecordError(f"a record of {length} bytes, {size - pos} are left")
+            byte, second = data[pos], data[pos + 1]
+            if byte > 127 and second < 128 and not byte & 1:  # two bytes, as of most records
+                pos += 2
+                stop = pos + ((byte + ((second - 1) << 7)) >> 1)
+            else:
+                length, pos = read_zigzag(data, pos)
+                stop = pos + length
+            if not pos + 6 <= stop <= size:
+                raise InvalidRecordError(f"a record of {stop - pos} bytes, {size - pos} are left")
             pos += 1  # attributes
             while data[pos] > 127:  # the timestamp does not matter
                 pos += 1
             byte = data[pos + 1]
             pos += 2
-            delta = (byte >> 1) ^ -(byte & 1)
             if byte > 127:
                 delta, pos = continue_zigzag(data, pos, byte, 5)
+                offset = base_offset + delta
+            else:
+                offset = base_offset + ((byte >> 1) ^ -(byte & 1))
             byte = data[pos]
             pos += 1
             length = (byte >> 1) ^ -(byte & 1)
@@ -88,9 +90,8 @@ class OffsetMap:
                 length, pos = continue_zigzag(data, pos, byte, 5)
             if pos + length > stop:
                 raise InvalidRecordError("a key is longer than its record")
-            offset = base_offset + delta
             if length >= 0 and offset >= start:
-                key = bytes(data[pos : pos + length])
+                key = data[pos : pos + length]
                 if key not in offsets:
                     wanted = used + length + ENTRY_BYTES
                     if wanted > used_max and offsets:

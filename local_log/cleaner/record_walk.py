@@ -7,7 +7,6 @@ out of the batch by its places.
 from typing import NamedTuple
 
 from kafka_protocol.errors import MalformedMessageError
-from kafka_protocol.records.batch import Buffer
 from kafka_protocol.records.errors import InvalidRecordError
 from kafka_protocol.wire.primitives import continue_zigzag, encode_zigzag, read_zigzag
 from local_log.cleaner.offset_map import OffsetMap
@@ -31,7 +30,7 @@ class Kept(NamedTuple):
 
 
 def select(
-    data: Buffer, count: int, base_offset: int, newest: OffsetMap, *, drops_tombstones: bool
+    data: bytes, count: int, base_offset: int, newest: OffsetMap, *, drops_tombstones: bool
 ) -> Kept:
     """Say which records stay: of a key the newest one, and all that the map knows nothing of.
 
@@ -53,32 +52,34 @@ def select(
         raise InvalidRecordError(f"a record is cut or malformed: {cause}") from cause
 
 
-def _select(  # noqa: C901 - one loop without calls for the usual one-byte varints
-    data: Buffer, count: int, base_offset: int, newest: OffsetMap, drops_tombstones: bool
+def _select(  # noqa: C901, PLR0915 - one loop without calls for the usual one-byte varints
+    data: bytes, count: int, base_offset: int, newest: OffsetMap, drops_tombstones: bool
 ) -> Kept:
     find, latest = newest.offsets.get, newest.latest_offset
     spans: list[Span] = []
     kept, tombstones, span_start = 0, False, -1
     pos, size = 0, len(data)
     for _ in range(count):
-        first = pos
-        byte = data[pos]
-        pos += 1
-        length = (byte >> 1) ^ -(byte & 1)
-        if byte > 127:
-            length, pos = continue_zigzag(data, pos, byte, 5)
-        stop = pos + length
-        if length < 6 or stop > size:
-            raise InvalidRecordError(f"a record of {length} bytes, {size - pos} are left")
+        first, byte = pos, data[pos]
+        second = data[pos + 1]
+        if byte > 127 and second < 128 and not byte & 1:  # two bytes, as of most records
+            pos += 2
+            stop = pos + ((byte + ((second - 1) << 7)) >> 1)
+        else:
+            length, pos = read_zigzag(data, pos)
+            stop = pos + length
+        if not pos + 6 <= stop <= size:
+            raise InvalidRecordError(f"a record of {stop - pos} bytes, {size - pos} are left")
         pos += 1  # attributes
         while data[pos] > 127:  # the timestamp does not matter
             pos += 1
         byte = data[pos + 1]
         pos += 2
-        delta = (byte >> 1) ^ -(byte & 1)
         if byte > 127:
             delta, pos = continue_zigzag(data, pos, byte, 5)
-        offset = base_offset + delta
+            offset = base_offset + delta
+        else:
+            offset = base_offset + ((byte >> 1) ^ -(byte & 1))
         byte = data[pos]
         pos += 1
         length = (byte >> 1) ^ -(byte & 1)
@@ -88,7 +89,7 @@ def _select(  # noqa: C901 - one loop without calls for the usual one-byte varin
             key_end = pos + length
             if key_end >= stop:
                 raise InvalidRecordError("a key is longer than its record")
-            stays = offset > latest or offset >= find(bytes(data[pos:key_end]), -1)
+            stays = offset > latest or offset >= find(data[pos:key_end], -1)
             pos = key_end
         else:
             stays = offset > latest
@@ -110,7 +111,7 @@ def _select(  # noqa: C901 - one loop without calls for the usual one-byte varin
     return Kept(spans, kept, tombstones)
 
 
-def largest_timestamp_delta(data: Buffer, spans: list[Span]) -> int:
+def largest_timestamp_delta(data: bytes, spans: list[Span]) -> int:
     """The largest timestamp of the records in `spans`, relative to the batch's base timestamp."""
     largest: int | None = None
     for start, end in spans:
@@ -125,7 +126,7 @@ def largest_timestamp_delta(data: Buffer, spans: list[Span]) -> int:
     return largest
 
 
-def moved_base_timestamp(data: Buffer, spans: list[Span], shift: int) -> bytes:
+def moved_base_timestamp(data: bytes, spans: list[Span], shift: int) -> bytes:
     """The records in `spans` for a batch whose base timestamp is `shift` ms lower."""
     out = bytearray()
     for start, end in spans:

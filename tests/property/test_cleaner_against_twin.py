@@ -75,8 +75,9 @@ def cleaned(
 ) -> list[TwinBatch]:
     """What a pass leaves of batches below `end`; keys are known up to offset `mapped`."""
     inside = [b for b in batches if b.header.base_offset < end]
-    markers = [n for n, b in enumerate(inside) if b.header.is_control and b.records]
-    aborted = {n for m in markers if is_abort(inside[m]) for n in data_of(inside, m)}
+    # The marker may lie behind what is cleaned: its transaction is decided all the same.
+    markers = [n for n, b in enumerate(batches) if b.header.is_control and b.records]
+    aborted = {n for m in markers if is_abort(batches[m]) for n in data_of(batches, m)}
     newest: dict[bytes, int] = {}
     for number, batch in enumerate(inside):
         if number not in aborted and not batch.header.is_control:
