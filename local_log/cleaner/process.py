@@ -9,6 +9,7 @@ import select
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from local_log.cleaner.job import Alive, Answer, Failed, Job, decode_job, encode
@@ -118,12 +119,11 @@ def do_job(
 def main(link_fd: int) -> None:
     """Serve the link until it ends, or nothing comes for a minute."""
     give_way(NICENESS)
-    link, disk, clock = Link(socket.socket(fileno=link_fd)), Disk(), SystemClock()
-    try:
+    disk, clock = Disk(), SystemClock()
+    with socket.socket(fileno=link_fd) as sock, suppress(LinkEnded):
+        link = Link(sock)
         while (job := link.next_job(IDLE_MS)) is not None:
             do_job(job, link.send, Pace(job, link, clock).moved, disk)
-    except LinkEnded:
-        pass
 
 
 if __name__ == "__main__":

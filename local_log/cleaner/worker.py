@@ -141,6 +141,8 @@ class ProcessWorker:
             data = self._sock.recv(_RECEIVE_BYTES)
         except TimeoutError:
             raise self._lost(f"it said nothing for {self._silence_max_s:.0f} s") from None
+        except ConnectionError:  # it ended before it had read all
+            data = b""
         except OSError as error:
             raise self._lost(f"its link broke: {error}") from error
         self._buffer += data

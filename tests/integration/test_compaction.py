@@ -14,6 +14,7 @@ from kafka_protocol.files.offset_checkpoint import CLEANER_OFFSETS
 from kafka_protocol.types import TopicPartition
 from tests.support.brokers.clients import produce, read_all
 from tests.support.brokers.process import BrokerProcess, until
+from tests.support.rounds import rounds
 
 Records = list[tuple[bytes, bytes | None]]
 
@@ -152,11 +153,11 @@ def test_a_stopped_cleaner_process_ends_with_its_broker(cleaning: BrokerProcess)
     until(lambda: not psutil.pid_exists(pid), "the cleaner process ended")
 
 
-@pytest.mark.rounds(60)
+@pytest.mark.rounds(seconds=15)
 def test_a_broker_killed_while_it_cleans_loses_nothing(cleaning: BrokerProcess) -> None:
     create(cleaning, "table")
     dice, records = random.Random(5), []
-    for number in range(3 if "TIDEMARK_PROVE" not in os.environ else 12):
+    for number in range(rounds("TIDEMARK_CLEANER_KILLS", quick=3, full=12)):
         some = written(20_000, 300, seed=number)
         produce(cleaning, "table", some)
         records += some

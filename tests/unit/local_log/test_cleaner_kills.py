@@ -1,17 +1,24 @@
 """A pass of the cleaner that ends anywhere: by a kill or by a power cut, at each operation."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from local_log.cleaner.job import Group
+from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
+from local_log.cleaner.log_pass import LogPass
+from local_log.log_cleaning import PassSpoiltError
 from local_log.partition_log import PartitionLog
 from local_log.segment_files import CLEANED, SWAP
 from runtime.sim.dice import SeededDice
 from runtime.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from tests.support.rounds import rounds
 from tests.support.worlds.cleaned_logs import (
     COMPACTED,
+    batches_of,
     clean,
     commit,
     end_transaction,
@@ -56,13 +63,15 @@ def opened(path: Path, log: PartitionLog) -> PartitionLog:
 
 
 def kills_and_cuts() -> Iterator[object]:
-    for operation in range(1, OPERATIONS):
+    step = rounds("TIDEMARK_CLEANER_STEP", quick=3, full=1)
+    for operation in range(1, OPERATIONS, step):
         yield pytest.param(operation, True, 0, id=f"kill-{operation}")
-    for operation in range(1, OPERATIONS, 2):
+    for operation in range(1, OPERATIONS, step):
         for seed in range(2):
             yield pytest.param(operation, False, seed, id=f"cut-{operation}-{seed}")
 
 
+@pytest.mark.rounds(seconds=20)
 @pytest.mark.parametrize(("operation", "kills", "seed"), list(kills_and_cuts()))
 def test_the_log_is_whole_and_the_same_wherever_a_pass_ends(
     tmp_path: Path, operation: int, kills: bool, seed: int
@@ -100,3 +109,69 @@ def test_the_operations_of_a_pass_are_as_many_as_are_tried(tmp_path: Path) -> No
     clean(log, now_ms=LATER_MS)
     assert disk._left is not None
     assert 2 * OPERATIONS - disk._left in range(OPERATIONS - 20, OPERATIONS)
+
+
+@pytest.mark.parametrize("operation", range(1, 8))
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_truncation_takes_back_does_not_come_back(
+    tmp_path: Path, operation: int, seed: int
+) -> None:
+    """The new segment has its next name, and reaches beyond the end that the log gets."""
+    disk = PowerCutDisk(tmp_path, SeededDice(seed))
+    path = tmp_path / "orders-0"
+    log = written(path, disk)
+    disk.fsync_path(tmp_path)
+    noted = NotedLog.of(log, None)
+    job = make_job(
+        noted,
+        noted.range(LATER_MS),
+        {},
+        CleanerSettings(),
+        number=1,
+        token="t",
+        now_ms=LATER_MS,
+        disk=disk,
+    )
+    log.cleaning.begin()
+    group = next(answer for answer in LogPass(job, disk, lambda _: None).run())
+    assert isinstance(group, Group)
+    log.cleaning.make_ready(group.old[0], "t")
+    cut_at = log.segments[1].base_offset
+    disk.begin(operation)
+    with suppress(PowerCutError):
+        log.truncate_to(cut_at)
+        assert log.log_end_offset == cut_at
+        with pytest.raises(PassSpoiltError):
+            log.cleaning.take(group)
+    is_truncated = not disk.is_off
+    disk.cut()
+    point = log.recovery_point
+    again = open_compacted(
+        path, config=MERGING, clean=False, recovery_point=min(point, cut_at), was_compacted=True
+    )
+    if is_truncated:
+        assert again.log_end_offset == cut_at
+    assert not [one for one in path.iterdir() if one.name.endswith((CLEANED, SWAP))]
+    ends = [header.next_offset for header, _ in batches_of(again)]
+    assert ends == sorted(set(ends))
+
+
+def test_an_index_of_a_swap_without_its_log_is_not_taken_over(tmp_path: Path) -> None:
+    """A cut may keep the new name of an index and lose that of the log: it is of another log."""
+    log = written(tmp_path / "orders-0", PowerCutDisk(tmp_path, SeededDice(1)))
+    before, base = table_of(log), log.segments[1].base_offset
+    log.close(clean=False)
+    for suffix in (".index", ".timeindex", ".txnindex"):
+        path = tmp_path / "orders-0" / f"{base:020}{suffix}{SWAP}"
+        path.write_bytes(bytes(24))
+    again = opened(tmp_path / "orders-0", log)
+    assert table_of(again) == before
+    assert not list((tmp_path / "orders-0").glob(f"*{SWAP}"))
+    assert [h.base_offset for h, _ in batches_of(again)] == [
+        again.segments[again_index(again, h.base_offset)].find_batch(h.base_offset)[1].base_offset  # type: ignore[index]
+        for h, _ in batches_of(again)
+    ]
+
+
+def again_index(log: PartitionLog, offset: int) -> int:
+    return max(n for n, segment in enumerate(log.segments) if segment.base_offset <= offset)
