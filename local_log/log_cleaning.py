@@ -16,6 +16,7 @@ import logging
 from collections import deque
 from pathlib import Path
 
+from kafka_protocol.errors import TidemarkError
 from local_log.cleaner.job import Group
 from local_log.log_health import LogHealth
 from local_log.log_place import LogPlace
@@ -40,7 +41,7 @@ log = logging.getLogger(__name__)
 _INDEXES = (OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
 
 
-class PassSpoiltError(Exception):
+class PassSpoiltError(TidemarkError):
     """The log was truncated, or a new file is gone: what the pass has found holds no more."""
 
 

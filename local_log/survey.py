@@ -173,8 +173,10 @@ class Surveyor:
             # As Kafka: whatever begins between the first and the end of the last new segment. A
             # cleaner never touches the active one: who reaches beyond it has a changed bit.
             # Its index may still be that of the old segment.
-            ends = [header.next_offset for _, header in new[-1].batches(0)]
-            end = min(max(ends, default=0), max(plain, default=0))
+            last_end = 0
+            for _, header in new[-1].batches(0):
+                last_end = header.next_offset
+            end = min(last_end, max(plain, default=0))
             replaced |= {base for base in plain if new[0].base_offset <= base < end}
         old = [self._segment(LogSegment, base) for base in plain - replaced]
         segments = sorted([*new, *old], key=lambda segment: segment.base_offset)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from kafka_protocol.errors import CorruptFileError, KafkaError
+from kafka_protocol.errors import CorruptFileError, KafkaError, TidemarkError
 from kafka_protocol.files import txn_index
 from kafka_protocol.files.txn_index import AbortedTransaction
 from kafka_protocol.records.batch import (
@@ -41,7 +41,7 @@ from runtime.disk import Disk, OpenFile
 _BATCH_LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD
 
 
-class DamagedBatchError(Exception):
+class DamagedBatchError(TidemarkError):
     """A batch of the log is not what was written; the log is to be left alone."""
 
 

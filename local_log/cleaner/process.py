@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from kafka_protocol.errors import TidemarkError
 from local_log.cleaner.job import Alive, Answer, Failed, Job, decode_job, encode
 from local_log.cleaner.log_pass import DamagedBatchError, LogPass
 from runtime.child_process import give_way
@@ -24,7 +25,7 @@ NICENESS: Final = 10
 _RECEIVE_BYTES: Final = 1 << 20
 
 
-class LinkEnded(Exception):
+class LinkEnded(TidemarkError):
     """The broker is gone, or wants this process no more."""
 
 

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from kafka_protocol.errors import TidemarkError
 from local_log.cleaner.job import Answer, Job, decode_answer, encode
 from runtime.child_process import ChildProcess, start_child
 
@@ -16,7 +17,7 @@ _END_MAX_S: Final = 5.0
 _RECEIVE_BYTES: Final = 1 << 16
 
 
-class WorkerLostError(Exception):
+class WorkerLostError(TidemarkError):
     """The process ended in the middle of a job, or said nothing for too long."""
 
 
