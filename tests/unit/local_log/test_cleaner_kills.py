@@ -111,8 +111,8 @@ def test_the_operations_of_a_pass_are_as_many_as_are_tried(tmp_path: Path) -> No
     assert 2 * OPERATIONS - disk._left in range(OPERATIONS - 20, OPERATIONS)
 
 
-@pytest.mark.parametrize("operation", range(1, 8))
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("operation", [*range(1, 12, 2), 100])
+@pytest.mark.parametrize("seed", range(3))
 def test_what_a_truncation_takes_back_does_not_come_back(
     tmp_path: Path, operation: int, seed: int
 ) -> None:
@@ -144,6 +144,7 @@ def test_what_a_truncation_takes_back_does_not_come_back(
         with pytest.raises(PassSpoiltError):
             log.cleaning.take(group)
     is_truncated = not disk.is_off
+    assert is_truncated == (operation == 100)
     disk.cut()
     point = log.recovery_point
     again = open_compacted(

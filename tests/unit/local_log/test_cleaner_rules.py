@@ -12,7 +12,16 @@ from kafka_protocol.records.records import build_batch, iter_records
 from local_log.cleaner.batch_filter import BatchFilter, FilterFacts, LastBatch, Written
 from local_log.cleaner.offset_map import OffsetMap
 from local_log.cleaner.transactions import Transactions
-from tests.support.worlds.cleaned_logs import batches_of, clean, commit, open_compacted, put
+from tests.support.worlds.cleaned_logs import (
+    batches_of,
+    clean,
+    commit,
+    end_transaction,
+    open_compacted,
+    put,
+    records_of,
+    table_of,
+)
 from tests.support.worlds.local_log import GOLDEN, NOW_MS
 
 HOUR_MS = 3_600_000
@@ -118,6 +127,18 @@ def test_the_last_batch_of_a_producer_is_kept_without_records() -> None:
     again = filtered(bytes(empty.data), {}, producers={7: LastBatch(6, 3)})
     assert again == empty
     assert filtered(bytes(empty.data), {}, producers={7: LastBatch(60, 3)}) is None
+
+
+def test_keys_of_an_aborted_transaction_replace_nothing(tmp_path: Path) -> None:
+    log = open_compacted(tmp_path)
+    put(log, ("a", "kept"))
+    put(log, ("a", "gone"), producer_id=3, producer_epoch=0, base_sequence=0, is_transactional=True)
+    end_transaction(log, 3, commits=False)
+    log.roll(NOW_MS)
+    commit(log)
+    clean(log)
+    assert table_of(log) == {b"a": b"kept"}
+    assert [record.value for record in records_of(log)] == [b"kept"]
 
 
 def test_what_the_map_knows_nothing_of_stays() -> None:
