@@ -95,6 +95,11 @@ class LogCleaning:
         """The pass is over; on the loop."""
         self.is_running = False
 
+    @property
+    def is_half_done(self) -> bool:
+        """Whether a segment that was taken still lacks its name: steps 4 and 5 failed."""
+        return self._new is not None
+
     def set_aside(self, reason: str) -> None:
         """Clean it no more, for this reason; on the loop."""
         self.uncleanable = reason

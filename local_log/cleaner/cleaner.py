@@ -222,6 +222,8 @@ class LogCleaner:
 
     def _pass(self, noted: NotedLog, found: Range, token: str) -> Sub:
         each, begun_ms = noted.log, self._clock.monotonic_ms()
+        if each.cleaning.is_half_done:  # there were no descriptors left, say
+            yield from self._put_in_place(each)
         # The new segments are durable, so what they replace was no less.
         yield partial(each.flush, found.first_uncleanable)
         if noted.cleaned_to is None or found.resets:
@@ -263,8 +265,11 @@ class LogCleaner:
         cleaning = each.cleaning
         yield partial(cleaning.make_ready, group.old[0], token)
         cleaning.take(group)
-        yield cleaning.put_in_place
-        each.retention.delete_later(cleaning.settle())
+        yield from self._put_in_place(each)
+
+    def _put_in_place(self, each: PartitionLog) -> Sub:
+        yield each.cleaning.put_in_place
+        each.retention.delete_later(each.cleaning.settle())
 
     def _note(self, each: PartitionLog, offset: int) -> None:
         if not self._logs.note_cleaned(each, offset):

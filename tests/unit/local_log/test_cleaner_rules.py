@@ -209,3 +209,24 @@ def test_what_kafka_has_cleaned_stays_as_it_is(tmp_path: Path, name: str, end: i
         is_marked = new.has_delete_horizon and not old.has_delete_horizon
         assert now == was or (old.is_control and is_marked), new
         assert [*iter_records(now)] == [*iter_records(was)]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
+def test_a_partition_of_kafkas_consumer_offsets_is_cleaned(tmp_path: Path, number: int) -> None:
+    """Keys of whatever kind, known here or not, and markers of transactional commits."""
+    source = GOLDEN.parent / "consumer-offsets" / f"__consumer_offsets-{number}"
+    for path in source.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    log = open_compacted(tmp_path, recovery_point=None)
+    commit(log)
+    # Closed as it is, with a record after it that replaces none of Kafka's.
+    log.roll(NOW_MS)
+    put(log, ("no key of Kafka's", "1"))
+    commit(log)
+    before, count = table_of(log), len(records_of(log))
+    clean(log)
+    assert table_of(log) == before
+    assert len(records_of(log)) < count
+    end = log.segments[-1].base_offset
+    keys = [record.key for record in records_of(log) if record.offset < end]
+    assert len(keys) == len(set(keys))

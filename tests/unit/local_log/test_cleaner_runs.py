@@ -1,5 +1,6 @@
 """The cleaner of a broker, its process replaced by one that works here, dies, or hangs."""
 
+import errno
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,6 +20,7 @@ from local_log.log_dir import CLEANER_OFFSETS
 from local_log.log_dirs import LogManager
 from local_log.partition_log import PartitionLog
 from local_log.segment_files import CLEANED, SWAP
+from runtime.sim.faulty_disk import FaultyDisk
 from runtime.sim.ports import SimPorts, simulated
 from tests.support.worlds.cleaned_logs import COMPACTED, commit, put, records_of, table_of
 from tests.support.worlds.local_log import NOW_MS, TOPIC_ID
@@ -66,7 +68,8 @@ class HereWorker:
 
 class World:
     def __init__(self, path: Path) -> None:
-        self.ports = simulated()
+        self.disk = FaultyDisk()
+        self.ports = simulated(disk=self.disk)
         self.configs: dict[str, LogConfig] = {}
         self.logs = LogManager([path], lambda topic: self.configs.get(topic, COMPACTED), self.ports)
         self.logs.lock()
@@ -222,6 +225,26 @@ def test_a_log_that_cannot_be_read_does_not_keep_the_others_waiting(world: World
     world.worker.before = lambda _: None
     world.ports.scheduler.advance(10_000)
     assert world.checkpoint() == log.segments[-1].base_offset
+
+
+def test_a_segment_that_was_taken_gets_its_name_when_there_are_descriptors_again(
+    world: World,
+) -> None:
+    log = world.log()
+    fill(log)
+    before = table_of(log)
+    world.disk.fail(["rename"], path_part=".log.deleted", error=errno.EMFILE)
+    world.cleaner.start()
+    assert not log.is_offline
+    assert (log.directory / f"{0:020}.log.swap").exists()
+    assert table_of(log) == before
+    world.disk.heal()
+    fill(log, 20)
+    before = table_of(log)
+    world.ports.scheduler.advance(10_000)
+    assert world.leftovers(log) == []
+    assert world.checkpoint() == log.segments[-1].base_offset
+    assert table_of(log) == before
 
 
 def test_damage_sets_the_log_aside_until_it_is_truncated(world: World) -> None:
