@@ -18,10 +18,10 @@ from pathlib import Path
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
 from broker.config.live_config import LiveConfig, check_tiered_topics
-from broker.coordinator.service import begin_groups
 from broker.control.commands import ControlCommands
 from broker.control.listener import open_control
 from broker.control.wiring import add_commands
+from broker.coordinator.service import begin_groups
 from broker.faults.service import add_faults
 from broker.handlers.handler_table import build_handlers
 from broker.handlers.parts import HandlerParts
@@ -43,6 +43,7 @@ from broker.node.endpoints import (
 )
 from broker.node.housekeeping import Housekeeping
 from broker.node.housekeeping_tasks import housekeeping_tasks
+from broker.node.log_cleaning import make_cleaner
 from broker.node.metadata_log import open_metadata_node
 from broker.node.registration import BrokerRegistration
 from broker.node.start_jobs import Count, StopMark, beside_the_loop
@@ -144,6 +145,8 @@ class Broker:
         await self._open_control()
         self._housekeeping.start(self.config.log_initial_task_delay_ms)
         self._on_stop(self._housekeeping.stop)
+        self._cleaner.start()
+        self._on_stop(self._cleaner.stop)
         log.info(
             "started: node_id=%d cluster_id=%s partitions=%d",
             self.config.node_id,
@@ -356,6 +359,7 @@ class Broker:
             scheduler=self._ports.scheduler,
             pool=self._ports.executors.background,
         )
+        self._cleaner = make_cleaner(lambda: self.live.current, self._logs, ports)
         register_log_metrics(self.metrics, self._replicas)
         register_disk_metrics(self.metrics, self._replicas, ports.executors)
         register_metadata_metrics(self.metrics, self._image, self._node)

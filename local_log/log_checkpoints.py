@@ -56,7 +56,7 @@ def collect(
             the next start would take it for 0 and cut what it likes.
     """
     if name == CLEANER_OFFSETS:
-        return dict(before)  # written by Apache Kafka's cleaner; only deleted partitions leave it
+        return dict(before)  # the cleaner's own word; only deleted partitions leave it
     offsets = {tp: offset for tp, offset in before.items() if tp not in logs}
     for tp, log in logs.items():
         if name == RECOVERY_POINTS:
@@ -150,8 +150,31 @@ class Checkpoints:
         Raises:
             OSError: the disk failed.
         """
-        for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
+        for name in (RECOVERY_POINTS, HIGH_WATERMARKS, CLEANER_OFFSETS):
             with directory.checkpointing:
                 known = directory.entry(name, tp)
                 if known is not None and known > end_offset:
                     directory.write_checkpoint(name, {**directory.entries[name], tp: end_offset})
+
+    def note_cleaned(self, log: PartitionLog, offset: int) -> bool:
+        """Say that a log is clean below `offset`; on return it survives a power cut.
+
+        Returns:
+            False if it was not said: the log was truncated or removed meanwhile, or the disk
+            failed, which takes the directory offline.
+        """
+        tp = log.topic_partition
+        directory = self._hosted.directory_of(tp)
+        if directory is None:
+            return False
+        try:
+            with directory.checkpointing:
+                # A truncation says that it comes before it waits for this lock, see `lower`.
+                if log.cleaning.is_spoilt or self._hosted.get(tp) is not log:
+                    return False
+                before = directory.entries.get(CLEANER_OFFSETS, {})
+                directory.write_checkpoint(CLEANER_OFFSETS, {**before, tp: offset})
+        except OSError as error:
+            self._fail_dir(directory, error)
+            return False
+        return True

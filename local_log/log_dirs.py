@@ -24,6 +24,7 @@ from local_log.log_creation import Creation, LogCreation, Made, NewLog
 from local_log.log_deletion import DelayedDeletion, Removal
 from local_log.log_dir import (
     CHECKPOINTS,
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_STARTS,
     OWN_NAMES,
@@ -89,14 +90,14 @@ class LogManager:
         )
         self.is_loaded = self._is_closed = False
         self._retention = RetentionPass(
-            is_open=self._is_open,
+            is_open=self.is_open,
             keep_log_starts=self.keep_log_starts,
             pool=self._background,
             to_loop=self._to_loop,
         )
         self._upkeep = LogUpkeep(
             logs=self.all,
-            is_open=self._is_open,
+            is_open=self.is_open,
             pool=self._background,
             scheduler=ports.scheduler,
         )
@@ -316,7 +317,8 @@ class LogManager:
         """Passes over some of the logs, or whose end is waited for."""
         return self._retention
 
-    def _is_open(self, log: PartitionLog) -> bool:
+    def is_open(self, log: PartitionLog) -> bool:
+        """Whether this log, and no later one of its name, is served."""
         return not self._is_closed and self.get(log.topic_partition) is log
 
     def expire_producers(self, now_ms: int, expiration_ms: int = PRODUCER_EXPIRATION_MS) -> None:
@@ -357,6 +359,15 @@ class LogManager:
         if log is None or directory is None or not log.log_start_known:
             return True
         return log.log_start_offset <= (directory.entry(LOG_STARTS, tp) or 0)
+
+    def cleaned_to(self, tp: TopicPartition) -> int | None:
+        """Below this offset a log is clean, as the checkpoint says; None: it says nothing."""
+        directory = self.directory_of(tp)
+        return None if directory is None else directory.entry(CLEANER_OFFSETS, tp)
+
+    def note_cleaned(self, log: PartitionLog, offset: int) -> bool:
+        """See `Checkpoints.note_cleaned`."""
+        return self._checkpoints.note_cleaned(log, offset)
 
     # -- failure and end ------------------------------------------------------------------------
 

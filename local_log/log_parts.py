@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from local_log.epoch_file import EpochFile
+from local_log.log_cleaning import LogCleaning
 from local_log.log_ends import LogEnds
 from local_log.log_flushing import LogFlushing
 from local_log.log_health import LogHealth
@@ -41,6 +42,7 @@ class LogParts(NamedTuple):
     producers: LogProducers
     flushing: LogFlushing
     mending: SegmentMending
+    cleaning: LogCleaning
 
 
 def parts_of(
@@ -79,6 +81,7 @@ def parts_of(
         producers=producers,
         flushing=flushing,
         mending=SegmentMending(place, health),
+        cleaning=LogCleaning(place, health, segments, producers),
     )
 
 

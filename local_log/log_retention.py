@@ -65,7 +65,7 @@ class LogRetention:
         Raises:
             KafkaStorageError: the disk failed.
         """
-        if self._parts.health.failure is not None:
+        if self._parts.health.failure is not None or self._parts.cleaning.is_running:
             return None
         ends, segments = self._parts.ends, self._parts.segments
         try:
@@ -130,7 +130,9 @@ class LogRetention:
             if base_offset != found or end > safe_below:
                 break
             count += 1
-        if self._parts.health.failure is not None or not count:
+        # What a cleaner reads goes the next time.
+        is_kept = self._parts.health.failure is not None or self._parts.cleaning.is_running
+        if is_kept or not count:
             return RetentionResult((), 0, ends.log_start_offset, expiry.rolled)
         self._parts.epoch_file.clip(expiry.log_start_offset, local_start=segments.bases[0])
         try:

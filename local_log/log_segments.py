@@ -5,7 +5,7 @@ The lists are changed by the event loop alone. What runs on a pool thread beside
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 from zlib import crc32
@@ -97,10 +97,13 @@ class LogSegments:
     def _set_roll_ms(self) -> None:
         """Segments of many partitions are not to be closed all at once."""
         config = self._config
-        limit = min(config.segment_jitter_ms, config.segment_ms)
+        segment_ms = config.segment_ms
+        if config.compacts:  # only closed segments are cleaned
+            segment_ms = min(segment_ms, config.max_compaction_lag_ms)
+        limit = min(config.segment_jitter_ms, segment_ms)
         topic, partition = self._topic_partition
         seed = f"{topic}-{partition}-{self.active.base_offset}".encode()
-        self.roll_ms = config.segment_ms - (crc32(seed) % limit if limit > 0 else 0)
+        self.roll_ms = segment_ms - (crc32(seed) % limit if limit > 0 else 0)
 
     def _count_bytes(self) -> None:
         self._closed_bytes = sum(segment.size_bytes for segment in self.all[:-1])
@@ -147,6 +150,29 @@ class LogSegments:
         )
         segment.index_interval_bytes = self._config.index_interval_bytes
         return segment
+
+    # -- segments are cleaned -------------------------------------------------------------------
+
+    def closed(self, bases: Sequence[int]) -> list[LogSegment] | None:
+        """The closed neighbours with these base offsets; None if they are not there as such."""
+        first = bisect_left(self.bases, bases[0])
+        end = first + len(bases)
+        if self.bases[first:end] != list(bases) or end >= len(self.bases):
+            return None
+        return self.all[first:end]
+
+    def replace(self, old: Sequence[LogSegment], new: LogSegment) -> None:
+        """Put one segment into the place of some closed neighbours.
+
+        Readers must find it before files change names.
+        """
+        first = bisect_left(self.bases, old[0].base_offset)
+        new.index_interval_bytes = self._config.index_interval_bytes
+        self.all[first : first + len(old)] = [new]
+        self.bases[first : first + len(old)] = [new.base_offset]
+        self._changes += 1
+        self.aborted.changed(self.all)
+        self._closed_bytes += new.size_bytes - sum(segment.size_bytes for segment in old)
 
     # -- segments go ----------------------------------------------------------------------------
 

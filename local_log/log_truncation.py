@@ -29,6 +29,7 @@ class LogTruncation:
         ends, segments = self._parts.ends, self._parts.segments
         if offset >= ends.log_end_offset:
             return
+        self._delete(self._parts.cleaning.spoil())
         if offset <= segments.bases[0]:
             self.fully(max(offset, ends.log_start_offset), keep_log_start=True)
             return
@@ -56,6 +57,7 @@ class LogTruncation:
             KafkaStorageError: the disk failed.
         """
         ends = self._parts.ends
+        self._delete(self._parts.cleaning.spoil())
         try:
             self._retention.free_names()
             self._lower_marks(0)  # until the new segment is there, a start finds nothing at all

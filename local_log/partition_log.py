@@ -18,6 +18,7 @@ methods alone.
 | `LogWriter` | `log_writing.py` | none; the order of an append |
 | `LogRetention` | `log_retention.py` | segments on their way out |
 | `LogTruncation` | `log_truncation.py` | none; the order of a truncation |
+| `LogCleaning` | `log_cleaning.py` | a pass of the cleaner, and a segment that takes its place |
 
 Here stands what concerns several of them; the rest is asked of the part. All state is owned by one
 thread, the event loop's; what may run on a pool thread says so. Offsets: `end` exclusive, `last`
@@ -64,7 +65,7 @@ class PartitionLog:
     """See the module.
 
     Attributes:
-        health, ends, epoch_file, reader, writer, retention: parts, see the module.
+        health, ends, epoch_file, reader, writer, retention, cleaning: parts, see the module.
         epochs: the epoch chain; what changes it is kept in its file.
         append_as_leader: `LogWriter.append_as_leader`.
         read: `LogReader.read`.
@@ -80,6 +81,7 @@ class PartitionLog:
         "_producers",
         "adopted_epoch",
         "append_as_leader",
+        "cleaning",
         "config",
         "directory",
         "disk",
@@ -118,6 +120,7 @@ class PartitionLog:
         self.health, self.ends = parts.health, parts.ends
         self.epoch_file, self.epochs = parts.epoch_file, parts.epoch_file.chain
         self._producers, self._flushing = parts.producers, parts.flushing
+        self.cleaning = parts.cleaning
         self.reader = LogReader(parts)
         self.writer = LogWriter(parts, config)
         self.retention = LogRetention(parts, config, roll_at=self.writer.roll_at)
@@ -191,6 +194,11 @@ class PartitionLog:
     def size_bytes(self) -> int:
         """Bytes of all segments."""
         return self._parts.segments.size_bytes
+
+    @property
+    def closed_bytes(self) -> int:
+        """Bytes of all segments but the active one."""
+        return self.size_bytes - self._parts.segments.active.size_bytes
 
     @property
     def log_start_offset(self) -> int:
@@ -449,4 +457,5 @@ class PartitionLog:
         self.retention.close()
         parts.producers.close()
         parts.mending.close()
+        parts.cleaning.close()
         parts.segments.release()

@@ -188,7 +188,11 @@ class LogOpener:
         if found.swaps:
             disk.fsync_path(directory)
             log.warning("finished a compaction: path=%s files=%d", directory, len(found.swaps))
-        leftovers = [name for name in found.names if name.endswith((DELETED, CLEANED, ".tmp"))]
+        leftovers = [
+            name
+            for name in found.names
+            if name.endswith((DELETED, CLEANED, SWAP, ".tmp")) and name not in found.swaps
+        ]
         for name in leftovers:
             disk.unlink(directory / name)
         names: Sequence[str] = found.names

@@ -19,7 +19,9 @@ from local_log.segment_files import (
     SEGMENT_SUFFIXES,
     TIME_INDEX,
     TXN_INDEX,
+    open_moving,
     path_of,
+    swap_path,
 )
 from local_log.segment_index import OffsetIndex, TimeIndex, read_now
 from runtime.disk import Buffer, Disk, OpenFile
@@ -40,6 +42,7 @@ class LogSegment:
         "_file",
         "_has_aborted",
         "_is_full",
+        "_is_moving",
         "_max_timestamp",
         "_offset_of_max_timestamp",
         "base_offset",
@@ -55,6 +58,7 @@ class LogSegment:
 
     def __init__(self, disk: Disk, directory: Path, base_offset: int, size_bytes: int) -> None:
         self._disk = disk
+        self._is_moving = False
         self.directory = directory
         self.base_offset = base_offset
         self.size_bytes = size_bytes
@@ -73,7 +77,25 @@ class LogSegment:
 
     def path(self, suffix: str) -> Path:
         """Path of one of its files."""
+        if self._is_moving:
+            swap = swap_path(self.directory, self.base_offset, suffix)
+            if self._disk.exists(swap):
+                return swap
         return path_of(self.directory, self.base_offset, suffix)
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether a cleaner wrote it and its files are on their way to their names."""
+        return self._is_moving
+
+    @is_moving.setter
+    def is_moving(self, is_moving: bool) -> None:
+        self._is_moving = is_moving
+        self.offset_index.is_moving = self.time_index.is_moving = is_moving
+
+    def _open(self, suffix: str) -> OpenFile:
+        path = path_of(self.directory, self.base_offset, suffix)
+        return open_moving(self._disk, path) if self._is_moving else self._disk.open_read(path)
 
     # -- life -----------------------------------------------------------------------------------
 
@@ -123,7 +145,7 @@ class LogSegment:
         """The log file, opened when first needed."""
         file = self._file
         if file is None:
-            file = self._file = self._disk.open_read(self.path(LOG))
+            file = self._file = self._open(LOG)
         return file
 
     def release(self) -> None:
@@ -401,7 +423,7 @@ class LogSegment:
         """
         if not self.has_aborted:
             return b""
-        file = self._disk.open_read(self.path(TXN_INDEX))
+        file = self._open(TXN_INDEX)
         size = file.size()
         if may_wait:
             data = self._disk.read_at(file, 0, size)

@@ -16,6 +16,7 @@ from kafka_protocol.files import offset_index, time_index
 from kafka_protocol.files.offset_index import OffsetPosition
 from kafka_protocol.files.time_index import TimestampOffset
 from local_log.errors import WouldWait
+from local_log.segment_files import open_moving
 from runtime.disk import Buffer, Disk, OpenFile
 
 _BLOCK_ENTRIES = 512
@@ -64,6 +65,7 @@ class SegmentIndex:
         "_file",
         "base_offset",
         "entries",
+        "is_moving",
         "max_entries",
         "path",
     )
@@ -77,6 +79,7 @@ class SegmentIndex:
         self._block: _Block | None = None  # the newest part of a closed index that was read
         self._file: OpenFile | None = None
         self._active = False
+        self.is_moving = False  # see `LogSegment.is_moving`
         self.max_entries = 0
         self.entries = 0  # only while active
 
@@ -117,6 +120,11 @@ class SegmentIndex:
     def _loaded(self, data: Buffer) -> None:
         """Called when the entries have become known."""
 
+    def _open(self) -> OpenFile:
+        if self.is_moving:
+            return open_moving(self._disk, self.path)
+        return self._disk.open_read(self.path)
+
     def count(self) -> int:
         """How many entries there are; bytes after the last whole one do not count.
 
@@ -149,7 +157,7 @@ class SegmentIndex:
         if block.start + low < block.total:
             following = data[low * size : (low + 1) * size]
             if not following:
-                file = self._disk.open_read(self.path)
+                file = self._open()
                 following = self._read(file, block.start + low, size, may_wait=may_wait)
         return block.start + low, floor, following
 
@@ -169,8 +177,8 @@ class SegmentIndex:
         return is_last or bool(read(data, len(data) - size + key.at)[0] > wanted)
 
     def _read_block(self, key: _Key, wanted: int, *, may_wait: bool) -> _Block:
-        disk, size = self._disk, self.entry_size
-        file = disk.open_read(self.path)
+        size = self.entry_size
+        file = self._open()
         total = file.size() // size
         low, high = 0, (total - 1) // _BLOCK_ENTRIES if total else 0
         while low < high:
@@ -361,7 +369,7 @@ class TimeIndex(SegmentIndex):
         """The newest entry: the segment's largest timestamp once it is closed."""
         if self._data is not None:
             return self.last
-        file = self._disk.open_read(self.path)
+        file = self._open()
         entries = file.size() // self.entry_size
         if not entries:
             return TimestampOffset(-1, self.base_offset)

@@ -28,7 +28,7 @@ from local_log.segment_reading import CheckStop, SegmentReading, go_on, read_seg
 from local_log.segment_recovery import last_batch, needs_rebuild
 from local_log.small_files import SmallFiles
 from local_log.verdict import LogSurvey, SegmentSurvey
-from runtime.disk import Disk
+from runtime.disk import Disk, OpenFile
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +73,9 @@ class _SwapSegment(LogSegment):
         swap = path.with_name(path.name + SWAP)
         return swap if self._disk.exists(swap) else path
 
+    def _open(self, suffix: str) -> OpenFile:
+        return self._disk.open_read(self.path(suffix))
+
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
@@ -83,7 +86,8 @@ class Surveyed:
         segments: as the log would have them, oldest first.
         readings: by base offset, of the segments that were read whole.
         replaced: base offsets of segments that a half finished compaction has replaced.
-        swaps: names of the files that it had still to rename.
+        swaps: names of the files that it had still to rename. An index without its log is not
+            among them: that segment has its name already, or was not finished.
         chain_on_disk: the epoch chain as its file says, empty if it says nothing.
     """
 
@@ -105,6 +109,9 @@ class Surveyor:
         self._files = files
         self._directory = request.directory
         self._readings: dict[int, SegmentReading] = {}
+        # A cleaner was about to give these their names: which of their indexes are the old
+        # segment's is not told, so all of them are made again.
+        self._half_swapped: set[int] = set()
 
     def look(self) -> Surveyed:
         """Look at everything.
@@ -114,7 +121,10 @@ class Surveyor:
         """
         request = self._request
         names = self._disk.list_dir(self._directory)
-        swaps = tuple(name for name in names if name.endswith(SWAP))
+        found = [name for name in names if name.endswith(SWAP)]
+        new = _bases_of([name.removesuffix(SWAP) for name in found])
+        swaps = tuple(name for name in found if _base_of(name) in new)
+        self._half_swapped = {base for base in map(_base_of, found) if base is not None}
         segments, replaced = self._segments(names, swaps)
         surveys = self._survey_all(segments)
         chain, problem = self._chain()
@@ -162,7 +172,11 @@ class Surveyor:
         if new:
             # As Kafka: whatever begins between the first and the end of the last new segment. A
             # cleaner never touches the active one: who reaches beyond it has a changed bit.
-            end = min(last_batch(new[-1])[0], max(plain, default=0))
+            # Its index may still be that of the old segment.
+            last_end = 0
+            for _, header in new[-1].batches(0):
+                last_end = header.next_offset
+            end = min(last_end, max(plain, default=0))
             replaced |= {base for base in plain if new[0].base_offset <= base < end}
         old = [self._segment(LogSegment, base) for base in plain - replaced]
         segments = sorted([*new, *old], key=lambda segment: segment.base_offset)
@@ -184,7 +198,9 @@ class Surveyor:
             request.check_stop()
             next_base = segments[index + 1].base_offset if index + 1 < len(segments) else None
             survey = None
-            if index < first or (request.is_clean and request.recovery_point is not None):
+            is_settled = segment.base_offset not in self._half_swapped
+            is_flushed = index < first or (request.is_clean and request.recovery_point is not None)
+            if is_settled and is_flushed:
                 survey = self._glance(segment, next_base)
             if next_base is None and survey and survey.end_offset != request.recovery_point:
                 survey = None  # a log that was closed cleanly ends at its recovery point
@@ -241,6 +257,12 @@ class Surveyor:
         if last.base_offset > first.base_offset:
             places.append(EpochEntry(last.partition_leader_epoch, last.base_offset))
         return SegmentSurvey(base, size, False, size, end, places=tuple(places))
+
+
+def _base_of(swap: str) -> int | None:
+    """Base offset of a segment's file by its name as `.swap`."""
+    parsed = parse_segment_file(swap.removesuffix(SWAP))
+    return None if parsed is None else parsed[0]
 
 
 def _bases_of(names: Sequence[str]) -> set[int]:

@@ -369,6 +369,10 @@ class Disk:
         """Bytes of a file by its name."""
         return path.stat().st_size
 
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        """Say when a file was last written."""
+        os.utime(path, ns=(modified_ms * 1_000_000,) * 2)
+
     def modified_ms(self, path: Path) -> int:
         """When the file was last written, wall clock."""
         return path.stat().st_mtime_ns // 1_000_000

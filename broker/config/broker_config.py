@@ -111,6 +111,13 @@ class BrokerConfig:
     compression_gzip_level: int
     compression_lz4_level: int
     compression_zstd_level: int
+    log_cleaner_backoff_ms: int
+    log_cleaner_dedupe_buffer_size: int
+    log_cleaner_enable: bool
+    log_cleaner_io_buffer_load_factor: float
+    log_cleaner_io_buffer_size: int
+    log_cleaner_io_max_bytes_per_second: float
+    log_cleaner_threads: int
     log_cleanup_policy: tuple[str, ...]
     log_segment_bytes: int
     log_roll_ms: int

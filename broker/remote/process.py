@@ -1,4 +1,4 @@
-"""Starting and killing the tier process; the one place of the broker that makes a process.
+"""Starting and killing the tier process; of this package the one place that makes one.
 
 The child inherits two descriptors: its end of the link, and the locked `tier.lock`. The lock
 belongs to the open file, which after the start only the child holds: it is free the moment the

@@ -1,0 +1,352 @@
+"""The log cleaner of a broker: one log after the other, the dirtiest first, while one is due.
+
+Runs on the loop in short turns. A process of its own reads and writes (`process.py`), the thread
+`log-cleaner` waits for it and renames files; here it is decided which log is next, and what the
+process has written takes its place. A process that dies or hangs harms nothing: what it wrote is
+removed, and the pass is made again, later and later while it goes wrong.
+
+DIFFERS: `log.cleaner.threads` says only whether there is one at all: one process serves all logs,
+with the whole of `log.cleaner.dedupe.buffer.size`.
+"""
+
+import logging
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Protocol
+
+from kafka_protocol.types import TopicPartition
+from local_log.cleaner.job import Alive, Done, Failed, Group, Job
+from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
+from local_log.cleaner.policy import Range, dirtiest
+from local_log.cleaner.worker import Worker, WorkerLostError
+from local_log.errors import KafkaStorageError, LogClosed
+from local_log.log_cleaning import PassSpoiltError
+from local_log.partition_log import PartitionLog
+from runtime.log_context import Outage
+from runtime.ports import Ports
+from runtime.scheduler import Timer
+from runtime.steps import NEXT_TURN, StepRunner, Steps
+from runtime.steps import Job as PoolJob
+
+log = logging.getLogger(__name__)
+
+POOL: Final = "log-cleaner"
+SLICE_LOGS: Final = 20
+"""Noted in one turn: a list of the segments of each."""
+LOOKS_LOGS: Final = 1000
+"""Asked in one turn whether they are compacted."""
+BACKOFF_MIN_MS: Final = 100
+RETRY_MAX_MS: Final = 10 * 60_000
+
+Sub = Generator[PoolJob | None, Any, Any]
+
+
+class CleanedLogs(Protocol):
+    """What the log manager knows."""
+
+    def all(self) -> Sequence[PartitionLog]:
+        """Every open log."""
+
+    def is_open(self, log: PartitionLog) -> bool:
+        """Whether it still is."""
+
+    def cleaned_to(self, tp: TopicPartition) -> int | None:
+        """What the cleaner's checkpoint says."""
+
+    def note_cleaned(self, log: PartitionLog, offset: int) -> bool:
+        """Write it there, durably, unless the log was truncated; False if it was not written."""
+
+
+@dataclass(slots=True)
+class CleanerFacts:
+    """What is told of the cleaner by metrics; of the last pass where nothing else is said.
+
+    Attributes:
+        dirty_ratio: of the dirtiest log, at the last look.
+        delay_ms: longest time by which a record waits too long, at the last look.
+        recopy_ratio: bytes written for each byte read.
+        map_use: how full the map of keys was.
+        clean_ms: how long it took.
+        looked_ms: monotonic time of the last look; None before the first.
+        failures: attempts in a row that the process did not survive.
+        passes, read_bytes, written_bytes: of all passes.
+    """
+
+    dirty_ratio: float = 0.0
+    delay_ms: int = 0
+    recopy_ratio: float = 0.0
+    map_use: float = 0.0
+    clean_ms: int = 0
+    looked_ms: int | None = None
+    failures: int = 0
+    passes: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Retry:
+    """A log whose pass went wrong.
+
+    Attributes:
+        at_ms: monotonic; not tried before.
+    """
+
+    at_ms: int
+    failures: int
+    outage: Outage = field(repr=False)
+
+
+class LogCleaner:
+    """See the module.
+
+    Attributes:
+        facts: for metrics.
+    """
+
+    def __init__(
+        self,
+        logs: CleanedLogs,
+        settings: Callable[[], CleanerSettings],
+        ports: Ports,
+        worker: Worker,
+    ) -> None:
+        """Clean nothing yet.
+
+        Args:
+            logs: which there are.
+            settings: as they are now.
+            ports: of the process.
+            worker: does the passes.
+        """
+        self._logs, self._settings, self._worker = logs, settings, worker
+        self._disk, self._clock, self._dice = ports.disk, ports.clock, ports.dice
+        self._scheduler = ports.scheduler
+        self._pool = ports.executors.pool(POOL, 1)
+        self._runner = StepRunner(
+            self._steps, pool=self._pool, scheduler=ports.scheduler, name="log cleaner"
+        )
+        self._timer: Timer | None = None
+        self._number = 0
+        self._is_stopped = False
+        self._outage = Outage(log, "the cleaner process")
+        self._retry_process_ms = 0
+        self._retries: dict[PartitionLog, _Retry] = {}
+        self.facts = CleanerFacts()
+
+    def start(self) -> None:
+        """Look now, and again after each pause."""
+        if not self._is_stopped:
+            if self._settings().is_enabled:
+                self._runner.start()
+            pause_ms = max(self._settings().backoff_ms, BACKOFF_MIN_MS)
+            self._timer = self._scheduler.call_later(pause_ms, self.start)
+
+    async def stop(self) -> None:
+        """Clean nothing more; what was half done is left as a kill would leave it."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._worker.stop()
+        await self._runner.stop()
+        await self._pool.run(self._worker.close)
+
+    @property
+    def uncleanable(self) -> list[PartitionLog]:
+        """Logs that were set aside because a batch of them is damaged."""
+        return [each for each in self._logs.all() if each.cleaning.uncleanable]
+
+    # -- which one ------------------------------------------------------------------------------
+
+    def _steps(self) -> Steps:
+        while not self._is_stopped and self._clock.monotonic_ms() >= self._retry_process_ms:
+            chosen = yield from self._choose()
+            if chosen is None:
+                break
+            yield from self._clean(*chosen)
+            yield NEXT_TURN
+        yield self._worker.collect
+
+    def _choose(self) -> Sub:
+        """The dirtiest log that is due, and what of it; None if none is."""
+        now_ms = self._clock.wall_ms()
+        found: list[tuple[NotedLog, Range]] = []
+        candidates: list[PartitionLog] = []
+        for number, each in enumerate(self._logs.all(), 1):
+            if number % LOOKS_LOGS == 0:
+                yield NEXT_TURN
+            if each.config.compacts and self._may_clean(each):
+                candidates.append(each)
+        for start in range(0, len(candidates), SLICE_LOGS):
+            some = [
+                NotedLog.of(each, self._logs.cleaned_to(each.topic_partition))
+                for each in candidates[start : start + SLICE_LOGS]
+                if self._logs.is_open(each)
+            ]
+            found += yield partial(_ranges, some, now_ms)
+        self.facts.looked_ms = self._clock.monotonic_ms()
+        self.facts.dirty_ratio = max((each.dirty_ratio for _, each in found), default=0.0)
+        self.facts.delay_ms = max((each.delay_ms for _, each in found), default=0)
+        best = dirtiest((each, noted.config) for noted, each in found)
+        return None if best is None else found[best]
+
+    def _may_clean(self, each: PartitionLog) -> bool:
+        if each.is_offline or each.cleaning.uncleanable or each.config.remote_storage_enable:
+            return False
+        retry = self._retries.get(each)
+        return retry is None or self._clock.monotonic_ms() >= retry.at_ms
+
+    # -- one pass -------------------------------------------------------------------------------
+
+    def _clean(self, noted: NotedLog, found: Range) -> Sub:
+        each = noted.log
+        if not self._logs.is_open(each) or self._is_stopped:
+            return
+        token = self._dice.uuid().hex()[:12]
+        each.cleaning.begin()
+        try:
+            yield from self._pass(noted, found, token)
+            self._succeeded(each)
+        except WorkerLostError as error:
+            self._process_failed(error)
+        except (PassSpoiltError, LogClosed) as error:
+            log.info("a pass is thrown away: partition=%s %s", each.topic_partition, error)
+            self._worker.kill()
+        except (KafkaStorageError, OSError) as error:
+            self._log_failed(each, error)
+        finally:
+            each.cleaning.end()
+        yield partial(_remove_leftovers, each, token)
+
+    def _pass(self, noted: NotedLog, found: Range, token: str) -> Sub:
+        each, begun_ms = noted.log, self._clock.monotonic_ms()
+        if each.cleaning.is_half_done:  # there were no descriptors left, say
+            yield from self._put_in_place(each)
+        # The new segments are durable, so what they replace was no less.
+        yield partial(each.flush, found.first_uncleanable)
+        if noted.cleaned_to is None or found.resets:
+            # Before a first hole comes: holes of a log that is in this checkpoint are right.
+            yield partial(self._note, each, found.first_dirty)
+        self._number += 1
+        job: Job = yield partial(
+            make_job,
+            noted,
+            found,
+            each.producers.freeze(),
+            self._settings(),
+            number=self._number,
+            token=token,
+            now_ms=self._clock.wall_ms(),
+            disk=self._disk,
+        )
+        yield partial(self._worker.begin, job)
+        while True:
+            if each.cleaning.is_spoilt or not self._logs.is_open(each):
+                raise PassSpoiltError("the log was truncated or removed")
+            answer = yield self._worker.next_answer
+            match answer:
+                case Alive():
+                    pass
+                case Group():
+                    yield from self._swap(each, answer, token)
+                case Done():
+                    yield partial(self._note, each, answer.cleaned_to)
+                    self._count(noted, answer, self._clock.monotonic_ms() - begun_ms)
+                    return
+                case Failed():
+                    self._refused(each, answer)
+                    return
+
+    def _swap(self, each: PartitionLog, group: Group, token: str) -> Sub:
+        if not group.is_changed:
+            return
+        cleaning = each.cleaning
+        yield partial(cleaning.make_ready, group.old[0], token)
+        cleaning.take(group)
+        yield from self._put_in_place(each)
+
+    def _put_in_place(self, each: PartitionLog) -> Sub:
+        yield each.cleaning.put_in_place
+        each.retention.delete_later(each.cleaning.settle())
+
+    def _note(self, each: PartitionLog, offset: int) -> None:
+        if not self._logs.note_cleaned(each, offset):
+            raise PassSpoiltError("the checkpoint of the cleaner was not written")
+
+    # -- what came of it ------------------------------------------------------------------------
+
+    def _count(self, noted: NotedLog, done: Done, took_ms: int) -> None:
+        facts = self.facts
+        facts.passes += 1
+        facts.read_bytes += done.read_bytes
+        facts.written_bytes += done.written_bytes
+        facts.recopy_ratio = done.written_bytes / done.read_bytes if done.read_bytes else 0.0
+        facts.map_use, facts.clean_ms = done.map_use, took_ms
+        log.info(
+            "cleaned: partition=%s to=%d read_bytes=%d written_bytes=%d took_ms=%d keys_left=%s",
+            noted.log.topic_partition,
+            done.cleaned_to,
+            done.read_bytes,
+            done.written_bytes,
+            took_ms,
+            done.keys_left,
+        )
+
+    def _refused(self, each: PartitionLog, failed: Failed) -> None:
+        if not failed.is_damage:
+            raise OSError(failed.reason)
+        each.cleaning.set_aside(failed.reason)
+        log.error(
+            "not cleaned any more until the next start: partition=%s %s; its records are served",
+            each.topic_partition,
+            failed.reason,
+        )
+
+    def _succeeded(self, each: PartitionLog) -> None:
+        self.facts.failures = 0
+        self._outage.succeeded()
+        retry = self._retries.pop(each, None)
+        if retry is not None:
+            retry.outage.succeeded()
+
+    def _process_failed(self, error: WorkerLostError) -> None:
+        if self._is_stopped:
+            return
+        self._outage.failed(error)
+        self.facts.failures += 1
+        self._retry_process_ms = self._clock.monotonic_ms() + self._pause_ms(self.facts.failures)
+
+    def _log_failed(self, each: PartitionLog, error: Exception) -> None:
+        self._worker.kill()
+        retry = self._retries.get(each)
+        if retry is None:
+            outage = Outage(log, f"cleaning of {each.topic_partition}")
+            retry = self._retries[each] = _Retry(0, 0, outage)
+        retry.outage.failed(error)
+        retry.failures += 1
+        retry.at_ms = self._clock.monotonic_ms() + self._pause_ms(retry.failures)
+        for other in [one for one in self._retries if not self._logs.is_open(one)]:
+            del self._retries[other]
+
+    def _pause_ms(self, failures: int) -> int:
+        return min(
+            max(self._settings().backoff_ms, BACKOFF_MIN_MS) << min(failures - 1, 10), RETRY_MAX_MS
+        )
+
+
+def _ranges(some: Sequence[NotedLog], now_ms: int) -> list[tuple[NotedLog, Range]]:
+    """What of each can be cleaned; logs whose files went meanwhile are left out. On a pool."""
+    found = []
+    for noted in some:
+        try:
+            found.append((noted, noted.range(now_ms)))
+        except OSError as error:
+            log.debug("not looked at: partition=%s %s", noted.log.topic_partition, error)
+    return found
+
+
+def _remove_leftovers(each: PartitionLog, token: str) -> None:
+    with suppress(LogClosed, KafkaStorageError):  # removed with its directory, or at a start
+        each.cleaning.remove_leftovers(token)

@@ -1,0 +1,117 @@
+"""What broker and cleaner process say to each other: one JSON object a line.
+
+The broker sends a `Job`. The process answers with `Alive` now and then, with a `Group` whenever a
+new segment is on the disk, and with one `Done` or `Failed` at the end.
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+
+class SourceSegment(msgspec.Struct, frozen=True):
+    """A closed segment that is to be cleaned; see `policy.SegmentToClean`."""
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    index_bytes: int
+    time_index_bytes: int
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
+    """One pass over one log.
+
+    Attributes:
+        number: of the job; the answers carry it.
+        token: part of the names of new files: those of a process that should be gone are others.
+        segments: from the first one to the first uncleanable offset.
+        first_dirty: below it everything was cleaned.
+        aborted: transaction indexes that may speak of these segments, by their base offsets.
+        producers: id, last offset, epoch of each producer; see `batch_filter.LastBatch`.
+        map_bytes: memory for keys.
+        buffer_bytes: read at once.
+        bytes_per_second: of reading and writing together; 0: no limit.
+    """
+
+    number: int
+    token: str
+    directory: str
+    segments: list[SourceSegment]
+    first_dirty: int
+    aborted: list[int]
+    producers: list[tuple[int, int, int]]
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    map_bytes: int
+    buffer_bytes: int
+    bytes_per_second: float
+
+
+class Alive(msgspec.Struct, frozen=True, tag="alive"):
+    """The process works on."""
+
+    number: int
+    read_bytes: int
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True, tag="group"):
+    """Some neighbouring segments have become one, which lies beside them.
+
+    Attributes:
+        old: base offsets of the segments.
+        size_bytes: of the new one, which has the base offset of the first.
+        max_timestamp, offset_of_max_timestamp, first_timestamp: of its batches; -1, its base
+            offset and -1 where it has none.
+        has_aborted: it has a transaction index.
+        is_changed: False where the new one would be the same as the only old one: nothing was kept.
+    """
+
+    number: int
+    old: list[int]
+    size_bytes: int
+    max_timestamp: int
+    offset_of_max_timestamp: int
+    first_timestamp: int
+    has_aborted: bool
+    is_changed: bool
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
+    """The pass is over.
+
+    Attributes:
+        cleaned_to: everything below is clean (exclusive).
+        map_use: how full the map of keys was, 0 to 1.
+        keys_left: there was no room for all keys: the rest is for another pass.
+    """
+
+    number: int
+    cleaned_to: int
+    read_bytes: int
+    written_bytes: int
+    map_use: float
+    keys_left: bool
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
+    """The pass ended early.
+
+    Attributes:
+        is_damage: a batch is damaged: another try would fail as well.
+        reason: for people, with file and byte.
+    """
+
+    number: int
+    is_damage: bool
+    reason: str
+
+
+Answer: TypeAlias = Alive | Group | Done | Failed
+
+encode = msgspec.json.Encoder().encode
+decode_job = msgspec.json.Decoder(Job).decode
+decode_answer = msgspec.json.Decoder(Answer).decode

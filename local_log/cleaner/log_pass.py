@@ -1,0 +1,313 @@
+"""One pass over one log: reads its segments, writes their successors beside them.
+
+First the newest offset of each key is found in the dirty part, then everything from the first
+segment on is read again, and what stays is written to `.cleaned` files, group by group, with their
+indexes, fsynced. Nothing that belongs to the log is touched: putting a new segment into its place
+is the broker's.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from kafka_protocol.errors import CorruptFileError, KafkaError, TidemarkError
+from kafka_protocol.files import txn_index
+from kafka_protocol.files.txn_index import AbortedTransaction
+from kafka_protocol.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    has_valid_crc,
+    read_header,
+)
+from kafka_protocol.records.compression import decompress
+from local_log.cleaner.batch_filter import BatchFilter, FilterFacts, LastBatch, marker_kind
+from local_log.cleaner.job import Done, Group, Job
+from local_log.cleaner.offset_map import OffsetMap
+from local_log.cleaner.policy import SegmentToClean, groups
+from local_log.cleaner.transactions import Transactions
+from local_log.index_builder import IndexBuilder
+from local_log.segment_files import (
+    LOG,
+    OFFSET_INDEX,
+    TIME_INDEX,
+    TXN_INDEX,
+    cleaned_path,
+    path_of,
+)
+from runtime.disk import Disk, OpenFile
+
+_BATCH_LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD
+
+
+class DamagedBatchError(TidemarkError):
+    """A batch of the log is not what was written; the log is to be left alone."""
+
+
+class LogPass:
+    """Does one job; used once.
+
+    Args:
+        job: what to do.
+        disk: where the log is.
+        moved: called with the bytes that were just read or written; may wait, and may raise to end
+            the pass.
+    """
+
+    def __init__(self, job: Job, disk: Disk, moved: Callable[[int], None]) -> None:
+        self._job, self._disk, self._moved = job, disk, moved
+        self._directory = Path(job.directory)
+        self.read_bytes = self.written_bytes = 0
+
+    def run(self) -> Iterator[Group | Done]:
+        """Do the job.
+
+        Yields:
+            A `Group` for each new segment, durable but for its names; at last a `Done`.
+
+        Raises:
+            DamagedBatchError: naming file and byte.
+            OSError: a file cannot be read or written, or has gone.
+        """
+        job = self._job
+        newest, keys_left = self._newest_offsets()
+        end = newest.latest_offset + 1
+        sources = [
+            SegmentToClean(
+                one.base_offset,
+                one.end_offset,
+                one.size_bytes,
+                one.index_bytes,
+                one.time_index_bytes,
+            )
+            for one in job.segments
+            if one.base_offset < end
+        ]
+        facts = FilterFacts(
+            job.now_ms,
+            job.delete_retention_ms,
+            job.segments[-1].end_offset,
+            {number: LastBatch(offset, epoch) for number, offset, epoch in job.producers},
+        )
+        first = job.segments[0].base_offset
+        batches = BatchFilter(facts, newest, Transactions(self._aborted(first)))
+        for group in groups(
+            sources, segment_bytes=job.segment_bytes, index_bytes=job.segment_index_bytes
+        ):
+            yield self._clean(group, batches)
+        yield Done(
+            number=job.number,
+            cleaned_to=end,
+            read_bytes=self.read_bytes,
+            written_bytes=self.written_bytes,
+            map_use=newest.utilization,
+            keys_left=keys_left,
+        )
+
+    def _aborted(self, start: int) -> list[AbortedTransaction]:
+        """Aborted transactions whose marker is at or above `start`."""
+        entries: list[AbortedTransaction] = []
+        for base_offset in self._job.aborted:
+            path = path_of(self._directory, base_offset, TXN_INDEX)
+            data = self._disk.read_file(path)
+            whole = len(data) - len(data) % txn_index.ENTRY_SIZE  # the last one may be on its way
+            try:
+                entries += txn_index.iter_entries(memoryview(data)[:whole])
+            except CorruptFileError as error:
+                raise DamagedBatchError(f"{path}: {error}") from error
+        return [entry for entry in entries if entry.last_offset >= start]
+
+    # -- the first walk -------------------------------------------------------------------------
+
+    def _newest_offsets(self) -> tuple[OffsetMap, bool]:
+        """The map, and whether keys are left for another pass."""
+        job = self._job
+        newest, start = OffsetMap(job.map_bytes), job.first_dirty
+        newest.latest_offset = start - 1
+        dirty = [source for source in job.segments if source.end_offset > start]
+        transactions = Transactions(self._aborted(dirty[0].base_offset))
+        for source in dirty:
+            for position, header, batch in self._batches(source.base_offset, source.size_bytes):
+                if header.last_offset < start and not header.is_transactional:
+                    continue
+                try:
+                    whole = _note(newest, transactions, header, batch, start)
+                except KafkaError as error:
+                    raise self._damage(source.base_offset, position, error) from error
+                if not whole:
+                    return newest, True
+                newest.latest_offset = max(newest.latest_offset, header.last_offset)
+            newest.latest_offset = max(newest.latest_offset, source.end_offset - 1)
+        return newest, False
+
+    # -- the second walk ------------------------------------------------------------------------
+
+    def _clean(self, group: list[SegmentToClean], batches: BatchFilter) -> Group:
+        base_offset = group[0].base_offset
+        new = _NewSegment(self._disk, self._job, self._directory, base_offset, self._wrote)
+        is_changed = len(group) > 1
+        for source in group:
+            for position, header, batch in self._batches(source.base_offset, source.size_bytes):
+                try:
+                    written = batches.written(header, batch)
+                except KafkaError as error:
+                    raise self._damage(source.base_offset, position, error) from error
+                if written is None:
+                    is_changed = True
+                    continue
+                is_changed |= written.data is not batch
+                new.add(written.header, written.data)
+        aborted, batches.transactions.kept = batches.transactions.kept, []
+        if is_changed:
+            modified_ms = self._disk.modified_ms(self._path(group[-1].base_offset))
+            new.finish(aborted, modified_ms)
+        else:
+            new.drop()
+        built = new.indexes
+        first = built.first_timestamp
+        return Group(
+            number=self._job.number,
+            old=[source.base_offset for source in group],
+            size_bytes=built.size_bytes,
+            max_timestamp=built.max_timestamp,
+            offset_of_max_timestamp=built.offset_of_max_timestamp,
+            first_timestamp=-1 if first is None else first,
+            has_aborted=bool(aborted),
+            is_changed=is_changed,
+        )
+
+    def _wrote(self, size: int) -> None:
+        self.written_bytes += size
+        self._moved(size)
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def _path(self, base_offset: int) -> Path:
+        return path_of(self._directory, base_offset, LOG)
+
+    def _batches(
+        self, base_offset: int, size_bytes: int
+    ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """Position, header and bytes of each batch of a segment, judged."""
+        file = self._disk.open_read(self._path(base_offset))
+        position, expected, wanted = 0, base_offset, self._job.buffer_bytes
+        while position < size_bytes:
+            asked = min(wanted, size_bytes - position)
+            chunk = self._disk.read_at(file, position, asked)
+            if len(chunk) < asked:
+                raise self._damage(base_offset, position, "the file is shorter than it was")
+            self.read_bytes += asked
+            self._moved(asked)
+            view, at, wanted = memoryview(chunk), 0, self._job.buffer_bytes
+            while at + HEADER_SIZE <= asked:
+                header = read_header(chunk, at)
+                size = header.size_bytes
+                problem = _problem(header, expected, size_bytes - position - at)
+                if problem:
+                    raise self._damage(base_offset, position + at, problem)
+                if at + size > asked:
+                    wanted = max(wanted, size)
+                    break
+                if not has_valid_crc(chunk, at, header):
+                    raise self._damage(base_offset, position + at, "its checksum is wrong")
+                yield position + at, header, view[at : at + size]
+                expected = header.next_offset
+                at += size
+            if at == 0 and wanted <= asked:
+                raise self._damage(base_offset, position, "the last batch is cut")
+            position += at
+
+    def _damage(self, base_offset: int, position: int, why: object) -> DamagedBatchError:
+        path = self._path(base_offset)
+        return DamagedBatchError(f"damaged batch at byte {position} of {path}: {why}")
+
+
+def _problem(header: BatchHeader, expected: int, left: int) -> str:
+    if header.magic != MAGIC:
+        return f"its magic is {header.magic}"
+    if header.batch_length < _BATCH_LENGTH_MIN or header.size_bytes > left:
+        return f"it has {header.size_bytes} bytes of {left} that are left"
+    if header.base_offset < expected or header.last_offset_delta < 0:
+        return f"it holds offsets {header.base_offset} to {header.last_offset}, not from {expected}"
+    return ""
+
+
+def _note(
+    newest: OffsetMap,
+    transactions: Transactions,
+    header: BatchHeader,
+    batch: memoryview,
+    start: int,
+) -> bool:
+    """Note the keys of a batch; False where there was no room for all of them."""
+    if header.is_control:
+        transactions.marker(header, marker_kind(batch, header))
+        return True
+    if transactions.data(header) or not header.record_count or header.last_offset < start:
+        return True
+    data = decompress(header.codec, batch[HEADER_SIZE:])
+    return newest.add_records(data, header.record_count, header.base_offset, start)
+
+
+class _NewSegment:
+    """The `.cleaned` files of a new segment."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        job: Job,
+        directory: Path,
+        base_offset: int,
+        wrote: Callable[[int], None],
+    ) -> None:
+        self._disk, self._wrote = disk, wrote
+        self._paths = {
+            suffix: cleaned_path(directory, base_offset, suffix, job.token)
+            for suffix in (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
+        }
+        self._buffer_bytes = job.buffer_bytes
+        self._buffer = bytearray()
+        self.indexes = IndexBuilder(
+            base_offset,
+            interval_bytes=job.index_interval_bytes,
+            index_bytes=job.segment_index_bytes,
+        )
+        self._file: OpenFile | None = None
+
+    def add(self, header: BatchHeader, data: bytes | bytearray | memoryview) -> None:
+        """Write a batch behind the others."""
+        self.indexes.add(header)
+        self._buffer += data
+        if len(self._buffer) >= self._buffer_bytes:
+            self._write()
+
+    def _write(self) -> None:
+        if self._file is None:
+            self._file = self._disk.open_append(self._paths[LOG])
+        self._disk.append(self._file, self._buffer)
+        self._wrote(len(self._buffer))
+        self._buffer = bytearray()
+
+    def finish(self, aborted: list[AbortedTransaction], modified_ms: int) -> None:
+        """Write all its files; on return their content survives a power cut."""
+        self._write()
+        assert self._file is not None
+        self._disk.fsync(self._file)
+        # Without timestamps its age is that of the file: cleaning makes nothing younger.
+        self._disk.set_modified_ms(self._paths[LOG], modified_ms)
+        contents = {
+            OFFSET_INDEX: self.indexes.offset_entries(),
+            TIME_INDEX: self.indexes.time_entries(),
+        }
+        if aborted:
+            contents[TXN_INDEX] = b"".join(map(txn_index.pack_entry, aborted))
+        for suffix, content in contents.items():
+            file = self._disk.open_empty(self._paths[suffix])
+            self._disk.write_at(file, 0, content)
+            self._disk.fsync(file)
+
+    def drop(self) -> None:
+        """Leave nothing behind."""
+        self._file = None
+        self._disk.unlink(self._paths[LOG])

@@ -1,0 +1,131 @@
+"""The cleaner process: `python -m local_log.cleaner.process LINK_FD`.
+
+Records are opened here, so that nothing of it holds the interpreter of the broker. It does one job
+after the other, ends after a minute without one, and when the broker's end of the link is closed:
+it looks at the link between two reads. What it leaves then is removed at the next start.
+"""
+
+import select
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from kafka_protocol.errors import TidemarkError
+from local_log.cleaner.job import Alive, Answer, Failed, Job, decode_job, encode
+from local_log.cleaner.log_pass import DamagedBatchError, LogPass
+from runtime.child_process import give_way
+from runtime.clock import Clock, SystemClock
+from runtime.disk import Disk
+
+IDLE_MS: Final = 60_000
+ALIVE_EVERY_MS: Final = 1_000
+NICENESS: Final = 10
+_RECEIVE_BYTES: Final = 1 << 20
+
+
+class LinkEnded(TidemarkError):
+    """The broker is gone, or wants this process no more."""
+
+
+class Link:
+    """Lines to and from the broker."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._buffer = bytearray()
+
+    def next_job(self, wait_ms: int) -> Job | None:
+        """The next job; None if none comes for so long.
+
+        Raises:
+            LinkEnded: the broker closed the link.
+        """
+        while b"\n" not in self._buffer:
+            if not self._is_readable(wait_ms):
+                return None
+            data = self._sock.recv(_RECEIVE_BYTES)
+            if not data:
+                raise LinkEnded
+            self._buffer += data
+        line, _, rest = self._buffer.partition(b"\n")
+        self._buffer = rest
+        return decode_job(line)
+
+    def send(self, answer: Answer) -> None:
+        """Send one answer.
+
+        Raises:
+            LinkEnded: the broker closed the link.
+        """
+        try:
+            self._sock.sendall(encode(answer) + b"\n")
+        except OSError as error:
+            raise LinkEnded from error
+
+    def wait(self, wait_ms: float) -> None:
+        """Wait, but not longer than the broker lives.
+
+        Raises:
+            LinkEnded: the broker closed the link. No job comes while one is done.
+        """
+        if self._is_readable(wait_ms):
+            raise LinkEnded
+
+    def _is_readable(self, wait_ms: float) -> bool:
+        return bool(select.select([self._sock], [], [], wait_ms / 1000)[0])
+
+
+class Pace:
+    """Keeps a pass to its rate, tells the broker that it goes on, and ends it with the broker."""
+
+    def __init__(self, job: Job, link: Link, clock: Clock) -> None:
+        self._job, self._link, self._clock = job, link, clock
+        self._begun_ms = self._told_ms = clock.monotonic_ms()
+        self._bytes = 0
+
+    def moved(self, size: int) -> None:
+        """So many bytes were read or written.
+
+        Raises:
+            LinkEnded: nobody waits for the rest.
+        """
+        self._bytes += size
+        rate = self._job.bytes_per_second
+        while True:
+            now_ms = self._clock.monotonic_ms()
+            if now_ms - self._told_ms >= ALIVE_EVERY_MS:
+                self._told_ms = now_ms
+                self._link.send(Alive(self._job.number, self._bytes))
+            ahead_ms = self._bytes / rate * 1000 - (now_ms - self._begun_ms) if rate > 0 else 0
+            self._link.wait(min(max(ahead_ms, 0), ALIVE_EVERY_MS))
+            if ahead_ms <= 0:
+                return
+
+
+def do_job(
+    job: Job, send: Callable[[Answer], None], moved: Callable[[int], None], disk: Disk
+) -> None:
+    """Do one job and send what comes of it; whatever goes wrong with the log is sent as well."""
+    try:
+        for answer in LogPass(job, disk, moved).run():
+            send(answer)
+    except DamagedBatchError as error:
+        send(Failed(number=job.number, is_damage=True, reason=str(error)))
+    except OSError as error:
+        send(Failed(number=job.number, is_damage=False, reason=str(error)))
+
+
+def main(link_fd: int) -> None:
+    """Serve the link until it ends, or nothing comes for a minute."""
+    give_way(NICENESS)
+    disk, clock = Disk(), SystemClock()
+    with socket.socket(fileno=link_fd) as sock, suppress(LinkEnded):
+        link = Link(sock)
+        while (job := link.next_job(IDLE_MS)) is not None:
+            do_job(job, link.send, Pace(job, link, clock).moved, disk)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

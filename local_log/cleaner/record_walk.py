@@ -1,0 +1,144 @@
+"""Walks over the records of one batch, as far as compaction must look at them. Pure.
+
+Records are neither made into values nor encoded again where that can be helped: what stays is cut
+out of the batch by its places.
+"""
+
+from typing import NamedTuple
+
+from kafka_protocol.errors import MalformedMessageError
+from kafka_protocol.records.errors import InvalidRecordError
+from kafka_protocol.wire.primitives import continue_zigzag, encode_zigzag, read_zigzag
+from local_log.cleaner.offset_map import OffsetMap
+
+Span = tuple[int, int]
+"""First byte (inclusive) and end (exclusive) of neighbouring records."""
+
+
+class Kept(NamedTuple):
+    """Which records of a batch stay.
+
+    Attributes:
+        spans: where they are.
+        number: how many.
+        has_tombstones: one of them has no value.
+    """
+
+    spans: list[Span]
+    number: int
+    has_tombstones: bool
+
+
+def select(
+    data: bytes, count: int, base_offset: int, newest: OffsetMap, *, drops_tombstones: bool
+) -> Kept:
+    """Say which records stay: of a key the newest one, and all that the map knows nothing of.
+
+    Args:
+        data: the records of one batch, inflated.
+        count: how many, as the header says.
+        base_offset: of the batch.
+        newest: offsets of the keys. Records without a key that it went over do not stay.
+        drops_tombstones: their time is over.
+
+    Raises:
+        InvalidRecordError: the records contradict themselves or the count.
+    """
+    if not 0 <= count * 7 <= len(data):
+        raise InvalidRecordError(f"{count} records do not fit in {len(data)} bytes")
+    try:
+        return _select(data, count, base_offset, newest, drops_tombstones)
+    except (IndexError, MalformedMessageError) as cause:
+        raise InvalidRecordError(f"a record is cut or malformed: {cause}") from cause
+
+
+def _select(  # noqa: C901, PLR0915 - one loop without calls for the usual one-byte varints
+    data: bytes, count: int, base_offset: int, newest: OffsetMap, drops_tombstones: bool
+) -> Kept:
+    find, latest = newest.offsets.get, newest.latest_offset
+    spans: list[Span] = []
+    kept, tombstones, span_start = 0, False, -1
+    pos, size = 0, len(data)
+    for _ in range(count):
+        first, byte = pos, data[pos]
+        second = data[pos + 1]
+        if byte > 127 and second < 128 and not byte & 1:  # two bytes, as of most records
+            pos += 2
+            stop = pos + ((byte + ((second - 1) << 7)) >> 1)
+        else:
+            length, pos = read_zigzag(data, pos)
+            stop = pos + length
+        if not pos + 6 <= stop <= size:
+            raise InvalidRecordError(f"a record of {stop - pos} bytes, {size - pos} are left")
+        pos += 1  # attributes
+        while data[pos] > 127:  # the timestamp does not matter
+            pos += 1
+        byte = data[pos + 1]
+        pos += 2
+        if byte > 127:
+            delta, pos = continue_zigzag(data, pos, byte, 5)
+            offset = base_offset + delta
+        else:
+            offset = base_offset + ((byte >> 1) ^ -(byte & 1))
+        byte = data[pos]
+        pos += 1
+        length = (byte >> 1) ^ -(byte & 1)
+        if byte > 127:
+            length, pos = continue_zigzag(data, pos, byte, 5)
+        if length >= 0:
+            key_end = pos + length
+            if key_end >= stop:
+                raise InvalidRecordError("a key is longer than its record")
+            stays = offset > latest or offset >= find(data[pos:key_end], -1)
+            pos = key_end
+        else:
+            stays = offset > latest
+        if stays and data[pos] & 1:  # its value has a negative length: it has none
+            stays = offset > latest or not drops_tombstones
+            tombstones |= stays
+        if stays:
+            kept += 1
+            if span_start < 0:
+                span_start = first
+        elif span_start >= 0:
+            spans.append((span_start, first))
+            span_start = -1
+        pos = stop
+    if pos != size:
+        raise InvalidRecordError(f"{size - pos} bytes after the last record")
+    if span_start >= 0:
+        spans.append((span_start, size))
+    return Kept(spans, kept, tombstones)
+
+
+def largest_timestamp_delta(data: bytes, spans: list[Span]) -> int:
+    """The largest timestamp of the records in `spans`, relative to the batch's base timestamp."""
+    largest: int | None = None
+    for start, end in spans:
+        pos = start
+        while pos < end:
+            length, pos = read_zigzag(data, pos)
+            delta, _ = read_zigzag(data, pos + 1, 10)
+            if largest is None or delta > largest:
+                largest = delta
+            pos += length
+    assert largest is not None, "no record stays"
+    return largest
+
+
+def moved_base_timestamp(data: bytes, spans: list[Span], shift: int) -> bytes:
+    """The records in `spans` for a batch whose base timestamp is `shift` ms lower."""
+    out = bytearray()
+    for start, end in spans:
+        pos = start
+        while pos < end:
+            length, pos = read_zigzag(data, pos)
+            stop = pos + length
+            delta, rest = read_zigzag(data, pos + 1, 10)
+            stamp = encode_zigzag(delta + shift)
+            out += encode_zigzag(1 + len(stamp) + stop - rest)
+            out.append(data[pos])  # attributes
+            out += stamp
+            out += data[rest:stop]
+            pos = stop
+    return bytes(out)

@@ -1,0 +1,103 @@
+"""Child processes of ours: started from this installation, and gone when their parent is."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+_PR_SET_PDEATHSIG: Final = 1
+_PACKAGES_ROOT: Final = Path(__file__).resolve().parent.parent
+
+
+class ChildProcess(Protocol):
+    """A running child."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        ...
+
+    def kill(self) -> None:
+        """SIGKILL; fine when it is gone already."""
+        ...
+
+    def exit_code(self) -> int | None:
+        """None while it runs; collects it when it has ended."""
+        ...
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Wait for its end; None if it runs on for so long."""
+        ...
+
+
+class _Child:
+    def __init__(self, child: "subprocess.Popen[bytes]") -> None:
+        self._child = child
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def kill(self) -> None:
+        if self._child.poll() is None:
+            self._child.kill()
+
+    def exit_code(self) -> int | None:
+        return self._child.poll()
+
+    def wait(self, timeout_s: float) -> int | None:
+        try:
+            return self._child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+
+def start_child(
+    module: str, arguments: Sequence[str], *, descriptors: Sequence[int]
+) -> ChildProcess:
+    """Start a module of ours as a process.
+
+    Args:
+        module: what `python -m` runs.
+        arguments: its own.
+        descriptors: those it inherits, under the same numbers.
+    """
+    environment = dict(os.environ)
+    path = [str(_PACKAGES_ROOT)]
+    if environment.get("PYTHONPATH"):
+        path.append(environment["PYTHONPATH"])
+    environment["PYTHONPATH"] = os.pathsep.join(path)
+    # -P: a `runtime` or `broker` in the working directory is somebody else's.
+    child = subprocess.Popen(
+        [sys.executable, "-P", "-m", module, *arguments],
+        stdin=subprocess.DEVNULL,
+        pass_fds=tuple(descriptors),
+        env=environment,
+    )
+    return _Child(child)
+
+
+def own_pid() -> int:
+    """The id of this process."""
+    return os.getpid()
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Have the kernel kill this process when its parent's thread dies; end now if it is gone.
+
+    Only for children of a thread that lives as long as its process.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != parent_pid:
+        os._exit(0)
+
+
+def give_way(niceness: int) -> None:
+    """Let other processes have the processor first."""
+    os.nice(niceness)

@@ -1,0 +1,215 @@
+"""The real cleaner process, and the broker's side of it: it dies, hangs, ends for want of work."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from local_log.cleaner import process as process_module
+from local_log.cleaner.job import Alive, Done, Failed, Group, Job
+from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
+from local_log.cleaner.process import Link, LinkEnded, Pace
+from local_log.cleaner.worker import ProcessWorker, WorkerLostError
+from runtime.child_process import ChildProcess, start_child
+from runtime.disk import Disk
+from runtime.sim.clock import ManualClock
+from tests.support.worlds.cleaned_logs import commit, open_compacted, put
+from tests.support.worlds.local_log import NOW_MS
+
+
+@pytest.fixture
+def worker() -> Iterator[ProcessWorker]:
+    one = ProcessWorker(silence_max_s=20)
+    yield one
+    one.close()
+
+
+def job_for(path: Path, number: int = 1, *, bytes_per_second: float = 0.0) -> Job:
+    log = open_compacted(path)
+    for at in range(40):
+        put(log, (f"k{at % 3}", "v" * 100))
+    commit(log)
+    noted = NotedLog.of(log, None)
+    job = make_job(
+        noted,
+        noted.range(NOW_MS),
+        log.producers.freeze(),
+        CleanerSettings(map_bytes=1 << 20, bytes_per_second=bytes_per_second),
+        number=number,
+        token=f"t{number}",
+        now_ms=NOW_MS,
+        disk=Disk(),
+    )
+    log.close()
+    return job
+
+
+def answers(worker: ProcessWorker, job: Job) -> list[object]:
+    worker.begin(job)
+    found: list[object] = []
+    while not found or not isinstance(found[-1], Done | Failed):
+        answer = worker.next_answer()
+        if not isinstance(answer, Alive):
+            found.append(answer)
+    return found
+
+
+def test_a_job_is_done_in_another_process(worker: ProcessWorker, tmp_path: Path) -> None:
+    first = answers(worker, job_for(tmp_path / "a"))
+    assert [type(answer) for answer in first[:-1]] == [Group] * (len(first) - 1)
+    assert isinstance(first[-1], Done)
+    pid = worker.pid
+    assert pid != os.getpid()
+    assert isinstance(answers(worker, job_for(tmp_path / "b", 2))[-1], Done)
+    assert worker.pid == pid, "the same one does the next job"
+
+
+def test_what_cannot_be_read_is_told(worker: ProcessWorker, tmp_path: Path) -> None:
+    job = job_for(tmp_path / "a")
+    (tmp_path / "a" / f"{0:020}.log").unlink()
+    [failed] = answers(worker, job)
+    assert isinstance(failed, Failed)
+    assert not failed.is_damage
+    assert f"{0:020}.log" in failed.reason
+
+
+def test_one_that_was_killed_is_lost_and_another_does_the_next_job(
+    worker: ProcessWorker, tmp_path: Path
+) -> None:
+    answers(worker, job_for(tmp_path / "a"))
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGSTOP)
+    worker.begin(job_for(tmp_path / "b", 2))
+    worker.kill()
+    with pytest.raises(WorkerLostError, match="ended with -9"):
+        worker.next_answer()
+    assert isinstance(answers(worker, job_for(tmp_path / "c", 3))[-1], Done)
+
+
+def test_one_that_hangs_is_killed(tmp_path: Path) -> None:
+    worker = ProcessWorker(silence_max_s=5)
+    answers(worker, job_for(tmp_path / "a"))
+    assert worker.pid is not None
+    pid = worker.pid
+    os.kill(pid, signal.SIGSTOP)
+    worker._sock.settimeout(0.01)  # type: ignore[union-attr]
+    worker.begin(job_for(tmp_path / "b", 2))
+    with pytest.raises(WorkerLostError, match=f"cleaner process {pid}: it said nothing for 5 s"):
+        worker.next_answer()
+    assert worker.pid is None
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_one_that_ended_for_want_of_work_is_replaced(tmp_path: Path) -> None:
+    """Also where the job was sent while it was ending."""
+    started: list[ChildProcess] = []
+
+    def start(link_fd: int) -> ChildProcess:
+        if started:
+            return start_child("local_log.cleaner.process", [str(link_fd)], descriptors=[link_fd])
+        code = f"import socket; socket.socket(fileno={link_fd}).recv(1, socket.MSG_PEEK)"
+        started.append(_python(code, link_fd))
+        return started[0]
+
+    worker = ProcessWorker(start)
+    assert isinstance(answers(worker, job_for(tmp_path / "a"))[-1], Done)
+    assert started[0].exit_code() == 0
+    worker.close()
+
+
+def _python(code: str, fd: int) -> ChildProcess:
+    """A process that takes the link, waits for a job, and ends."""
+
+    class Child:
+        def __init__(self) -> None:
+            self._child = subprocess.Popen([sys.executable, "-c", code], pass_fds=(fd,))
+            self.pid = self._child.pid
+
+        def kill(self) -> None:
+            self._child.kill()
+
+        def exit_code(self) -> int | None:
+            return self._child.poll()
+
+        def wait(self, timeout_s: float) -> int | None:
+            return self._child.wait(timeout_s)
+
+    return Child()
+
+
+def test_no_process_is_started_after_the_stop(worker: ProcessWorker, tmp_path: Path) -> None:
+    worker.stop()
+    with pytest.raises(WorkerLostError, match="the broker stops"):
+        worker.begin(job_for(tmp_path / "a"))
+    assert worker.pid is None
+
+
+def test_a_process_that_cannot_be_started_is_told(tmp_path: Path) -> None:
+    def refuse(_: int) -> ChildProcess:
+        raise OSError(11, "no more processes")
+
+    with pytest.raises(WorkerLostError, match="no more processes"):
+        ProcessWorker(refuse).begin(job_for(tmp_path / "a"))
+
+
+def test_it_ends_when_no_job_comes(
+    worker: ProcessWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, its = socket.socketpair()
+    monkeypatch.setattr(process_module, "IDLE_MS", 1)
+    monkeypatch.setattr(process_module, "give_way", lambda _: None)
+    process_module.main(its.detach())
+    assert ours.recv(1) == b""
+    ours.close()
+
+
+def test_it_ends_with_the_broker_and_not_only_when_it_is_done(tmp_path: Path) -> None:
+    ours, its = socket.socketpair()
+    clock = ManualClock()
+    pace = Pace(job_for(tmp_path / "a"), Link(its), clock)
+    pace.moved(1000)
+    ours.close()
+    with pytest.raises(LinkEnded):
+        pace.moved(1000)
+    its.close()
+
+
+def test_it_keeps_to_its_rate_and_says_that_it_goes_on(tmp_path: Path) -> None:
+    class WaitingLink(Link):
+        """Waits by moving the clock."""
+
+        def wait(self, wait_ms: float) -> None:
+            clock.advance(int(wait_ms))
+
+        def send(self, answer: object) -> None:
+            sent.append(answer)
+
+    ours, its = socket.socketpair()
+    clock, sent = ManualClock(), list[object]()
+    began = clock.monotonic_ms()
+    pace = Pace(job_for(tmp_path / "a", bytes_per_second=1000), WaitingLink(its), clock)
+    for _ in range(10):
+        pace.moved(500)
+    assert 4900 <= clock.monotonic_ms() - began <= 5100
+    assert len(sent) in (4, 5)
+    with suppress(OSError):
+        ours.close()
+    its.close()
+
+
+def test_a_process_that_is_gone_is_collected(worker: ProcessWorker, tmp_path: Path) -> None:
+    answers(worker, job_for(tmp_path / "a"))
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGKILL)
+    process = worker._process
+    assert process is not None
+    assert process.wait(20) == -9
+    worker.collect()
+    assert worker.pid is None

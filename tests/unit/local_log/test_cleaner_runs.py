@@ -1,0 +1,366 @@
+"""The cleaner of a broker, its process replaced by one that works here, dies, or hangs."""
+
+import errno
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_protocol.types import TopicPartition
+from local_log.cleaner import cleaner as cleaner_module
+from local_log.cleaner.cleaner import LogCleaner
+from local_log.cleaner.job import Answer, Job
+from local_log.cleaner.log_facts import CleanerSettings
+from local_log.cleaner.process import do_job
+from local_log.cleaner.worker import WorkerLostError
+from local_log.config import LogConfig
+from local_log.log_dir import CLEANER_OFFSETS
+from local_log.log_dirs import LogManager
+from local_log.partition_log import PartitionLog
+from local_log.segment_files import CLEANED, SWAP
+from runtime.sim.faulty_disk import FaultyDisk
+from runtime.sim.ports import SimPorts, simulated
+from tests.support.worlds.cleaned_logs import COMPACTED, commit, put, records_of, table_of
+from tests.support.worlds.local_log import NOW_MS, TOPIC_ID
+
+TP = TopicPartition("orders", 0)
+SETTINGS = CleanerSettings(backoff_ms=1000, buffer_bytes=1000, map_bytes=1 << 20)
+
+
+class HereWorker:
+    """Does a job as the process does; `before` is called with the job, and may raise."""
+
+    def __init__(self, ports: SimPorts) -> None:
+        self._ports = ports
+        self._answers: deque[Answer] = deque()
+        self.jobs: list[Job] = []
+        self.kills = self.stops = 0
+        self.before: Callable[[Job], None] = lambda _job: None
+        self.each: Callable[[Answer], None] = lambda _answer: None
+
+    def begin(self, job: Job) -> None:
+        self.jobs.append(job)
+        self._answers.clear()
+        self.before(job)
+        do_job(job, self._answers.append, lambda _: None, self._ports.disk)
+
+    def next_answer(self) -> Answer:
+        if not self._answers:
+            raise WorkerLostError("it died")
+        answer = self._answers.popleft()
+        self.each(answer)
+        return answer
+
+    def kill(self) -> None:
+        self.kills += 1
+
+    def stop(self) -> None:
+        self.stops += 1
+
+    def collect(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class World:
+    def __init__(self, path: Path) -> None:
+        self.disk = FaultyDisk()
+        self.ports = simulated(disk=self.disk)
+        self.configs: dict[str, LogConfig] = {}
+        self.logs = LogManager([path], lambda topic: self.configs.get(topic, COMPACTED), self.ports)
+        self.logs.lock()
+        self.logs.load()
+        self.directory = self.logs.dirs[0]
+        self.worker = HereWorker(self.ports)
+        self.settings = SETTINGS
+        self.cleaner = LogCleaner(self.logs, lambda: self.settings, self.ports, self.worker)
+
+    def log(self, topic: str = "orders", **config: object) -> PartitionLog:
+        self.configs[topic] = replace(COMPACTED, **config)  # type: ignore[arg-type]
+        return self.logs.create(topic, 0, TOPIC_ID)
+
+    def checkpoint(self, tp: TopicPartition = TP) -> int | None:
+        return self.logs.cleaned_to(tp)
+
+    def leftovers(self, log: PartitionLog) -> list[str]:
+        return [p.name for p in log.directory.iterdir() if p.name.endswith((CLEANED, SWAP))]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def fill(log: PartitionLog, batches: int = 30, *, keys: int = 3) -> None:
+    for number in range(batches):
+        put(log, (f"k{number % keys}", f"{number}" + "v" * 100))
+    commit(log)
+
+
+def test_a_dirty_log_is_cleaned_and_its_checkpoint_written(world: World) -> None:
+    log = world.log()
+    fill(log)
+    before = table_of(log)
+    world.cleaner.start()
+    assert table_of(log) == before
+    assert len(records_of(log)) < 20
+    assert world.checkpoint() == log.segments[-1].base_offset
+    text = (world.directory.path / CLEANER_OFFSETS).read_text()
+    assert text == f"0\n1\norders 0 {world.checkpoint()}\n"
+    assert world.leftovers(log) == []
+    world.ports.scheduler.advance(5000)
+    assert len(world.worker.jobs) == 1, "what is clean is left alone"
+    facts = world.cleaner.facts
+    assert (facts.passes, facts.failures, facts.dirty_ratio) == (1, 0, 0.0)
+    assert 0 < facts.recopy_ratio < 1
+    assert facts.map_use > 0
+
+
+def test_what_is_not_compacted_tiered_or_not_dirty_enough_is_left_alone(world: World) -> None:
+    plain = world.log("plain", cleanup_policy=frozenset({"delete"}))
+    lazy = world.log("lazy", min_cleanable_dirty_ratio=1.0)
+    young = world.log("young", min_compaction_lag_ms=10**15)
+    for log in (plain, lazy, young):
+        fill(log)
+    world.cleaner.start()
+    assert world.worker.jobs == []
+    world.settings = replace(SETTINGS, is_enabled=False)
+    fill(world.log("off"))
+    world.ports.scheduler.advance(5000)
+    assert world.worker.jobs == []
+
+
+def test_the_dirtiest_comes_first_and_all_that_are_due_have_their_turn(world: World) -> None:
+    few, many = world.log("few"), world.log("many")
+    fill(few, 50)
+    world.cleaner.start()
+    fill(few, 20)
+    fill(many, 30)
+    world.ports.scheduler.advance(2000)
+    topics = [Path(job.directory).name for job in world.worker.jobs]
+    assert topics == ["few-0", "many-0", "few-0"]
+
+
+def test_keys_that_do_not_fit_take_further_passes(world: World) -> None:
+    world.settings = replace(SETTINGS, map_bytes=4096)
+    log = world.log()
+    fill(log, 100, keys=70)
+    before = table_of(log)
+    world.cleaner.start()
+    assert len(world.worker.jobs) > 2
+    assert world.checkpoint() == log.segments[-1].base_offset
+    assert table_of(log) == before
+    end = log.segments[-1].base_offset
+    keys = [record.key for record in records_of(log) if record.offset < end]
+    assert len(keys) == len(set(keys)) > 50
+
+
+def test_the_checkpoint_names_the_log_before_it_has_its_first_hole(world: World) -> None:
+    log, seen = world.log(), []
+    fill(log)
+    world.worker.before = lambda job: seen.append(world.checkpoint())
+    world.cleaner.start()
+    assert seen == [0]
+
+
+def test_a_process_that_dies_harms_nothing_and_is_tried_later_and_later(world: World) -> None:
+    log = world.log()
+    fill(log)
+    before, segments = records_of(log), log.segment_count
+
+    def die(_: Job) -> None:
+        raise WorkerLostError("killed")
+
+    world.worker.before = die
+    world.cleaner.start()
+    assert (records_of(log), log.segment_count) == (before, segments)
+    assert world.cleaner.facts.failures == 1
+    world.ports.scheduler.advance(60_000)
+    assert 4 < len(world.worker.jobs) < 9
+    world.worker.before = lambda _: None
+    world.ports.scheduler.advance(120_000)
+    assert world.cleaner.facts.failures == 0
+    assert len(records_of(log)) < 20
+
+
+def test_one_that_dies_in_the_middle_leaves_whole_groups(world: World) -> None:
+    log = world.log(segment_bytes=500)
+    fill(log)
+    before = table_of(log)
+
+    def die_after_one(answer: Answer) -> None:
+        world.worker.each = lambda _: None
+        world.worker._answers = deque([*world.worker._answers][:1])
+
+    world.worker.each = die_after_one
+    world.cleaner.start()
+    assert world.cleaner.facts.failures == 1
+    assert table_of(log) == before
+    assert world.checkpoint() == 0
+    assert world.leftovers(log) == []
+    world.ports.scheduler.advance(10_000)
+    assert world.checkpoint() == log.segments[-1].base_offset
+    assert table_of(log) == before
+
+
+def test_a_log_that_cannot_be_read_does_not_keep_the_others_waiting(world: World) -> None:
+    log, other = world.log(), world.log("other")
+    fill(log, 40)
+    fill(other, 20)
+    hidden = log.segments[1].path(".log")
+
+    def hide(job: Job) -> None:
+        if "orders" in job.directory and hidden.exists():
+            hidden.rename(hidden.with_suffix(".hidden"))
+
+    world.worker.before = hide
+    world.cleaner.start()
+    assert world.checkpoint(TopicPartition("other", 0)) == other.segments[-1].base_offset
+    assert world.checkpoint() == 0
+    hidden.with_suffix(".hidden").rename(hidden)
+    world.worker.before = lambda _: None
+    world.ports.scheduler.advance(10_000)
+    assert world.checkpoint() == log.segments[-1].base_offset
+
+
+def test_a_segment_that_was_taken_gets_its_name_when_there_are_descriptors_again(
+    world: World,
+) -> None:
+    log = world.log()
+    fill(log)
+    before = table_of(log)
+    world.disk.fail(["rename"], path_part=".log.deleted", error=errno.EMFILE)
+    world.cleaner.start()
+    assert not log.is_offline
+    assert (log.directory / f"{0:020}.log.swap").exists()
+    assert table_of(log) == before
+    world.disk.heal()
+    fill(log, 20)
+    before = table_of(log)
+    world.ports.scheduler.advance(10_000)
+    assert world.leftovers(log) == []
+    assert world.checkpoint() == log.segments[-1].base_offset
+    assert table_of(log) == before
+
+
+def test_damage_sets_the_log_aside_until_it_is_truncated(world: World) -> None:
+    log = world.log()
+    fill(log)
+    path = log.segments[1].path(".log")
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    world.cleaner.start()
+    world.ports.scheduler.advance(10_000)
+    assert len(world.worker.jobs) == 1
+    assert world.cleaner.uncleanable == [log]
+    assert f"damaged batch at byte 0 of {path}" in log.cleaning.uncleanable
+    assert not log.is_offline
+    log.truncate_to(log.segments[1].base_offset)
+    assert world.cleaner.uncleanable == []
+
+
+@pytest.mark.parametrize("kind", ["truncated", "deleted", "begun anew"])
+@pytest.mark.parametrize("answers", [0, 1, 2])
+def test_a_pass_over_a_log_that_changed_meanwhile_is_thrown_away(
+    world: World, kind: str, answers: int
+) -> None:
+    log = world.log(segment_bytes=500)
+    fill(log)
+    left = [answers]
+    kept = table_of(log)
+
+    def change(answer: Answer) -> None:
+        left[0] -= 1
+        if left[0] != -1:
+            return
+        if kind == "truncated":
+            log.truncate_to(10)
+            kept.clear()
+            kept.update(table_of(log))
+        elif kind == "deleted":
+            world.logs.delete(TP)
+        else:
+            log.truncate_fully_and_start_at(100)
+
+    world.worker.each = change
+    world.cleaner.start()
+    world.worker.each = lambda _: None
+    if kind == "deleted":
+        assert world.checkpoint() is None
+        assert world.logs.get(TP) is None
+        return
+    assert world.leftovers(log) == []
+    assert (world.checkpoint() or 0) <= log.log_end_offset
+    if kind == "truncated":
+        assert table_of(log) == kept
+        fill(log)
+        world.ports.scheduler.advance(5000)
+        assert world.checkpoint() == log.segments[-1].base_offset
+    else:
+        assert records_of(log) == []
+
+
+def test_retention_leaves_a_log_alone_while_it_is_cleaned(world: World) -> None:
+    log = world.log(
+        cleanup_policy=frozenset({"compact", "delete"}), retention_bytes=1, segment_bytes=500
+    )
+    fill(log)
+    seen: list[int] = []
+
+    def retain(_: Answer) -> None:
+        world.logs.run_retention(NOW_MS)
+        seen.append(log.log_start_offset)
+
+    world.worker.each = retain
+    world.cleaner.start()
+    assert set(seen) == {0}
+    world.logs.run_retention(NOW_MS)
+    assert log.log_start_offset > 0
+    assert not log.is_offline
+
+
+def test_truncation_cuts_the_checkpoint_back(world: World) -> None:
+    log = world.log()
+    fill(log)
+    world.cleaner.start()
+    assert (world.checkpoint() or 0) > 10
+    log.truncate_to(10)
+    assert world.checkpoint() == log.log_end_offset <= 10
+
+
+def test_a_log_start_above_the_checkpoint_begins_the_dirty_part(world: World) -> None:
+    log = world.log()
+    fill(log)
+    world.cleaner.start()
+    at = log.log_end_offset - 1
+    fill(log, 10)
+    log.raise_log_start(at)
+    world.ports.scheduler.advance(2000)
+    assert world.worker.jobs[-1].first_dirty == at
+
+
+async def test_stopping_ends_the_process_and_looks_no_more(world: World) -> None:
+    fill(world.log())
+    world.cleaner.start()
+    await world.cleaner.stop()
+    fill(world.logs.get(TP))  # type: ignore[arg-type]
+    world.ports.scheduler.advance(60_000)
+    assert world.worker.stops == 1
+    assert len(world.worker.jobs) == 1
+
+
+def test_one_pass_is_made_in_slices_of_logs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleaner_module, "SLICE_LOGS", 2)
+    logs = [world.log(f"t{number}") for number in range(5)]
+    for log in logs:
+        fill(log)
+    world.cleaner.start()
+    world.ports.scheduler.advance(10)
+    assert all(
+        world.checkpoint(log.topic_partition) == log.segments[-1].base_offset for log in logs
+    )
