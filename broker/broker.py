@@ -47,13 +47,9 @@ from broker.node.log_cleaning import make_cleaner
 from broker.node.metadata_log import open_metadata_node
 from broker.node.registration import BrokerRegistration
 from broker.node.start_jobs import Count, StopMark, beside_the_loop
-from broker.observe.health import Health, offline_reasons, routes
+from broker.observe.health import Health, offline_directories, offline_reasons, routes
 from broker.observe.http import HttpServer, pages
-from broker.observe.metrics import (
-    register_disk_metrics,
-    register_log_metrics,
-    register_metadata_metrics,
-)
+from broker.observe.metrics import register_metadata_metrics, register_replica_metrics
 from broker.observe.metrics_page import MetricsPage
 from broker.remote.config import tier_config
 from broker.remote.process import TIER_NAMES, start_tier_process
@@ -258,7 +254,9 @@ class Broker:
         self._incarnation_id = ports.dice.uuid()
         await self._recovery_pool.run(self._settle_logs, image)
         if not self._logs.online_dirs():
-            raise KafkaStorageError("no log directory works: " + "; ".join(self._offline_dirs()))
+            raise KafkaStorageError(
+                "no log directory works: " + "; ".join(offline_directories(self._logs.dirs))
+            )
         self._is_missing_some = is_missing_some or len(self._logs.online_dirs()) < len(
             self._logs.dirs
         )
@@ -360,11 +358,10 @@ class Broker:
             pool=self._ports.executors.background,
         )
         self._cleaner = make_cleaner(lambda: self.live.current, self._logs, ports)
-        register_log_metrics(self.metrics, self._replicas)
-        register_disk_metrics(self.metrics, self._replicas, ports.executors)
+        register_replica_metrics(self.metrics, self._replicas, ports.executors)
         register_metadata_metrics(self.metrics, self._image, self._node)
         add_faults(self.control, self._server, self._replicas.topic_names.get, self._tier, ports)
-        self.health.checks["logs"] = self._offline_dirs
+        self.health.checks["logs"] = lambda: offline_directories(self._logs.dirs)
         self.health.checks["groups"] = self._groups.problems
         self.health.checks["partitions"] = lambda: offline_reasons(self._replicas.offline)
 
@@ -497,10 +494,3 @@ class Broker:
 
     def _image(self) -> MetadataImage:
         return self._node.image
-
-    def _offline_dirs(self) -> list[str]:
-        return [
-            f"log directory {directory.path} is offline: {directory.failure}"
-            for directory in self._logs.dirs
-            if directory.failure is not None
-        ]

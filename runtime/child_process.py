@@ -1,15 +1,12 @@
-"""Child processes of ours: started from this installation, and gone when their parent is."""
+"""Child processes of ours, started from this installation."""
 
-import ctypes
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-_PR_SET_PDEATHSIG: Final = 1
 _PACKAGES_ROOT: Final = Path(__file__).resolve().parent.parent
 
 
@@ -84,18 +81,6 @@ def start_child(
 def own_pid() -> int:
     """The id of this process."""
     return os.getpid()
-
-
-def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent's thread dies; end now if it is gone.
-
-    Only for children of a thread that lives as long as its process.
-    """
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
-    if os.getppid() != parent_pid:
-        os._exit(0)
 
 
 def give_way(niceness: int) -> None:

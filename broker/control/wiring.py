@@ -19,4 +19,5 @@ def add_commands(commands: ControlCommands, parts: HandlerParts, health: Health)
         parts.logs.expire_producers(clock.wall_ms(), parts.config.producer_id_expiration_ms)
 
     made.passes["producer expiry"] = expire_producers
+    made.passes["expiry of offsets"] = parts.groups.expire
     return made

@@ -7,13 +7,14 @@ load balancers and scripts: 200 from the moment clients are served until shutdow
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from broker.observe.http import JSON, HttpAnswer, Route
 from broker.observe.metrics_page import MetricsPage
 from kafka_protocol.types import TopicPartition
+from local_log.log_dir import LogDir
 
 GREEN: Final = "green"
 YELLOW: Final = "yellow"
@@ -108,6 +109,15 @@ def offline_reasons(offline: Mapping[TopicPartition, str]) -> list[str]:
     if len(offline) > _SHOWN_MAX:
         shown.append(f"and {len(offline) - _SHOWN_MAX} more partitions are offline")
     return shown
+
+
+def offline_directories(directories: Iterable[LogDir]) -> list[str]:
+    """One line for each log directory that failed."""
+    return [
+        f"log directory {one.path} is offline: {one.failure}"
+        for one in directories
+        if one.failure is not None
+    ]
 
 
 def _json(status: int, content: dict[str, object]) -> HttpAnswer:

@@ -36,11 +36,15 @@ class MetadataLog(Protocol):
         ...
 
 
-def register_disk_metrics(
+def register_replica_metrics(
     metrics: Registry, replicas: ReplicaManager, executors: Executors
 ) -> None:
-    """What waits for a disk."""
+    """The logs of this broker, and what waits for their disks."""
+    _register_logs(metrics, replicas)
+    _register_disks(metrics, replicas, executors)
 
+
+def _register_disks(metrics: Registry, replicas: ReplicaManager, executors: Executors) -> None:
     def calls() -> Iterator[Labelled]:
         for name, count in executors.waiting().items():
             yield (name,), count
@@ -53,8 +57,7 @@ def register_disk_metrics(
     )
 
 
-def register_log_metrics(metrics: Registry, replicas: ReplicaManager) -> None:
-    """Sizes and ends of every hosted log, and how many there are."""
+def _register_logs(metrics: Registry, replicas: ReplicaManager) -> None:
     facts: dict[str, tuple[str, Callable[[Partition], float]]] = {
         "Size": ("Bytes of the local log.", lambda p: p.log.size_bytes),
         "NumLogSegments": ("Segments of the local log.", lambda p: p.log.segment_count),

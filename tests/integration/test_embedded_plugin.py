@@ -88,9 +88,7 @@ def test_nothing():
 
 
 PAGE = ROOT / "docs" / "testing-with-tidemark.md"
-BLOCK = re.compile(r"^```(?:python|ini) (\S+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-GROUPS_ARE_SERVED = False
-"""Of the blocks marked `groups`: set it once FindCoordinator is."""
+BLOCK = re.compile(r"^```(?:python|ini) (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.lasts(seconds=25)
@@ -98,10 +96,9 @@ def test_the_page_on_test_suites_works_word_for_word(tmp_path: Path) -> None:
     blocks = BLOCK.findall(PAGE.read_text())
     assert len(blocks) >= 6
     count = 0
-    for name, mark, text in blocks:
-        if mark != "groups" or GROUPS_ARE_SERVED:
-            (tmp_path / name).write_text(text)
-            count += text.count("def test_")
+    for name, text in blocks:
+        (tmp_path / name).write_text(text)
+        count += text.count("def test_")
     ini = (tmp_path / "pytest.ini").read_text().partition("\n")[2]
     code, printed = run_suite(tmp_path, "def test_none(): pass", ini=ini)
     assert code == 0, printed
