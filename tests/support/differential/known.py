@@ -5,6 +5,7 @@ failure, and so is a rule that matches nothing any more.
 """
 
 import re
+from collections.abc import Mapping
 
 KNOWN = {
     "a null name with no id is a wrong name, not a crash": r"METADATA v1[0-3] neither: .*",
@@ -83,10 +84,10 @@ KNOWN = {
 }
 
 
-def sort_out(lines: list[str]) -> tuple[list[str], list[str]]:
+def sort_out(lines: list[str], known: Mapping[str, str] = KNOWN) -> tuple[list[str], list[str]]:
     """The lines that no rule explains, and the rules that explain no line."""
     left, unused = lines, []
-    for reason, pattern in KNOWN.items():
+    for reason, pattern in known.items():
         rule = re.compile(pattern, re.DOTALL)
         kept = [line for line in left if not rule.fullmatch(line)]
         if len(kept) == len(left):
