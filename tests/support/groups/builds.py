@@ -1,0 +1,131 @@
+"""Makes the programs of other languages once a machine: `python -m tests.support.groups.builds`.
+
+They lie in `.clients` beside the tree, or where `TIDEMARK_CLIENTS` says. What is there is used as
+long as the sources, the pinned versions and the tool are the same; two makers wait for each other.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.support.brokers.process import ROOT
+from tests.support.kafka.tools import PEERS, why_not
+
+SOURCES = ROOT / "tests/clients"
+GO = shutil.which("go") or next((p for p in ("/usr/local/go/bin/go",) if Path(p).exists()), None)
+
+
+def place() -> Path:
+    """The folder of what was made."""
+    return Path(os.environ.get("TIDEMARK_CLIENTS") or ROOT / ".clients").absolute()
+
+
+def java_is_missing() -> str | None:
+    """Why the Java client cannot run here."""
+    return why_not() or (None if shutil.which("javac") else "no javac on PATH")
+
+
+def go_is_missing() -> str | None:
+    """Why the clients in Go cannot run here."""
+    return None if GO else "no go on PATH and none in /usr/local/go"
+
+
+def node_is_missing() -> str | None:
+    """Why the clients of Node cannot run here."""
+    missing = [tool for tool in ("node", "npm") if shutil.which(tool) is None]
+    return f"not on PATH: {', '.join(missing)}" if missing else None
+
+
+def java_command(bootstrap: str) -> list[str]:
+    """A JVM with the member; small, for there are several."""
+    classes = made("java", _make_java)
+    jars = subprocess.run(
+        [str(PEERS / "kafka"), "fetch"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    options = ["-Xmx96m", "-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    return ["java", *options, "-cp", f"{classes}:{jars}/*", "Member", bootstrap]
+
+
+def go_command(library: str) -> Callable[[str], list[str]]:
+    """The program of one library in Go."""
+    return lambda bootstrap: [str(made("go", _make_go) / "member"), library, bootstrap]
+
+
+def node_command(library: str) -> Callable[[str], list[str]]:
+    """The program of one library on Node."""
+    return lambda bootstrap: ["node", str(made("node", _make_node) / f"{library}.mjs"), bootstrap]
+
+
+def _make_java(target: Path) -> None:
+    jars = subprocess.run(
+        [str(PEERS / "kafka"), "fetch"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    sources = [str(path) for path in sorted((SOURCES / "java").glob("*.java"))]
+    _run(["javac", "-nowarn", "-cp", f"{jars}/*", "-d", str(target), *sources], ROOT)
+
+
+def _make_go(target: Path) -> None:
+    assert GO is not None
+    _run([GO, "build", "-buildvcs=false", "-o", str(target / "member"), "."], SOURCES / "go")
+
+
+def _make_node(target: Path) -> None:
+    for path in (SOURCES / "node").iterdir():
+        if path.is_file():
+            shutil.copy(path, target)
+    _run(["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"], target)
+
+
+def _run(command: list[str], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command[0]} failed:\n{(done.stdout + done.stderr)[-3000:]}"
+
+
+_MADE: dict[str, Path] = {}
+
+
+def made(name: str, make: Callable[[Path], None]) -> Path:
+    """The folder with what `make` makes of the sources of that name."""
+    if name in _MADE:
+        return _MADE[name]
+    digest = hashlib.sha256(sys.platform.encode())
+    for path in sorted((SOURCES / name).iterdir()):
+        if path.is_file():
+            digest.update(path.name.encode() + path.read_bytes())
+    target = place() / name
+    stamp = place() / f"{name}.made"
+    place().mkdir(parents=True, exist_ok=True)
+    with (place() / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (stamp.exists() and stamp.read_text() == digest.hexdigest()):
+            stamp.unlink(missing_ok=True)
+            shutil.rmtree(target, ignore_errors=True)
+            target.mkdir()
+            began = time.monotonic()
+            make(target)
+            stamp.write_text(digest.hexdigest())
+            took = time.monotonic() - began
+            print(f"clients: {target} is ready after {took:.0f} s", file=sys.stderr)
+    _MADE[name] = target
+    return target
+
+
+def main() -> None:
+    """Make all that can be made here."""
+    for name, missing, make in (
+        ("java", java_is_missing, _make_java),
+        ("go", go_is_missing, _make_go),
+        ("node", node_is_missing, _make_node),
+    ):
+        reason = missing()
+        print(f"clients: {name}: {reason or made(name, make)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
