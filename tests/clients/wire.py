@@ -24,7 +24,7 @@ class Commands:
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        threading.Thread(target=self._read, daemon=True).start()  # noqa: TID251 - a program of its own
+        threading.Thread(target=self._read, daemon=True).start()
         say("ready")
 
     def _read(self) -> None:

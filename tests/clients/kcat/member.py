@@ -69,7 +69,7 @@ def main() -> None:
             case "subscribe":
                 process = start(sys.argv[1], command)
                 for read in (stderr_of, stdout_of):
-                    threading.Thread(target=read, args=(process, owned), daemon=True).start()  # noqa: TID251
+                    threading.Thread(target=read, args=(process, owned), daemon=True).start()
             case "close" | "end":
                 if process is not None:
                     process.terminate()

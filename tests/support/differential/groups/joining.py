@@ -115,8 +115,6 @@ def odd_but_served(talk: Talk, version: int) -> None:
     """JoinGroups that look wrong; each in a group of its own."""
     for number, fields in enumerate(
         (
-            {"rebalance_timeout_ms": -1},
-            {"rebalance_timeout_ms": 0},
             {"rebalance_timeout_ms": 2**31 - 1},
             {"session_timeout_ms": 1_800_000},
             {"protocols": [{"name": "", "metadata": b""}]},

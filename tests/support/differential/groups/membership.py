@@ -222,6 +222,20 @@ def never_syncs(talk: Talk) -> None:
     beat(talk, "anna")
 
 
+def no_time_to_sync(talk: Talk) -> None:
+    """A rebalance time-out of nothing: whoever does not sync at once is put out."""
+    for number, rebalance_ms in enumerate((0, -1)):
+        talk.members.clear()
+        group = f"{talk.group}-{number}"
+        join(talk, "anna", group_id=group, rebalance_timeout_ms=rebalance_ms)
+
+        def state(group: str = group) -> str:
+            return str(talk.aside(DESCRIBE, 5, groups=[group]).groups[0].group_state)
+
+        until(lambda: state() == "Empty", f"{group} is empty")
+        beat(talk, "anna", group_id=group)
+
+
 def leader_never_syncs(talk: Talk) -> None:
     """A leader that does not sync is put out, and those that wait hear of a rebalance."""
     join(talk, "anna", rebalance_timeout_ms=400)
@@ -285,6 +299,7 @@ def stories() -> Iterator[Story]:
         silent_beside_others,
         never_joins_again,
         never_syncs,
+        no_time_to_sync,
         leader_never_syncs,
         silent_static_member,
         given_id_runs_out,
