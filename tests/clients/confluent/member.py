@@ -18,6 +18,10 @@ def code(error: KafkaError) -> str:
     return str(error.name())
 
 
+class Unsupported(Exception):
+    """The library has no such call."""
+
+
 class Member:
     """One consumer."""
 
@@ -83,6 +87,8 @@ class Member:
             answer = self._admin(command)
         except KafkaException as refused:
             error = code(refused.args[0])
+        except Unsupported:
+            error = "unsupported"
         say("admin", what=command["what"], answer=answer, error=error)
 
     def _admin(self, command: dict[str, Any]) -> Any:
@@ -109,7 +115,7 @@ class Member:
                 if error is not None:
                     raise KafkaException(error)
                 return None
-        raise KafkaException(KafkaError(KafkaError._UNSUPPORTED_FEATURE))
+        raise Unsupported
 
 
 def main() -> None:

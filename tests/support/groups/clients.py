@@ -10,7 +10,7 @@ from tests.support.groups import builds
 
 FOLDER = ROOT / "tests/clients"
 STATIC, COOPERATIVE, PATTERN = "static", "cooperative", "pattern"
-COMMIT, ADMIN, REFUSAL = "commit", "admin", "refusal"
+COMMIT, ADMIN, REFUSAL, METADATA = "commit", "admin", "refusal", "metadata"
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def _kcat_is_missing() -> str | None:
     return None if shutil.which("kcat") else "kcat is not installed"
 
 
-ALL = frozenset({STATIC, COOPERATIVE, PATTERN, COMMIT, ADMIN, REFUSAL})
+ALL = frozenset({STATIC, COOPERATIVE, PATTERN, COMMIT, ADMIN, REFUSAL, METADATA})
 
 CLIENTS = {
     client.name: client
@@ -57,7 +57,7 @@ CLIENTS = {
         Client(
             "kafkajs",
             builds.node_command("kafkajs"),
-            frozenset({COMMIT, ADMIN, PATTERN}),
+            frozenset({COMMIT, ADMIN, PATTERN, METADATA}),
             builds.node_is_missing,
         ),
         Client(
