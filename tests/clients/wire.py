@@ -51,10 +51,10 @@ class Owned:
         self.partitions: set[tuple[str, int]] = set()
         self.positions: dict[tuple[str, int], int] = {}
 
-    def assigned(self, new: list[tuple[str, int]]) -> None:
-        """Take more."""
+    def assigned(self, new: list[tuple[str, int]], **place: Any) -> None:
+        """Take more; `place` is the member's id and generation, as far as the library tells."""
         self.partitions |= set(new)
-        say("assigned", new=sorted(new), owned=sorted(self.partitions))
+        say("assigned", new=sorted(new), owned=sorted(self.partitions), **place)
 
     def gone(self, event: str, gone: list[tuple[str, int]]) -> None:
         """Give some away; `event` is `revoked` or `lost`."""
@@ -64,8 +64,9 @@ class Owned:
         say(event, gone=sorted(gone), owned=sorted(self.partitions))
 
     def record(self, topic: str, partition: int, offset: int, value: bytes | None) -> None:
-        """A record was read."""
-        self.positions[topic, partition] = offset + 1
+        """A record was read; of a partition that was given away meanwhile it is no position."""
+        if (topic, partition) in self.partitions:
+            self.positions[topic, partition] = offset + 1
         text = None if value is None else value.decode(errors="replace")
         say("record", topic=topic, partition=partition, offset=offset, value=text)
 

@@ -30,15 +30,18 @@ def pairs(partitions: Any) -> list[tuple[str, int]]:
 class Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
     """Tells of what is given and taken: an eager client gives everything away first."""
 
-    def __init__(self, owned: Owned) -> None:
-        self.owned = owned
+    def __init__(self, owned: Owned, consumer: Any) -> None:
+        self.owned, self.consumer = owned, consumer
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         if revoked:
             self.owned.gone("revoked", pairs(revoked))
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
-        self.owned.assigned(pairs(assigned))
+        coordinator = self.consumer._coordinator  # no other way to its generation
+        self.owned.assigned(
+            pairs(assigned), member=coordinator.member_id, generation=coordinator.generation
+        )
 
 
 class Member:
@@ -61,7 +64,7 @@ class Member:
             enable_auto_commit=False,
             metadata_max_age_ms=1_000,
         )
-        listener = Listener(self.owned)
+        listener = Listener(self.owned, self.consumer)
         if command.get("topics"):
             self.consumer.subscribe(topics=command["topics"], listener=listener)
         else:

@@ -48,7 +48,7 @@ class Member:
         topics = command.get("topics") or [command["pattern"]]
         self.consumer.subscribe(
             topics,
-            on_assign=lambda _, new: self.owned.assigned(pairs(new)),
+            on_assign=lambda it, new: self.owned.assigned(pairs(new), member=it.memberid()),
             on_revoke=lambda _, gone: self.owned.gone("revoked", pairs(gone)),
             on_lost=lambda _, gone: self.owned.gone("lost", pairs(gone)),
         )

@@ -50,7 +50,11 @@ func (f *franz) subscribe(c command) {
 		kgo.DisableAutoCommit(),
 		kgo.MetadataMaxAge(time.Second),
 		kgo.MetadataMinAge(200 * time.Millisecond),
-		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, all map[string][]int32) { f.own.assigned(flat(all)) }),
+		kgo.OnPartitionsAssigned(func(_ context.Context, client *kgo.Client, all map[string][]int32) {
+			memberID, generation := client.GroupMetadata()
+			f.own.assigned(flat(all), memberID, generation)
+		}),
+		kgo.BlockRebalanceOnPoll(), // nothing is given away between a poll and its end
 		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, all map[string][]int32) { f.own.gone("revoked", flat(all)) }),
 		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, all map[string][]int32) { f.own.gone("lost", flat(all)) }),
 		kgo.WithHooks(failures{}),
@@ -99,6 +103,7 @@ func (f *franz) poll() {
 			return
 		}
 		fetches.EachRecord(func(r *kgo.Record) { f.own.record(r.Topic, r.Partition, r.Offset, r.Value) })
+		f.client.AllowRebalance()
 	}
 }
 
@@ -198,7 +203,6 @@ func (f *franz) ask(admin *kadm.Client, c command) (any, error) {
 
 func (f *franz) close() {
 	if f.client != nil {
-		f.client.LeaveGroup()
-		f.client.Close()
+		f.client.CloseAllowingRebalance()
 	}
 }

@@ -75,13 +75,15 @@ func inOrder(all []part) []part {
 	return all
 }
 
-func (o *owned) assigned(fresh []part) {
+func (o *owned) assigned(fresh []part, memberID string, generation int32) {
 	o.Lock()
 	defer o.Unlock()
 	for _, p := range fresh {
 		o.read[p] = true
 	}
-	say("assigned", map[string]any{"new": inOrder(fresh), "owned": o.list()})
+	say("assigned", map[string]any{
+		"new": inOrder(fresh), "owned": o.list(), "member": memberID, "generation": generation,
+	})
 }
 
 func (o *owned) gone(event string, gone []part) {
@@ -97,7 +99,9 @@ func (o *owned) gone(event string, gone []part) {
 func (o *owned) record(topic string, partition int32, at int64, value []byte) {
 	o.Lock()
 	defer o.Unlock()
-	o.positions[part{topic, partition}] = at + 1
+	if o.read[part{topic, partition}] { // else it was given away meanwhile
+		o.positions[part{topic, partition}] = at + 1
+	}
 	say("record", map[string]any{"topic": topic, "partition": partition, "offset": at, "value": string(value)})
 }
 

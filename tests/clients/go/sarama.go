@@ -86,7 +86,7 @@ func (s *saramaMember) Setup(session sarama.ConsumerGroupSession) error {
 	s.lock.Lock()
 	s.session = session
 	s.lock.Unlock()
-	s.own.assigned(flat(session.Claims()))
+	s.own.assigned(flat(session.Claims()), session.MemberID(), session.GenerationID())
 	return nil
 }
 

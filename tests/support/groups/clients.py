@@ -44,7 +44,7 @@ CLIENTS = {
     for client in (
         Client("confluent-kafka", _python("confluent"), ALL),
         Client("aiokafka", _python("aiokafka_client"), ALL - {COOPERATIVE, REFUSAL}),
-        Client("kafka-python", _python("kafka_python"), ALL),
+        Client("kafka-python", _python("kafka_python"), ALL - {PATTERN, REFUSAL}),
         Client("kcat", _python("kcat"), frozenset({STATIC, PATTERN}), _kcat_is_missing),
         Client("java", builds.java_command, ALL, builds.java_is_missing),
         Client(
