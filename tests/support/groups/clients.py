@@ -11,6 +11,7 @@ from tests.support.groups import builds
 FOLDER = ROOT / "tests/clients"
 STATIC, COOPERATIVE, PATTERN = "static", "cooperative", "pattern"
 COMMIT, ADMIN, REFUSAL, METADATA = "commit", "admin", "refusal", "metadata"
+FENCED = "fenced"
 
 
 @dataclass(frozen=True)
@@ -37,14 +38,14 @@ def _kcat_is_missing() -> str | None:
     return None if shutil.which("kcat") else "kcat is not installed"
 
 
-ALL = frozenset({STATIC, COOPERATIVE, PATTERN, COMMIT, ADMIN, REFUSAL, METADATA})
+ALL = frozenset({STATIC, COOPERATIVE, PATTERN, COMMIT, ADMIN, REFUSAL, METADATA, FENCED})
 
 CLIENTS = {
     client.name: client
     for client in (
         Client("confluent-kafka", _python("confluent"), ALL),
-        Client("aiokafka", _python("aiokafka_client"), ALL - {COOPERATIVE, REFUSAL}),
-        Client("kafka-python", _python("kafka_python"), ALL - {PATTERN, REFUSAL}),
+        Client("aiokafka", _python("aiokafka_client"), ALL - {COOPERATIVE, REFUSAL, FENCED}),
+        Client("kafka-python", _python("kafka_python"), ALL - {PATTERN, FENCED}),
         Client("kcat", _python("kcat"), frozenset({STATIC, PATTERN}), _kcat_is_missing),
         Client("java", builds.java_command, ALL, builds.java_is_missing),
         Client(
