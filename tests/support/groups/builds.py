@@ -52,6 +52,27 @@ def java_command(bootstrap: str) -> list[str]:
     return ["java", *options, "-cp", f"{classes}:{jars}/*", "Member", bootstrap]
 
 
+def apps_are_missing() -> str | None:
+    """Why Kafka Connect and Streams cannot run here."""
+    missing = [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
+    return f"not on PATH: {', '.join(missing)}" if missing else None
+
+
+def apps_command(main: str, *arguments: str) -> list[str]:
+    """A program of Kafka Connect or Streams."""
+    made_here = made("apps", _make_apps)
+    options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    return ["java", *options, "-cp", f"{made_here}:{made_here}/lib/*", main, *arguments]
+
+
+def _make_apps(target: Path) -> None:
+    lib = target / "lib"
+    pom = ["-q", "-B", "-f", str(SOURCES / "apps/pom.xml")]
+    _run(["mvn", *pom, "dependency:copy-dependencies", f"-DoutputDirectory={lib}"], ROOT)
+    source = str(SOURCES / "apps/WordCount.java")
+    _run(["javac", "-nowarn", "-cp", f"{lib}/*", "-d", str(target), source], ROOT)
+
+
 def go_command(library: str) -> Callable[[str], list[str]]:
     """The program of one library in Go."""
     return lambda bootstrap: [str(made("go", _make_go) / "member"), library, bootstrap]
@@ -122,6 +143,7 @@ def main() -> None:
         ("java", java_is_missing, _make_java),
         ("go", go_is_missing, _make_go),
         ("node", node_is_missing, _make_node),
+        ("apps", apps_are_missing, _make_apps),
     ):
         reason = missing()
         print(f"clients: {name}: {reason or made(name, make)}", file=sys.stderr)
