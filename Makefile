@@ -20,7 +20,7 @@ SPARK_TESTS = $(wildcard tests/integration/test_lake_*.py tests/integration/test
 # Without byte code every broker that a test starts compiles all of its modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run run-s3 run-spark test again check lint localstack bytecode long spark prove-spark model planted pythons prove docs clean help
+.PHONY: run run-s3 run-spark test again check lint localstack clients bytecode long spark prove-spark model planted pythons prove docs clean help
 
 help:
 	@echo "make run    set up everything, start one broker on 127.0.0.1:9092, data under ./data"
@@ -44,10 +44,10 @@ run-s3: $(VENV)/.installed-s3
 run-spark: $(VENV)/.installed-spark
 	@exec $(BIN)/python localstack/run_spark.py $(RUN_SPARK_ARGS)
 
-# LocalStack's environment is made here, not inside the first test that wants S3; the tests' byte
-# code too, not by each worker.
+# LocalStack's environment is made here, not inside the first test that wants S3; so are the clients
+# in other languages, and the tests' byte code.
 test: $(VENV)/.installed-dev
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint localstack bytecode
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint localstack clients bytecode
 	$(PYTEST) -m "not long" $(PYTEST_ARGS)
 
 # What failed when it ran last, one test after the other.
@@ -67,6 +67,9 @@ lint: $(VENV)/.installed-dev
 
 localstack: $(VENV)/.installed-dev
 	$(BIN)/python localstack/start.py --prepare
+
+clients: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.support.groups.builds
 
 bytecode: $(VENV)/.installed-dev
 	@$(BIN)/pytest --collect-only -qq -p no:randomly -m "not long" > /dev/null
@@ -105,7 +108,7 @@ docs: $(VENV)/.installed
 	$(BIN)/python -m broker.config.docs > docs/configuration.md
 
 clean:
-	rm -rf $(VENV) $(VENV)-3.* .localstack-venv .localstack-venv.lock .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(VENV)-3.* .clients .localstack-venv .localstack-venv.lock .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 # The stamps make repeated runs quick: pip is asked again only when the packaging changed. Each asks
 # once for all that it wants; what the tests want holds what the others want.

@@ -16,16 +16,16 @@ from tests.support.groups.world import SETTINGS, World, our_world
 pytestmark = [pytest.mark.slow, pytest.mark.lasts(seconds=60)]
 
 PYTHON = {
-    "confluent-kafka": frozenset(SCENARIOS) - {"several-topics", "reset"},
-    "aiokafka": frozenset({"alone", "paused", "static-restart"}),
-    "kafka-python": frozenset({"shared", "killed"}),
+    "confluent-kafka": frozenset(SCENARIOS) - {"several-topics", "reset", "shared", "killed"},
+    "aiokafka": frozenset({"shared"}),
+    "kafka-python": frozenset({"killed"}),
 }
 OTHERS = {
     "kcat": "shared",
     "java": "alone",
     "sarama": "shared",
     "franz-go": "cooperative",
-    "kafkajs": "administered",
+    "kafkajs": "alone",
     "platformatic": "alone",
 }
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.support.brokers.process import ROOT
 from tests.support.kafka.tools import PEERS, why_not
 
-SOURCES = ROOT / "tests/clients"
+SOURCES = ROOT / "tests/support/clients"
 GO = shutil.which("go") or next((p for p in ("/usr/local/go/bin/go",) if Path(p).exists()), None)
 
 
@@ -93,7 +93,9 @@ def _make_java(target: Path) -> None:
 
 def _make_go(target: Path) -> None:
     assert GO is not None
-    _run([GO, "build", "-buildvcs=false", "-o", str(target / "member"), "."], SOURCES / "go")
+    # Not optimised: a build from nothing takes two thirds of the time.
+    flags = ["-buildvcs=false", "-gcflags=all=-N -l", "-ldflags=-s -w"]
+    _run([GO, "build", *flags, "-o", str(target / "member"), "."], SOURCES / "go")
 
 
 def _make_node(target: Path) -> None:
@@ -138,15 +140,20 @@ def made(name: str, make: Callable[[Path], None]) -> Path:
 
 
 def main() -> None:
-    """Make all that can be made here."""
-    for name, missing, make in (
+    """Make what `make test` needs and can be made here; `--all` what else tests may need."""
+    wanted = [
         ("java", java_is_missing, _make_java),
         ("go", go_is_missing, _make_go),
         ("node", node_is_missing, _make_node),
-        ("apps", apps_are_missing, _make_apps),
-    ):
+    ]
+    if "--all" in sys.argv[1:]:
+        wanted.append(("apps", apps_are_missing, _make_apps))
+    for name, missing, make in wanted:
         reason = missing()
-        print(f"clients: {name}: {reason or made(name, make)}", file=sys.stderr)
+        try:
+            print(f"clients: {name}: {reason or made(name, make)}", file=sys.stderr)
+        except AssertionError as error:  # its tests fail with the same words; others go on
+            print(f"clients: {name}: {error}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from tests.support.brokers.process import ROOT
 from tests.support.groups import builds
 
-FOLDER = ROOT / "tests/clients"
+FOLDER = ROOT / "tests/support/clients"
 STATIC, COOPERATIVE, PATTERN = "static", "cooperative", "pattern"
 COMMIT, ADMIN, REFUSAL, METADATA = "commit", "admin", "refusal", "metadata"
-FENCED = "fenced"
+FENCED, GIVES_UP = "fenced", "gives-up"
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,19 @@ class Client:
 
 
 def _python(module: str) -> Callable[[str], list[str]]:
-    return lambda bootstrap: [sys.executable, "-m", f"tests.clients.{module}.member", bootstrap]
+    return lambda bootstrap: [
+        sys.executable,
+        "-m",
+        f"tests.support.clients.{module}.member",
+        bootstrap,
+    ]
 
 
 def _kcat_is_missing() -> str | None:
     return None if shutil.which("kcat") else "kcat is not installed"
 
 
-ALL = frozenset({STATIC, COOPERATIVE, PATTERN, COMMIT, ADMIN, REFUSAL, METADATA, FENCED})
+ALL = frozenset({STATIC, COOPERATIVE, PATTERN, COMMIT, ADMIN, REFUSAL, METADATA, FENCED, GIVES_UP})
 
 CLIENTS = {
     client.name: client
@@ -58,15 +63,15 @@ CLIENTS = {
         Client(
             "kafkajs",
             builds.node_command("kafkajs"),
-            frozenset({COMMIT, ADMIN, PATTERN, METADATA}),
+            frozenset({COMMIT, ADMIN, METADATA, GIVES_UP}),
             builds.node_is_missing,
         ),
         Client(
             "platformatic",
             builds.node_command("platformatic"),
-            frozenset({STATIC, COMMIT, ADMIN}),
+            frozenset({COMMIT, ADMIN}),
             builds.node_is_missing,
         ),
     )
 }
-"""All of them by name."""
+"""All of them by name; what one cannot do it cannot do on Kafka either."""

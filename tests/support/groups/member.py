@@ -1,4 +1,7 @@
-"""A member of a group as a process: commands in, events out, as `tests/clients/README.md` says."""
+"""A member of a group as a process: commands in, events out.
+
+The protocol is that of `tests/support/clients/README.md`.
+"""
 
 import json
 import os

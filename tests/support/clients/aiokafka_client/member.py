@@ -13,7 +13,7 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
-from tests.clients.wire import Commands, Owned, say
+from tests.support.clients.wire import Commands, Owned, say
 
 Partition = aiokafka.TopicPartition
 STRATEGIES = {
@@ -76,7 +76,6 @@ class Member:
             polled = await self.consumer.getmany(timeout_ms=50)
         except KafkaError as error:
             say("error", error=type(error).__name__)
-            await asyncio.sleep(0.05)
             return
         for records in polled.values():
             for one in records:
@@ -132,7 +131,7 @@ async def main() -> None:
     member = Member(sys.argv[1])
     commands = Commands()
     while True:
-        command = commands.next()
+        command = commands.next() if member.consumer else await asyncio.to_thread(commands.wait)
         match command and command["do"]:
             case "subscribe":
                 await member.subscribe(command)
@@ -149,8 +148,6 @@ async def main() -> None:
                 return
         if member.consumer:
             await member.poll()
-        else:
-            await asyncio.sleep(0.01)
 
 
 asyncio.run(main())

@@ -9,7 +9,7 @@ import sys
 import threading
 from typing import Any
 
-from tests.clients.wire import Commands, Owned, say
+from tests.support.clients.wire import Commands, Owned, say
 
 _REBALANCED = re.compile(r"% Group \S+ rebalanced.*?(assigned|revoked): (.*)")
 _PARTITION = re.compile(r"(\S+) \[(\d+)\]")

@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient
 
-from tests.clients.wire import Commands, Owned, say
+from tests.support.clients.wire import Commands, Owned, say
 
 
 def pairs(partitions: list[Partition]) -> list[tuple[str, int]]:

@@ -20,7 +20,7 @@ from kafka.coordinator.assignors.sticky.sticky_assignor import (  # noqa: E402
 from kafka.errors import KafkaError  # noqa: E402
 from kafka.structs import OffsetAndMetadata  # noqa: E402
 
-from tests.clients.wire import Commands, Owned, say  # noqa: E402
+from tests.support.clients.wire import Commands, Owned, say  # noqa: E402
 
 STRATEGIES = {
     "range": RangePartitionAssignor,
