@@ -3,8 +3,9 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Protocol
 
 _PACKAGES_ROOT: Final = Path(__file__).resolve().parent.parent
@@ -26,7 +27,7 @@ class ChildProcess(Protocol):
         """None while it runs; collects it when it has ended."""
         ...
 
-    def wait(self, timeout_s: float) -> int | None:
+    def wait(self, timeout_s: float | None = None) -> int | None:
         """Wait for its end; None if it runs on for so long."""
         ...
 
@@ -46,7 +47,7 @@ class _Child:
     def exit_code(self) -> int | None:
         return self._child.poll()
 
-    def wait(self, timeout_s: float) -> int | None:
+    def wait(self, timeout_s: float | None = None) -> int | None:
         try:
             return self._child.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -54,7 +55,11 @@ class _Child:
 
 
 def start_child(
-    module: str, arguments: Sequence[str], *, descriptors: Sequence[int]
+    module: str,
+    arguments: Sequence[str],
+    *,
+    descriptors: Sequence[int],
+    defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> ChildProcess:
     """Start a module of ours as a process.
 
@@ -62,8 +67,9 @@ def start_child(
         module: what `python -m` runs.
         arguments: its own.
         descriptors: those it inherits, under the same numbers.
+        defaults: of its environment, where ours says nothing else.
     """
-    environment = dict(os.environ)
+    environment = {**defaults, **os.environ}
     path = [str(_PACKAGES_ROOT)]
     if environment.get("PYTHONPATH"):
         path.append(environment["PYTHONPATH"])

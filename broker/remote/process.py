@@ -8,12 +8,10 @@ child is gone, however it went, and not before. So two tiers never run over one 
 import fcntl
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
 
+from runtime.child_process import ChildProcess, start_child
 from runtime.disk import Disk, OpenFile
 
 LOCK_NAME = "tier.lock"
@@ -26,45 +24,6 @@ TIER_NAMES = (
     "remote-log-metadata.damaged",
 )
 """What the tier process keeps in log directories, beside the partitions."""
-_PACKAGES_ROOT = Path(__file__).resolve().parent.parent.parent
-
-
-class Process(Protocol):
-    """A running child."""
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        ...
-
-    def kill(self) -> None:
-        """SIGKILL; fine when it is gone already."""
-        ...
-
-    def exit_code(self) -> int | None:
-        """None while it runs; collects it when it has ended."""
-        ...
-
-
-class TierProcess:
-    """A tier process of ours."""
-
-    def __init__(self, child: "subprocess.Popen[bytes]") -> None:
-        self._child = child
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self._child.pid
-
-    def kill(self) -> None:
-        """SIGKILL; fine when it is gone already."""
-        if self._child.poll() is None:
-            self._child.kill()
-
-    def exit_code(self) -> int | None:
-        """None while it runs; collects it when it has ended."""
-        return self._child.poll()
 
 
 def take_tier_lock(disk: Disk, state_dir: Path, old_dirs: Iterable[Path] = ()) -> OpenFile | None:
@@ -102,12 +61,12 @@ def _lock(file: OpenFile) -> bool:
     return True
 
 
-def start_tier_process(link_fd: int, lock: OpenFile, arguments: Sequence[str] = ()) -> TierProcess:
+def start_tier_process(link_fd: int, lock: OpenFile, arguments: Sequence[str] = ()) -> ChildProcess:
     """Start the child; the caller closes its own copies of the two descriptors afterwards.
 
     Must be called on the thread that lives as long as the broker: the child asks to die with it.
     """
-    return TierProcess(_start_child(link_fd, (link_fd, lock.fd), arguments))
+    return _start_child(link_fd, (link_fd, lock.fd), arguments)
 
 
 class EarlyTierProcess:
@@ -122,9 +81,9 @@ class EarlyTierProcess:
         self._ours, theirs = socket.socketpair()
         with theirs:
             fd = theirs.fileno()
-            self._child: subprocess.Popen[bytes] | None = _start_child(fd, (fd,), ["--wait"])
+            self._child: ChildProcess | None = _start_child(fd, (fd,), ["--wait"])
 
-    def __call__(self, link_fd: int, lock: OpenFile) -> TierProcess:
+    def __call__(self, link_fd: int, lock: OpenFile) -> ChildProcess:
         """Return the running child."""
         child, self._child = self._child, None
         if child is None:
@@ -136,24 +95,14 @@ class EarlyTierProcess:
             child.kill()
             child.wait()
             return start_tier_process(link_fd, lock)
-        return TierProcess(child)
+        return child
 
 
-def _start_child(
-    first_fd: int, fds: Sequence[int], arguments: Sequence[str]
-) -> "subprocess.Popen[bytes]":
-    environment = dict(os.environ)
-    path = [str(_PACKAGES_ROOT)]
-    if environment.get("PYTHONPATH"):
-        path.append(environment["PYTHONPATH"])
-    environment["PYTHONPATH"] = os.pathsep.join(path)
-    # Fewer malloc arenas: the tier's pools are many threads that allocate little.
-    environment.setdefault("MALLOC_ARENA_MAX", "2")
-    # -P: a `runtime` or `broker` in the working directory is somebody else's.
-    command = [sys.executable, "-P", "-m", "rlm.tier_process", str(first_fd), str(os.getpid())]
-    return subprocess.Popen(
-        [*command, *arguments],
-        stdin=subprocess.DEVNULL,
-        pass_fds=tuple(fds),
-        env=environment,
+def _start_child(first_fd: int, fds: Sequence[int], arguments: Sequence[str]) -> ChildProcess:
+    return start_child(
+        "rlm.tier_process",
+        [str(first_fd), str(os.getpid()), *arguments],
+        descriptors=fds,
+        # Fewer malloc arenas: the tier's pools are many threads that allocate little.
+        defaults={"MALLOC_ARENA_MAX": "2"},
     )

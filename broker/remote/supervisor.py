@@ -15,7 +15,7 @@ from concurrent.futures import Future as ThreadFuture
 from pathlib import Path
 from typing import Protocol
 
-from broker.remote.process import Process, start_tier_process, take_tier_lock
+from broker.remote.process import start_tier_process, take_tier_lock
 from kafka_protocol.errors import TidemarkError
 from rlm.config import TierConfig
 from rlm.link.endpoint import Endpoint, LinkEndedError, LinkFailureError, Received, Reply
@@ -29,6 +29,7 @@ from rlm.link.messages import (
     Stop,
 )
 from rlm.link.socket_transport import SocketTransport, make_socket_pair
+from runtime.child_process import ChildProcess
 from runtime.disk import OpenFile
 from runtime.ports import Ports
 from runtime.scheduler import Timer
@@ -51,7 +52,7 @@ class TierStartError(TidemarkError):
 class Spawn(Protocol):
     """Starts a tier process with its end of the link and its lock."""
 
-    def __call__(self, link_fd: int, lock: OpenFile) -> Process:
+    def __call__(self, link_fd: int, lock: OpenFile) -> ChildProcess:
         """Return the running child."""
         ...
 
@@ -97,8 +98,8 @@ class Supervisor:
         self.restarts = 0
         self.public_settings: frozenset[str] = frozenset()
         self._endpoint: Endpoint | None = None
-        self._process: Process | None = None
-        self._dying: list[Process] = []
+        self._process: ChildProcess | None = None
+        self._dying: list[ChildProcess] = []
         self._timers: list[Timer] = []
         self._last_beat_ms = 0
         self._silent_ms = 0

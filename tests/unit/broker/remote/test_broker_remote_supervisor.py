@@ -10,7 +10,6 @@ import pytest
 
 from broker.remote.process import (
     EarlyTierProcess,
-    TierProcess,
     start_tier_process,
     take_tier_lock,
 )
@@ -26,6 +25,7 @@ from rlm.link.endpoint import Endpoint, LinkEndedError, Received, Reply
 from rlm.link.messages import Ack, Assign, Configure, Heartbeat, PartitionSettings, Read
 from rlm.link.socket_transport import SocketTransport
 from rlm.tier_process import EXIT_ABORTED
+from runtime.child_process import ChildProcess
 from runtime.disk import Disk, OpenFile
 from runtime.ports import system_ports
 from runtime.sim.ports import simulated
@@ -124,8 +124,8 @@ async def test_a_tier_that_nobody_wants_ends_with_its_broker() -> None:
     child = early._child
     assert child is not None
     early._ours.close()
-    await until(lambda: child.poll() is not None)
-    assert child.returncode == 0
+    await until(lambda: child.exit_code() is not None)
+    assert child.exit_code() == 0
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ class FakeTier:
         self.beats = 0
         self.pid = 4711
 
-    def spawn(self, link_fd: int, lock: OpenFile) -> TierProcess:
+    def spawn(self, link_fd: int, lock: OpenFile) -> ChildProcess:
         sock = socket.socket(fileno=os.dup(link_fd))
         self.killed = False
         self.endpoint = Endpoint(self.take, lambda: None)
