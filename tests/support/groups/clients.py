@@ -74,4 +74,4 @@ CLIENTS = {
         ),
     )
 }
-"""All of them by name; what one cannot do it cannot do on Kafka either."""
+"""All of them by name; what each cannot do: docs/groups-beside-kafka.md."""
