@@ -159,6 +159,8 @@ class Load:
         left = stretch.size_bytes - position
         data = self._disk.read_at(stretch.file, position, min(wanted, left))
         done = self._take_all(data)
+        if len(data) < min(wanted, left):
+            return self._ends_early(stretch, position + len(data))
         if done:
             return position + done, self._chunk_bytes
         if len(data) < left and len(data) < (size := _claimed_size(data)) <= left:
@@ -171,6 +173,12 @@ class Load:
         # Where none is found, its last bytes may still be the beginning of one.
         skipped = max(len(data) - HEADER_SIZE, 1) if skipped is None else skipped
         return position + skipped, self._chunk_bytes
+
+    def _ends_early(self, stretch: _Stretch, end: int) -> tuple[int, int]:
+        """The file has become shorter than the log knows: what is missing costs what was in it."""
+        missing = stretch.size_bytes - end
+        self._damaged(f"{stretch.file.path} ends at byte {end}: {missing} bytes are missing")
+        return stretch.size_bytes, self._chunk_bytes
 
     def _take_all(self, data: bytes) -> int:
         """Replay whole batches from the beginning of `data` on.

@@ -209,6 +209,32 @@ def test_a_damaged_base_offset_below_the_log_start_brings_nothing_back(tmp_path:
     assert load.report.damaged == 2
 
 
+class CountingPool(InlinePool):
+    """Counts its calls."""
+
+    calls = 0
+
+    async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        self.calls += 1
+        return await super().run(fn, *args, **kwargs)
+
+
+def test_a_file_that_has_become_short_is_read_to_its_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = written(tmp_path, many(), ONE_SEGMENT)
+    [segment] = log.segments
+    places = [at for at, _ in segment.batches(0)]
+    os.truncate(segment.path(".log"), places[30] + 10)
+    state, pool = GroupState(GroupLimits()), CountingPool()
+    load = Load(log, state, disk=Disk(), chunk_bytes=1_000)
+    asyncio.run(load.run(pool, lambda: True))
+    assert pool.calls < 20
+    assert offsets(state) == {("t", n): 100 + n for n in range(30)} | {("t", 99): 29}
+    assert load.report.damaged == 1
+    assert "bytes are missing" in caplog.text
+
+
 def test_a_record_that_is_no_commit_costs_its_key_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
