@@ -144,8 +144,17 @@ class GroupCoordinator:
 
     def _resigned(self, number: int) -> None:
         shard = self.shards.pop(number, None)
-        if shard is not None:
-            shard.close()
+        if shard is None:
+            return
+        was_active = shard.stage is ShardStage.ACTIVE
+        shard.close()
+        if was_active and not self._is_stopped:
+            self._begin(self._let_go(shard.state))
+
+    async def _let_go(self, state: GroupState) -> None:
+        """Free what was closed, in turns."""
+        for _ in state.let_go():
+            await asyncio.sleep(0)
 
     # -- upkeep
 
@@ -168,7 +177,7 @@ class GroupCoordinator:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._upkeep.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("offsets were not removed, the next check tries again", exc_info=error)
+            log.error("upkeep of groups failed, the next check tries again", exc_info=error)
 
     async def _expire(self) -> None:
         for shard in list(self.shards.values()):

@@ -181,8 +181,11 @@ class Shard:
             self._failed(decision, self._code_of(error))
             return
         self._written_end = end_offset
-        for offset, record in enumerate(decision.records, first_offset):
-            self.state.replay(record.key, record.value, offset=offset)
+        damaged = self.state.replay_batch(
+            (offset, record.key, record.value)
+            for offset, record in enumerate(decision.records, first_offset)
+        )
+        assert not damaged, damaged
         waiting = self.partition.committed(end_offset)
         if waiting is None:
             self._committed(decision)

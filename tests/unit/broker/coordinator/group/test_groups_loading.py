@@ -98,11 +98,11 @@ def test_group_whose_member_is_there_twice_is_damage() -> None:
 
 
 def test_quick_loading_is_the_same_as_one_by_one() -> None:
-    records = []
+    records: list[tuple[int, bytes, bytes | None]] = []
     for number in range(3_000):
         place = (f"g{number % 3}", f"t{number % 7}", number % 11)
-        value = offset_value(CommittedOffset(number, number % 2, "m" * (number % 3), number))
-        records.append((number, offset_key(*place), None if number % 5 == 4 else value))
+        written = offset_value(CommittedOffset(number, number % 2, "m" * (number % 3), number))
+        records.append((number, offset_key(*place), None if number % 5 == 4 else written))
     quick, slow = World(), World()
     assert quick.state.replay_batch(records) == []
     for offset, each, value in records:
