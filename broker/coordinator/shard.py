@@ -144,23 +144,26 @@ class Shard:
         return future
 
     def read(self, look: Callable[[GroupState], R]) -> R | Awaitable[R]:
-        """Look at the groups once all that was written before is committed.
+        """Look at the groups now, and tell it once all that was written until now is committed.
+
+        What is written meanwhile may not be committed by then, so it must not be seen.
 
         Returns:
             What `look` returns, or an awaitable of it, which raises NotCoordinator or
             CoordinatorNotAvailable.
         """
         waiting = self.partition.committed(self._written_end)
-        return look(self.state) if waiting is None else self._read_later(waiting, look)
+        seen = look(self.state)
+        return seen if waiting is None else self._told_later(waiting, seen)
 
-    async def _read_later(self, waiting: "Future[None]", look: Callable[[GroupState], R]) -> R:
+    async def _told_later(self, waiting: "Future[None]", seen: R) -> R:
         done, _ = await asyncio.wait({waiting}, timeout=self._parts.commit_timeout_ms / 1_000)
         if not done:
             waiting.cancel()
             raise CoordinatorNotAvailable(f"{self._name} does not commit what was written")
         if waiting.exception() is not None or self.stage is not ShardStage.ACTIVE:
             raise NotCoordinator(f"{self._name} is not led here any more")
-        return look(self.state)
+        return seen
 
     @property
     def _name(self) -> str:
