@@ -11,12 +11,13 @@ a ticket, and are answered exactly once: by a decision, or when leadership ends.
 import asyncio
 import logging
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from broker.coordinator.batches import batches_of
 from broker.coordinator.errors import CoordinatorNotAvailable, NotCoordinator
 from broker.coordinator.group.decision import (
     Answer,
@@ -36,6 +37,7 @@ from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.records.batch import read_header
 from kafka_protocol.records.keyed import keyed_batch
 from local_log.append_check import check_size
+from local_log.errors import MessageTooLarge, RecordListTooLarge
 from local_log.opening import Opening
 from runtime.clock import Clock
 from runtime.scheduler import Scheduler, Timer
@@ -171,29 +173,48 @@ class Shard:
 
     # -- decisions
 
-    def carry_out(self, decision: Decision) -> None:
-        """Do what was decided."""
+    def carry_out(self, decision: Decision) -> Exception | None:
+        """Do what was decided.
+
+        Returns:
+            Why its records could not be appended, None where they were.
+        """
         if decision.timers:
             self._set_timers(decision.timers)
         if not decision.records:
             self._answer(decision.answers)
-            return
+            return None
         try:
-            first_offset, end_offset = self._append(decision.records)
+            for records in self._batches(decision):
+                self._write(records)
         except Exception as error:  # noqa: BLE001 - becomes the answer of those who wait
+            if isinstance(error, MessageTooLarge | RecordListTooLarge) and decision.answers:
+                _say_refused(self._name, error)
             self._failed(decision, self._code_of(error))
-            return
-        self._written_end = end_offset
-        damaged = self.state.replay_batch(
-            (offset, record.key, record.value)
-            for offset, record in enumerate(decision.records, first_offset)
-        )
-        assert not damaged, damaged
-        waiting = self.partition.committed(end_offset)
+            return error
+        waiting = self.partition.committed(self._written_end)
         if waiting is None:
             self._committed(decision)
         else:
             self._wait(decision, waiting)
+        return None
+
+    def _batches(self, decision: Decision) -> Iterable[Sequence[GroupRecord]]:
+        if not decision.may_split:
+            return (decision.records,)
+        config = self.partition.log.config
+        return batches_of(
+            decision.records, min(config.max_message_bytes, config.segment_bytes) // 2
+        )
+
+    def _write(self, records: Sequence[GroupRecord]) -> None:
+        """Append one batch, and replay it."""
+        first_offset, self._written_end = self._append(records)
+        damaged = self.state.replay_batch(
+            (offset, record.key, record.value)
+            for offset, record in enumerate(records, first_offset)
+        )
+        assert not damaged, damaged
 
     def _append(self, records: Sequence[GroupRecord]) -> tuple[int, int]:
         """Write one batch.
@@ -322,3 +343,12 @@ class Shard:
             if waiting is not None and not waiting.done():
                 log.error("%s: a request was parked that nobody answers", self._name)
                 waiting.cancel()
+
+
+def _say_refused(name: str, error: Exception) -> None:
+    log.error(
+        "%s: what a client asked for cannot be written, and is refused: %s; "
+        "ask for less at once, or raise it for this topic",
+        name,
+        error,
+    )

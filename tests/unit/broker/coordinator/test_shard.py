@@ -1,22 +1,27 @@
 """A shard: what is written before an answer leaves, and what happens when it cannot be."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.coordinator.group.decision import Decision, GroupRecord
+from broker.coordinator.group.deletion import OFFSETS_AT_ONCE
 from broker.coordinator.group.lifecycle import GroupStatus
+from broker.coordinator.group.records import CommittedOffset, offset_key, offset_value
 from broker.coordinator.group.state import GroupState
 from broker.coordinator.shard import _TIMERS_AT_ONCE, ShardStage
 from broker.replica.events import ReplicaEvents
 from broker.topics.offsets_topic import OFFSETS_TOPIC
 from kafka_protocol.errors import ErrorCode
+from kafka_protocol.records.batch import BatchHeader
 from kafka_protocol.records.records import iter_records
 from kafka_protocol.wire.api_keys import ApiKey
 from runtime.sim.faulty_disk import FaultyDisk
 from tests.support.coordinator.served import ServedGroups, code_of_commit
-from tests.support.worlds.data_plane import finish
+from tests.support.worlds.data_plane import NOW_MS, finish
 from tests.support.worlds.pools import HeldPool, turns
 from tests.support.worlds.waiting import until
 
@@ -315,6 +320,90 @@ async def test_offsets_that_are_too_old_go(groups: ServedGroups) -> None:
     groups.world.clock.advance(8 * 24 * 3_600_000)
     await groups.coordinator.expire()
     assert await groups.committed() == (0, -1)
+
+
+LONG = 8_000
+
+
+def with_long_names(directory: Path, *, max_message_bytes: int) -> tuple[ServedGroups, list[str]]:
+    """Groups whose tombstones together are above the limit of a batch."""
+    groups = ServedGroups(directory, max_message_bytes=max_message_bytes)
+    names = [f"{number:03}".ljust(LONG, "g") for number in range(20)]
+    for name in names:
+        assert code_of_commit(groups.commit(1, group=name)) == 0
+    return groups, names
+
+
+def keep(groups: ServedGroups, group: str, count: int, *, topic_id: bytes = bytes(16)) -> None:
+    """Let a group have offsets of so many partitions."""
+    value = offset_value(CommittedOffset(1, -1, "", NOW_MS, topic_id=topic_id))
+    records = [GroupRecord(offset_key(group, "t", number), value) for number in range(count)]
+    decision = Decision(records=tuple(records), may_split=True)
+    assert groups.coordinator.shards[0].carry_out(decision) is None
+
+
+async def test_old_offsets_go_also_where_one_batch_cannot_hold_them(tmp_path: Path) -> None:
+    groups, _ = with_long_names(tmp_path, max_message_bytes=3 * LONG)
+    groups.world.clock.advance(8 * 24 * 3_600_000)
+    await groups.coordinator.expire()
+    assert groups.coordinator.shards[0].state.counts.offsets == 0
+    sizes = [header.size_bytes for header in batches(groups)]
+    assert max(sizes) <= 3 * LONG
+
+
+async def test_a_removal_that_cannot_be_written_is_said_once_and_counts_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    groups, names = with_long_names(tmp_path, max_message_bytes=3 * LONG)
+    groups.commit(1, group="short")
+    log = groups.world.log(OFFSETS_TOPIC)
+    log.set_config(replace(log.config, max_message_bytes=1_000))
+    groups.world.clock.advance(8 * 24 * 3_600_000)
+    await groups.coordinator.expire()
+    assert len(caplog.records) == 1
+    assert "max.message.bytes is 1000" in caplog.text
+    assert "raise max.message.bytes" in caplog.text
+    assert groups.coordinator.shards[0].state.counts.offsets == len(names) + 1
+    assert groups.coordinator.metrics.offset_expirations.value() == 0
+
+
+@pytest.mark.parametrize("count", [30, OFFSETS_AT_ONCE * 2 + 5])
+async def test_a_group_is_deleted_also_where_one_batch_cannot_hold_it(
+    tmp_path: Path, count: int
+) -> None:
+    groups = ServedGroups(tmp_path, max_message_bytes=3 * LONG)
+    name = "g" * (LONG if count < 100 else 20)
+    keep(groups, name, count)
+    answer = await groups.told(ApiKey.DELETE_GROUPS, 1, groups_names=[name])
+    assert [one.error_code for one in answer.results] == [0]
+    assert groups.coordinator.shards[0].state.counts.offsets == 0
+    assert list(groups.coordinator.shards[0].state.groups()) == []
+    assert max(header.size_bytes for header in batches(groups)) <= 3 * LONG
+
+
+async def test_a_group_of_many_offsets_with_a_member_keeps_them(tmp_path: Path) -> None:
+    groups = ServedGroups(tmp_path)
+    keep(groups, "g", OFFSETS_AT_ONCE + 5)
+    await groups.joined()
+    answer = await groups.told(ApiKey.DELETE_GROUPS, 1, groups_names=["g"])
+    assert [one.error_code for one in answer.results] == [ErrorCode.NON_EMPTY_GROUP]
+    assert groups.coordinator.shards[0].state.counts.offsets == OFFSETS_AT_ONCE + 5
+
+
+async def test_a_request_that_is_too_large_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    groups = ServedGroups(tmp_path, max_message_bytes=80)
+    assert code_of_commit(groups.commit(7)) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "max.message.bytes is 80" in caplog.text
+
+
+def batches(groups: ServedGroups) -> list[BatchHeader]:
+    return [
+        header
+        for segment in groups.world.log(OFFSETS_TOPIC).segments
+        for _, header in segment.batches(0)
+    ]
 
 
 @pytest.mark.parametrize("count", [1_000, 2_345])
