@@ -75,7 +75,10 @@ class OffsetFetchHandler(DecodedHandler):
         return slot
 
     def _resolve(self, asked: Any, *, by_id: bool) -> list[Any]:
-        """Give topics both name and id; take those out whose id nobody has.
+        """Give topics that are asked for by id their names; take those out whose id nobody has.
+
+        Who asks by name gets what was committed for the name, whichever topic had it then: so it
+        is in Kafka.
 
         Returns:
             The answers for what was taken out.
@@ -88,10 +91,6 @@ class OffsetFetchHandler(DecodedHandler):
                     unknown.append(_unknown_id(topic))
                     continue
                 topic.name = found.name
-            else:
-                found = image.topics_by_name.get(topic.name)
-                if found is not None:
-                    topic.topic_id = found.id
             known.append(topic)
         if asked.topics is not None:
             asked.topics = known

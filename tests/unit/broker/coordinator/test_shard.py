@@ -342,6 +342,15 @@ def keep(groups: ServedGroups, group: str, count: int, *, topic_id: bytes = byte
     assert groups.coordinator.shards[0].carry_out(decision) is None
 
 
+async def test_only_who_asks_by_id_is_told_whose_offset_it_is(groups: ServedGroups) -> None:
+    keep(groups, "g", 1, topic_id=b"an earlier topic")
+    assert await groups.committed() == (0, 1)
+    found = groups.world.topics["t"].id
+    asked = {"group_id": "g", "topics": [{"topic_id": found, "partition_indexes": [0]}]}
+    answer = await groups.told(ApiKey.OFFSET_FETCH, 10, groups=[asked])
+    assert answer.groups[0].topics[0].partitions[0].committed_offset == -1
+
+
 async def test_old_offsets_go_also_where_one_batch_cannot_hold_them(tmp_path: Path) -> None:
     groups, _ = with_long_names(tmp_path, max_message_bytes=3 * LONG)
     groups.world.clock.advance(8 * 24 * 3_600_000)
