@@ -11,6 +11,7 @@ a ticket, and are answered exactly once: by a decision, or when leadership ends.
 import asyncio
 import logging
 from asyncio import Future
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -49,6 +50,8 @@ R = TypeVar("R")
 Decide = Callable[[GroupState, Ticket, Now], Decision]
 _TIMERS_AT_ONCE: Final = 1_000
 """Sessions that begin in one turn of the loop after a load."""
+_ANSWERS_AT_ONCE: Final = 200
+"""Answers that leave in one turn of the loop."""
 
 
 class ShardStage(StrEnum):
@@ -89,6 +92,7 @@ class Shard:
     __slots__ = (
         "_direct",
         "_last_ticket",
+        "_leaving",
         "_parked",
         "_parts",
         "_timers",
@@ -108,6 +112,7 @@ class Shard:
         self._timers: set[TimerKey] = set()
         self._uncommitted: dict[Future[None], Decision] = {}
         self._written_end = 0
+        self._leaving: deque[Answer] = deque()
 
     @property
     def parked_count(self) -> int:
@@ -275,6 +280,12 @@ class Shard:
             self._answer([refused(answer, code) for answer in decision.answers])
 
     def _answer(self, answers: Sequence[Answer]) -> None:
+        """Let answers leave; very many in turns, each wakes a connection that encodes it."""
+        if len(answers) > _ANSWERS_AT_ONCE:
+            if not self._leaving:
+                asyncio.get_running_loop().call_soon(self._answer_some)
+            self._leaving.extend(answers)
+            return
         for ticket, response in answers:
             if ticket not in self._parked:
                 continue  # leadership ended meanwhile, and it was answered so
@@ -283,6 +294,12 @@ class Shard:
                 self._direct = response
             elif not waiting.done():
                 waiting.set_result(response)
+
+    def _answer_some(self) -> None:
+        leaving = self._leaving
+        self._answer([leaving.popleft() for _ in range(min(len(leaving), _ANSWERS_AT_ONCE))])
+        if leaving:
+            asyncio.get_running_loop().call_soon(self._answer_some)
 
     # -- timers
 
@@ -334,10 +351,14 @@ class Shard:
         for key in self._timers:
             self._parts.wheel.cancel((self, key))
         self._timers.clear()
-        self._answer(self.state.unload(ErrorCode.NOT_COORDINATOR))
+        while self._leaving:
+            self._answer([self._leaving.popleft()])
+        for answer in self.state.unload(ErrorCode.NOT_COORDINATOR):
+            self._answer([answer])
         uncommitted, self._uncommitted = self._uncommitted, {}
         for decision in uncommitted.values():
-            self._answer([refused(one, ErrorCode.NOT_COORDINATOR) for one in decision.answers])
+            for one in decision.answers:
+                self._answer([refused(one, ErrorCode.NOT_COORDINATOR)])
         parked, self._parked = self._parked, {}
         for waiting in parked.values():
             if waiting is not None and not waiting.done():

@@ -1,7 +1,7 @@
 """DeleteGroups, and what becomes of offsets when topics are deleted. Pure."""
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 
 from broker.coordinator.group import refusals
 from broker.coordinator.group.classic_group import ClassicGroup
@@ -85,7 +85,7 @@ def topics_deleted(
     records: list[GroupRecord] = []
     looked_at = 0
     for group_id in {**dict.fromkeys(offsets.groups), **dict.fromkeys(offsets.pending_groups())}:
-        for topic, partition in [("", 0), *_places(offsets, group_id, topics)]:
+        for topic, partition in chain((("", 0),), _places(offsets, group_id, topics)):
             looked_at += 1
             if looked_at >= _SLICE:
                 yield records
@@ -98,15 +98,15 @@ def topics_deleted(
 
 def _places(
     offsets: OffsetStore, group_id: str, topics: Mapping[str, bytes]
-) -> list[tuple[str, int]]:
+) -> Iterator[tuple[str, int]]:
     """Partitions of these topics that the group committed, open transactions included."""
-    committed = offsets.of_group(group_id)
-    few, many = sorted((committed, topics), key=len)
-    places = {
-        (topic, partition) for topic in few if topic in many for partition in committed[topic]
-    }
-    pending = (place for place in offsets.pending_partitions(group_id) if place[0] in topics)
-    return sorted(places.union(pending))
+    few, many = sorted((offsets.of_group(group_id), topics), key=len)
+    for topic in [topic for topic in few if topic in many]:
+        for partition in list(offsets.of_group(group_id).get(topic, ())):
+            yield topic, partition
+    for topic, partition in offsets.pending_partitions(group_id):
+        if topic in topics and partition not in offsets.of_group(group_id).get(topic, ()):
+            yield topic, partition
 
 
 def _goes_with(offsets: OffsetStore, place: tuple[str, str, int], topic_id: bytes) -> bool:

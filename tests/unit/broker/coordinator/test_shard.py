@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from broker.coordinator.group.deletion import OFFSETS_AT_ONCE
 from broker.coordinator.group.lifecycle import GroupStatus
 from broker.coordinator.group.records import CommittedOffset, offset_key, offset_value
 from broker.coordinator.group.state import GroupState
-from broker.coordinator.shard import _TIMERS_AT_ONCE, ShardStage
+from broker.coordinator.shard import _ANSWERS_AT_ONCE, _TIMERS_AT_ONCE, ShardStage
 from broker.replica.events import ReplicaEvents
 from broker.topics.offsets_topic import OFFSETS_TOPIC
 from kafka_protocol.errors import ErrorCode
@@ -20,6 +21,7 @@ from kafka_protocol.records.batch import BatchHeader
 from kafka_protocol.records.records import iter_records
 from kafka_protocol.wire.api_keys import ApiKey
 from runtime.sim.faulty_disk import FaultyDisk
+from runtime.timing_wheel import TICK_MS
 from tests.support.coordinator.served import ServedGroups, code_of_commit
 from tests.support.worlds.data_plane import NOW_MS, finish
 from tests.support.worlds.pools import HeldPool, turns
@@ -349,6 +351,36 @@ async def test_only_who_asks_by_id_is_told_whose_offset_it_is(groups: ServedGrou
     asked = {"group_id": "g", "topics": [{"topic_id": found, "partition_indexes": [0]}]}
     answer = await groups.told(ApiKey.OFFSET_FETCH, 10, groups=[asked])
     assert answer.groups[0].topics[0].partitions[0].committed_offset == -1
+
+
+async def many_join(groups: ServedGroups) -> "list[asyncio.Future[Any]]":
+    """A group of very many members whose join phase has just ended."""
+    joining = [groups.join() for _ in range(3 * _ANSWERS_AT_ONCE)]
+    await turns()
+    groups.world.scheduler.advance(2 * TICK_MS)
+    return joining
+
+
+async def test_very_many_members_are_answered_in_turns(tmp_path: Path) -> None:
+    groups = ServedGroups(tmp_path)
+    joining = await many_join(groups)
+    shard = groups.coordinator.shards[0]
+    left = [shard.parked_count]
+    while left[-1]:
+        await asyncio.sleep(0)
+        left.append(shard.parked_count)
+    answers = await asyncio.gather(*joining)
+    assert {(one.error_code, one.generation_id) for one in answers} == {(0, 1)}
+    assert max(a - b for a, b in pairwise(left)) == _ANSWERS_AT_ONCE
+    assert sum(len(one.members) for one in answers) == len(joining)
+
+
+async def test_answers_that_are_about_to_leave_leave_when_leadership_ends(tmp_path: Path) -> None:
+    groups = ServedGroups(tmp_path)
+    joining = await many_join(groups)
+    groups.world.change(OFFSETS_TOPIC, leader=2, leader_epoch=4, replicas=(1, 2))
+    answers = await asyncio.gather(*joining)
+    assert {one.error_code for one in answers} <= {0, ErrorCode.NOT_COORDINATOR}
 
 
 async def test_old_offsets_go_also_where_one_batch_cannot_hold_them(tmp_path: Path) -> None:
