@@ -44,6 +44,7 @@ from broker.coordinator.group.retention import expired
 from broker.coordinator.group.syncing import lacks_protocol, sync
 from broker.coordinator.group.turn import GroupLimits, Totals, Turn
 from kafka_protocol.errors import ErrorCode
+from kafka_protocol.steps import Steps
 
 __all__ = ["GroupCounts", "GroupLimits", "GroupState", "ListedGroup"]
 
@@ -208,6 +209,12 @@ class GroupState:
             require_stable: whether commits of open transactions are an error (KIP-447).
         """
         return offset_requests.fetch(self._offsets, group_request, require_stable=require_stable)
+
+    def fetch_in_steps(self, group_request: Any, *, require_stable: bool) -> Steps[Any]:
+        """The same in steps, which tell what is there now."""
+        return offset_requests.fetch_in_steps(
+            self._offsets, group_request, require_stable=require_stable
+        )
 
     def delete_offsets(self, ticket: Ticket, request: Any, *, now: Now) -> Decision:
         """Decide on an OffsetDelete."""

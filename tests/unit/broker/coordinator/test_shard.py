@@ -447,6 +447,45 @@ def batches(groups: ServedGroups) -> list[BatchHeader]:
     ]
 
 
+async def turns_of(answer: Any) -> tuple[Any, int]:
+    """An answer, and how many turns of the event loop it took."""
+    task, count = asyncio.ensure_future(answer), 0
+    while not task.done():
+        await asyncio.sleep(0)
+        count += 1
+    return task.result(), count
+
+
+@pytest.mark.parametrize("version", [7, 9])
+async def test_very_many_offsets_are_told_in_turns_as_they_were_when_asked(
+    groups: ServedGroups, version: int
+) -> None:
+    keep(groups, "g", 5_000)
+    asked = {"groups": [{"group_id": "g", "topics": None}]}
+    fields = asked if version > 7 else {"group_id": "g", "topics": None}
+    waiting = asyncio.ensure_future(groups.ask(ApiKey.OFFSET_FETCH, version, **fields))
+    await asyncio.sleep(0)
+    groups.commit(2)
+    raw, count = await turns_of(waiting)
+    answer = finish(groups.handler(ApiKey.OFFSET_FETCH), version, raw)
+    [topic] = (answer.groups[0] if version > 7 else answer).topics
+    assert [one.partition_index for one in topic.partitions] == list(range(5_000))
+    assert {one.committed_offset for one in topic.partitions} == {1}
+    assert count > 3
+
+
+async def test_very_many_groups_are_described_in_turns(groups: ServedGroups) -> None:
+    names = [f"group-{number}" for number in range(2_000)]
+    for api_key, version, fields in (
+        (ApiKey.DESCRIBE_GROUPS, 5, {"groups": names}),
+        (ApiKey.OFFSET_FETCH, 9, {"groups": [{"group_id": n, "topics": None} for n in names]}),
+    ):
+        raw, count = await turns_of(groups.ask(api_key, version, **fields))
+        answer = finish(groups.handler(api_key), version, raw)
+        assert [one.group_id for one in answer.groups] == names
+        assert count > 10
+
+
 @pytest.mark.parametrize("count", [1_000, 2_345])
 async def test_very_many_groups_are_listed_in_turns(tmp_path: Path, count: int) -> None:
     groups = ServedGroups(tmp_path)
