@@ -4,6 +4,9 @@ The segments are read from front to back as the files they are, not by offsets: 
 nobody can read costs what is in it, and reading goes on behind it. Their files are held open, so
 they can be read to their end also while compaction or retention replace them.
 
+The base offset of a batch is not under its checksum. So the place in the file counts: a sound
+batch with offsets that cannot be is replayed where it lies, and named.
+
 What is damaged is named, once each, and counted; the partition is served without it.
 """
 
@@ -51,6 +54,7 @@ class _Stretch(NamedTuple):
 
     file: OpenFile
     size_bytes: int
+    base_offset: int
 
 
 @dataclass(slots=True)
@@ -89,13 +93,16 @@ class Load:
         self.report = LoadReport()
         self._name, self._state, self._disk = partition_log.topic_partition, state, disk
         self._chunk_bytes = max(chunk_bytes, HEADER_SIZE)
-        self._next, self._end = partition_log.log_start_offset, partition_log.log_end_offset
+        self._start, self._end = partition_log.log_start_offset, partition_log.log_end_offset
         self._log = partition_log
+        self._last = partition_log.segments[-1] if partition_log.segments else None
+        self._last_bytes = 0 if self._last is None else self._last.size_bytes
+        self._next = 0
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to read."""
-        return self._next >= self._end
+        return self._start >= self._end
 
     async def run(self, pool: Pool, is_wanted: Callable[[], bool]) -> None:
         """Read it all; `is_wanted` is asked after each chunk.
@@ -106,13 +113,14 @@ class Load:
         """
         for stretch in [] if self.is_empty else await self._opened(pool):
             position, wanted = 0, self._chunk_bytes
-            while position < stretch.size_bytes and self._next < self._end:
+            self._next = stretch.base_offset
+            while position < stretch.size_bytes:
                 position, wanted = await pool.run(self._read, stretch, position, wanted)
                 if not is_wanted():
                     raise LoadAborted
             self.report.size_bytes += stretch.size_bytes
         if self.report.damaged > _NAMED_MAX:
-            log.error("%s: damaged records left out: count=%d", self._name, self.report.damaged)
+            log.error("%s: damaged records and batches: count=%d", self._name, self.report.damaged)
 
     async def _opened(self, pool: Pool) -> list[_Stretch]:
         """Open the files of all segments: once they are, they can be read whatever happens."""
@@ -126,9 +134,14 @@ class Load:
                 continue
             if self._is_same(segments):
                 return [
-                    _Stretch(file, segment.size_bytes)
+                    _Stretch(file, self._bytes_of(segment), segment.base_offset)
                     for file, segment in zip(files, segments, strict=True)
+                    if segment.base_offset < self._end
                 ]
+
+    def _bytes_of(self, segment: LogSegment) -> int:
+        """How much of a segment was there when this was made: only the last one grows."""
+        return self._last_bytes if segment is self._last else segment.size_bytes
 
     def _is_same(self, segments: Sequence[LogSegment]) -> bool:
         """Whether these are still the first of the log; else files were replaced meanwhile."""
@@ -146,6 +159,8 @@ class Load:
         left = stretch.size_bytes - position
         data = self._disk.read_at(stretch.file, position, min(wanted, left))
         done = self._take_all(data)
+        if len(data) < min(wanted, left):
+            return self._ends_early(stretch, position + len(data))
         if done:
             return position + done, self._chunk_bytes
         if len(data) < left and len(data) < (size := _claimed_size(data)) <= left:
@@ -154,10 +169,16 @@ class Load:
         if len(data) < min(_SEARCHED_BYTES, left):
             size = min(_SEARCHED_BYTES, left)
             data = self._disk.read_at(stretch.file, position, size)
-        skipped = _next_batch(data, self._next, self._end)
+        skipped = _next_batch(data, self._start, self._end)
         # Where none is found, its last bytes may still be the beginning of one.
         skipped = max(len(data) - HEADER_SIZE, 1) if skipped is None else skipped
         return position + skipped, self._chunk_bytes
+
+    def _ends_early(self, stretch: _Stretch, end: int) -> tuple[int, int]:
+        """The file has become shorter than the log knows: what is missing costs what was in it."""
+        missing = stretch.size_bytes - end
+        self._damaged(f"{stretch.file.path} ends at byte {end}: {missing} bytes are missing")
+        return stretch.size_bytes, self._chunk_bytes
 
     def _take_all(self, data: bytes) -> int:
         """Replay whole batches from the beginning of `data` on.
@@ -172,8 +193,7 @@ class Load:
             if header.batch_length < HEADER_SIZE - LOG_OVERHEAD or following > len(data):
                 break
             if header.magic == MAGIC and has_valid_crc(data, position, header):
-                if self._next <= header.last_offset and header.base_offset < self._end:
-                    self._take(data, position, header)
+                self._take(data, position, header)
             elif _may_begin(data, following):
                 self._damaged(f"the batch of offset {header.base_offset} has a wrong checksum")
             else:
@@ -182,23 +202,34 @@ class Load:
         return position
 
     def _take(self, data: bytes, position: int, header: BatchHeader) -> None:
+        first = header.base_offset
+        if not (self._next <= first and header.next_offset <= self._end):
+            self._damaged(
+                f"a batch claims to begin at offset {first}, which does not fit behind offset "
+                f"{self._next} and before the log's end {self._end}; it counts where it lies",
+                outcome="costs nothing",
+            )
+            # Within the log the one before it may have been the wrong one.
+            if first < self._start or header.next_offset > self._end:
+                first = self._next
+        self._next = first + header.last_offset_delta + 1
+        if self._next <= self._start:
+            return
         producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
         try:
             records = list(iter_records(data, position))
             if header.is_control:
                 self._mark(records, header.producer_id)
             else:
-                self._replay(records, producer_id)
+                self._replay(records, first - header.base_offset, producer_id)
         except KafkaError as error:
             self._damaged(f"the batch of offset {header.base_offset}: {error}")
-        self._next = header.next_offset
 
-    def _replay(self, records: list[Record], producer_id: int) -> None:
-        start = self._next
+    def _replay(self, records: list[Record], moved: int, producer_id: int) -> None:
         wanted = (
-            (record.offset, record.key, record.value)
+            (record.offset + moved, record.key, record.value)
             for record in records
-            if record.offset >= start and record.key is not None
+            if record.offset + moved >= self._start and record.key is not None
         )
         for damaged in self._state.replay_batch(wanted, producer_id=producer_id):
             self._damaged(damaged)
@@ -211,10 +242,10 @@ class Load:
             if kind in (ControlType.COMMIT, ControlType.ABORT):
                 self._state.replay_marker(producer_id, committed=kind == ControlType.COMMIT)
 
-    def _damaged(self, what: str | DamagedRecord) -> None:
+    def _damaged(self, what: str | DamagedRecord, *, outcome: str = "is left out") -> None:
         self.report.damaged += 1
         if self.report.damaged <= _NAMED_MAX:
-            log.error("%s: damage is left out: %s", self._name, what)
+            log.error("%s: damage %s: %s", self._name, outcome, what)
 
 
 def _claimed_size(data: bytes) -> int:

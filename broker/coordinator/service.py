@@ -29,6 +29,7 @@ from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from broker.topics.creation import TopicCreation
 from broker.topics.offsets_topic import OFFSETS_TOPIC, OffsetsTopic, offsets_topic_spec
+from local_log.errors import MessageTooLarge, RecordListTooLarge
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.node import MetadataNode
@@ -193,14 +194,28 @@ class GroupCoordinator:
                 self.metrics.offset_deletions.inc(count)
 
     async def _carry_out(self, shard: Shard, decisions: Iterator[Decision]) -> int:
-        """Carry decisions out, one in a turn of the loop; returns how many records they had."""
-        count = 0
+        """Carry decisions out, one in a turn of the loop; returns how many records were written."""
+        count, failures = 0, []
         for decision in decisions:
-            shard.carry_out(decision)
-            count += len(decision.records)
+            error = shard.carry_out(decision)
+            if error is None:
+                count += len(decision.records)
+            else:
+                failures.append(error)
+                if not isinstance(error, MessageTooLarge | RecordListTooLarge):
+                    break
             await asyncio.sleep(0)
             if shard.stage is not ShardStage.ACTIVE:
                 break
+        if failures:
+            log.error(
+                "%s: offsets that are over could not be removed, the next check tries again: "
+                "batches=%d, the first: %s%s",
+                shard.partition.topic_partition,
+                len(failures),
+                failures[0],
+                _way_out(failures[0]),
+            )
         return count
 
     # -- end
@@ -215,6 +230,13 @@ class GroupCoordinator:
         for task in self._upkeep:
             task.cancel()
         await self._loader.stop()
+
+
+def _way_out(error: Exception) -> str:
+    """What a person can do, where the batch was too large."""
+    if isinstance(error, MessageTooLarge | RecordListTooLarge):
+        return f"; raise max.message.bytes and segment.bytes of {OFFSETS_TOPIC}"
+    return ""
 
 
 def begin_groups(

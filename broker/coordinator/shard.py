@@ -11,12 +11,14 @@ a ticket, and are answered exactly once: by a decision, or when leadership ends.
 import asyncio
 import logging
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from broker.coordinator.batches import batches_of
 from broker.coordinator.errors import CoordinatorNotAvailable, NotCoordinator
 from broker.coordinator.group.decision import (
     Answer,
@@ -36,6 +38,7 @@ from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.records.batch import read_header
 from kafka_protocol.records.keyed import keyed_batch
 from local_log.append_check import check_size
+from local_log.errors import MessageTooLarge, RecordListTooLarge
 from local_log.opening import Opening
 from runtime.clock import Clock
 from runtime.scheduler import Scheduler, Timer
@@ -47,6 +50,8 @@ R = TypeVar("R")
 Decide = Callable[[GroupState, Ticket, Now], Decision]
 _TIMERS_AT_ONCE: Final = 1_000
 """Sessions that begin in one turn of the loop after a load."""
+_ANSWERS_AT_ONCE: Final = 200
+"""Answers that leave in one turn of the loop."""
 
 
 class ShardStage(StrEnum):
@@ -87,6 +92,7 @@ class Shard:
     __slots__ = (
         "_direct",
         "_last_ticket",
+        "_leaving",
         "_parked",
         "_parts",
         "_timers",
@@ -106,6 +112,7 @@ class Shard:
         self._timers: set[TimerKey] = set()
         self._uncommitted: dict[Future[None], Decision] = {}
         self._written_end = 0
+        self._leaving: deque[Answer] = deque()
 
     @property
     def parked_count(self) -> int:
@@ -144,23 +151,26 @@ class Shard:
         return future
 
     def read(self, look: Callable[[GroupState], R]) -> R | Awaitable[R]:
-        """Look at the groups once all that was written before is committed.
+        """Look at the groups now, and tell it once all that was written until now is committed.
+
+        What is written meanwhile may not be committed by then, so it must not be seen.
 
         Returns:
             What `look` returns, or an awaitable of it, which raises NotCoordinator or
             CoordinatorNotAvailable.
         """
         waiting = self.partition.committed(self._written_end)
-        return look(self.state) if waiting is None else self._read_later(waiting, look)
+        seen = look(self.state)
+        return seen if waiting is None else self._told_later(waiting, seen)
 
-    async def _read_later(self, waiting: "Future[None]", look: Callable[[GroupState], R]) -> R:
+    async def _told_later(self, waiting: "Future[None]", seen: R) -> R:
         done, _ = await asyncio.wait({waiting}, timeout=self._parts.commit_timeout_ms / 1_000)
         if not done:
             waiting.cancel()
             raise CoordinatorNotAvailable(f"{self._name} does not commit what was written")
         if waiting.exception() is not None or self.stage is not ShardStage.ACTIVE:
             raise NotCoordinator(f"{self._name} is not led here any more")
-        return look(self.state)
+        return seen
 
     @property
     def _name(self) -> str:
@@ -168,29 +178,48 @@ class Shard:
 
     # -- decisions
 
-    def carry_out(self, decision: Decision) -> None:
-        """Do what was decided."""
+    def carry_out(self, decision: Decision) -> Exception | None:
+        """Do what was decided.
+
+        Returns:
+            Why its records could not be appended, None where they were.
+        """
         if decision.timers:
             self._set_timers(decision.timers)
         if not decision.records:
             self._answer(decision.answers)
-            return
+            return None
         try:
-            first_offset, end_offset = self._append(decision.records)
+            for records in self._batches(decision):
+                self._write(records)
         except Exception as error:  # noqa: BLE001 - becomes the answer of those who wait
+            if isinstance(error, MessageTooLarge | RecordListTooLarge) and decision.answers:
+                _say_refused(self._name, error)
             self._failed(decision, self._code_of(error))
-            return
-        self._written_end = end_offset
-        damaged = self.state.replay_batch(
-            (offset, record.key, record.value)
-            for offset, record in enumerate(decision.records, first_offset)
-        )
-        assert not damaged, damaged
-        waiting = self.partition.committed(end_offset)
+            return error
+        waiting = self.partition.committed(self._written_end)
         if waiting is None:
             self._committed(decision)
         else:
             self._wait(decision, waiting)
+        return None
+
+    def _batches(self, decision: Decision) -> Iterable[Sequence[GroupRecord]]:
+        if not decision.may_split:
+            return (decision.records,)
+        config = self.partition.log.config
+        return batches_of(
+            decision.records, min(config.max_message_bytes, config.segment_bytes) // 2
+        )
+
+    def _write(self, records: Sequence[GroupRecord]) -> None:
+        """Append one batch, and replay it."""
+        first_offset, self._written_end = self._append(records)
+        damaged = self.state.replay_batch(
+            (offset, record.key, record.value)
+            for offset, record in enumerate(records, first_offset)
+        )
+        assert not damaged, damaged
 
     def _append(self, records: Sequence[GroupRecord]) -> tuple[int, int]:
         """Write one batch.
@@ -251,6 +280,12 @@ class Shard:
             self._answer([refused(answer, code) for answer in decision.answers])
 
     def _answer(self, answers: Sequence[Answer]) -> None:
+        """Let answers leave; very many in turns, each wakes a connection that encodes it."""
+        if len(answers) > _ANSWERS_AT_ONCE:
+            if not self._leaving:
+                asyncio.get_running_loop().call_soon(self._answer_some)
+            self._leaving.extend(answers)
+            return
         for ticket, response in answers:
             if ticket not in self._parked:
                 continue  # leadership ended meanwhile, and it was answered so
@@ -259,6 +294,12 @@ class Shard:
                 self._direct = response
             elif not waiting.done():
                 waiting.set_result(response)
+
+    def _answer_some(self) -> None:
+        leaving = self._leaving
+        self._answer([leaving.popleft() for _ in range(min(len(leaving), _ANSWERS_AT_ONCE))])
+        if leaving:
+            asyncio.get_running_loop().call_soon(self._answer_some)
 
     # -- timers
 
@@ -310,12 +351,25 @@ class Shard:
         for key in self._timers:
             self._parts.wheel.cancel((self, key))
         self._timers.clear()
-        self._answer(self.state.unload(ErrorCode.NOT_COORDINATOR))
+        while self._leaving:
+            self._answer([self._leaving.popleft()])
+        for answer in self.state.unload(ErrorCode.NOT_COORDINATOR):
+            self._answer([answer])
         uncommitted, self._uncommitted = self._uncommitted, {}
         for decision in uncommitted.values():
-            self._answer([refused(one, ErrorCode.NOT_COORDINATOR) for one in decision.answers])
+            for one in decision.answers:
+                self._answer([refused(one, ErrorCode.NOT_COORDINATOR)])
         parked, self._parked = self._parked, {}
         for waiting in parked.values():
             if waiting is not None and not waiting.done():
                 log.error("%s: a request was parked that nobody answers", self._name)
                 waiting.cancel()
+
+
+def _say_refused(name: str, error: Exception) -> None:
+    log.error(
+        "%s: what a client asked for cannot be written, and is refused: %s; "
+        "ask for less at once, or raise it for this topic",
+        name,
+        error,
+    )

@@ -1,5 +1,7 @@
 """DescribeGroups (15): state and members of groups.
 
+Very many groups are described in turns, with other work of the event loop in between.
+
 Versions:
 
 * 0: groups by name.
@@ -11,6 +13,7 @@ Versions:
 * 6: GROUP_ID_NOT_FOUND with its text, in place of a group in state Dead (KIP-1043).
 """
 
+import asyncio
 from typing import Any, Final
 
 from broker.coordinator.group import refusals
@@ -20,14 +23,20 @@ from broker.handlers.group_shards import awaited
 from broker.handlers.parts import HandlerParts
 from broker.network.registry import DecodedHandler, RequestContext
 from kafka_protocol.errors import KafkaError
+from kafka_protocol.steps import Pace
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
+from runtime.turns import run_in_steps
 
 _Response: Final = response(ApiKey.DESCRIBE_GROUPS).cls
 
 ALL_GROUP_OPERATIONS: Final = 3400
 """Bits of the ACL operations of a group, all allowed: there is no authorizer yet."""
+_GROUP_WORK: Final = 30
+_MEMBER_WORK: Final = 5
+_AT_ONCE_MAX: Final = 500
+"""Longer answers, in groups and members, are encoded in turns."""
 
 
 class DescribeGroupsHandler(DecodedHandler):
@@ -41,12 +50,22 @@ class DescribeGroupsHandler(DecodedHandler):
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request."""
-        slots = [await self._slot(group_id, context.api_version) for group_id in request.groups]
+        slots, pace, size = [], Pace(), 0
+        for group_id in request.groups:
+            slot = await self._slot(group_id, context.api_version)
+            slots.append(slot)
+            size += 1 + len(slot.members)
+            if pace.is_step_over(_GROUP_WORK + _MEMBER_WORK * len(slot.members)):
+                await asyncio.sleep(0)
         if request.include_authorized_operations:
             for slot in slots:
                 if not slot.error_code:
                     slot.authorized_operations = ALL_GROUP_OPERATIONS
-        return _Response(groups=slots)
+        answer = _Response(groups=slots)
+        if size <= _AT_ONCE_MAX:
+            return answer
+        codec = response(ApiKey.DESCRIBE_GROUPS)
+        return await run_in_steps(codec.encode_steps(answer, context.api_version))
 
     async def _slot(self, group_id: str, version: int) -> Any:
         try:

@@ -16,6 +16,7 @@ Versions:
 * 10: topics by id (KIP-848).
 """
 
+import asyncio
 from typing import Any, Final
 
 from broker.coordinator.group import refusals
@@ -26,14 +27,20 @@ from broker.handlers.parts import HandlerParts
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import ClusterView
 from kafka_protocol.errors import ErrorCode, KafkaError
+from kafka_protocol.steps import Pace, Steps
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request as request_codec
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
+from runtime.turns import run_in_steps
 
 _Asked: Final = request_codec(ApiKey.OFFSET_FETCH).cls.Groups
 _Response: Final = response(ApiKey.OFFSET_FETCH).cls
 _Group: Final = _Response.Groups
+
+_GROUP_WORK: Final = 30
+_AT_ONCE_MAX: Final = 1_000
+"""Longer answers, in groups and partitions, are encoded in turns."""
 
 _SINCE_TOP_LEVEL_ERROR = 2
 _SINCE_GROUPS = 8
@@ -54,18 +61,25 @@ class OffsetFetchHandler(DecodedHandler):
         version, stable = context.api_version, request.require_stable
         if version >= _SINCE_GROUPS:
             by_id = version >= _SINCE_TOPIC_IDS
-            slots = [await self._slot(one, stable, by_id=by_id) for one in request.groups]
-            return _Response(groups=slots)
+            slots, pace = [], Pace()
+            for one in request.groups:
+                slots.append(await self._slot(one, stable, by_id=by_id))
+                if pace.is_step_over(_GROUP_WORK):
+                    await asyncio.sleep(0)
+            return await _encoded(_Response(groups=slots), slots, version)
         asked = _Asked(group_id=request.group_id, topics=_as_of_groups(request.topics))
-        return _folded(asked, await self._slot(asked, stable, by_id=False), version)
+        slot = await self._slot(asked, stable, by_id=False)
+        answer = await run_in_steps(_folded(asked, slot, version))
+        return await _encoded(answer, [slot], version)
 
     async def _slot(self, asked: Any, stable: bool, *, by_id: bool) -> Any:
         unknown = self._resolve(asked, by_id=by_id)
         try:
             shard = self._coordinator.shard(asked.group_id)
-            slot = await awaited(
-                shard.read(lambda state: state.fetch_offsets(asked, require_stable=stable))
+            steps = await awaited(
+                shard.read(lambda state: state.fetch_in_steps(asked, require_stable=stable))
             )
+            slot = await run_in_steps(steps)
         except KafkaError as error:
             return refusals.fetch(asked.group_id, code_of(error, "fetch offsets"))
         if by_id:
@@ -75,7 +89,10 @@ class OffsetFetchHandler(DecodedHandler):
         return slot
 
     def _resolve(self, asked: Any, *, by_id: bool) -> list[Any]:
-        """Give topics both name and id; take those out whose id nobody has.
+        """Give topics that are asked for by id their names; take those out whose id nobody has.
+
+        Who asks by name gets what was committed for the name, whichever topic had it then: so it
+        is in Kafka.
 
         Returns:
             The answers for what was taken out.
@@ -88,10 +105,6 @@ class OffsetFetchHandler(DecodedHandler):
                     unknown.append(_unknown_id(topic))
                     continue
                 topic.name = found.name
-            else:
-                found = image.topics_by_name.get(topic.name)
-                if found is not None:
-                    topic.topic_id = found.id
             known.append(topic)
         if asked.topics is not None:
             asked.topics = known
@@ -126,14 +139,15 @@ def _as_of_groups(topics: list[Any] | None) -> list[Any] | None:
     return [_Asked.Topics(name=one.name, partition_indexes=one.partition_indexes) for one in topics]
 
 
-def _folded(asked: Any, slot: Any, version: int) -> Any:
+def _folded(asked: Any, slot: Any, version: int) -> Steps[Any]:
     """The slot of the only group as old versions have it."""
     if slot.error_code and version < _SINCE_TOP_LEVEL_ERROR:
         return _Response(topics=[_failed(one, slot.error_code) for one in asked.topics])
-    topics = [
-        _Response.Topics(
-            name=topic.name,
-            partitions=[
+    topics, pace = [], Pace()
+    for topic in slot.topics:
+        partitions = []
+        for one in topic.partitions:
+            partitions.append(
                 _Response.Topics.Partitions(
                     partition_index=one.partition_index,
                     committed_offset=one.committed_offset,
@@ -141,12 +155,19 @@ def _folded(asked: Any, slot: Any, version: int) -> Any:
                     metadata=one.metadata,
                     error_code=one.error_code,
                 )
-                for one in topic.partitions
-            ],
-        )
-        for topic in slot.topics
-    ]
+            )
+            if pace.is_step_over():
+                yield
+        topics.append(_Response.Topics(name=topic.name, partitions=partitions))
     return _Response(topics=topics, error_code=slot.error_code)
+
+
+async def _encoded(answer: Any, slots: list[Any], version: int) -> Any:
+    """The answer; a long one as its bytes, made in turns."""
+    size = sum(1 + sum(len(topic.partitions) for topic in slot.topics) for slot in slots)
+    if size <= _AT_ONCE_MAX:
+        return answer
+    return await run_in_steps(response(ApiKey.OFFSET_FETCH).encode_steps(answer, version))
 
 
 def _failed(topic: Any, code: int) -> Any:

@@ -102,7 +102,7 @@ def _put_records(records: Any, out: bytearray, parts: list[object]) -> bytearray
 
 
 def compile_step_encoder(struct: StructType, cls: Any, version: int, flexible: bool) -> Any:
-    """Compile the same function in steps: it yields within the outermost arrays.
+    """Compile the same function in steps: it yields within the arrays.
 
     Returns:
         A function (value, out, parts) -> Steps[bytearray]. Any: it is made at run time.
@@ -123,7 +123,6 @@ class _EncodeWriter:
         self._version = version
         self._flexible = flexible
         self._in_steps = in_steps
-        self._loops = 0
         self._lines: list[str] = []
         self._depth = 1
         self._names = 0
@@ -269,15 +268,13 @@ class _EncodeWriter:
             item = self._name("i")
             self._line(f"for {item} in {items}:")
             self._depth += 1
-            self._loops += 1
             if isinstance(kind, StructType):
                 self._struct(kind, getattr(cls, kind.class_name), item)
             else:
                 assert isinstance(kind, str)
                 self._sized(kind, item, False, self._flexible)
             self._flush()
-            self._loops -= 1
-            if self._in_steps and not self._loops:
+            if self._in_steps:
                 self._line(f"if len(out) > step_end: step_end = len(out) + {_STEP_BYTES}; yield")
             self._depth -= 1
 

@@ -106,12 +106,16 @@ class Decision:
         timers: set at once, in this order.
         then: what follows from the commit (None) or from its failure (the error, mapped by
             `append_error`); only beside records.
+        may_split: the records may be several batches where one would be too large. A failure in
+            between leaves the first of them written, so each beginning of the records must make
+            sense: offsets go before their group.
     """
 
     records: tuple[GroupRecord, ...] = ()
     answers: tuple[Answer, ...] = ()
     timers: tuple[SetTimer | CancelTimer, ...] = ()
     then: "Callable[[ErrorCode | None, Now], Decision] | None" = None
+    may_split: bool = False
 
 
 NOTHING = Decision()

@@ -1,6 +1,7 @@
 """DeleteGroups, and what becomes of offsets when topics are deleted. Pure."""
 
 from collections.abc import Iterator, Mapping
+from itertools import chain, islice
 
 from broker.coordinator.group import refusals
 from broker.coordinator.group.classic_group import ClassicGroup
@@ -13,26 +14,47 @@ from broker.coordinator.group.turn import Turn
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID
 
+OFFSETS_AT_ONCE = 1_000
+"""So many offsets of a group are deleted in one turn."""
 _SLICE = 500
 """How many offsets or groups one slice looks at: some milliseconds."""
 
 
 def delete_group(turn: Turn, replay: Replay, ticket: Ticket, group_id: str) -> None:
-    """Delete an empty group with all of its offsets, by one batch."""
+    """Delete an empty group with all of its offsets.
+
+    They may be several batches: a crash in between leaves some offsets, and the group.
+    """
     group = replay.groups.get(group_id)
-    is_foreign = replay.foreign.type_of(group_id) is not None
-    error = ErrorCode.NONE
-    if group is None and not is_foreign:
-        error = ErrorCode.GROUP_ID_NOT_FOUND
-    elif group is not None and group.status is not GroupStatus.EMPTY:
-        error = ErrorCode.NON_EMPTY_GROUP
-    else:
+    error = _refusal(replay, group_id)
+    if not error:
         turn.records.extend(_all_offsets(replay.offsets, group_id))
         turn.records.extend(replay.foreign.tombstones(group_id))
         if group is not None:
             turn.records.append(GroupRecord(group_key(group_id), None))
             _forget_pending(turn, group)
     turn.answer(ticket, refusals.delete_group(group_id, error))
+
+
+def thin_out_group(turn: Turn, replay: Replay, ticket: Ticket, group_id: str) -> None:
+    """Delete as many offsets of an empty group as one turn should."""
+    error = _refusal(replay, group_id)
+    if not error:
+        committed = replay.offsets.of_group(group_id).items()
+        places = ((topic, partition) for topic, those in committed for partition in those)
+        for place in islice(places, OFFSETS_AT_ONCE):
+            turn.records.append(GroupRecord(offset_key(group_id, *place), None))
+    turn.answer(ticket, refusals.delete_group(group_id, error))
+
+
+def _refusal(replay: Replay, group_id: str) -> ErrorCode:
+    """Why a group cannot be deleted, NONE where it can be."""
+    group = replay.groups.get(group_id)
+    if group is None and replay.foreign.type_of(group_id) is None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    if group is not None and group.status is not GroupStatus.EMPTY:
+        return ErrorCode.NON_EMPTY_GROUP
+    return ErrorCode.NONE
 
 
 def _forget_pending(turn: Turn, group: ClassicGroup) -> None:
@@ -63,7 +85,7 @@ def topics_deleted(
     records: list[GroupRecord] = []
     looked_at = 0
     for group_id in {**dict.fromkeys(offsets.groups), **dict.fromkeys(offsets.pending_groups())}:
-        for topic, partition in [("", 0), *_places(offsets, group_id, topics)]:
+        for topic, partition in chain((("", 0),), _places(offsets, group_id, topics)):
             looked_at += 1
             if looked_at >= _SLICE:
                 yield records
@@ -76,15 +98,15 @@ def topics_deleted(
 
 def _places(
     offsets: OffsetStore, group_id: str, topics: Mapping[str, bytes]
-) -> list[tuple[str, int]]:
+) -> Iterator[tuple[str, int]]:
     """Partitions of these topics that the group committed, open transactions included."""
-    committed = offsets.of_group(group_id)
-    few, many = sorted((committed, topics), key=len)
-    places = {
-        (topic, partition) for topic in few if topic in many for partition in committed[topic]
-    }
-    pending = (place for place in offsets.pending_partitions(group_id) if place[0] in topics)
-    return sorted(places.union(pending))
+    few, many = sorted((offsets.of_group(group_id), topics), key=len)
+    for topic in [topic for topic in few if topic in many]:
+        for partition in list(offsets.of_group(group_id).get(topic, ())):
+            yield topic, partition
+    for topic, partition in offsets.pending_partitions(group_id):
+        if topic in topics and partition not in offsets.of_group(group_id).get(topic, ()):
+            yield topic, partition
 
 
 def _goes_with(offsets: OffsetStore, place: tuple[str, str, int], topic_id: bytes) -> bool:

@@ -7,7 +7,8 @@ KIPs: 211 (no retention of a commit's own from v5 on), 320 (leader epochs), 345 
 (require_stable, commits of members in transactions), 496 (OffsetDelete), 848 (topic ids).
 """
 
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from broker.coordinator.group import refusals
 from broker.coordinator.group.classic_group import ClassicGroup
@@ -23,11 +24,13 @@ from broker.coordinator.group.records import (
 )
 from broker.coordinator.group.turn import Turn
 from kafka_protocol.errors import ErrorCode
+from kafka_protocol.steps import Pace, Steps, at_once
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 
 NO_OFFSET = -1
+_PARTITION_WORK = 5
 _DEFAULT_RETENTION = -1
 _INT64_MAX = 2**63 - 1
 _GROUP_ID_NOT_FOUND_FROM = 9
@@ -169,23 +172,47 @@ def _delete_refusal(group: ClassicGroup | None) -> ErrorCode | None:
 
 def fetch(offsets: OffsetStore, request: Any, *, require_stable: bool) -> Any:
     """A group's slot of an OffsetFetch response; what was not committed is -1, not an error."""
-    cls = response(ApiKey.OFFSET_FETCH).cls.Groups
-    group_id = request.group_id
-    committed = offsets.of_group(group_id)
+    return at_once(fetch_in_steps(offsets, request, require_stable=require_stable))
+
+
+def fetch_in_steps(offsets: OffsetStore, request: Any, *, require_stable: bool) -> Steps[Any]:
+    """The same in steps; they tell what is there now, whatever is committed meanwhile."""
+    committed = offsets.of_group(request.group_id)
+    pending = set(offsets.pending_partitions(request.group_id)) if require_stable else set()
+    asked: list[_Asked] = []
     if request.topics is None:
-        asked = [(topic, ZERO_UUID, list(parts)) for topic, parts in committed.items()]
+        for name, partitions in committed.items():
+            now = dict(partitions)
+            asked.append(_Asked(name, ZERO_UUID, now, now))
     else:
-        asked = [(each.name, each.topic_id, each.partition_indexes) for each in request.topics]
-    topics = []
-    for topic, topic_id, partitions in asked:
-        stored = committed.get(topic, {})
+        for topic in request.topics:
+            there = committed.get(topic.name, {})
+            wanted = topic.partition_indexes
+            stored = {number: there[number] for number in wanted if number in there}
+            asked.append(_Asked(topic.name, topic.topic_id, wanted, stored))
+    return _fetch_steps(request.group_id, asked, pending)
+
+
+class _Asked(NamedTuple):
+    """A topic of an OffsetFetch, and what was committed for it when it was asked."""
+
+    name: str
+    topic_id: bytes
+    partitions: Iterable[int]
+    stored: Mapping[int, bytes]
+
+
+def _fetch_steps(group_id: str, asked: list[_Asked], pending: set[tuple[str, int]]) -> Steps[Any]:
+    cls = response(ApiKey.OFFSET_FETCH).cls.Groups
+    topics, pace = [], Pace()
+    for name, topic_id, partitions, stored in asked:
         slots = []
         for partition in partitions:
             slot = cls.Topics.Partitions(
                 partition_index=partition, committed_offset=NO_OFFSET, metadata=""
             )
             slots.append(slot)
-            if require_stable and offsets.is_pending(group_id, topic, partition):
+            if (name, partition) in pending:
                 slot.error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
             elif partition in stored:
                 found = unpack(stored[partition]).committed
@@ -193,7 +220,9 @@ def fetch(offsets: OffsetStore, request: Any, *, require_stable: bool) -> Any:
                     slot.committed_offset = found.offset
                     slot.committed_leader_epoch = found.leader_epoch
                     slot.metadata = found.metadata
-        topics.append(cls.Topics(name=topic, topic_id=topic_id, partitions=slots))
+            if pace.is_step_over(_PARTITION_WORK):
+                yield
+        topics.append(cls.Topics(name=name, topic_id=topic_id, partitions=slots))
     return cls(group_id=group_id, topics=topics)
 
 

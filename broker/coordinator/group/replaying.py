@@ -114,7 +114,8 @@ class Replay:
     def _group(self, key: bytes, value: bytes | None) -> None:
         group_id, _ = key_group(key)
         if value is None:
-            self.groups.pop(group_id, None)
+            if self.groups.pop(group_id, None) is not None:
+                self.offsets.by_prefix.clear()  # its next offset makes a group of it again
         elif not self.is_live:
             self.groups[group_id] = _restored(group_id, value)
 
@@ -126,6 +127,7 @@ class Replay:
         group_id, _ = key_group(key)
         if value is None:
             self.foreign.remove(group_id, key)
+            self.offsets.by_prefix.clear()  # as above
         else:
             self.foreign.put(group_id, group_type, key)
 

@@ -9,6 +9,7 @@ or by `unload`.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from broker.coordinator.group import offset_requests, refusals
@@ -25,7 +26,12 @@ from broker.coordinator.group.decision import (
     TimerKey,
     TimerKind,
 )
-from broker.coordinator.group.deletion import delete_group, topics_deleted
+from broker.coordinator.group.deletion import (
+    OFFSETS_AT_ONCE,
+    delete_group,
+    thin_out_group,
+    topics_deleted,
+)
 from broker.coordinator.group.describing import describe, describe_missing
 from broker.coordinator.group.foreign import CONVERTIBLE, PROTOCOL_TYPES
 from broker.coordinator.group.joining import join
@@ -38,6 +44,7 @@ from broker.coordinator.group.retention import expired
 from broker.coordinator.group.syncing import lacks_protocol, sync
 from broker.coordinator.group.turn import GroupLimits, Totals, Turn
 from kafka_protocol.errors import ErrorCode
+from kafka_protocol.steps import Steps
 
 __all__ = ["GroupCounts", "GroupLimits", "GroupState", "ListedGroup"]
 
@@ -203,6 +210,12 @@ class GroupState:
         """
         return offset_requests.fetch(self._offsets, group_request, require_stable=require_stable)
 
+    def fetch_in_steps(self, group_request: Any, *, require_stable: bool) -> Steps[Any]:
+        """The same in steps, which tell what is there now."""
+        return offset_requests.fetch_in_steps(
+            self._offsets, group_request, require_stable=require_stable
+        )
+
     def delete_offsets(self, ticket: Ticket, request: Any, *, now: Now) -> Decision:
         """Decide on an OffsetDelete."""
         turn = self._turn(now)
@@ -219,7 +232,17 @@ class GroupState:
         """Decide on a group of a DeleteGroups; the answer is its slot."""
         turn = self._turn(now)
         delete_group(turn, self._replay, ticket, group_id)
-        return turn.done()
+        return replace(turn.done(), may_split=True)
+
+    def has_many_offsets(self, group_id: str) -> bool:
+        """Whether a group has more offsets than a decision of one turn should delete."""
+        return self._offsets.count_of(group_id) > OFFSETS_AT_ONCE
+
+    def thin_out_group(self, ticket: Ticket, group_id: str, *, now: Now) -> Decision:
+        """Delete some offsets of a group that `delete_group` could delete; same answers."""
+        turn = self._turn(now)
+        thin_out_group(turn, self._replay, ticket, group_id)
+        return replace(turn.done(), may_split=True)
 
     def describe(self, group_id: str, *, version: int) -> Any:
         """Answer a group's part of a DescribeGroups."""
@@ -261,8 +284,7 @@ class GroupState:
         """
         keep_ms = self.limits.offsets_retention_ms
         for records in expired(self._groups, self._offsets, now.wall_ms, keep_ms):
-            self.totals.expirations += len(records)
-            yield Decision(records=tuple(records))
+            yield Decision(records=tuple(records), may_split=True)
 
     def topics_deleted(self, topics: Mapping[str, bytes], now: Now) -> Iterator[Decision]:
         """Let go of the offsets of topics that are gone, a slice of bounded work each.
@@ -272,7 +294,7 @@ class GroupState:
             now: the times.
         """
         for records in topics_deleted(self._offsets, topics):
-            yield Decision(records=tuple(records))
+            yield Decision(records=tuple(records), may_split=True)
 
     # Loading, and the end.
 

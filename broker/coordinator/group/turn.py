@@ -56,13 +56,11 @@ class Totals:
         completed_rebalances: generations that became stable.
         commits: offsets that commits wrote, also those of transactions.
         deletions: offsets that OffsetDelete let go of.
-        expirations: offsets whose time was up.
     """
 
     completed_rebalances: int = 0
     commits: int = 0
     deletions: int = 0
-    expirations: int = 0
 
 
 @dataclass(slots=True)

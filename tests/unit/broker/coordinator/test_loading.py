@@ -185,6 +185,56 @@ def test_a_damaged_batch_costs_what_is_in_it_and_is_named(
     assert "__consumer_offsets-0" in caplog.text
 
 
+@pytest.mark.parametrize("chunk_bytes", [150, CHUNK_BYTES])
+@pytest.mark.parametrize("claimed", [-3, 0, 12, 16, 110, 119, 120, 1 << 40])
+def test_the_place_in_the_file_counts_where_a_base_offset_is_damaged(
+    tmp_path: Path, claimed: int, chunk_bytes: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = written(tmp_path, many(), ONE_SEGMENT)
+    change(log, 7, 0, claimed.to_bytes(8, "big", signed=True))
+    state, load = loaded(log, chunk_bytes)
+    assert offsets(state) == WANTED
+    assert load.report.damaged == 1
+    assert "counts where it lies" in caplog.text
+
+
+def test_a_damaged_base_offset_below_the_log_start_brings_nothing_back(tmp_path: Path) -> None:
+    log = written(tmp_path, many(), ONE_SEGMENT)
+    log.high_watermark = log.log_end_offset
+    log.raise_log_start(21)
+    change(log, 3, 0, (1 << 40).to_bytes(8, "big"))
+    change(log, 20, 0, (2).to_bytes(8, "big"))
+    state, load = loaded(log)
+    assert offsets(state) == {("t", n): 100 + n for n in range(11, 60)} | {("t", 99): 59}
+    assert load.report.damaged == 2
+
+
+class CountingPool(InlinePool):
+    """Counts its calls."""
+
+    calls = 0
+
+    async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        self.calls += 1
+        return await super().run(fn, *args, **kwargs)
+
+
+def test_a_file_that_has_become_short_is_read_to_its_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = written(tmp_path, many(), ONE_SEGMENT)
+    [segment] = log.segments
+    places = [at for at, _ in segment.batches(0)]
+    os.truncate(segment.path(".log"), places[30] + 10)
+    state, pool = GroupState(GroupLimits()), CountingPool()
+    load = Load(log, state, disk=Disk(), chunk_bytes=1_000)
+    asyncio.run(load.run(pool, lambda: True))
+    assert pool.calls < 20
+    assert offsets(state) == {("t", n): 100 + n for n in range(30)} | {("t", 99): 29}
+    assert load.report.damaged == 1
+    assert "bytes are missing" in caplog.text
+
+
 def test_a_record_that_is_no_commit_costs_its_key_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

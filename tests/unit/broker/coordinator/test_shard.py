@@ -78,6 +78,22 @@ async def test_an_offset_is_not_told_before_it_is_committed(tmp_path: Path) -> N
     assert await told == (0, 7)
 
 
+async def test_an_offset_that_is_written_meanwhile_is_not_told(tmp_path: Path) -> None:
+    groups, pool = slow(tmp_path)
+    first = groups.commit(7)
+    told = asyncio.ensure_future(groups.committed())
+    await pool.until_held()
+    await turns()
+    pool.release(1)  # the fsync of the first ends,
+    second = groups.commit(8)  # and another is written before the loop hears of it
+    await first
+    assert await told == (0, 7)
+    assert not second.done()
+    pool.is_holding = False
+    pool.release()
+    assert code_of_commit(await second) == 0
+
+
 async def test_a_commit_that_takes_too_long_is_refused_and_the_offset_is_not_told(
     tmp_path: Path,
 ) -> None:

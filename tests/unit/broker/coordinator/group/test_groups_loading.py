@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-from broker.coordinator.group.decision import DamagedRecord, GroupRecord
-from broker.coordinator.group.records import CommittedOffset, offset_key, offset_value
+from broker.coordinator.group.decision import DamagedRecord, GroupRecord, Now
+from broker.coordinator.group.records import CommittedOffset, group_key, offset_key, offset_value
 from broker.coordinator.group.state import GroupState
 from broker.coordinator.group.turn import GroupLimits
 from kafka_protocol.errors import ErrorCode
@@ -289,3 +289,11 @@ def test_empty_generation_that_cannot_be_written_harms_nobody() -> None:
     ticket = world.join()
     world.advance(0)
     assert world.answers[ticket].generation_id == 3
+
+
+def test_a_group_that_was_deleted_is_there_again_with_its_next_offset() -> None:
+    state = GroupState(GroupLimits())
+    key, value = offset_key("g", "t", 0), offset_value(CommittedOffset(1, -1, "", 0))
+    state.replay_batch([(0, key, value), (1, group_key("g"), None), (2, key, value)])
+    state.loaded(Now(0, 0))
+    assert [group.group_id for group in state.groups()] == ["g"]
