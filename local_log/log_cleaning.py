@@ -232,22 +232,39 @@ class LogCleaning:
             self._health.fail(error)
         return []
 
+    def take_back(self) -> None:
+        """Undo step 2 where step 3 did not follow; on a pool thread, before another pass.
+
+        Raises:
+            LogClosed, KafkaStorageError: as `LogHealth.fail`. It is still to be done.
+        """
+        try:
+            with self._mutex:
+                if self._is_ready and not self._is_closed:
+                    self._take_back()
+        except OSError as error:
+            self._health.fail(error)
+
     def _take_back(self) -> None:
         """Undo step 2, durably, the log file first: without it a start finishes nothing."""
         if not self._is_ready:
             return
         for suffix in (LOG, *_INDEXES):
             self._disk.unlink(swap_path(self._directory, self._base_offset, suffix))
-        self._is_ready = False
         self._disk.fsync_path(self._directory)
+        self._is_ready = False
 
     def remove_leftovers(self, token: str) -> None:
         """Unlink what a pass that ended early has left; on a pool thread.
+
+        What is ready and was not taken goes as well, the names it had first: were it left beside a
+        log that goes on, the next start would put it in the place of what was written since.
 
         Raises:
             LogClosed, KafkaStorageError: as `LogHealth.fail`.
         """
         try:
+            self.take_back()
             for name in self._disk.list_dir(self._directory):
                 if name.endswith(f".{token}{CLEANED}"):
                     self._disk.unlink(self._directory / name)

@@ -224,6 +224,7 @@ class LogCleaner:
         each, begun_ms = noted.log, self._clock.monotonic_ms()
         if each.cleaning.is_half_done:  # there were no descriptors left, say
             yield from self._put_in_place(each)
+        yield each.cleaning.take_back  # for the same reason; before the log changes any more
         # The new segments are durable, so what they replace was no less.
         yield partial(each.flush, found.first_uncleanable)
         if noted.cleaned_to is None or found.resets:
