@@ -148,6 +148,9 @@ class LogCleaning:
             if old is None or not self._is_ready or group.old[0] != self._base_offset:
                 self._take_back()
                 raise PassSpoiltError("its segments have left the log")
+            if sum(segment.size_bytes for segment in old) != group.old_bytes:
+                self._take_back()
+                raise PassSpoiltError("its segments are not those that were read")
             new = LogSegment(self._disk, self._directory, group.old[0], group.size_bytes)
             new.is_moving = True
             new.set_max_timestamp(group.max_timestamp, group.offset_of_max_timestamp)

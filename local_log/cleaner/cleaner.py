@@ -170,12 +170,12 @@ class LogCleaner:
             chosen = yield from self._choose()
             if chosen is None:
                 break
-            yield from self._clean(*chosen)
+            yield from self._clean(chosen)
             yield NEXT_TURN
         yield self._worker.collect
 
     def _choose(self) -> Sub:
-        """The dirtiest log that is due, and what of it; None if none is."""
+        """The dirtiest log that is due; None if none is."""
         now_ms = self._clock.wall_ms()
         found: list[tuple[NotedLog, Range]] = []
         candidates: list[PartitionLog] = []
@@ -195,7 +195,7 @@ class LogCleaner:
         self.facts.dirty_ratio = max((each.dirty_ratio for _, each in found), default=0.0)
         self.facts.delay_ms = max((each.delay_ms for _, each in found), default=0)
         best = dirtiest((each, noted.config) for noted, each in found)
-        return None if best is None else found[best]
+        return None if best is None else found[best][0].log
 
     def _may_clean(self, each: PartitionLog) -> bool:
         if each.is_offline or each.cleaning.uncleanable or each.config.remote_storage_enable:
@@ -205,20 +205,25 @@ class LogCleaner:
 
     # -- one pass -------------------------------------------------------------------------------
 
-    def _clean(self, noted: NotedLog, found: Range) -> Sub:
-        each = noted.log
+    def _clean(self, each: PartitionLog) -> Sub:
         if not self._logs.is_open(each) or self._is_stopped:
             return
         token = self._dice.uuid().hex()[:12]
         each.cleaning.begin()
         try:
-            yield from self._pass(noted, found, token)
+            # A truncation before `begin` is not noticed: what it left is looked at anew.
+            noted = NotedLog.of(each, self._logs.cleaned_to(each.topic_partition))
+            found = yield partial(noted.range, self._clock.wall_ms())
+            if found.cleanable_bytes:
+                yield from self._pass(noted, found, token)
             self._succeeded(each)
         except WorkerLostError as error:
             self._process_failed(each, error)
         except (PassSpoiltError, LogClosed) as error:
             log.info("a pass is thrown away: partition=%s %s", each.topic_partition, error)
             self._worker.kill()
+            if self._logs.is_open(each) and not each.cleaning.is_spoilt:
+                self._postpone(each, error)  # nobody knows why: not again at once
         except (KafkaStorageError, OSError) as error:
             self._log_failed(each, error)
         finally:

@@ -169,6 +169,7 @@ class LogPass:
         return Group(
             number=self._job.number,
             old=[source.base_offset for source in group],
+            old_bytes=sum(source.size_bytes for source in group),
             size_bytes=built.size_bytes,
             max_timestamp=built.max_timestamp,
             offset_of_max_timestamp=built.offset_of_max_timestamp,

@@ -4,12 +4,15 @@ What a pass has left half done must not come back at a later start.
 """
 
 import errno
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from kafka_protocol.types import TopicPartition
 from local_log.cleaner.job import Answer, Group
 from local_log.errors import KafkaStorageError
+from local_log.log_dir import CLEANER_OFFSETS, LogDir
 from local_log.partition_log import PartitionLog
 from local_log.segment_files import SWAP
 from tests.support.worlds.cleaned_logs import commit, open_compacted, put, table_of
@@ -108,3 +111,28 @@ def test_a_truncation_takes_back_again_what_may_not_be_durable(world: World) -> 
     log.truncate_to(4)
     assert log.log_end_offset <= 4
     assert swaps(log) == []
+
+
+def test_a_checkpoint_that_cannot_be_written_is_tried_with_pauses(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = world.log()
+    fill(log)
+    write, tries = LogDir.write_checkpoint, list[int]()
+
+    def refuse(one: LogDir, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        if name == CLEANER_OFFSETS:
+            tries.append(world.ports.clock.monotonic_ms())
+            if len(tries) < 100:
+                raise OSError(errno.EMFILE, "Too many open files")
+        write(one, name, offsets)
+
+    monkeypatch.setattr(LogDir, "write_checkpoint", refuse)
+    world.cleaner.start()
+    assert len(tries) == 1
+    world.ports.scheduler.advance(60_000)
+    assert 3 < len(tries) < 9
+    assert not log.is_offline
+    tries.extend(range(100))
+    world.ports.scheduler.advance(120_000)
+    assert world.checkpoint() == log.segments[-1].base_offset

@@ -2,7 +2,7 @@
 
 import errno
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +11,10 @@ import pytest
 from kafka_protocol.types import TopicPartition
 from local_log.cleaner import cleaner as cleaner_module
 from local_log.cleaner.cleaner import LogCleaner
-from local_log.cleaner.job import Answer, Job
-from local_log.cleaner.log_facts import CleanerSettings
+from local_log.cleaner.job import Answer, Group, Job
+from local_log.cleaner.log_facts import CleanerSettings, NotedLog
 from local_log.cleaner.log_pass import LogPass
+from local_log.cleaner.policy import Range
 from local_log.cleaner.process import do_job
 from local_log.cleaner.worker import WorkerLostError
 from local_log.config import LONG_MAX, LogConfig
@@ -451,3 +452,55 @@ def test_tombstones_may_be_kept_for_as_long_as_can_be_said(world: World) -> None
     assert all(record.timestamp == times[record.offset] for record in kept)
     horizons = [h.base_timestamp for h, _ in batches_of(log) if h.has_delete_horizon]
     assert set(horizons) == {LONG_MAX}
+
+
+def test_a_truncation_between_the_look_and_the_pass_is_seen(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last segment of the look is active again, and grows while the process works."""
+    log = world.log(segment_bytes=700)
+    fill(log, 6)
+    ranges, seen = cleaner_module._ranges, list[int]()
+
+    def cut_after(some: Sequence[NotedLog], now_ms: int) -> list[tuple[NotedLog, Range]]:
+        found = ranges(some, now_ms)
+        if not seen:
+            seen.append(log.segments[0].size_bytes)
+            log.truncate_to(2)
+            put(log, ("k0", "again" + "v" * 90))
+            commit(log)
+        return found
+
+    monkeypatch.setattr(cleaner_module, "_ranges", cut_after)
+    world.cleaner.start()
+    assert seen
+    assert world.worker.jobs == [], "only the active segment is left"
+    for number in range(10):
+        put(log, (f"n{number}", "v" * 100))
+    commit(log)
+    before = table_of(log)
+    world.ports.scheduler.advance(5000)
+    assert world.checkpoint() == log.segments[-1].base_offset
+    assert table_of(log) == before
+
+
+def test_what_was_made_of_other_segments_is_not_taken(world: World) -> None:
+    log = world.log(segment_bytes=700)
+    fill(log, 20)
+    before = table_of(log)
+
+    def grow(answer: Answer) -> None:
+        if isinstance(answer, Group):
+            first.size_bytes += 1
+
+    first = log.segments[0]
+    world.worker.each = grow
+    world.cleaner.start()
+    assert len(world.worker.jobs) == 1
+    first.size_bytes -= 1
+    assert log.segments[0] is first
+    assert world.leftovers(log) == []
+    world.worker.each = lambda _: None
+    world.ports.scheduler.advance(5000)
+    assert world.checkpoint() == log.segments[-1].base_offset
+    assert table_of(log) == before
