@@ -215,7 +215,7 @@ class LogPass:
                 yield position + at, header, view[at : at + size]
                 expected = header.next_offset
                 at += size
-            if at == 0 and wanted <= asked:
+            if at == 0 and (wanted <= asked or asked == size_bytes - position):
                 raise self._damage(base_offset, position, "the last batch is cut")
             position += at
 
