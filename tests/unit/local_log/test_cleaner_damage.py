@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from local_log.cleaner.log_pass import LogPass
 from local_log.partition_log import PartitionLog
 from local_log.segment_files import LOG, TXN_INDEX
 from tests.support.worlds.cleaned_logs import end_transaction, put, records_of
@@ -70,3 +71,24 @@ def test_bytes_after_the_last_batch_that_are_none(world: World, size: int) -> No
     segment.size_bytes += size
     world.cleaner.start()
     assert "the last batch is cut" in log.cleaning.uncleanable
+
+
+def test_a_pass_that_fails_for_whatever_reason_sets_its_log_aside_and_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sick, sound = world.log("sick"), world.log("sound")
+    fill(sick, 60)
+    fill(sound, 20)
+    run = LogPass.run
+
+    def fail(one: LogPass) -> object:
+        if "sick" in one._job.directory:
+            raise OverflowError("too large")
+        return run(one)
+
+    monkeypatch.setattr(LogPass, "run", fail)
+    world.cleaner.start()
+    assert world.cleaner.uncleanable == [sick]
+    reason = f"a pass over {sick.directory} failed with OverflowError: too large"
+    assert sick.cleaning.uncleanable == reason
+    assert world.checkpoint(sound.topic_partition) == sound.segments[-1].base_offset

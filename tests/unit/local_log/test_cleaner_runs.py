@@ -13,7 +13,6 @@ from local_log.cleaner import cleaner as cleaner_module
 from local_log.cleaner.cleaner import LogCleaner
 from local_log.cleaner.job import Answer, Group, Job
 from local_log.cleaner.log_facts import CleanerSettings, NotedLog
-from local_log.cleaner.log_pass import LogPass
 from local_log.cleaner.policy import Range
 from local_log.cleaner.process import do_job
 from local_log.cleaner.worker import WorkerLostError
@@ -414,27 +413,6 @@ def test_a_process_that_never_begins_sets_no_log_aside(world: World) -> None:
     world.worker.before = lambda _: None
     world.ports.scheduler.advance(1_200_000)
     assert world.checkpoint() == log.segments[-1].base_offset
-
-
-def test_a_pass_that_fails_for_whatever_reason_sets_its_log_aside_and_no_other(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sick, sound = world.log("sick"), world.log("sound")
-    fill(sick, 60)
-    fill(sound, 20)
-    run = LogPass.run
-
-    def fail(one: LogPass) -> object:
-        if "sick" in one._job.directory:
-            raise OverflowError("too large")
-        return run(one)
-
-    monkeypatch.setattr(LogPass, "run", fail)
-    world.cleaner.start()
-    assert world.cleaner.uncleanable == [sick]
-    reason = f"a pass over {sick.directory} failed with OverflowError: too large"
-    assert sick.cleaning.uncleanable == reason
-    assert world.checkpoint(sound.topic_partition) == sound.segments[-1].base_offset
 
 
 def test_tombstones_may_be_kept_for_as_long_as_can_be_said(world: World) -> None:
