@@ -148,6 +148,9 @@ class LogCleaning:
             if old is None or not self._is_ready or group.old[0] != self._base_offset:
                 self._take_back()
                 raise PassSpoiltError("its segments have left the log")
+            if sum(segment.size_bytes for segment in old) != group.old_bytes:
+                self._take_back()
+                raise PassSpoiltError("its segments are not those that were read")
             new = LogSegment(self._disk, self._directory, group.old[0], group.size_bytes)
             new.is_moving = True
             new.set_max_timestamp(group.max_timestamp, group.offset_of_max_timestamp)
@@ -232,22 +235,39 @@ class LogCleaning:
             self._health.fail(error)
         return []
 
+    def take_back(self) -> None:
+        """Undo step 2 where step 3 did not follow; on a pool thread, before another pass.
+
+        Raises:
+            LogClosed, KafkaStorageError: as `LogHealth.fail`. It is still to be done.
+        """
+        try:
+            with self._mutex:
+                if self._is_ready and not self._is_closed:
+                    self._take_back()
+        except OSError as error:
+            self._health.fail(error)
+
     def _take_back(self) -> None:
         """Undo step 2, durably, the log file first: without it a start finishes nothing."""
         if not self._is_ready:
             return
         for suffix in (LOG, *_INDEXES):
             self._disk.unlink(swap_path(self._directory, self._base_offset, suffix))
-        self._is_ready = False
         self._disk.fsync_path(self._directory)
+        self._is_ready = False
 
     def remove_leftovers(self, token: str) -> None:
         """Unlink what a pass that ended early has left; on a pool thread.
+
+        What is ready and was not taken goes as well, the names it had first: were it left beside a
+        log that goes on, the next start would put it in the place of what was written since.
 
         Raises:
             LogClosed, KafkaStorageError: as `LogHealth.fail`.
         """
         try:
+            self.take_back()
             for name in self._disk.list_dir(self._directory):
                 if name.endswith(f".{token}{CLEANED}"):
                     self._disk.unlink(self._directory / name)

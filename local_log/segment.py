@@ -6,6 +6,7 @@ were written completely; bytes after it (a torn write) are never read.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 
@@ -160,6 +161,8 @@ class LogSegment:
         A closed segment then gives up the descriptor it was written with, so that a log of many
         segments holds few of them; who reads it opens it again.
         """
+        if self._is_moving:
+            return  # what a cleaner wrote was durable before, and is on its way to other names
         self._disk.fsync(self.file)
         if not self.offset_index.is_active:
             self._file = None
@@ -318,7 +321,11 @@ class LogSegment:
 
     def modified_ms(self) -> int:
         """When it was last written, by the file system."""
-        return self._disk.modified_ms(self.path(LOG))
+        path = path_of(self.directory, self.base_offset, LOG)
+        if self._is_moving:  # asked twice: it may get its name between two questions
+            with suppress(FileNotFoundError):
+                return self._disk.modified_ms(swap_path(self.directory, self.base_offset, LOG))
+        return self._disk.modified_ms(path)
 
     def retention_timestamp(self) -> int:
         """The time its age is counted from: its largest timestamp, else when it was written."""

@@ -39,6 +39,7 @@ from local_log.cleaner.record_walk import (
     select,
 )
 from local_log.cleaner.transactions import Transactions
+from local_log.config import LONG_MAX
 
 _KEPT_FLAGS_OF_EMPTY: Final = ~(CODEC_MASK | DELETE_HORIZON_FLAG)
 _MARKER_KEY = Struct(">hh")
@@ -185,7 +186,7 @@ class BatchFilter:
         if not header.is_log_append_time and count != header.record_count:
             largest = base + largest_timestamp_delta(data, spans)
         if horizon:
-            base = self._facts.now_ms + self._facts.delete_retention_ms
+            base = min(self._facts.now_ms + self._facts.delete_retention_ms, LONG_MAX)
             attributes |= DELETE_HORIZON_FLAG
             records = moved_base_timestamp(data, spans, header.base_timestamp - base)
         else:

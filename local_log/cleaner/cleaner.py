@@ -39,6 +39,8 @@ LOOKS_LOGS: Final = 1000
 """Asked in one turn whether they are compacted."""
 BACKOFF_MIN_MS: Final = 100
 RETRY_MAX_MS: Final = 10 * 60_000
+LOSSES_MAX: Final = 5
+"""So many processes in a row may end over one log; then it is set aside."""
 
 Sub = Generator[PoolJob | None, Any, Any]
 
@@ -92,10 +94,13 @@ class _Retry:
 
     Attributes:
         at_ms: monotonic; not tried before.
+        failures: in a row.
+        losses: those of them that the process did not survive.
     """
 
     at_ms: int
     failures: int
+    losses: int
     outage: Outage = field(repr=False)
 
 
@@ -165,12 +170,12 @@ class LogCleaner:
             chosen = yield from self._choose()
             if chosen is None:
                 break
-            yield from self._clean(*chosen)
+            yield from self._clean(chosen)
             yield NEXT_TURN
         yield self._worker.collect
 
     def _choose(self) -> Sub:
-        """The dirtiest log that is due, and what of it; None if none is."""
+        """The dirtiest log that is due; None if none is."""
         now_ms = self._clock.wall_ms()
         found: list[tuple[NotedLog, Range]] = []
         candidates: list[PartitionLog] = []
@@ -190,7 +195,7 @@ class LogCleaner:
         self.facts.dirty_ratio = max((each.dirty_ratio for _, each in found), default=0.0)
         self.facts.delay_ms = max((each.delay_ms for _, each in found), default=0)
         best = dirtiest((each, noted.config) for noted, each in found)
-        return None if best is None else found[best]
+        return None if best is None else found[best][0].log
 
     def _may_clean(self, each: PartitionLog) -> bool:
         if each.is_offline or each.cleaning.uncleanable or each.config.remote_storage_enable:
@@ -200,20 +205,25 @@ class LogCleaner:
 
     # -- one pass -------------------------------------------------------------------------------
 
-    def _clean(self, noted: NotedLog, found: Range) -> Sub:
-        each = noted.log
+    def _clean(self, each: PartitionLog) -> Sub:
         if not self._logs.is_open(each) or self._is_stopped:
             return
         token = self._dice.uuid().hex()[:12]
         each.cleaning.begin()
         try:
-            yield from self._pass(noted, found, token)
+            # A truncation before `begin` is not noticed: what it left is looked at anew.
+            noted = NotedLog.of(each, self._logs.cleaned_to(each.topic_partition))
+            found = yield partial(noted.range, self._clock.wall_ms())
+            if found.cleanable_bytes:
+                yield from self._pass(noted, found, token)
             self._succeeded(each)
         except WorkerLostError as error:
-            self._process_failed(error)
+            self._process_failed(each, error)
         except (PassSpoiltError, LogClosed) as error:
             log.info("a pass is thrown away: partition=%s %s", each.topic_partition, error)
             self._worker.kill()
+            if self._logs.is_open(each) and not each.cleaning.is_spoilt:
+                self._postpone(each, error)  # nobody knows why: not again at once
         except (KafkaStorageError, OSError) as error:
             self._log_failed(each, error)
         finally:
@@ -224,6 +234,7 @@ class LogCleaner:
         each, begun_ms = noted.log, self._clock.monotonic_ms()
         if each.cleaning.is_half_done:  # there were no descriptors left, say
             yield from self._put_in_place(each)
+        yield each.cleaning.take_back  # for the same reason; before the log changes any more
         # The new segments are durable, so what they replace was no less.
         yield partial(each.flush, found.first_uncleanable)
         if noted.cleaned_to is None or found.resets:
@@ -297,38 +308,53 @@ class LogCleaner:
     def _refused(self, each: PartitionLog, failed: Failed) -> None:
         if not failed.is_damage:
             raise OSError(failed.reason)
-        each.cleaning.set_aside(failed.reason)
+        self._set_aside(each, failed.reason)
+
+    def _set_aside(self, each: PartitionLog, reason: str) -> None:
+        each.cleaning.set_aside(reason)
         log.error(
             "not cleaned any more until the next start: partition=%s %s; its records are served",
             each.topic_partition,
-            failed.reason,
+            reason,
         )
 
     def _succeeded(self, each: PartitionLog) -> None:
-        self.facts.failures = 0
+        self.facts.failures = self._retry_process_ms = 0
         self._outage.succeeded()
         retry = self._retries.pop(each, None)
         if retry is not None:
             retry.outage.succeeded()
 
-    def _process_failed(self, error: WorkerLostError) -> None:
+    def _process_failed(self, each: PartitionLog, error: WorkerLostError) -> None:
         if self._is_stopped:
             return
         self._outage.failed(error)
         self.facts.failures += 1
         self._retry_process_ms = self._clock.monotonic_ms() + self._pause_ms(self.facts.failures)
+        # Later than the next process: another log comes first.
+        retry = self._postpone(each, error)
+        retry.at_ms += self._pause_ms(self.facts.failures)
+        retry.losses += error.in_job
+        if retry.losses >= LOSSES_MAX:
+            del self._retries[each]
+            self._set_aside(each, f"{LOSSES_MAX} processes in a row ended over it: {error}")
+            self.facts.failures = 0
 
     def _log_failed(self, each: PartitionLog, error: Exception) -> None:
         self._worker.kill()
+        self._postpone(each, error)
+
+    def _postpone(self, each: PartitionLog, error: Exception) -> _Retry:
+        for other in [one for one in self._retries if not self._logs.is_open(one)]:
+            del self._retries[other]
         retry = self._retries.get(each)
         if retry is None:
             outage = Outage(log, f"cleaning of {each.topic_partition}")
-            retry = self._retries[each] = _Retry(0, 0, outage)
+            retry = self._retries[each] = _Retry(0, 0, 0, outage)
         retry.outage.failed(error)
         retry.failures += 1
         retry.at_ms = self._clock.monotonic_ms() + self._pause_ms(retry.failures)
-        for other in [one for one in self._retries if not self._logs.is_open(one)]:
-            del self._retries[other]
+        return retry
 
     def _pause_ms(self, failures: int) -> int:
         return min(

@@ -63,6 +63,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True, tag="group"):
 
     Attributes:
         old: base offsets of the segments.
+        old_bytes: their size together, as the job said.
         size_bytes: of the new one, which has the base offset of the first.
         max_timestamp, offset_of_max_timestamp, first_timestamp: of its batches; -1, its base
             offset and -1 where it has none.
@@ -72,6 +73,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True, tag="group"):
 
     number: int
     old: list[int]
+    old_bytes: int
     size_bytes: int
     max_timestamp: int
     offset_of_max_timestamp: int

@@ -169,6 +169,7 @@ class LogPass:
         return Group(
             number=self._job.number,
             old=[source.base_offset for source in group],
+            old_bytes=sum(source.size_bytes for source in group),
             size_bytes=built.size_bytes,
             max_timestamp=built.max_timestamp,
             offset_of_max_timestamp=built.offset_of_max_timestamp,
@@ -214,7 +215,7 @@ class LogPass:
                 yield position + at, header, view[at : at + size]
                 expected = header.next_offset
                 at += size
-            if at == 0 and wanted <= asked:
+            if at == 0 and (wanted <= asked or asked == size_bytes - position):
                 raise self._damage(base_offset, position, "the last batch is cut")
             position += at
 

@@ -5,6 +5,7 @@ after the other, ends after a minute without one, and when the broker's end of t
 it looks at the link between two reads. What it leaves then is removed at the next start.
 """
 
+import logging
 import select
 import socket
 import sys
@@ -18,6 +19,8 @@ from local_log.cleaner.log_pass import DamagedBatchError, LogPass
 from runtime.child_process import give_way
 from runtime.clock import Clock, SystemClock
 from runtime.disk import Disk
+
+log = logging.getLogger(__name__)
 
 IDLE_MS: Final = 60_000
 ALIVE_EVERY_MS: Final = 1_000
@@ -111,10 +114,16 @@ def do_job(
     try:
         for answer in LogPass(job, disk, moved).run():
             send(answer)
+    except LinkEnded:
+        raise
     except DamagedBatchError as error:
         send(Failed(number=job.number, is_damage=True, reason=str(error)))
-    except OSError as error:
-        send(Failed(number=job.number, is_damage=False, reason=str(error)))
+    except (OSError, MemoryError) as error:
+        send(Failed(number=job.number, is_damage=False, reason=str(error) or repr(error)))
+    except Exception as error:  # a loop top: this log is set aside, the others have their turn
+        log.exception("a pass failed: directory=%s", job.directory)
+        what = f"a pass over {job.directory} failed with {type(error).__name__}: {error}"
+        send(Failed(number=job.number, is_damage=True, reason=what))
 
 
 def main(link_fd: int) -> None:
@@ -124,6 +133,7 @@ def main(link_fd: int) -> None:
     with socket.socket(fileno=link_fd) as sock, suppress(LinkEnded):
         link = Link(sock)
         while (job := link.next_job(IDLE_MS)) is not None:
+            link.send(Alive(job.number, 0))  # what goes wrong from here on is for this log
             do_job(job, link.send, Pace(job, link, clock).moved, disk)
 
 

@@ -4,12 +4,14 @@ Records are neither made into values nor encoded again where that can be helped:
 out of the batch by its places.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafka_protocol.errors import MalformedMessageError
 from kafka_protocol.records.errors import InvalidRecordError
 from kafka_protocol.wire.primitives import continue_zigzag, encode_zigzag, read_zigzag
 from local_log.cleaner.offset_map import OffsetMap
+
+_LONG_MIN: Final = -(2**63)
 
 Span = tuple[int, int]
 """First byte (inclusive) and end (exclusive) of neighbouring records."""
@@ -127,7 +129,11 @@ def largest_timestamp_delta(data: bytes, spans: list[Span]) -> int:
 
 
 def moved_base_timestamp(data: bytes, spans: list[Span], shift: int) -> bytes:
-    """The records in `spans` for a batch whose base timestamp is `shift` ms lower."""
+    """The records in `spans` for a batch whose base timestamp is `shift` ms lower.
+
+    Raises:
+        InvalidRecordError: a timestamp is further from it than can be said.
+    """
     out = bytearray()
     for start, end in spans:
         pos = start
@@ -135,6 +141,8 @@ def moved_base_timestamp(data: bytes, spans: list[Span], shift: int) -> bytes:
             length, pos = read_zigzag(data, pos)
             stop = pos + length
             delta, rest = read_zigzag(data, pos + 1, 10)
+            if delta + shift < _LONG_MIN:
+                raise InvalidRecordError("a timestamp does not fit in the batch")
             stamp = encode_zigzag(delta + shift)
             out += encode_zigzag(1 + len(stamp) + stop - rest)
             out.append(data[pos])  # attributes

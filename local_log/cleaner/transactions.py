@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from kafka_protocol.files.txn_index import AbortedTransaction
 from kafka_protocol.records.batch import BatchHeader
+from kafka_protocol.records.errors import InvalidRecordError
 
 ABORT, COMMIT = 0, 1
 
@@ -58,15 +59,23 @@ class Transactions:
         Args:
             header: of the batch.
             kind: of its record, None where it was emptied before.
+
+        Raises:
+            InvalidRecordError: it aborts data that no index names: these went for committed.
         """
         self._begin_up_to(header.last_offset)
         if kind is None:
+            self._committed.discard(header.producer_id)  # it ended what was before it
             return True
         if kind == ABORT:
             found = self._aborted.pop(header.producer_id, None)
             if found is not None and found[1]:
                 self.kept.append(found[0])
                 return False
+            if found is None and header.producer_id in self._committed:
+                raise InvalidRecordError(
+                    f"producer {header.producer_id} aborted what is in no transaction index"
+                )
             return True
         if kind == COMMIT:
             was_met = header.producer_id in self._committed

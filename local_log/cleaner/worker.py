@@ -18,7 +18,15 @@ _RECEIVE_BYTES: Final = 1 << 16
 
 
 class WorkerLostError(TidemarkError):
-    """The process ended in the middle of a job, or said nothing for too long."""
+    """The process ended in the middle of a job, or said nothing for too long.
+
+    Attributes:
+        in_job: it had begun with the job, which may be why.
+    """
+
+    def __init__(self, message: str, *, in_job: bool = False) -> None:
+        super().__init__(message)
+        self.in_job = in_job
 
 
 class Worker(Protocol):
@@ -155,9 +163,9 @@ class ProcessWorker:
             self._start_one()  # it ended for want of work, just when this came
 
     def _lost(self, why: str) -> WorkerLostError:
-        pid = self.pid
+        pid, in_job = self.pid, not self._unanswered and not self._is_doomed
         self.close()
-        return WorkerLostError(f"cleaner process {pid}: {why}")
+        return WorkerLostError(f"cleaner process {pid}: {why}", in_job=in_job)
 
     def kill(self) -> None:
         """See `Worker`."""

@@ -2,7 +2,7 @@
 
 import errno
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,18 +11,26 @@ import pytest
 from kafka_protocol.types import TopicPartition
 from local_log.cleaner import cleaner as cleaner_module
 from local_log.cleaner.cleaner import LogCleaner
-from local_log.cleaner.job import Answer, Job
-from local_log.cleaner.log_facts import CleanerSettings
+from local_log.cleaner.job import Answer, Group, Job
+from local_log.cleaner.log_facts import CleanerSettings, NotedLog
+from local_log.cleaner.policy import Range
 from local_log.cleaner.process import do_job
 from local_log.cleaner.worker import WorkerLostError
-from local_log.config import LogConfig
+from local_log.config import LONG_MAX, LogConfig
 from local_log.log_dir import CLEANER_OFFSETS
 from local_log.log_dirs import LogManager
 from local_log.partition_log import PartitionLog
 from local_log.segment_files import CLEANED, SWAP
 from runtime.sim.faulty_disk import FaultyDisk
 from runtime.sim.ports import SimPorts, simulated
-from tests.support.worlds.cleaned_logs import COMPACTED, commit, put, records_of, table_of
+from tests.support.worlds.cleaned_logs import (
+    COMPACTED,
+    batches_of,
+    commit,
+    put,
+    records_of,
+    table_of,
+)
 from tests.support.worlds.local_log import NOW_MS, TOPIC_ID
 
 TP = TopicPartition("orders", 0)
@@ -364,3 +372,113 @@ def test_one_pass_is_made_in_slices_of_logs(world: World, monkeypatch: pytest.Mo
     assert all(
         world.checkpoint(log.topic_partition) == log.segments[-1].base_offset for log in logs
     )
+
+
+@pytest.mark.parametrize("dirtier", ["sick", "sound"])
+def test_a_log_over_which_the_process_ends_does_not_keep_the_others_waiting(
+    world: World, dirtier: str
+) -> None:
+    sick, sound = world.log("sick"), world.log("sound")
+    fill(sick, 60 if dirtier == "sick" else 20)
+    fill(sound, 40)
+
+    def die(answer: Answer) -> None:
+        if "sick" in world.worker.jobs[-1].directory:
+            raise WorkerLostError("killed", in_job=True)
+
+    world.worker.each = die
+    world.cleaner.start()
+    world.ports.scheduler.advance(1500)
+    assert world.checkpoint(sound.topic_partition) == sound.segments[-1].base_offset
+    assert not sick.cleaning.uncleanable
+    world.ports.scheduler.advance(600_000)
+    assert [Path(job.directory).name for job in world.worker.jobs].count("sick-0") == 5
+    assert world.cleaner.uncleanable == [sick]
+    assert "5 processes in a row ended over it: killed" in sick.cleaning.uncleanable
+    assert world.cleaner.facts.failures == 0
+
+
+def test_a_process_that_never_begins_sets_no_log_aside(world: World) -> None:
+    log = world.log()
+    fill(log)
+
+    def die(_: Job) -> None:
+        raise WorkerLostError("it cannot be started")
+
+    world.worker.before = die
+    world.cleaner.start()
+    world.ports.scheduler.advance(3_600_000)
+    assert len(world.worker.jobs) > 8
+    assert world.cleaner.uncleanable == []
+    world.worker.before = lambda _: None
+    world.ports.scheduler.advance(1_200_000)
+    assert world.checkpoint() == log.segments[-1].base_offset
+
+
+def test_tombstones_may_be_kept_for_as_long_as_can_be_said(world: World) -> None:
+    log = world.log(delete_retention_ms=LONG_MAX)
+    for number in range(20):
+        put(log, (f"k{number % 3}", None), ("k0", "v" * 100))
+    commit(log)
+    before = records_of(log)
+    world.cleaner.start()
+    assert world.cleaner.uncleanable == []
+    assert world.checkpoint() == log.segments[-1].base_offset
+    times = {record.offset: record.timestamp for record in before}
+    kept = records_of(log)
+    assert len(kept) < len(before)
+    assert all(record.timestamp == times[record.offset] for record in kept)
+    horizons = [h.base_timestamp for h, _ in batches_of(log) if h.has_delete_horizon]
+    assert set(horizons) == {LONG_MAX}
+
+
+def test_a_truncation_between_the_look_and_the_pass_is_seen(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last segment of the look is active again, and grows while the process works."""
+    log = world.log(segment_bytes=700)
+    fill(log, 6)
+    ranges, seen = cleaner_module._ranges, list[int]()
+
+    def cut_after(some: Sequence[NotedLog], now_ms: int) -> list[tuple[NotedLog, Range]]:
+        found = ranges(some, now_ms)
+        if not seen:
+            seen.append(log.segments[0].size_bytes)
+            log.truncate_to(2)
+            put(log, ("k0", "again" + "v" * 90))
+            commit(log)
+        return found
+
+    monkeypatch.setattr(cleaner_module, "_ranges", cut_after)
+    world.cleaner.start()
+    assert seen
+    assert world.worker.jobs == [], "only the active segment is left"
+    for number in range(10):
+        put(log, (f"n{number}", "v" * 100))
+    commit(log)
+    before = table_of(log)
+    world.ports.scheduler.advance(5000)
+    assert world.checkpoint() == log.segments[-1].base_offset
+    assert table_of(log) == before
+
+
+def test_what_was_made_of_other_segments_is_not_taken(world: World) -> None:
+    log = world.log(segment_bytes=700)
+    fill(log, 20)
+    before = table_of(log)
+
+    def grow(answer: Answer) -> None:
+        if isinstance(answer, Group):
+            first.size_bytes += 1
+
+    first = log.segments[0]
+    world.worker.each = grow
+    world.cleaner.start()
+    assert len(world.worker.jobs) == 1
+    first.size_bytes -= 1
+    assert log.segments[0] is first
+    assert world.leftovers(log) == []
+    world.worker.each = lambda _: None
+    world.ports.scheduler.advance(5000)
+    assert world.checkpoint() == log.segments[-1].base_offset
+    assert table_of(log) == before
