@@ -23,7 +23,7 @@ from kafka_protocol.records.batch import (
 )
 from kafka_protocol.records.compression import decompress
 from local_log.cleaner.batch_filter import BatchFilter, FilterFacts, LastBatch, marker_kind
-from local_log.cleaner.job import Done, Group, Job
+from local_log.cleaner.job import Done, Group, Job, SourceSegment
 from local_log.cleaner.offset_map import OffsetMap
 from local_log.cleaner.policy import SegmentToClean, groups
 from local_log.cleaner.transactions import Transactions
@@ -128,7 +128,7 @@ class LogPass:
         dirty = [source for source in job.segments if source.end_offset > start]
         transactions = Transactions(self._aborted(dirty[0].base_offset))
         for source in dirty:
-            for position, header, batch in self._batches(source.base_offset, source.size_bytes):
+            for position, header, batch in self._batches(source):
                 if header.last_offset < start and not header.is_transactional:
                     continue
                 try:
@@ -148,7 +148,7 @@ class LogPass:
         new = _NewSegment(self._disk, self._job, self._directory, base_offset, self._wrote)
         is_changed = len(group) > 1
         for source in group:
-            for position, header, batch in self._batches(source.base_offset, source.size_bytes):
+            for position, header, batch in self._batches(source):
                 try:
                     written = batches.written(header, batch)
                 except KafkaError as error:
@@ -188,9 +188,10 @@ class LogPass:
         return path_of(self._directory, base_offset, LOG)
 
     def _batches(
-        self, base_offset: int, size_bytes: int
+        self, source: SegmentToClean | SourceSegment
     ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """Position, header and bytes of each batch of a segment, judged."""
+        base_offset, size_bytes = source.base_offset, source.size_bytes
         file = self._disk.open_read(self._path(base_offset))
         position, expected, wanted = 0, base_offset, self._job.buffer_bytes
         while position < size_bytes:
@@ -204,7 +205,7 @@ class LogPass:
             while at + HEADER_SIZE <= asked:
                 header = read_header(chunk, at)
                 size = header.size_bytes
-                problem = _problem(header, expected, size_bytes - position - at)
+                problem = _problem(header, expected, source.end_offset, size_bytes - position - at)
                 if problem:
                     raise self._damage(base_offset, position + at, problem)
                 if at + size > asked:
@@ -224,13 +225,15 @@ class LogPass:
         return DamagedBatchError(f"damaged batch at byte {position} of {path}: {why}")
 
 
-def _problem(header: BatchHeader, expected: int, left: int) -> str:
+def _problem(header: BatchHeader, expected: int, end_offset: int, left: int) -> str:
     if header.magic != MAGIC:
         return f"its magic is {header.magic}"
     if header.batch_length < _BATCH_LENGTH_MIN or header.size_bytes > left:
         return f"it has {header.size_bytes} bytes of {left} that are left"
-    if header.base_offset < expected or header.last_offset_delta < 0:
-        return f"it holds offsets {header.base_offset} to {header.last_offset}, not from {expected}"
+    # No checksum covers the base offset.
+    if not expected <= header.base_offset <= header.last_offset < end_offset:
+        held = f"{header.base_offset} to {header.last_offset}"
+        return f"it holds offsets {held}, not from {expected} to below {end_offset}"
     return ""
 
 

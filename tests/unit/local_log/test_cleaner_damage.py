@@ -92,3 +92,20 @@ def test_a_pass_that_fails_for_whatever_reason_sets_its_log_aside_and_no_other(
     reason = f"a pass over {sick.directory} failed with OverflowError: too large"
     assert sick.cleaning.uncleanable == reason
     assert world.checkpoint(sound.topic_partition) == sound.segments[-1].base_offset
+
+
+def test_a_last_batch_that_claims_offsets_of_later_segments(world: World) -> None:
+    log = world.log(segment_bytes=700)
+    fill(log, 20)
+    put(log, ("k0", "newest"))
+    fill(log, 20)
+    count, first = len(log.segments), log.segments[0]
+    *_, (position, last) = first.batches(0)
+    with first.path(LOG).open("r+b") as file:
+        file.seek(position)
+        file.write((last.base_offset + (1 << 40)).to_bytes(8, "big"))
+    world.cleaner.start()
+    world.ports.scheduler.advance(10_000)
+    assert f"to below {log.segments[1].base_offset}" in log.cleaning.uncleanable
+    assert len(log.segments) == count
+    assert world.leftovers(log) == []
