@@ -19,7 +19,8 @@ from typing import Any, Final, Protocol
 from kafka_protocol.types import TopicPartition
 from local_log.cleaner.job import Alive, Done, Failed, Group, Job
 from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
-from local_log.cleaner.policy import Range, dirtiest
+from local_log.cleaner.look import Look
+from local_log.cleaner.policy import Range
 from local_log.cleaner.worker import Worker, WorkerLostError
 from local_log.errors import KafkaStorageError, LogClosed
 from local_log.log_cleaning import PassSpoiltError
@@ -37,6 +38,8 @@ SLICE_LOGS: Final = 20
 """Noted in one turn: a list of the segments of each."""
 LOOKS_LOGS: Final = 1000
 """Asked in one turn whether they are compacted."""
+LOOK_MAX_MS: Final = 60_000
+"""So long passes go by one look; each costs the segments of every compacted log."""
 BACKOFF_MIN_MS: Final = 100
 RETRY_MAX_MS: Final = 10 * 60_000
 LOSSES_MAX: Final = 5
@@ -166,18 +169,23 @@ class LogCleaner:
     # -- which one ------------------------------------------------------------------------------
 
     def _steps(self) -> Steps:
-        while not self._is_stopped and self._clock.monotonic_ms() >= self._retry_process_ms:
-            chosen = yield from self._choose()
-            if chosen is None:
-                break
-            yield from self._clean(chosen)
-            yield NEXT_TURN
+        while self._goes_on() and (due := (yield from self._look())):
+            looked_ms = self._clock.monotonic_ms()
+            for each in due:
+                if self._may_clean(each):
+                    yield from self._clean(each)
+                yield NEXT_TURN
+                if not self._goes_on() or self._clock.monotonic_ms() - looked_ms >= LOOK_MAX_MS:
+                    break  # others may be dirtier by now
         yield self._worker.collect
 
-    def _choose(self) -> Sub:
-        """The dirtiest log that is due; None if none is."""
-        now_ms = self._clock.wall_ms()
-        found: list[tuple[NotedLog, Range]] = []
+    def _goes_on(self) -> bool:
+        """Whether a pass may begin: not while a process that was lost is waited for."""
+        return not self._is_stopped and self._clock.monotonic_ms() >= self._retry_process_ms
+
+    def _look(self) -> Generator[PoolJob | None, Any, list[PartitionLog]]:
+        """The logs that are due, the dirtiest first."""
+        look = Look(self._clock.wall_ms())
         candidates: list[PartitionLog] = []
         for number, each in enumerate(self._logs.all(), 1):
             if number % LOOKS_LOGS == 0:
@@ -190,12 +198,11 @@ class LogCleaner:
                 for each in candidates[start : start + SLICE_LOGS]
                 if self._logs.is_open(each)
             ]
-            found += yield partial(_ranges, some, now_ms)
+            yield partial(look.add, some)
         self.facts.looked_ms = self._clock.monotonic_ms()
-        self.facts.dirty_ratio = max((each.dirty_ratio for _, each in found), default=0.0)
-        self.facts.delay_ms = max((each.delay_ms for _, each in found), default=0)
-        best = dirtiest((each, noted.config) for noted, each in found)
-        return None if best is None else found[best][0].log
+        self.facts.dirty_ratio, self.facts.delay_ms = look.dirty_ratio, look.delay_ms
+        due: list[PartitionLog] = yield look.ranked
+        return due
 
     def _may_clean(self, each: PartitionLog) -> bool:
         if each.is_offline or each.cleaning.uncleanable or each.config.remote_storage_enable:
@@ -360,17 +367,6 @@ class LogCleaner:
         return min(
             max(self._settings().backoff_ms, BACKOFF_MIN_MS) << min(failures - 1, 10), RETRY_MAX_MS
         )
-
-
-def _ranges(some: Sequence[NotedLog], now_ms: int) -> list[tuple[NotedLog, Range]]:
-    """What of each can be cleaned; logs whose files went meanwhile are left out. On a pool."""
-    found = []
-    for noted in some:
-        try:
-            found.append((noted, noted.range(now_ms)))
-        except OSError as error:
-            log.debug("not looked at: partition=%s %s", noted.log.topic_partition, error)
-    return found
 
 
 def _remove_leftovers(each: PartitionLog, token: str) -> None:

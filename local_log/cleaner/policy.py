@@ -7,7 +7,7 @@ committed or decided, what is not on the disk yet, and what is younger than `min
 Source: Apache Kafka 4.3 for the order of the rules.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -132,15 +132,6 @@ def _delay_ms(log: LogToClean, config: LogConfig, first_dirty: int, now_ms: int)
     if oldest is None:
         return 0
     return max(now_ms - config.max_compaction_lag_ms - oldest, 0)
-
-
-def dirtiest(ranges: Iterable[tuple[Range, LogConfig]]) -> int | None:
-    """The number of the one to be cleaned first; None if none is due."""
-    best, best_ratio = None, -1.0
-    for number, (found, config) in enumerate(ranges):
-        if found.is_due(config) and found.dirty_ratio > best_ratio:
-            best, best_ratio = number, found.dirty_ratio
-    return best
 
 
 def groups(

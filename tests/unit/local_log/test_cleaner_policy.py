@@ -9,7 +9,6 @@ from local_log.cleaner.policy import (
     LogToClean,
     SegmentToClean,
     cleanable,
-    dirtiest,
     groups,
 )
 from local_log.config import LONG_MAX, LogConfig
@@ -80,14 +79,6 @@ def test_records_that_wait_too_long_make_a_log_due() -> None:
 def test_a_checkpoint_outside_of_the_log_is_no_truth(cleaned_to: int) -> None:
     found = cleanable(log_of(cleaned_to=cleaned_to, log_start_offset=7), CONFIG, NOW_MS)
     assert (found.first_dirty, found.resets) == (7, True)
-
-
-def test_the_dirtiest_that_is_due_is_next() -> None:
-    logs = [log_of(cleaned_to=at) for at in (20, 0, 10)]
-    found = [(cleanable(log, CONFIG, NOW_MS), CONFIG) for log in logs]
-    assert dirtiest(found) == 1
-    assert dirtiest(found[:1]) is None
-    assert dirtiest([]) is None
 
 
 def bases(found: list[list[SegmentToClean]]) -> list[list[int]]:

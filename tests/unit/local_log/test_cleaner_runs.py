@@ -13,7 +13,7 @@ from local_log.cleaner import cleaner as cleaner_module
 from local_log.cleaner.cleaner import LogCleaner
 from local_log.cleaner.job import Answer, Group, Job
 from local_log.cleaner.log_facts import CleanerSettings, NotedLog
-from local_log.cleaner.policy import Range
+from local_log.cleaner.look import Look
 from local_log.cleaner.process import do_job
 from local_log.cleaner.worker import WorkerLostError
 from local_log.config import LONG_MAX, LogConfig
@@ -438,18 +438,17 @@ def test_a_truncation_between_the_look_and_the_pass_is_seen(
     """The last segment of the look is active again, and grows while the process works."""
     log = world.log(segment_bytes=700)
     fill(log, 6)
-    ranges, seen = cleaner_module._ranges, list[int]()
+    add, seen = Look.add, list[int]()
 
-    def cut_after(some: Sequence[NotedLog], now_ms: int) -> list[tuple[NotedLog, Range]]:
-        found = ranges(some, now_ms)
+    def cut_after(look: Look, some: Sequence[NotedLog]) -> None:
+        add(look, some)
         if not seen:
             seen.append(log.segments[0].size_bytes)
             log.truncate_to(2)
             put(log, ("k0", "again" + "v" * 90))
             commit(log)
-        return found
 
-    monkeypatch.setattr(cleaner_module, "_ranges", cut_after)
+    monkeypatch.setattr(Look, "add", cut_after)
     world.cleaner.start()
     assert seen
     assert world.worker.jobs == [], "only the active segment is left"
