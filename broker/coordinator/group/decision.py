@@ -47,8 +47,7 @@ class Caller:
     client_host: str
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRecord:
+class GroupRecord(NamedTuple):
     """One record of `__consumer_offsets`; a value of None is a tombstone."""
 
     key: bytes

@@ -18,9 +18,9 @@ from broker.coordinator.group.offsets import OffsetStore, unpack
 from broker.coordinator.group.protocols import CONSUMER_PROTOCOL
 from broker.coordinator.group.records import (
     NO_EXPIRY,
+    CommitRecords,
     CommittedOffset,
     offset_key,
-    offset_value,
 )
 from broker.coordinator.group.turn import Turn
 from kafka_protocol.errors import ErrorCode
@@ -100,27 +100,22 @@ def commit_in_transaction(turn: Turn, ticket: Ticket, request: Any) -> None:
 
 def _commit_topic(turn: Turn, group_id: str, topic: Any, cls: Any, expire_ms: int) -> list[Any]:
     topic_id = getattr(topic, "topic_id", ZERO_UUID)  # TxnOffsetCommit has none
+    same = CommittedOffset(0, -1, "", turn.now.wall_ms, expire_ms, topic_id)
+    record = CommitRecords(group_id, topic.name, same).of
     slot = cls.Topics.Partitions
     limit = turn.limits.offset_metadata_bytes_max
-    slots = []
+    slots, records = [], turn.records
+    before = len(records)
     for each in topic.partitions:
-        metadata = each.committed_metadata or ""
-        if _utf16_units(metadata, limit) > limit:
+        number, metadata = each.partition_index, each.committed_metadata or ""
+        if metadata and _utf16_units(metadata, limit) > limit:
             error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            slots.append(slot(partition_index=each.partition_index, error_code=error))
+            slots.append(slot(partition_index=number, error_code=error))
             continue
-        slots.append(slot(partition_index=each.partition_index))
-        value = CommittedOffset(
-            each.committed_offset,
-            each.committed_leader_epoch,
-            metadata,
-            turn.now.wall_ms,
-            expire_ms,
-            topic_id,
-        )
-        key = offset_key(group_id, topic.name, each.partition_index)
-        turn.write(GroupRecord(key, offset_value(value)))
-        turn.totals.commits += 1
+        slots.append(slot(partition_index=number))
+        offset, epoch = each.committed_offset, each.committed_leader_epoch
+        records.append(record(number, offset, epoch, metadata))
+    turn.totals.commits += len(records) - before
     return slots
 
 

@@ -66,17 +66,13 @@ class CommittedOffset(NamedTuple):
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """The key of a committed offset."""
+    return _offset_key_prefix(group_id, topic) + _INT.pack(partition)
+
+
+def _offset_key_prefix(group_id: str, topic: str) -> bytes:
     group, name = group_id.encode(), topic.encode()
-    return b"".join(
-        (
-            _OFFSET_KEY_HEAD,
-            _SHORT.pack(len(group)),
-            group,
-            _SHORT.pack(len(name)),
-            name,
-            _INT.pack(partition),
-        )
-    )
+    sizes = _SHORT.pack(len(group)), _SHORT.pack(len(name))
+    return b"".join((_OFFSET_KEY_HEAD, sizes[0], group, sizes[1], name))
 
 
 def offset_value(committed: CommittedOffset) -> bytes:
@@ -106,6 +102,29 @@ def offset_value(committed: CommittedOffset) -> bytes:
             tags,
         )
     )
+
+
+class CommitRecords:
+    """Makes the records of a commit by one group, for one topic: what they share is made once."""
+
+    __slots__ = ("_plain_end", "_prefix", "_same")
+
+    def __init__(self, group_id: str, topic: str, same: CommittedOffset) -> None:
+        """Make none yet; `same` has what is the same for all: times and the topic's id."""
+        self._prefix, self._same = _offset_key_prefix(group_id, topic), same
+        self._plain_end = b""
+        if same.expire_timestamp_ms == NO_EXPIRY:
+            self._plain_end = offset_value(same._replace(metadata=""))[_TEXT_AT:]
+
+    def of(self, partition: int, offset: int, leader_epoch: int, metadata: str) -> GroupRecord:
+        """The record of one partition."""
+        if self._plain_end and not metadata:
+            value = _VALUE_4_HEAD.pack(4, offset, leader_epoch) + self._plain_end
+        else:
+            value = offset_value(
+                self._same._replace(offset=offset, leader_epoch=leader_epoch, metadata=metadata)
+            )
+        return GroupRecord(self._prefix + _INT.pack(partition), value)
 
 
 def is_plain_offset_value(value: bytes) -> bool:
