@@ -1,7 +1,8 @@
 """FindCoordinator (10): which broker has a group.
 
 The first question of every consumer. It makes `__consumer_offsets` where that does not exist yet,
-and waits for it for a moment; a client that is told 15 asks again.
+and waits for it for a moment; a client that is told 15 asks again. The consumer of a tier has no
+group (`NO_GROUP`) and does not make it.
 
 Transactions are not served yet: a transactional id is refused with the error that ends its
 producer, as InitProducerId does. Share groups neither: INVALID_REQUEST, as from a broker of Kafka
@@ -28,6 +29,7 @@ from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import ClusterView
 from broker.topics.offsets_topic import OFFSETS_TOPIC
 from kafka_protocol.errors import ErrorCode
+from kafka_protocol.topics import NO_GROUP
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
@@ -36,6 +38,7 @@ _Response: Final = response(ApiKey.FIND_COORDINATOR).cls
 _Coordinator: Final = _Response.Coordinators
 
 _SINCE_SEVERAL = 4
+_NONE: Final = {NO_GROUP}
 
 
 class KeyType(IntEnum):
@@ -87,7 +90,11 @@ class FindCoordinatorHandler(DecodedHandler):
     def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request; an awaitable where the topic is to be made first."""
         is_group = request.key_type == KeyType.GROUP
-        if is_group and not self._coordinator.topic.exists:
+        if (
+            is_group
+            and not self._coordinator.topic.exists
+            and set(_keys(context, request)) != _NONE
+        ):
             return self._make_and_answer(context, request)
         return self._answer(context, request)
 
@@ -96,9 +103,7 @@ class FindCoordinatorHandler(DecodedHandler):
         return self._answer(context, request)
 
     def _answer(self, context: RequestContext, request: Any) -> Any:
-        keys: Sequence[str] = [request.key]
-        if context.api_version >= _SINCE_SEVERAL:
-            keys = request.coordinator_keys
+        keys = _keys(context, request)
         found = [self._find(context.listener_name, request.key_type, key) for key in keys]
         if context.api_version < _SINCE_SEVERAL:
             [one] = found
@@ -129,15 +134,23 @@ class FindCoordinatorHandler(DecodedHandler):
             return refused or Found(ErrorCode.INVALID_REQUEST, f"Key type {key_type} is unknown.")
         topic = self._cluster.image().topics_by_name.get(OFFSETS_TOPIC)
         if topic is None:
-            return _NOT_YET
+            # Who names no group need not make clients wait for 50 partitions at each start.
+            return self._at(self._cluster.node_id, listener) if key == NO_GROUP else _NOT_YET
         partition = topic.partitions.get(self._coordinator.partition_of(key))
         if partition is None:
             return _NOT_YET
-        leader = self._cluster.partition(partition, listener, old=False).leader
+        return self._at(self._cluster.partition(partition, listener, old=False).leader, listener)
+
+    def _at(self, leader: int, listener: str) -> Found:
         for broker in self._cluster.addresses(listener):
             if broker.id == leader:
                 return Found(ErrorCode.NONE, "", broker.id, broker.host, broker.port)
         return _NOT_YET
+
+
+def _keys(context: RequestContext, request: Any) -> Sequence[str]:
+    is_several: bool = context.api_version >= _SINCE_SEVERAL
+    return request.coordinator_keys if is_several else [request.key]
 
 
 def make(parts: HandlerParts) -> FindCoordinatorHandler:

@@ -31,7 +31,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # no stub
 
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
+from kafka_protocol.topics import NO_GROUP, REMOTE_LOG_METADATA_TOPIC
 from rlmm.store import START, Position
 from rlmm.topic_based.settings import ManagerSettings
 from rlmm.topic_based.topic_port import (
@@ -118,7 +118,7 @@ class ConfluentPort:
             settings.consumer,
             {
                 **common,
-                "group.id": f"{settings.client_id}-unused",
+                "group.id": NO_GROUP,
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
                 "auto.offset.reset": "error",

@@ -58,7 +58,7 @@ def test_an_unavailable_store_is_told_once_and_caught_up_with(make_broker: MakeB
     produce(broker, "tides", RECORDS[:400])
     until(lambda: broker.metric(failed) >= 3, "copying is tried again and again")
     assert not is_green(broker)
-    assert parts(broker) == {"logs": "green", "partitions": "green", "tier": "red"}
+    assert [name for name, state in parts(broker).items() if state != "green"] == ["tier"]
     assert broker.http("/ready")[0] == 200, "clients of local data are served"
     produce(broker, "tides", RECORDS[400:])
     assert read_all(broker, "tides") == as_read(RECORDS)

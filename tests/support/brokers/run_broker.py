@@ -45,6 +45,7 @@ CHANGING = frozenset(
         "remove_dir",
         "remove_tree",
         "rename",
+        "set_modified_ms",
         "truncate",
         "unlink",
         "write_at",

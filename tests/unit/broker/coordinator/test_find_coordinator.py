@@ -10,6 +10,7 @@ from broker.handlers.find_coordinator import FindCoordinatorHandler
 from broker.handlers.metadata import MetadataHandler
 from broker.topics.offsets_topic import OFFSETS_TOPIC, OffsetsTopic, offsets_topic_spec
 from kafka_protocol.errors import ApiError, ErrorCode
+from kafka_protocol.topics import NO_GROUP
 from kafka_protocol.wire.codec import message
 from runtime.sim.clock import ManualClock
 from runtime.sim.ports import simulated
@@ -62,6 +63,14 @@ def test_the_first_question_makes_the_topic_with_the_settings_of_the_broker(
         "compression.type": "producer",
         "segment.bytes": "104857600",
     }
+
+
+def test_who_names_no_group_makes_no_topic(asked: Asked) -> None:
+    [found] = asked.find(NO_GROUP)
+    assert (found.error_code, found.node_id) == (ErrorCode.NONE, asked.admin.cluster.node_id)
+    assert OFFSETS_TOPIC not in asked.image.topics_by_name
+    asked.find(NO_GROUP, "g")
+    assert OFFSETS_TOPIC in asked.image.topics_by_name
 
 
 def test_it_is_made_once(asked: Asked) -> None:
