@@ -134,7 +134,7 @@ class FindCoordinatorHandler(DecodedHandler):
             return refused or Found(ErrorCode.INVALID_REQUEST, f"Key type {key_type} is unknown.")
         topic = self._cluster.image().topics_by_name.get(OFFSETS_TOPIC)
         if topic is None:
-            # Who names no group need not make clients wait for 50 partitions at each start.
+            # A start with tiering would make the topic before anybody has a group.
             return self._at(self._cluster.node_id, listener) if key == NO_GROUP else _NOT_YET
         partition = topic.partitions.get(self._coordinator.partition_of(key))
         if partition is None:

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rsm_plugins.api import ClaimKeeper, RemoteStorageManager, RetriableRemoteStorageError
+from rsm_plugins.api import (
+    ClaimKeeper,
+    RemoteResourceNotFoundError,
+    RemoteStorageManager,
+    RetriableRemoteStorageError,
+)
 from rsm_plugins.contract.samples import LOG_BYTES, copy, read, segment
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.segment import IndexType
@@ -33,7 +38,7 @@ class World:
     def has(self, number: int) -> bool:
         try:
             return read(self.plain.fetch_log_segment(segment(number), 0)) == LOG_BYTES
-        except Exception:
+        except RemoteResourceNotFoundError:
             return False
 
 

@@ -16,6 +16,7 @@ from runtime.sim.clock import ManualClock
 from runtime.sim.ports import simulated
 from tests.support.samples.config import load_entries
 from tests.support.worlds.admin import Admin
+from tidemark.embedded import clients
 
 ONE_REPLICA = {"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "5"}
 SINCE_SEVERAL = 4
@@ -71,6 +72,10 @@ def test_who_names_no_group_makes_no_topic(asked: Asked) -> None:
     assert OFFSETS_TOPIC not in asked.image.topics_by_name
     asked.find(NO_GROUP, "g")
     assert OFFSETS_TOPIC in asked.image.topics_by_name
+
+
+def test_consumers_of_a_test_suite_without_a_group_name_none_either() -> None:
+    assert clients._GROUPLESS == NO_GROUP, "written twice: a test process imports nothing of ours"
 
 
 def test_it_is_made_once(asked: Asked) -> None:
