@@ -210,6 +210,9 @@ class _DecodeWriter:
         if nullable:
             self._line(f"if {length} == 0:" if compact else f"if {length} < 0:")
             self._line(f" {target} = None")
+            if is_text:  # often empty: metadata of a committed offset, an id that a client lacks
+                self._line(f"elif {length} == {int(compact)}:")
+                self._line(f" {target} = ''")
             self._line("else:")
             self._depth += 1
         self._line(f"end = pos + {length} - 1" if compact else f"end = pos + {length}")

@@ -18,8 +18,8 @@ from broker.coordinator.group.offsets import OffsetStore, unpack
 from broker.coordinator.group.protocols import CONSUMER_PROTOCOL
 from broker.coordinator.group.records import (
     NO_EXPIRY,
-    CommitRecords,
     CommittedOffset,
+    commit_records,
     offset_key,
 )
 from broker.coordinator.group.turn import Turn
@@ -101,7 +101,7 @@ def commit_in_transaction(turn: Turn, ticket: Ticket, request: Any) -> None:
 def _commit_topic(turn: Turn, group_id: str, topic: Any, cls: Any, expire_ms: int) -> list[Any]:
     topic_id = getattr(topic, "topic_id", ZERO_UUID)  # TxnOffsetCommit has none
     same = CommittedOffset(0, -1, "", turn.now.wall_ms, expire_ms, topic_id)
-    record = CommitRecords(group_id, topic.name, same).of
+    record = commit_records(group_id, topic.name, same)
     slot = cls.Topics.Partitions
     limit = turn.limits.offset_metadata_bytes_max
     slots, records = [], turn.records

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from broker.coordinator.group.classic_group import ClassicGroup
-from broker.coordinator.group.decision import Caller, DamagedRecord
+from broker.coordinator.group.decision import Caller, DamagedRecord, GroupRecord
 from broker.coordinator.group.foreign import ForeignGroups, type_of_key
 from broker.coordinator.group.lifecycle import GroupStatus
 from broker.coordinator.group.member import Member, Timeouts
@@ -77,6 +77,13 @@ class Replay:
             except (MalformedMessageError, UnicodeDecodeError) as cause:
                 damaged.append(DamagedRecord(offset=offset, key=key or b"", cause=str(cause)))
         return damaged
+
+    def written(self, records: Iterable[GroupRecord], first_offset: int) -> None:
+        """Take over what was decided here and is appended now: all of it can be read."""
+        put_again = self.offsets.put_again
+        for offset, (key, value) in enumerate(records, first_offset):
+            if value is None or not put_again(key, value, offset):
+                self._record(key, value, offset, _NO_PRODUCER)
 
     def _record(self, key: bytes, value: bytes | None, offset: int, producer_id: int) -> None:
         kind = key_type(key)

@@ -21,6 +21,7 @@ from broker.coordinator.group.decision import (
     Caller,
     DamagedRecord,
     Decision,
+    GroupRecord,
     Now,
     Ticket,
     TimerKey,
@@ -319,6 +320,10 @@ class GroupState:
     ) -> list[DamagedRecord]:
         """Take over (offset, key, value) of a batch; returns those that cannot be read."""
         return self._replay.batch(records, producer_id)
+
+    def replay_written(self, records: Iterable[GroupRecord], first_offset: int) -> None:
+        """Take over the records of a decision of this state, which are appended."""
+        self._replay.written(records, first_offset)
 
     def replay_marker(self, producer_id: int, *, committed: bool) -> None:
         """Carry out the marker that ends a transaction."""
