@@ -34,6 +34,8 @@ COMMITTERS, COMMIT_S = 16, 8.0
 IDLE_GROUPS, IDLE_CONNECTIONS, IDLE_S, HEARTBEAT_S = 1_000, 200, 30.0, 3.0
 SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0"}
 TOPIC: Final = "work"
+SETTLED_BELOW: Final = 0.05
+"""Share of a core that an idle broker takes at most."""
 
 
 class Cost:
@@ -61,8 +63,20 @@ class Cost:
         return self._process.memory_info().rss / 1e6
 
 
+async def settled(pid: int, deadline_s: float = 60) -> None:
+    """Return when the broker is idle: the partitions of a new topic are made beside the loop."""
+    end = time.monotonic() + deadline_s
+    while time.monotonic() < end:
+        cost = Cost(pid)
+        await asyncio.sleep(1)
+        if cost.cpu_s / cost.seconds < SETTLED_BELOW:
+            return
+    raise TimeoutError(f"the broker is not idle after {deadline_s} s")
+
+
 async def rebalance(bootstrap: str, pid: int, rounds: int) -> dict[str, float]:
     await make_topic(bootstrap, TOPIC, PARTITIONS)
+    await settled(pid)
     members = [
         Member(f"group-{number}", TOPIC, PARTITIONS, await Connection.open(bootstrap))
         for number in range(GROUPS)
@@ -90,6 +104,7 @@ async def rebalance(bootstrap: str, pid: int, rounds: int) -> dict[str, float]:
 
 async def commit(bootstrap: str, pid: int) -> dict[str, float]:
     await make_topic(bootstrap, TOPIC, PARTITIONS)
+    await settled(pid)
     members = [
         Member(f"group-{number}", TOPIC, PARTITIONS, await Connection.open(bootstrap))
         for number in range(COMMITTERS)
@@ -131,6 +146,7 @@ async def _committing(members: Sequence[Member], partitions: int, seconds: float
 
 async def idle(bootstrap: str, pid: int) -> dict[str, float]:
     await make_topic(bootstrap, TOPIC, PARTITIONS)
+    await settled(pid)
     before_mb = Cost(pid).rss_mb
     connections = [await Connection.open(bootstrap) for _ in range(IDLE_CONNECTIONS)]
     members: list[Member] = []
