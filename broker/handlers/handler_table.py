@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from broker.handlers import (
     api_versions,
+    consumer_group_heartbeat,
     create_topics,
     delete_groups,
     delete_records,
@@ -71,6 +72,7 @@ APIS: Final[tuple[Api, ...]] = (
     describe_groups,
     list_groups,
     delete_groups,
+    consumer_group_heartbeat,
 )
 
 

@@ -14,12 +14,15 @@ Versions:
 
 from typing import Any
 
+from broker.coordinator.group import refusals
 from broker.coordinator.group.decision import Decision, Now, Ticket
 from broker.coordinator.group.state import GroupState
+from broker.coordinator.group.syncing import lacks_protocol
 from broker.coordinator.service import GroupCoordinator
 from broker.handlers.group_shards import decided
 from broker.handlers.parts import HandlerParts
 from broker.network.registry import DecodedHandler, RequestContext
+from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.schema import Versions
 
@@ -36,6 +39,8 @@ class SyncGroupHandler(DecodedHandler):
     def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request; a future until the assignment is there."""
         version = context.api_version
+        if lacks_protocol(request, version):  # as in Kafka this comes before the group's name
+            return refusals.sync(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
         def decide(state: GroupState, ticket: Ticket, now: Now) -> Decision:
             return state.sync(ticket, request, version=version, now=now)

@@ -3,7 +3,7 @@
 A handler is an api key, a range of versions, and a method that serves a request: with the request
 decoded (`DecodedHandler`), or with the frame's bytes (`RawHandler`). ApiVersions is derived from
 the table, so an API that has no handler is absent from the answer and its requests close the
-connection: nothing is ever a stub.
+connection.
 
 The frame's bytes are recycled as soon as the method has returned (a coroutine has not even begun
 to run then), so nobody may keep a view of them. Records of a Produce request are such views; all

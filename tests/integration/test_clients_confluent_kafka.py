@@ -154,3 +154,31 @@ def test_deleted_records_are_gone_and_the_rest_stays(broker: BrokerProcess) -> N
     assert [offset for offset, _, _ in read_all(broker, "confluent-delete-records")] == list(
         range(40, 100)
     )
+
+
+def test_a_consumer_of_the_new_group_protocol_is_told_that_it_is_not_served(
+    broker: BrokerProcess,
+) -> None:
+    create(broker, "confluent-848")
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": "new", "group.protocol": "consumer"}
+    )
+    try:
+        consumer.subscribe(["confluent-848"])
+        told = consumer.poll(30)
+        assert told is not None
+        assert told.error().code() == KafkaError._FATAL
+        assert "version not supported" in told.error().str()
+    finally:
+        consumer.close()
+
+
+def test_a_transactional_producer_is_told_that_transactions_are_not_served(
+    broker: BrokerProcess,
+) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "payments"})
+    with pytest.raises(KafkaException) as refused:
+        producer.init_transactions(30)
+    error = refused.value.args[0]
+    assert error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert "Transactions are not served by this broker" in error.str()

@@ -31,6 +31,7 @@ def syncs(talk: Talk, version: int) -> None:
     """SyncGroup of members and strangers, early and late."""
     sync(talk, "anna", version)
     sync(talk, "anna", version, group_id="")
+    sync(talk, "anna", version, group_id="", protocol_name=None, protocol_type=None)
     join(talk, "anna")
     send_join(talk, "berta")
     talk.parked("berta")

@@ -1,0 +1,45 @@
+"""ConsumerGroupHeartbeat (68): refused, for groups of KIP-848 are not served yet.
+
+It is in ApiVersions all the same, as in a Kafka whose `group.coordinator.rebalance.protocols` is
+`classic`: a consumer of librdkafka with `group.protocol=consumer` asks again for ever, without a
+word to its program, where the API is absent. Refused with UNSUPPORTED_VERSION it ends with an
+error; the Java client does so either way, and franz-go goes on with the classic protocol.
+
+Versions:
+
+* 0: a member of a group whose broker assigns the partitions (KIP-848).
+* 1: a subscription by pattern, which the broker resolves; the member makes its own id (KIP-848).
+"""
+
+from typing import Any, Final
+
+from broker.handlers.parts import HandlerParts
+from broker.network.registry import DecodedHandler, RequestContext
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import response
+from kafka_protocol.wire.schema import Versions
+
+_Response: Final = response(ApiKey.CONSUMER_GROUP_HEARTBEAT).cls
+
+
+class ConsumerGroupHeartbeatHandler(DecodedHandler):
+    """Refuses ConsumerGroupHeartbeat 0-1."""
+
+    api_key = ApiKey.CONSUMER_GROUP_HEARTBEAT
+    versions = Versions(0, 1)
+
+    def handle(self, context: RequestContext, request: Any) -> Any:
+        """Answer one request."""
+        return _Response(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            error_message=(
+                f"Group {request.group_id[:100]} asks for the consumer protocol, which this broker "
+                "does not serve; set group.protocol=classic."
+            ),
+        )
+
+
+def make(parts: HandlerParts) -> ConsumerGroupHeartbeatHandler:
+    """Make the handler of ConsumerGroupHeartbeat."""
+    return ConsumerGroupHeartbeatHandler()
