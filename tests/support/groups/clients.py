@@ -11,7 +11,7 @@ from tests.support.groups import builds
 FOLDER = ROOT / "tests/support/clients"
 STATIC, COOPERATIVE, PATTERN = "static", "cooperative", "pattern"
 COMMIT, ADMIN, REFUSAL, METADATA = "commit", "admin", "refusal", "metadata"
-FENCED, GIVES_UP = "fenced", "gives-up"
+FENCED, GIVES_UP, COMES_BACK = "fenced", "gives-up", "comes-back"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,10 @@ def _kcat_is_missing() -> str | None:
     return None if shutil.which("kcat") else "kcat is not installed"
 
 
-ALL = frozenset({STATIC, COOPERATIVE, PATTERN, COMMIT, ADMIN, REFUSAL, METADATA, FENCED, GIVES_UP})
+ALL = frozenset(
+    {STATIC, COOPERATIVE, PATTERN, COMMIT, ADMIN, REFUSAL, METADATA}
+    | {FENCED, GIVES_UP, COMES_BACK}
+)
 
 CLIENTS = {
     client.name: client
@@ -63,7 +66,7 @@ CLIENTS = {
         Client(
             "kafkajs",
             builds.node_command("kafkajs"),
-            frozenset({COMMIT, ADMIN, METADATA, GIVES_UP}),
+            frozenset({COMMIT, ADMIN, METADATA, GIVES_UP, COMES_BACK}),
             builds.node_is_missing,
         ),
         Client(

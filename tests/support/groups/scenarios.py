@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.support.brokers.process import until
 from tests.support.groups.clients import (
     ADMIN,
+    COMES_BACK,
     COMMIT,
     COOPERATIVE,
     FENCED,
@@ -399,7 +400,7 @@ SCENARIOS: dict[str, tuple[Callable[[Stage], None], frozenset[str]]] = {
     "static-double": (static_double, frozenset({FENCED})),
     "cooperative": (cooperative, frozenset({COOPERATIVE})),
     "mixed": (mixed, frozenset({COOPERATIVE, REFUSAL})),
-    "broker-killed": (broker_killed, frozenset({COMMIT})),
+    "broker-killed": (broker_killed, frozenset({COMMIT, COMES_BACK})),
     "reset": (reset, frozenset()),
     "metadata": (metadata, frozenset({METADATA})),
     "several-topics": (several_topics, frozenset()),

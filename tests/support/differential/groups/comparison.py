@@ -17,6 +17,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
     "group.max.size": "4",
+    "group.coordinator.rebalance.protocols": "classic",
     "offsets.topic.num.partitions": "4",
     "offset.metadata.max.bytes": "4096",
     "auto.create.topics.enable": "false",

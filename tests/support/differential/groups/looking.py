@@ -8,9 +8,11 @@ from tests.support.brokers.raw_client import build
 from tests.support.differential.groups.stories import (
     DESCRIBE,
     DROP,
+    FETCH,
     FIND,
     JOIN,
     LIST,
+    NEW_PROTOCOL,
     VERSIONS,
     Story,
     commit,
@@ -109,6 +111,50 @@ def drops(talk: Talk, version: int) -> None:
     drop(talk.group, second)
 
 
+def asks_for_the_new_protocol(talk: Talk, version: int) -> None:
+    """ConsumerGroupHeartbeat of a new member, of a stranger, without a group."""
+    for fields in (
+        {
+            "member_id": "m" if version else "",
+            "rebalance_timeout_ms": 1_000,
+            "topic_partitions": [],
+        },
+        {"member_id": "m", "member_epoch": 5},
+        {"member_id": "m", "member_epoch": -1},
+        {"group_id": "", "member_id": ""},
+    ):
+        talk.ask("anna", NEW_PROTOCOL, version, **({"group_id": talk.group} | fields))
+
+
+ODD_NAMES = (
+    " ",
+    " a ",
+    "a/b",
+    "..",
+    "é中😀",
+    "a\0b",
+    "a\nb",
+    "#",
+    "__consumer_offsets",
+    "x" * 32_767,
+)
+
+
+def odd_names(talk: Talk) -> None:
+    """Groups of any name; also one that is too long for a key of `__consumer_offsets`."""
+    for name in ODD_NAMES:
+        talk.members.clear()
+        commit(talk, "outsider", group_id=name)
+        talk.ask("reader", FETCH, 7, group_id=name, topics=None)
+        describe(talk, groups=[name])
+        talk.ask("admin", DROP, 2, groups_names=[name])
+        join(talk, "anna", group_id=name)
+        sync(talk, "anna", group_id=name, to=["anna"])
+        commit(talk, "anna", group_id=name)
+        leave(talk, "anna", group_id=name)
+        talk.ask("admin", DROP, 2, groups_names=[name])
+
+
 def broken(talk: Talk) -> None:
     """Bodies that end too early, have bytes too many, or null where there is none."""
     samples: dict[int, dict[str, object]] = {
@@ -156,4 +202,6 @@ def stories() -> Iterator[Story]:
     yield from in_each_version(DESCRIBE, "describes", describes)
     yield from in_each_version(LIST, "lists", lists)
     yield from in_each_version(DROP, "drops", drops)
+    yield from in_each_version(NEW_PROTOCOL, "new protocol", asks_for_the_new_protocol)
+    yield Story("odd names", 9, odd_names)
     yield Story("broken bodies", JOIN, partial(broken))
