@@ -16,6 +16,9 @@ from tests.support.groups.world import World
 
 GROUPS = "org.apache.kafka.tools.GroupsCommand"
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+GET_OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
+STREAMS_RESET = "org.apache.kafka.tools.StreamsResetter"
+CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 ACTIVE, IDLE = "tools-active", "tools-idle"
 A, B = "tools-a", "tools-b"
 COUNT = 10
@@ -145,6 +148,8 @@ def calls(directory: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
     ):
         yield CONSUMER_GROUPS, ("--reset-offsets", "--group", IDLE, *how.split())
         yield CONSUMER_GROUPS, ("--describe", "--group", IDLE, "--offsets")
+    yield from _looking_closer()
+    yield from _resetting(directory)
     for words in (
         f"--reset-offsets --group tools-new --topic {B} --to-offset 2 --execute",
         "--reset-offsets --all-groups --all-topics --to-earliest --dry-run",
@@ -171,6 +176,107 @@ def calls(directory: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
         "--list --protocol connect",
     ):
         yield GROUPS, tuple(words.split())
+    yield from _beside_groups()
+
+
+def _looking_closer() -> Iterator[tuple[str, tuple[str, ...]]]:
+    for words in (
+        "--list --state CompletingRebalance,PreparingRebalance,Dead,Assigning,Reconciling",
+        "--list --type nonsense",
+        "--list --state --type",
+        "--list --state Stable --type classic",
+        "--describe --all-groups --members --verbose",
+        "--describe --all-groups --state --verbose",
+        "--describe --all-groups --offsets --verbose",
+        f"--describe --group {ACTIVE} --group {IDLE} --group tools-nobody",
+        f"--describe --group {ACTIVE} --group tools-nobody --state",
+        f"--describe --group {ACTIVE} --offsets --members",
+        f"--describe --group {IDLE} --members --verbose",
+        "--describe --group tools-nobody --members --verbose",
+        "--describe --group tools-nobody --state --verbose",
+        f"--delete --group {ACTIVE} --group tools-nobody",
+        f"--delete-offsets --group {ACTIVE} --topic {A}:1",
+        f"--delete-offsets --group tools-nobody --topic {A} --topic tools-missing",
+        "--validate-regex a.*",
+        "--validate-regex [",
+    ):
+        yield CONSUMER_GROUPS, tuple(words.split())
+
+
+def _resetting(directory: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Odd forms, and several groups at once."""
+    wrong, several = directory / "wrong.csv", directory / "several.csv"
+    wrong.write_text(f"{A},0\n{A},x,2\n")
+    several.write_text(f"{IDLE},{A},0,1\ntools-other,{A},1,2\n")
+    for how in (
+        f"--group {IDLE} --topic {A} --to-earliest",
+        f"--group {IDLE} --topic {A}:0-1 --to-earliest",
+        f"--group {IDLE} --topic {A}:x --to-earliest",
+        f"--group {IDLE} --topic {A} --by-duration P1D --dry-run",
+        f"--group {IDLE} --topic {A} --by-duration PT0S --dry-run",
+        f"--group {IDLE} --topic {A} --by-duration nonsense --dry-run",
+        f"--group {IDLE} --topic {A} --to-datetime 2020-01-01T00:00:00 --dry-run",
+        f"--group {IDLE} --topic {A} --to-datetime 2020-01-01T00:00:00.000+02:00 --dry-run",
+        f"--group {IDLE} --topic {A} --to-datetime nonsense --dry-run",
+        f"--group {IDLE} --topic {A} --shift-by -100 --execute",
+        f"--group {IDLE} --topic {A} --shift-by 100 --execute",
+        f"--group {IDLE} --topic {A} --to-offset -5 --execute",
+        f"--group {IDLE} --topic {A} --to-offset 5 --execute --export",
+        f"--group {IDLE} --from-file {wrong} --dry-run",
+        f"--group {IDLE} --from-file {directory}/none.csv --dry-run",
+        f"--group {IDLE} --group tools-other --from-file {several} --execute",
+        f"--group {IDLE} --group tools-other --topic {A} --to-current --export --dry-run",
+        "--group tools-other --all-topics --to-latest --execute",
+        "--group tools-nobody --all-topics --to-latest --execute",
+        f"--group tools-nobody --topic {A} --to-current --dry-run",
+        f"--group {ACTIVE} --all-topics --to-latest --dry-run",
+        f"--group {ACTIVE} --group {IDLE} --all-topics --to-latest --execute",
+        f"--group {IDLE} --topic __consumer_offsets --to-earliest --execute",
+    ):
+        yield CONSUMER_GROUPS, ("--reset-offsets", *how.split())
+    yield CONSUMER_GROUPS, ("--delete", "--group", "tools-other")
+
+
+def _beside_groups() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Tools that look at offsets, reset an application of Streams, and read in a group."""
+    for words in (
+        f"--topic {A}",
+        f"--topic {A} --time earliest",
+        f"--topic {A} --time max-timestamp --partitions 0",
+        f"--topic {A} --time earliest-local",
+        f"--topic {A} --time 0",
+        f"--topic {A} --time nonsense",
+        f"--topic {A} --partitions 9",
+        "--topic tools-missing",
+        f"--topic-partitions {A}:0-2,{B}",
+        "--topic __consumer_offsets --exclude-internal-topics",
+        "--topic __consumer_offsets --time earliest",
+    ):
+        yield GET_OFFSETS, tuple(words.split())
+    for words in (
+        "",
+        f"--input-topics {A} --dry-run",
+        f"--input-topics {A}",
+        f"--input-topics {A} --to-offset 3",
+        f"--input-topics {A} --shift-by 1",
+        f"--input-topics {A} --by-duration PT1H",
+        f"--intermediate-topics {B}",
+        "--input-topics tools-missing",
+        "--internal-topics tools-app-x",
+    ):
+        yield STREAMS_RESET, ("--application-id", "tools-app", *words.split())
+    yield CONSUMER_GROUPS, ("--describe", "--group", "tools-app")
+    quiet = "--timeout-ms 3000"
+    for words in (
+        f"--topic {A} --group tools-console --from-beginning --max-messages 30",
+        f"--topic {A} --group tools-console {quiet}",
+        f"--topic tools-missing --group tools-console-2 {quiet}",
+        "--include tools-.* --group tools-console-3 --from-beginning --max-messages 40",
+        f"--include .*offsets --group tools-console-4 --from-beginning {quiet}",
+    ):
+        yield CONSOLE_CONSUMER, tuple(words.split())
+    for group in ("tools-console", "tools-console-2", "tools-console-3", "tools-console-4"):
+        yield CONSUMER_GROUPS, ("--describe", "--group", group)
 
 
 def transcript(world: World, directory: Path) -> list[tuple[str, str]]:
