@@ -204,8 +204,9 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.long(seconds=3)
-def test_a_port_that_somebody_took_meanwhile_is_named() -> None:
-    with tidemark.Broker() as broker:
+def test_a_port_that_somebody_took_meanwhile_is_named_and_the_data_stay() -> None:
+    with tidemark.Broker(topics=["kept"]) as broker:
+        put(broker, "kept", [b"one"])
         host, _, port = broker.bootstrap_servers.rpartition(":")
         broker.stop()
         with socket.socket() as taken:
@@ -213,6 +214,8 @@ def test_a_port_that_somebody_took_meanwhile_is_named() -> None:
             taken.listen()
             with pytest.raises(tidemark.BrokerStartError, match="Address already in use"):
                 broker.start()
+        broker.start()  # nothing of it was lost
+        assert read(broker, "kept", 1) == [b"one"]
 
 
 async def test_the_async_twin_does_the_same_while_the_loop_goes_on() -> None:

@@ -8,9 +8,10 @@ directory that it made. If it is killed itself, the kernel kills the broker.
 
     guardian.py OWNER_PID [--own-directory]
 
-Requests are lines of JSON on stdin, {"do": ...}; each is answered by {"done": ...} or
-{"error": ...} on stdout. There come events, too: {"event": "here"} first, {"event": "ended"} when
-the broker is gone, with all its children; and what the broker itself writes.
+Requests are lines of JSON on stdin, {"do": ..., "number": ...}; each is answered by {"done": ...}
+or {"error": ...} with its number on stdout, but for "end", the last one. There come events, too:
+{"event": "here"} first, {"event": "ended"} when the broker is gone, with all its children; and what
+the broker itself writes.
 """
 
 import contextlib
@@ -66,15 +67,18 @@ class Guardian:
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def _read(self) -> bool:
-        """Take what the owner wrote; False at its end."""
+        """Take what the owner wrote; False when it wants no more."""
         data = os.read(0, BUFFER_BYTES)
         *lines, self._input = (self._input + data).split(b"\n")
         for line in lines:
             request = json.loads(line)
+            if request["do"] == "end":
+                return False
+            answer = {"number": request["number"]}
             try:
-                tell({"done": request["do"], **self._carry_out(request)})
+                tell({**answer, "done": request["do"], **self._carry_out(request)})
             except OSError as error:
-                tell({"error": str(error)})
+                tell({**answer, "error": str(error)})
         return bool(data)
 
     def _carry_out(self, request: dict[str, Any]) -> dict[str, Any]:
