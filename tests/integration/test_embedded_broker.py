@@ -179,6 +179,27 @@ def test_time_rolls_segments_and_is_checked_in_records() -> None:
             broker.control("advance", ms=-1)
 
 
+def test_what_is_due_for_compaction_is_compacted_when_days_have_passed() -> None:
+    with tidemark.Broker() as broker:
+        day = str(DAY_MS)
+        config = {"max_compaction_lag_ms": day, "delete_retention_ms": day}
+        make_topic(broker, "latest", cleanup_policy="compact", **config)
+        make_topic(broker, "other", cleanup_policy="compact")
+        for topic in ("latest", "other"):
+            producer = broker.producer()
+            for value in (b"one", b"two", b"three", None):
+                producer.produce(topic, value, key=b"same")
+            producer.produce(topic, b"kept", key=b"another")
+            assert producer.flush(30) == 0
+        broker.advance("2d")
+        assert read(broker, "latest", 2) == [None, b"kept"]
+        producer.produce("latest", b"later", key=b"later")
+        assert producer.flush(30) == 0
+        broker.advance("2d")
+        assert read(broker, "latest", 2) == [b"kept", b"later"]
+        assert read(broker, "other", 5) == [b"one", b"two", b"three", None, b"kept"]
+
+
 def test_a_given_directory_stays_and_another_broker_finds_its_records(tmp_path: Path) -> None:
     with tidemark.Broker(tmp_path / "data", topics={"kept": 2}) as broker:
         put(broker, "kept", [b"one"])
