@@ -298,4 +298,10 @@ def test_the_names_of_a_container_work() -> None:
         put(kafka.broker, "made-by-use", [b"one"])
         topics = kafka.broker.admin().list_topics("made-by-use", timeout=30).topics
         assert len(topics["made-by-use"].partitions) == 2
+        assert kafka.start() is kafka
+        assert kafka.get_exposed_port(9093) == port, "the broker that runs"
+        assert b"control_listener=" in kafka.get_logs()[0]
+    with KafkaContainer().with_bind_ports(9093, port) as bound:
+        assert bound.get_bootstrap_server() == f"127.0.0.1:{port}"
+        put(bound.broker, "made-by-use", [b"one"])
     assert not kafka.broker.is_running
