@@ -68,7 +68,7 @@ def _admin_of(broker: "Broker") -> "AdminClient":
     """One admin client for all topics; of no fixture, whose scope would be that of the broker."""
     address, client = _admins.get(broker, ("", None))
     if client is None or address != broker.bootstrap_servers:
-        client = broker.admin()
+        client = broker.admin(log_level=2)  # it prints each end of the broker otherwise
         _admins[broker] = broker.bootstrap_servers, client
     return client
 
