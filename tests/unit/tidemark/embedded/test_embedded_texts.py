@@ -67,6 +67,8 @@ def test_settings_are_written_as_in_a_file() -> None:
     assert [_text(value) for value in (True, False, 7, "x", 1.5)] == [
         "true", "false", "7", "x", "1.5",
     ]  # fmt: skip
+    kept = {"log_level": 2, "error_cb": print, "on_delivery": print, "on_commit": print}
+    assert dotted(kept) == kept
     assert dotted({"linger_ms": 5, "acks": "all", "group.id": "g"}) == {
         "linger.ms": 5,
         "acks": "all",
