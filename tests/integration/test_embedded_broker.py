@@ -267,6 +267,24 @@ async def test_the_async_twin_does_the_same_while_the_loop_goes_on() -> None:
     turning.cancel()
 
 
+async def test_the_loop_of_the_async_twin_never_waits_for_a_restart() -> None:
+    async with tidemark.AsyncBroker(settings={"remote.log.storage.system.enable": False}) as broker:
+        turns = 0
+        restarting = asyncio.create_task(broker.restart())
+        while not restarting.done():
+            turns += broker.is_running
+            await asyncio.sleep(0)
+        assert turns > 100, "each turn has asked"
+        fault = await broker.faults.add(api="Produce", delay_ms=1)
+        with pytest.raises(TimeoutError, match=r"not hit 2 times within 0\.4 s"):
+            await fault.wait(2, timeout_s=0.4)
+        waiting = asyncio.create_task(fault.wait(timeout_s=600))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+
 async def test_a_cancelled_start_of_the_async_twin_leaves_nothing(tmp_path: Path) -> None:
     broker = tidemark.AsyncBroker(tmp_path / "data")
     starting = asyncio.create_task(broker.start())

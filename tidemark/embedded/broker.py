@@ -203,15 +203,18 @@ class Broker:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a broker process, a paused one included."""
-        with self._lock:
-            if self._guarded is None:
-                return False
+        """Whether there is a broker process, a paused one included; never waits."""
+        guarded = self._guarded
+        if guarded is None:
+            return False
+        if self._lock.acquire(blocking=False):  # else another thread starts or ends it just now
             try:
-                self._guarded.poll()
+                guarded.poll()
             except BrokerError:  # the guardian is gone, and the broker with it
                 return False
-            return self._guarded.pid is not None
+            finally:
+                self._lock.release()
+        return guarded.pid is not None
 
     # -- facts
 
