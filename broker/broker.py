@@ -351,13 +351,13 @@ class Broker:
         self._on_stop(self._groups.stop)
         if self._tier is not None:
             self._tier.attach(self._replicas, self._node, self._leader_epochs.ask)
+        self._cleaner = make_cleaner(lambda: self.live.current, self._logs, ports)
         self._server = self._make_server()
         self._housekeeping = Housekeeping(
             housekeeping_tasks(self.config, self._logs, ports.clock),
             scheduler=self._ports.scheduler,
             pool=self._ports.executors.background,
         )
-        self._cleaner = make_cleaner(lambda: self.live.current, self._logs, ports)
         register_replica_metrics(self.metrics, self._replicas, ports.executors)
         register_metadata_metrics(self.metrics, self._image, self._node)
         add_faults(self.control, self._server, self._replicas.topic_names.get, self._tier, ports)
@@ -406,7 +406,7 @@ class Broker:
             tier=self._tier,
             ports=ports,
         )
-        self.advance = add_commands(self.control, parts, self.health)
+        self.advance = add_commands(self.control, parts, self.health, self._cleaner)
         limits = network_limits(self.config, self._tier)
         server = Server(build_handlers(parts), limits, ports)
         server.read_failures.on_failure = self._file_failed

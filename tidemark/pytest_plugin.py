@@ -7,14 +7,18 @@ import re
 import secrets
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 import pytest
 
 if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
     from tidemark.embedded.broker import Broker
     from tidemark.embedded.faults import Faults
 
 _TOPIC_CHARS_MAX: Final = 200
+_admins: "WeakKeyDictionary[Broker, tuple[str, AdminClient]]" = WeakKeyDictionary()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -60,28 +64,30 @@ def kafka_bootstrap_servers(tidemark_broker: "Broker") -> str:
     return tidemark_broker.bootstrap_servers
 
 
-@pytest.fixture(scope="session")
-def _kafka_admin(tidemark_broker: "Broker") -> Any:
-    """One admin client for all topics of the session."""
-    return tidemark_broker.admin()
+def _admin_of(broker: "Broker") -> "AdminClient":
+    """One admin client for all topics; of no fixture, whose scope would be that of the broker."""
+    address, client = _admins.get(broker, ("", None))
+    if client is None or address != broker.bootstrap_servers:
+        client = broker.admin(log_level=2)  # it prints each end of the broker otherwise
+        _admins[broker] = broker.bootstrap_servers, client
+    return client
 
 
 @pytest.fixture
 def kafka_topic(
-    request: pytest.FixtureRequest, kafka_bootstrap_servers: str, _kafka_admin: Any
+    request: pytest.FixtureRequest, tidemark_broker: "Broker", kafka_bootstrap_servers: str
 ) -> Iterator[str]:
     """A fresh topic of one partition, named after the test; deleted after it."""
     from tidemark.embedded.clients import create_topics, delete_topic
 
     words = re.sub(r"[^A-Za-z0-9._-]+", "-", request.node.name)[:_TOPIC_CHARS_MAX].strip("-")
     name = f"{words}-{secrets.token_hex(4)}"
-    create_topics(_kafka_admin, {name: 1})
+    create_topics(_admin_of(tidemark_broker), {name: 1})
     yield name
-    broker: Broker = request.getfixturevalue("tidemark_broker")
-    if broker.is_running:  # else it goes with the broker's data
-        broker.resume()
-        broker.faults.clear_used()
-        delete_topic(_kafka_admin, name)
+    if tidemark_broker.is_running:  # else it goes with the broker's data
+        tidemark_broker.resume()
+        tidemark_broker.faults.clear_used()
+        delete_topic(_admin_of(tidemark_broker), name)
 
 
 @pytest.fixture

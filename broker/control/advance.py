@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from broker.control.commands import ControlCommands, ControlError, number_of
 from broker.remote.tier import RemoteTier
+from local_log.cleaner.cleaner import LogCleaner
 from local_log.log_dirs import LogManager
 from rlm.link.endpoint import LinkEndedError
 from runtime.clock import Clock, ShiftedClock
@@ -19,6 +20,7 @@ log = logging.getLogger(__name__)
 
 OFFSET_MS_MAX: Final = 100 * 365 * 24 * 3600 * 1000
 PASSES_S_MAX: Final = 60.0
+_LOOK_S: Final = 0.005
 ROUNDS: Final = 2
 """What is rolled is copied, what is copied expires locally and then as a whole."""
 
@@ -75,6 +77,14 @@ async def run_retention(logs: LogManager, clock: Clock) -> None:
     over = asyncio.Event()
     logs.retention.run(logs.all(), clock.wall_ms(), ended=over.set)
     await over.wait()
+
+
+async def run_compaction(cleaner: LogCleaner) -> None:
+    """Clean what is due; a pass that began before the clock was moved is waited for first."""
+    for _ in range(2):
+        cleaner.look()
+        while cleaner.is_working:  # noqa: ASYNC110 - for minutes at times, and nobody is called then
+            await asyncio.sleep(_LOOK_S)
 
 
 def add_advance(

@@ -7,7 +7,7 @@ from broker.control.commands import ControlCommands
 from broker.node.endpoints import advertised_endpoints
 from broker.observe.health import Health
 from broker.remote.tier import RemoteTier
-from runtime.clock import Clock
+from runtime.clock import Clock, offset_of
 
 
 def bootstrap_servers(config: BrokerConfig) -> str:
@@ -33,6 +33,7 @@ def add_status(
         return {
             "bootstrap_servers": bootstrap_servers(config),
             "wall_ms": clock.wall_ms(),
+            "offset_ms": offset_of(clock),
             "tier": None if state is None else {"state": state.process, "pid": state.pid},
             **health.report(),
         }

@@ -1,14 +1,17 @@
 """Which commands a broker has, and of what they are made."""
 
-from broker.control.advance import Advance, add_advance
+from broker.control.advance import Advance, add_advance, run_compaction
 from broker.control.commands import ControlCommands
 from broker.control.status import add_status
 from broker.control.tier_topic import TierTopic
 from broker.handlers.parts import HandlerParts
 from broker.observe.health import Health
+from local_log.cleaner.cleaner import LogCleaner
 
 
-def add_commands(commands: ControlCommands, parts: HandlerParts, health: Health) -> Advance:
+def add_commands(
+    commands: ControlCommands, parts: HandlerParts, health: Health, cleaner: LogCleaner
+) -> Advance:
     """Add them all; to what comes back other parts add what they do by the wall clock."""
     clock = parts.ports.clock
     add_status(commands, parts.config, health, parts.tier, clock)
@@ -20,4 +23,5 @@ def add_commands(commands: ControlCommands, parts: HandlerParts, health: Health)
 
     made.passes["producer expiry"] = expire_producers
     made.passes["expiry of offsets"] = parts.groups.expire
+    made.passes["compaction"] = lambda: run_compaction(cleaner)
     return made

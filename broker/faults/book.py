@@ -52,12 +52,14 @@ class Entry:
     Attributes:
         hits: how many; `last` has the newest of them.
         roll: throws the fault's dice.
+        is_removed: it was taken away; what it delays goes on.
     """
 
     id: int
     fault: Fault
     roll: Callable[[], float]
     hits: int = 0
+    is_removed: bool = False
     last: deque[Hit] = field(default_factory=lambda: deque(maxlen=HITS_KEPT))
 
     @property
@@ -76,12 +78,12 @@ class Decision:
     """What is done to a request.
 
     Attributes:
-        delay_ms: first it waits so long.
+        delays: the faults that it waits for first, one after the other.
         cut: the fault that cuts its connection, None where none does.
         errors: the faults whose codes go into its answer, first come first served.
     """
 
-    delay_ms: int = 0
+    delays: tuple[Entry, ...] = ()
     cut: Entry | None = None
     errors: tuple[Entry, ...] = ()
 
@@ -130,29 +132,29 @@ class FaultBook:
         """
         entry = self.get(fault_id)
         del self._entries[fault_id]
+        entry.is_removed = True
         return entry
 
     def clear(self) -> list[Entry]:
         """Take all away."""
-        gone = list(self._entries.values())
-        self._entries.clear()
-        return gone
+        return [self.remove(fault_id) for fault_id in list(self._entries)]
 
     # -- of requests
 
-    def in_force(self, api_key: int) -> list[Entry]:
-        """Faults that requests of an API may hit."""
+    def in_force(self, api_key: int, client_id: str | None = None) -> list[Entry]:
+        """Faults that may hit requests of an API, from a client or from any."""
         return [
             one
             for one in self._entries.values()
             if isinstance(one.fault, RequestFault)
             and not one.is_over
             and one.fault.api in (None, api_key)
+            and (client_id is None or one.fault.client_id in (None, client_id))
         ]
 
-    def needs_names(self, api_key: int) -> bool:
-        """Whether some fault of the API asks for a topic."""
-        return any(one.fault.topic is not None for one in self.in_force(api_key))
+    def needs_names(self, api_key: int, client_id: str) -> bool:
+        """Whether some fault that may hit a client's request asks for a topic."""
+        return any(one.fault.topic is not None for one in self.in_force(api_key, client_id))
 
     def decide(self, facts: Facts, now_ms: int) -> Decision | None:
         """What is done to a request; its hits are counted.
@@ -164,7 +166,7 @@ class FaultBook:
         Returns:
             None where no fault hits it.
         """
-        delay_ms, cut, errors, is_hit = 0, None, [], False
+        delays, cut, errors, is_hit = list[Entry](), None, list[Entry](), False
         for entry in self.in_force(facts.api_key):
             fault: RequestFault = entry.fault
             if not matches(fault, facts) or not _falls(entry):
@@ -172,13 +174,14 @@ class FaultBook:
             is_hit = True
             name = api_name(facts.api_key)
             entry.hit(Hit(now_ms, name, facts.version, facts.client_id))
-            delay_ms += fault.delay_ms
+            if fault.delay_ms:
+                delays.append(entry)
             if fault.error is not None:
                 errors.append(entry)
             if fault.cut is not None:
                 cut = entry
                 break
-        return Decision(delay_ms, cut, tuple(errors)) if is_hit else None
+        return Decision(tuple(delays), cut, tuple(errors)) if is_hit else None
 
 
 def _falls(entry: Entry) -> bool:

@@ -43,6 +43,7 @@ class Interceptor:
         """`name_of` finds a topic by its id."""
         self._book, self._name_of = book, name_of
         self._clock, self._scheduler = ports.clock, ports.scheduler
+        self._delayed: dict[asyncio.Future[None], Entry] = {}
         self.own_client_id = ""
         self.on_hit: Callable[[], None] = lambda: None
 
@@ -65,22 +66,33 @@ class Interceptor:
             self.on_hit()
         return decision
 
-    def names_matter(self, api_key: int) -> bool:
+    def names_matter(self, api_key: int, client_id: str) -> bool:
         """Whether a request must be decoded before it is known what hits it."""
-        return self._book.needs_names(api_key)
+        return self._book.needs_names(api_key, client_id)
 
-    def has_errors(self, api_key: int) -> bool:
+    def has_errors(self, api_key: int, client_id: str) -> bool:
         """Whether a request may be answered with an error."""
-        return any(one.fault.error is not None for one in self._book.in_force(api_key))
+        in_force = self._book.in_force(api_key, client_id)
+        return any(one.fault.error is not None for one in in_force)
 
-    async def wait(self, delay_ms: int) -> None:
-        """Let time pass."""
+    async def wait(self, entry: Entry) -> None:
+        """Let the time of a fault pass, until it is removed."""
+        if entry.is_removed:
+            return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        timer = self._scheduler.call_later(delay_ms, lambda: _settle(done))
+        self._delayed[done] = entry
+        timer = self._scheduler.call_later(entry.fault.delay_ms, lambda: _settle(done))
         try:
             await done
         finally:
             timer.cancel()
+            del self._delayed[done]
+
+    def release(self) -> None:
+        """Let the requests go on that removed faults delay."""
+        for done, entry in list(self._delayed.items()):
+            if entry.is_removed:
+                _settle(done)
 
     @property
     def name_of(self) -> NameOf:
@@ -98,9 +110,10 @@ class _Faulty:
     def take(self, frame: memoryview, position: int) -> Any:
         """Serve the request, or not; the frame is recycled afterwards."""
         faults, named, request = self._faults, None, None
-        names_matter = faults.names_matter(self._api_key)
+        client_id = self._context.client_id
+        names_matter = faults.names_matter(self._api_key, client_id)
         body = bytearray(frame[position:])
-        if names_matter or faults.has_errors(self._api_key):
+        if names_matter or faults.has_errors(self._api_key, client_id):
             message = codec.request(self._api_key)
             request, _ = message.decode(body, self._version, 0)
             if self._api_key == ApiKey.FETCH and self._version >= _SESSIONS_SINCE:
@@ -111,11 +124,11 @@ class _Faulty:
                     body = bytearray(message.encode(request, self._version))
             if names_matter:
                 named = named_by(self._api_key, self._version, request, faults.name_of)
-        facts = Facts(self._api_key, self._version, self._context.client_id, named)
+        facts = Facts(self._api_key, self._version, client_id, named)
         decision = faults.decide(facts)
         if decision is None:
             return self._serve(self._context, memoryview(body), 0)
-        if decision.delay_ms:
+        if decision.delays:
             return InTurn(self._delayed(decision, request, body))
         return self._strike(decision, request, body)
 
@@ -125,7 +138,8 @@ class _Faulty:
         return message.encode_parts(message.cls(error_code=code), self._version)
 
     async def _delayed(self, decision: Decision, request: Any, body: bytearray) -> Any:
-        await self._faults.wait(decision.delay_ms)
+        for entry in decision.delays:
+            await self._faults.wait(entry)
         return await _awaited(self._strike(decision, request, body))
 
     def _strike(self, decision: Decision, request: Any, body: bytearray) -> Any:

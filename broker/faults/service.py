@@ -134,6 +134,7 @@ class FaultService:
 
     async def _removed(self, entries: list[Entry]) -> None:
         self._wrap()
+        self._interceptor.release()
         for done, (entry, _) in list(self._waiting.items()):
             if entry in entries:
                 _settle(done)

@@ -152,6 +152,16 @@ class LogCleaner:
             pause_ms = max(self._settings().backoff_ms, BACKOFF_MIN_MS)
             self._timer = self._scheduler.call_later(pause_ms, self.start)
 
+    @property
+    def is_working(self) -> bool:
+        """Whether it looks or cleans just now."""
+        return self._runner.is_running
+
+    def look(self) -> None:
+        """Look now, between two pauses; where it is at work, it goes on with that."""
+        if not self._is_stopped and self._settings().is_enabled:
+            self._runner.start()
+
     async def stop(self) -> None:
         """Clean nothing more; what was half done is left as a kill would leave it."""
         self._is_stopped = True

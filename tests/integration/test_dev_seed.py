@@ -133,6 +133,55 @@ def test_a_wrong_file_ends_the_start_before_anything_is_written(tmp_path: Path) 
     assert not (tmp_path / "data").exists()
 
 
+def is_half_full(root: Path) -> bool:
+    return sum(path.stat().st_size for path in (root / "data/logs").glob("orders-*/*.log")) > 50_000
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_topic_whose_seeding_is_ended_is_seeded_as_a_whole_by_the_next_start(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """With a producer that has more to do than is done when the signal comes."""
+    text = SEED.replace("orders.csv", "other.csv")
+    seed, (port,) = write_seed(tmp_path, topics__yaml=text, other__csv="value\n"), free_ports(1)
+    count = 60_000
+    (tmp_path / "orders.jsonl").write_text(json.dumps({"value": "x" * 50}) + "\n")
+    (tmp_path / "other.csv").write_text("value\n" + f"{'x' * 50}\n" * count)
+    with dev(tmp_path, seed, port) as child:
+        until(lambda: is_half_full(tmp_path), "some of the records")
+        child.send_signal(number)
+        child.wait(60)
+    assert "orders is seeded" not in said(tmp_path)
+    assert (tmp_path / "data" / "seeding.json").exists()
+    with dev(tmp_path, seed, port):
+        until(lambda: READY in said(tmp_path), "the next start")
+        assert "topic orders was seeded in part only, by a start that ended" in said(tmp_path)
+        assert f"topic orders is seeded: partitions=3 records={count + 1}" in said(tmp_path)
+        consumer = Consumer({"bootstrap.servers": f"127.0.0.1:{port}", "group.id": "none"})
+        places = [TopicPartition("orders", partition) for partition in range(3)]
+        ends = [consumer.get_watermark_offsets(place, timeout=30)[1] for place in places]
+        consumer.close()
+        assert sum(ends) == count + 1
+    assert not (tmp_path / "data" / "seeding.json").exists()
+
+
+def test_a_note_of_a_topic_that_somebody_else_made_deletes_nothing(tmp_path: Path) -> None:
+    seed, (port,) = write_seed(tmp_path), free_ports(1)
+    for topic_id in ("", "AAAAAAAAAAAAAAAAAAAAAQ"):
+        with dev(tmp_path, seed, port) as child:
+            until(lambda: READY in said(tmp_path), "the first start")
+            child.send_signal(signal.SIGINT)
+            assert child.wait(30) == 0
+        note = json.dumps({"topic": "orders", "topic_id": topic_id})
+        (tmp_path / "data" / "seeding.json").write_text(note)
+        (tmp_path / "out").write_text("")
+    with dev(tmp_path, seed, port):
+        until(lambda: READY in said(tmp_path), "a start that finds the note")
+        assert "topic orders exists already: left alone" in said(tmp_path)
+        assert len(read_all(f"127.0.0.1:{port}", "orders")) == 501
+    assert not (tmp_path / "data" / "seeding.json").exists()
+
+
 @pytest.mark.long(seconds=5)
 def test_a_config_that_does_not_exist_is_refused_with_its_topic(tmp_path: Path) -> None:
     text = SEED.replace("retention.ms", "retention.mx")

@@ -179,6 +179,27 @@ def test_time_rolls_segments_and_is_checked_in_records() -> None:
             broker.control("advance", ms=-1)
 
 
+def test_what_is_due_for_compaction_is_compacted_when_days_have_passed() -> None:
+    with tidemark.Broker() as broker:
+        day = str(DAY_MS)
+        config = {"max_compaction_lag_ms": day, "delete_retention_ms": day}
+        make_topic(broker, "latest", cleanup_policy="compact", **config)
+        make_topic(broker, "other", cleanup_policy="compact")
+        for topic in ("latest", "other"):
+            producer = broker.producer()
+            for value in (b"one", b"two", b"three", None):
+                producer.produce(topic, value, key=b"same")
+            producer.produce(topic, b"kept", key=b"another")
+            assert producer.flush(30) == 0
+        broker.advance("2d")
+        assert read(broker, "latest", 2) == [None, b"kept"]
+        producer.produce("latest", b"later", key=b"later")
+        assert producer.flush(30) == 0
+        broker.advance("2d")
+        assert read(broker, "latest", 2) == [b"kept", b"later"]
+        assert read(broker, "other", 5) == [b"one", b"two", b"three", None, b"kept"]
+
+
 def test_a_given_directory_stays_and_another_broker_finds_its_records(tmp_path: Path) -> None:
     with tidemark.Broker(tmp_path / "data", topics={"kept": 2}) as broker:
         put(broker, "kept", [b"one"])
@@ -204,8 +225,9 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.long(seconds=3)
-def test_a_port_that_somebody_took_meanwhile_is_named() -> None:
-    with tidemark.Broker() as broker:
+def test_a_port_that_somebody_took_meanwhile_is_named_and_the_data_stay() -> None:
+    with tidemark.Broker(topics=["kept"]) as broker:
+        put(broker, "kept", [b"one"])
         host, _, port = broker.bootstrap_servers.rpartition(":")
         broker.stop()
         with socket.socket() as taken:
@@ -213,6 +235,8 @@ def test_a_port_that_somebody_took_meanwhile_is_named() -> None:
             taken.listen()
             with pytest.raises(tidemark.BrokerStartError, match="Address already in use"):
                 broker.start()
+        broker.start()  # nothing of it was lost
+        assert read(broker, "kept", 1) == [b"one"]
 
 
 async def test_the_async_twin_does_the_same_while_the_loop_goes_on() -> None:
@@ -241,6 +265,24 @@ async def test_the_async_twin_does_the_same_while_the_loop_goes_on() -> None:
     assert not broker.is_running
     assert not directory.exists()
     turning.cancel()
+
+
+async def test_the_loop_of_the_async_twin_never_waits_for_a_restart() -> None:
+    async with tidemark.AsyncBroker(settings={"remote.log.storage.system.enable": False}) as broker:
+        turns = 0
+        restarting = asyncio.create_task(broker.restart())
+        while not restarting.done():
+            turns += broker.is_running
+            await asyncio.sleep(0)
+        assert turns > 100, "each turn has asked"
+        fault = await broker.faults.add(api="Produce", delay_ms=1)
+        with pytest.raises(TimeoutError, match=r"not hit 2 times within 0\.4 s"):
+            await fault.wait(2, timeout_s=0.4)
+        waiting = asyncio.create_task(fault.wait(timeout_s=600))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
 
 
 async def test_a_cancelled_start_of_the_async_twin_leaves_nothing(tmp_path: Path) -> None:
@@ -274,4 +316,10 @@ def test_the_names_of_a_container_work() -> None:
         put(kafka.broker, "made-by-use", [b"one"])
         topics = kafka.broker.admin().list_topics("made-by-use", timeout=30).topics
         assert len(topics["made-by-use"].partitions) == 2
+        assert kafka.start() is kafka
+        assert kafka.get_exposed_port(9093) == port, "the broker that runs"
+        assert b"control_listener=" in kafka.get_logs()[0]
+    with KafkaContainer().with_bind_ports(9093, port) as bound:
+        assert bound.get_bootstrap_server() == f"127.0.0.1:{port}"
+        put(bound.broker, "made-by-use", [b"one"])
     assert not kafka.broker.is_running

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import tidemark
 from tests.support.brokers.embedded import assert_nothing_left, facts_in
 from tests.support.brokers.embedding_suite import environment, run_suite, start_suite
 
@@ -52,6 +53,29 @@ def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
     code, printed = run_suite(tmp_path, WAITING.format(then="assert 1 == 2"))
     assert code == 1, printed
     assert_nothing_left(facts_in(tmp_path / "facts"))
+
+
+def test_what_is_left_by_a_kill_of_run_and_guardian_goes_with_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "tmp"
+    root.mkdir()
+    monkeypatch.setenv("TMPDIR", str(root))
+    foreign = root / "tidemark-of-somebody"
+    foreign.mkdir()
+    run = start_suite(tmp_path, WAITING.format(then=""))
+    facts = facts_in(tmp_path / "facts")
+    os.kill(facts["pids"][0], signal.SIGSTOP)  # it cannot clean up before it is killed
+    run.kill()
+    run.communicate(timeout=60)
+    os.kill(facts["pids"][0], signal.SIGKILL)
+    assert Path(facts["directory"]).parent == root
+    assert Path(facts["directory"]).exists()
+    with tidemark.Broker(settings={"remote.log.storage.system.enable": False}) as living:
+        tidemark.Broker(start_timeout_s=60).start().close()
+        assert_nothing_left(facts)
+        assert living.log_file.exists(), "its guardian lives"
+    assert list(root.iterdir()) == [foreign]
 
 
 THREADED = """

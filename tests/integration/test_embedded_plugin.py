@@ -48,6 +48,31 @@ def test_fixtures_of_the_plugin(tmp_path: Path) -> None:
     assert "6 passed" in printed
 
 
+OVERRIDDEN = """
+import pytest
+import tidemark
+
+seen = set()
+
+@pytest.fixture
+def tidemark_broker():
+    with tidemark.Broker(settings={"remote.log.storage.system.enable": False}) as broker:
+        yield broker
+
+@pytest.mark.parametrize("number", range(2))
+def test_each_has_its_own(tidemark_broker, kafka_topic, tidemark_faults, number):
+    assert tidemark_broker.data_dir not in seen
+    seen.add(tidemark_broker.data_dir)
+    tidemark_faults.add(api="DeleteTopics", error="NOT_CONTROLLER")
+    assert kafka_topic in tidemark_broker.admin().list_topics(timeout=30).topics
+"""
+
+
+def test_a_suite_may_have_the_broker_in_another_scope(tmp_path: Path) -> None:
+    code, printed = run_suite(tmp_path, OVERRIDDEN)
+    assert code == 0, printed
+
+
 WORKERS = """
 from pathlib import Path
 

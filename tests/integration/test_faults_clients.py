@@ -5,7 +5,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec
 
 import tidemark
@@ -166,8 +166,22 @@ def test_faults_are_listed_removed_and_forgotten_by_a_restart(topic: str) -> Non
             two.wait(timeout_s=0.01)
         broker.restart()
         assert broker.faults.list() == []
-        with pytest.raises(tidemark.BrokerError, match="no such fault"):
+        with pytest.raises(tidemark.BrokerError, match="started again since"):
             two.remove()
+
+
+def test_a_delay_ends_with_its_fault(broker: tidemark.Broker, topic: str) -> None:
+    """The deadlines of the clients are far below the delay."""
+    producer = broker.producer()
+    admin = broker.admin()
+    admin.list_topics(timeout=30)
+    with broker.faults.add(delay_ms=600_000) as fault:
+        producer.produce(topic, b"x")
+        fault.wait(1)
+        with pytest.raises(KafkaException):
+            admin.list_topics(timeout=0.1)
+    assert producer.flush(30) == 0
+    assert topic in admin.list_topics(timeout=30).topics
 
 
 def test_what_cannot_be_is_said(broker: tidemark.Broker) -> None:

@@ -182,5 +182,6 @@ def test_hits_are_those_of_a_list_that_is_walked(
         decision = book.decide(Facts(key, 1, client_id, named), 1)
         assert (decision is not None) is is_hit
         if decision is not None:
-            assert (decision.delay_ms, decision.cut) == (delay_ms, cut)
+            waits_ms = sum(entry.fault.delay_ms for entry in decision.delays)
+            assert (waits_ms, decision.cut) == (delay_ms, cut)
     assert [entry.hits for entry in entries] == hits

@@ -49,31 +49,46 @@ def command(
     log_to_stdout()
     directory = data.absolute()
     config = load(dev_settings(directory, port, s3), override, list_without_effect=False)
-    on_started = None if seed is None else _seeding(seed, config, welcome(config, directory, s3))
+    on_started = None
+    if seed is not None:
+        on_started = _seeding(seed, config, directory, welcome(config, directory, s3))
     if not is_formatted(config):
         format_node(config, standalone=not config.has_static_voters)
     if on_started is None:
+        _warn_of_half_a_topic(directory)
         click.echo(welcome(config, directory, s3))
     from broker.app import run  # a wrong configuration fails before this loads
 
     sys.exit(run(config) if on_started is None else run(config, on_started=on_started))
 
 
-def _seeding(file: Path, config: BrokerConfig, then: str) -> "Callable[[Broker], None]":
+def _warn_of_half_a_topic(data: Path) -> None:
+    """Name the topic that a start with a seed left unfinished, where one was killed."""
+    from tidemark.seed.unfinished import UnfinishedSeed
+
+    if topic := UnfinishedSeed(data).topic:
+        text = f"topic {topic} was seeded in part only; a start with --seed seeds it as a whole"
+        click.echo(text, err=True)
+
+
+def _seeding(file: Path, config: BrokerConfig, data: Path, then: str) -> "Callable[[Broker], None]":
     """Read a seed; returns what carries it out in a broker that has started, and prints `then`.
 
     Raises:
         SeedError: something is wrong with it, and nothing was written.
     """
     from tidemark.seed.plan import read_plan  # reads YAML, which others do without
+    from tidemark.seed.seeding import Seeder
     from tidemark.seed.startup import seed_at_start
+    from tidemark.seed.unfinished import UnfinishedSeed
 
     plan = read_plan(file)
     listener = config.advertised_listeners[0]
 
     def seed(broker: "Broker") -> None:
         address = f"{listener.host}:{listener.port}"
-        seed_at_start(broker.fatal, plan, address, click.echo, lambda: click.echo(then))
+        seeder = Seeder(plan, address, UnfinishedSeed(data), click.echo)
+        seed_at_start(broker.fatal, seeder, lambda: click.echo(then))
 
     return seed
 

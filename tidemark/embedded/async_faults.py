@@ -1,10 +1,14 @@
 """The same faults for suites that run in an event loop: `faults` of `tidemark.AsyncBroker`."""
 
+import asyncio
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from tidemark.embedded.beside import beside
 from tidemark.embedded.faults import Fault, Faults
+
+_SLICE_S: Final = 0.25
+"""A thread cannot be ended: who cancels a wait gets the end of its slice."""
 
 
 class AsyncFault:
@@ -44,9 +48,19 @@ class AsyncFault:
         return await beside(lambda: self._fault.is_over)
 
     async def wait(self, hits: int = 1, *, timeout_s: float = 30.0) -> Self:
-        """See `Fault.wait`."""
-        await beside(self._fault.wait, hits, timeout_s=timeout_s)
-        return self
+        """See `Fault.wait`; where it is cancelled, it ends soon."""
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + timeout_s
+        while True:
+            left_s = max(ends_at - loop.time(), 0.0)
+            try:
+                await beside(self._fault.wait, hits, timeout_s=min(left_s, _SLICE_S))
+            except TimeoutError:
+                if left_s <= _SLICE_S:
+                    text = f"{self!r} was not hit {hits} times within {timeout_s:g} s"
+                    raise TimeoutError(text) from None
+            else:
+                return self
 
     async def remove(self) -> None:
         """See `Fault.remove`."""

@@ -70,11 +70,12 @@ class Broker:
         self._topics = _partitions_of(topics or ())
         self._start_timeout_s = start_timeout_s
         self._token = secrets.token_urlsafe(24)
-        self._port, self._offset_ms = 0, 0
+        self._port, self._offset_ms, self._starts = 0, 0, 0
+        self._has_started = False
         self._guarded: Guarded | None = None
         self._bootstrap_servers = self._control_address = ""
         self._lock = RLock()
-        self.faults = Faults(self.control)
+        self.faults = Faults(self.control, lambda: self._starts)
 
     # -- life
 
@@ -93,7 +94,8 @@ class Broker:
         """Start it, on the data that are there; nothing happens where it runs.
 
         Raises:
-            BrokerStartError: it does not start; with the last lines of its log.
+            BrokerStartError: it does not start; with the last lines of its log. Where it has run
+                before, its data stay for another try.
         """
         with self._lock:
             if self.is_running:
@@ -103,25 +105,39 @@ class Broker:
                     self._guarded = Guarded(own_directory=self._given_dir is None)
                     self.data_dir.mkdir(parents=True, exist_ok=True)
                 self._start(self._guarded)
-                if self._topics:
+                if self._topics and not self._has_started:
                     clients.create_topics(self.admin(), self._topics)
+                self._has_started = True
             except BaseException:
-                self.close()
+                self._start_failed()
                 raise
         return self
+
+    def _start_failed(self) -> None:
+        if not self._has_started:
+            self.close()
+            return
+        try:
+            self.kill()
+        except (BrokerError, TimeoutError):
+            self.close()  # its guardian is gone
 
     def close(self) -> None:
         """End it for good; what lay in a temporary directory is removed.
 
-        With a given data directory it is stopped as a broker is, else it is killed.
+        With a given data directory it is stopped as a broker is, else it is killed. A process that
+        was forked from the one that started it ends nothing.
         """
         with self._lock:
             try:
-                if self._given_dir is not None and self.is_running:
+                is_ours = self._guarded is not None and self._guarded.is_ours
+                if self._given_dir is not None and is_ours and self.is_running:
                     with suppress(BrokerError, TimeoutError):
                         self.stop()
             finally:
                 guarded, self._guarded = self._guarded, None
+                # What starts after this is another broker.
+                self._port, self._offset_ms, self._has_started = 0, 0, False
                 if guarded is not None:
                     guarded.close()
 
@@ -152,7 +168,10 @@ class Broker:
                 return
             guarded = self._running()
             guarded.request("kill")
-            guarded.event("ended", _STOP_S_MAX)
+            try:
+                guarded.event("ended", _STOP_S_MAX)
+            except TimeoutError as error:
+                raise BrokerError(f"the broker is killed, and does not end: {error}") from None
 
     def restart(self) -> None:
         """Stop it if it runs and start it on the same data, port and clock.
@@ -184,15 +203,18 @@ class Broker:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a broker process, a paused one included."""
-        with self._lock:
-            if self._guarded is None:
-                return False
+        """Whether there is a broker process, a paused one included; never waits."""
+        guarded = self._guarded
+        if guarded is None:
+            return False
+        if self._lock.acquire(blocking=False):  # else another thread starts or ends it just now
             try:
-                self._guarded.poll()
+                guarded.poll()
             except BrokerError:  # the guardian is gone, and the broker with it
                 return False
-            return self._guarded.pid is not None
+            finally:
+                self._lock.release()
+        return guarded.pid is not None
 
     # -- facts
 
@@ -259,8 +281,7 @@ class Broker:
             BrokerError: it does not run, or what is due is not done in time.
             ValueError: no duration.
         """
-        answer = self.control("advance", ms=duration_ms(duration))
-        self._offset_ms = int(answer["offset_ms"])
+        self.control("advance", ms=duration_ms(duration))
 
     def tier(self, topic: str, *, timeout_s: float = 60.0) -> list[dict[str, int]]:
         """Have all of a topic copied to the remote tier and dropped here; reads come from there.
@@ -292,9 +313,23 @@ class Broker:
         """
         if not self.is_running:
             raise BrokerError(f"{command}: the broker does not run; start() starts it again")
-        return send(self._control_address, self._token, command, arguments)
+        if self._guarded is not None and self._guarded.is_paused:
+            raise BrokerError(f"{command}: the broker is paused; resume() lets it go on")
+        try:
+            return self._send(command, arguments)
+        finally:
+            if command == "advance":  # also where it says that something is not done in time
+                self._note_offset()
 
     # -- inside
+
+    def _send(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        return send(self._control_address, self._token, command, arguments)
+
+    def _note_offset(self) -> None:
+        """How far the clock is moved, for the next start."""
+        with suppress(BrokerError):  # it has ended meanwhile
+            self._offset_ms = int(self._send("status", {})["offset_ms"])
 
     def _running(self) -> Guarded:
         if self._guarded is None or self._guarded.pid is None:
@@ -322,6 +357,7 @@ class Broker:
             "offset_ms": self._offset_ms,
             "settings": self._settings,
         }
+        self._starts += 1
         guarded.start(_CHILD, given, self.log_file)
         try:
             event = guarded.event("ready", self._start_timeout_s)

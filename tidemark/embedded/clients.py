@@ -25,6 +25,10 @@ _CONSUMER: Final = _QUICK | {
     "fetch.error.backoff.ms": 50,
     "topic.metadata.refresh.interval.ms": 5_000,
 }
+_WITH_UNDERSCORES: Final = frozenset(
+    {"log_level", "on_commit", "on_delivery", "ssl_ca", "ssl_certificate", "ssl_key"}
+)
+"""What the client calls so itself, beside its callbacks such as `error_cb`."""
 _GROUPLESS: Final = "tidemark-no-group"
 TOPIC_S_MAX: Final = 30.0
 
@@ -55,7 +59,14 @@ def admin(bootstrap_servers: str, config: Mapping[str, Any]) -> "AdminClient":
 
 def dotted(config: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of the client; one may be written with `_` for `.`, as a keyword."""
-    return {name.replace("_", "."): value for name, value in config.items()}
+    return {
+        name if _has_underscores(name) else name.replace("_", "."): value
+        for name, value in config.items()
+    }
+
+
+def _has_underscores(name: str) -> bool:
+    return name in _WITH_UNDERSCORES or name.endswith("_cb")
 
 
 def create_topics(client: "AdminClient", topics: Mapping[str, int]) -> None:

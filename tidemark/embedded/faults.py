@@ -13,6 +13,8 @@ from tidemark.embedded.errors import BrokerError
 
 Control = Callable[..., dict[str, Any]]
 """Sends a command with its arguments as keywords, and returns the answer."""
+Starts = Callable[[], int]
+"""How often the broker was started so far: each process numbers its faults from 1."""
 
 WAIT_S_MAX: Final = 600.0
 _NOT_SHOWN: Final = frozenset({"id", "over", "last_hits", "reached"})
@@ -99,6 +101,18 @@ class Fault:
         return self._said
 
 
+def _of_this_process(control: Control, starts: Starts) -> Control:
+    """Commands to the process that runs now: the next one's faults have the same numbers."""
+    started = starts()
+
+    def send(command: str, **arguments: Any) -> dict[str, Any]:
+        if starts() != started:
+            raise BrokerError(f"{command}: the broker was started again since: its faults are gone")
+        return control(command, **arguments)
+
+    return send
+
+
 class StoreFaults:
     """Faults of the remote store.
 
@@ -106,8 +120,8 @@ class StoreFaults:
         is_used: whether any was added here.
     """
 
-    def __init__(self, control: Control) -> None:
-        self._control = control
+    def __init__(self, control: Control, starts: Starts) -> None:
+        self._control, self._starts = control, starts
         self.is_used = False
 
     def add(
@@ -139,7 +153,8 @@ class StoreFaults:
         """
         given = _given(locals())
         self.is_used = True
-        return Fault(self._control, self._control("faults.add_store", **given))
+        control = _of_this_process(self._control, self._starts)
+        return Fault(control, control("faults.add_store", **given))
 
 
 class Faults:
@@ -149,9 +164,9 @@ class Faults:
         store: those of the remote store.
     """
 
-    def __init__(self, control: Control) -> None:
-        self._control, self._is_used = control, False
-        self.store = StoreFaults(control)
+    def __init__(self, control: Control, starts: Starts) -> None:
+        self._control, self._starts, self._is_used = control, starts, False
+        self.store = StoreFaults(control, starts)
 
     def add(
         self,
@@ -187,11 +202,13 @@ class Faults:
         """
         given = _given(locals())
         self._is_used = True
-        return Fault(self._control, self._control("faults.add", **given))
+        control = _of_this_process(self._control, self._starts)
+        return Fault(control, control("faults.add", **given))
 
     def list(self) -> "list[Fault]":
         """All faults, those of the store included, as they are now."""
-        return [Fault(self._control, said) for said in self._control("faults.list")["faults"]]
+        control = _of_this_process(self._control, self._starts)
+        return [Fault(control, said) for said in control("faults.list")["faults"]]
 
     def clear(self) -> None:
         """Remove all, those of the store included."""

@@ -1,4 +1,8 @@
-"""The test's side of the guardian: requests, answers and events, each with a deadline."""
+"""The test's side of the guardian: requests, answers and events, each with a deadline.
+
+A process that was forked from the test's has the same descriptors, and is not the owner: what it
+reads would be missing there, and the end of its work is not the end of the broker.
+"""
 
 import contextlib
 import json
@@ -26,15 +30,19 @@ class Guarded:
     Attributes:
         directory: made by the guardian and removed with it; "" where it was told to make none.
         pid: of the broker process, None while there is none.
+        is_paused: it stands still.
     """
 
     def __init__(self, *, own_directory: bool) -> None:
         """Start the guardian.
 
         Raises:
-            BrokerError: it does not answer.
+            BrokerError: it does not answer, or cannot be here.
         """
-        command = [sys.executable, "-I", "-S", str(_PROGRAM), str(os.getpid())]
+        if not hasattr(os, "pidfd_open"):
+            raise BrokerError("a broker inside a test suite needs Linux 5.3 or newer")
+        self._owner_pid = os.getpid()
+        command = [sys.executable, "-I", "-S", str(_PROGRAM), str(self._owner_pid)]
         # A session of its own: Ctrl-C in a terminal reaches the test's process alone.
         self._process = subprocess.Popen(
             command + ["--own-directory"] * own_directory,
@@ -47,7 +55,9 @@ class Guarded:
         self._to, self._from = self._process.stdin.fileno(), self._process.stdout.fileno()
         self._unread = b""
         self._events: list[dict[str, Any]] = []
+        self._number = 0
         self.pid: int | None = None
+        self.is_paused = False
         self.directory = ""
         try:
             self.directory = str(self.event("here", _ANSWER_S_MAX)["directory"])
@@ -77,12 +87,22 @@ class Guarded:
         Raises:
             BrokerError: the guardian cannot, or is gone.
         """
-        self._write(json.dumps({"do": do, **more}).encode() + b"\n")
+        if not self.is_ours:
+            raise BrokerError(
+                f"cannot {do} the broker: it belongs to the process {self._owner_pid}, "
+                "of which this one is a fork"
+            )
+        self.is_paused = do == "pause"
+        self._number += 1
+        number = self._number
+        self._write(json.dumps({"do": do, "number": number, **more}).encode() + b"\n")
         deadline = time.monotonic() + _ANSWER_S_MAX
         while True:
             message = self._next(deadline, f"the answer to {do}")
             if "event" in message:
                 self._take_event(message)
+            elif message["number"] != number:
+                continue  # of a request that was interrupted, by Ctrl-C or a time-out
             elif "error" in message:
                 raise BrokerError(f"cannot {do} the broker: {message['error']}")
             else:
@@ -101,18 +121,35 @@ class Guarded:
                     return message
             self._take_event(self._next(deadline, wanted))
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process started the guardian, and is not a fork of the one that did."""
+        return os.getpid() == self._owner_pid
+
     def poll(self) -> None:
         """Take the events that are there."""
+        if not self.is_ours:
+            return
         with contextlib.suppress(TimeoutError):
             while True:
                 self._take_event(self._next(0.0, "nothing"))
 
     def close(self) -> None:
-        """End everything: the broker is killed, its own directory removed."""
+        """End everything: the broker is killed, its own directory removed.
+
+        In a process that was forked nothing ends: the broker is another's.
+        """
+        if self.is_ours:
+            # Said, too: processes that were forked have the pipe, and do not close it.
+            with contextlib.suppress(BrokerError):
+                self._write(b'{"do": "end"}\n')
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             with contextlib.suppress(OSError):
                 pipe.close()
+        if not self.is_ours:
+            self.pid = None
+            return
         try:
             self._process.wait(_END_S_MAX)
         except subprocess.TimeoutExpired:

@@ -4,17 +4,21 @@ A program of the standard library alone, started with `python -I -S`: it stands 
 process and the broker. It ends when the test's process does, in whatever way that ends: it watches
 it by a descriptor of the process, not of the thread that started it, and reads its standard input,
 which the end of the process closes. Then it kills the broker with all its children and removes the
-directory that it made. If it is killed itself, the kernel kills the broker.
+directory that it made. If it is killed itself, the kernel kills the broker, and the directory goes
+with the test's process, or, where that was killed as well, with the end of the next guardian: a
+lock says whether anybody is there for a directory.
 
     guardian.py OWNER_PID [--own-directory]
 
-Requests are lines of JSON on stdin, {"do": ...}; each is answered by {"done": ...} or
-{"error": ...} on stdout. There come events, too: {"event": "here"} first, {"event": "ended"} when
-the broker is gone, with all its children; and what the broker itself writes.
+Requests are lines of JSON on stdin, {"do": ..., "number": ...}; each is answered by {"done": ...}
+or {"error": ...} with its number on stdout, but for "end", the last one. There come events, too:
+{"event": "here"} first, {"event": "ended"} when the broker is gone, with all its children; and what
+the broker itself writes.
 """
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import select
@@ -29,6 +33,8 @@ from typing import Any
 PR_SET_CHILD_SUBREAPER = 36
 GONE_S_MAX = 10.0
 BUFFER_BYTES = 1 << 16
+PREFIX = "tidemark-"
+MARK = ".guardian"
 
 
 class Guardian:
@@ -66,15 +72,18 @@ class Guardian:
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def _read(self) -> bool:
-        """Take what the owner wrote; False at its end."""
+        """Take what the owner wrote; False when it wants no more."""
         data = os.read(0, BUFFER_BYTES)
         *lines, self._input = (self._input + data).split(b"\n")
         for line in lines:
             request = json.loads(line)
+            if request["do"] == "end":
+                return False
+            answer = {"number": request["number"]}
             try:
-                tell({"done": request["do"], **self._carry_out(request)})
+                tell({**answer, "done": request["do"], **self._carry_out(request)})
             except OSError as error:
-                tell({"error": str(error)})
+                tell({**answer, "error": str(error)})
         return bool(data)
 
     def _carry_out(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -144,6 +153,37 @@ def tell(message: dict[str, Any]) -> None:
         os.write(1, json.dumps(message).encode() + b"\n")
 
 
+def make_directory() -> str:
+    """Make a directory that is marked and locked for as long as this process lives."""
+    directory = tempfile.mkdtemp(prefix=PREFIX)
+    mark = os.path.join(directory, MARK)
+    # It has its name when it is locked: nobody finds a mark that is not locked yet.
+    fd = os.open(mark + ".new", os.O_CREAT | os.O_WRONLY, 0o600)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    os.rename(mark + ".new", mark)
+    return directory
+
+
+def sweep() -> None:
+    """Remove what guardians have left that were killed; only what has a mark that is not locked."""
+    with os.scandir(tempfile.gettempdir()) as found:
+        names = [one.path for one in found if one.name.startswith(PREFIX)]
+    for directory in names:
+        try:
+            if os.lstat(directory).st_uid != os.getuid() or os.path.islink(directory):
+                continue
+            fd = os.open(os.path.join(directory, MARK), os.O_RDONLY | os.O_NOFOLLOW)
+        except OSError:
+            continue  # somebody else's, or gone
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(directory, ignore_errors=True)
+        except OSError:
+            pass  # its guardian lives
+        finally:
+            os.close(fd)
+
+
 def main() -> None:
     """Watch the owner, and clean up when it is gone."""
     owner_pid = int(sys.argv[1])
@@ -156,13 +196,15 @@ def main() -> None:
     # The children of a dead broker become ours, so that their end can be waited for.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     own = "--own-directory" in sys.argv
-    directory = tempfile.mkdtemp(prefix="tidemark-") if own else ""
+    directory = make_directory() if own else ""
     guardian = Guardian(owner_fd, directory)
     try:
         tell({"event": "here", "directory": directory})
         guardian.run()
     finally:
         guardian.clean_up()
+        with contextlib.suppress(OSError):
+            sweep()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A port for a broker that is to have the same one after a restart."""
 
-import random
 import socket
+from random import SystemRandom
 from typing import Final
 
 _PORTS: Final = range(10_000, 32_000)
@@ -16,7 +16,9 @@ def free_port(host: str = "127.0.0.1") -> int:
     Raises:
         OSError: none of many is free.
     """
-    for port in random.sample(_PORTS, _ATTEMPTS):
+    # Not the generator that suites seed: workers would all find the same port, and a test that
+    # seeds it would get other numbers.
+    for port in SystemRandom().sample(_PORTS, _ATTEMPTS):
         with socket.socket() as probe:
             try:
                 probe.bind((host, port))

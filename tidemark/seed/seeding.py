@@ -1,7 +1,8 @@
 """Carries a seed out, as any client would: topics are created and their records produced.
 
 A topic that exists is left alone, so a second start changes nothing. What was begun and cannot be
-finished is deleted again, so that no later start takes it for done.
+finished is deleted again, by the next start where this one was killed, so that none takes it for
+done.
 """
 
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka_protocol.errors import TidemarkError
 from tidemark.seed.errors import SeedError, wrong
 from tidemark.seed.plan import SeedPlan, SeedTopic
+from tidemark.seed.unfinished import UnfinishedSeed, exists
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -31,9 +33,11 @@ class SeedStopped(TidemarkError):
 class Seeder:
     """Seeds one broker."""
 
-    def __init__(self, plan: SeedPlan, bootstrap_servers: str, say: Say) -> None:
+    def __init__(
+        self, plan: SeedPlan, bootstrap_servers: str, unfinished: UnfinishedSeed, say: Say
+    ) -> None:
         """`say` is told in one line what was done to each topic."""
-        self._plan, self._say = plan, say
+        self._plan, self._unfinished, self._say = plan, unfinished, say
         self._config: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 3}
         self._is_stopped = False
 
@@ -48,19 +52,32 @@ class Seeder:
             SeedError: the broker refuses a topic or a record.
             SeedStopped: `stop` was called.
         """
-        from confluent_kafka.admin import AdminClient  # not needed without a seed
+        from confluent_kafka import KafkaException  # not needed without a seed
+        from confluent_kafka.admin import AdminClient
 
-        admin = AdminClient(self._config)
+        try:
+            self._run(AdminClient(self._config))
+        except KafkaException as error:
+            raise SeedError(f"{self._plan.path}: the broker says: {error.args[0].str()}") from error
+        except OSError as error:
+            raise SeedError(f"{self._plan.path}: {error}") from error
+
+    def _run(self, admin: Any) -> None:
+        self._take_back(admin)
         for topic in self._plan.topics:
-            if not self._create(admin, topic):
+            if exists(admin, topic.name) or not self._create(admin, topic):
                 self._say(f"topic {topic.name} exists already: left alone")
                 continue
             try:
                 self._fill_somehow(admin, topic)
+            except SeedStopped:
+                raise  # the broker ends and takes no request any more; the next start deletes it
             except BaseException:
                 with suppress(Exception):
-                    self._delete(admin, topic)
+                    self._delete(admin, topic.name)
+                    self._unfinished.end()
                 raise
+            self._unfinished.end()
             what = f"partitions={topic.partitions} records={topic.record_count}"
             self._say(f"topic {topic.name} is seeded: {what}")
 
@@ -73,27 +90,38 @@ class Seeder:
         try:
             self._fill(topic, {})
         except SeedError:
-            self._delete(admin, topic)
+            self._delete(admin, topic.name)
             self._create(admin, topic)
             self._fill(topic, {"batch.num.messages": 1})
 
+    def _take_back(self, admin: Any) -> None:
+        """Delete what a killed start has left of a topic."""
+        topic = self._unfinished.topic
+        if topic and self._unfinished.is_about(admin, topic):
+            self._delete(admin, topic)
+            self._say(f"topic {topic} was seeded in part only, by a start that ended: deleted")
+        self._unfinished.end()
+
     @staticmethod
-    def _delete(admin: Any, topic: SeedTopic) -> None:
-        admin.delete_topics([topic.name])[topic.name].result(_REQUEST_S_MAX)
+    def _delete(admin: Any, topic: str) -> None:
+        admin.delete_topics([topic])[topic].result(_REQUEST_S_MAX)
 
     def _create(self, admin: Any, topic: SeedTopic) -> bool:
-        """Create a topic; False where there is one of that name."""
+        """Create a topic, noted as unfinished; False where there is one of that name."""
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.cimpl import NewTopic  # where it is not only imported
 
+        self._unfinished.begin(topic.name)
         new = NewTopic(topic.name, topic.partitions, config=dict(topic.configs))
         try:
             admin.create_topics([new], request_timeout=_REQUEST_S_MAX)[topic.name].result()
         except KafkaException as error:
+            self._unfinished.end()
             cause = error.args[0]
             if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return False
             raise wrong(self._plan.path, topic.line, f"topic {topic.name}: {cause.str()}") from None
+        self._unfinished.created(admin, topic.name)
         return True
 
     def _fill(self, topic: SeedTopic, config: dict[str, Any]) -> None:

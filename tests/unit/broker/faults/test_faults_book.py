@@ -74,7 +74,8 @@ def test_delays_add_up_and_errors_keep_their_order() -> None:
     second = book.add(RequestFault(api=0, error=ErrorCode.REQUEST_TIMED_OUT, delay_ms=4))
     decision = book.decide(produce("t"), 1)
     assert decision is not None
-    assert (decision.delay_ms, decision.errors, decision.cut) == (7, (first, second), None)
+    assert decision.delays == decision.errors == (first, second)
+    assert decision.cut is None
 
 
 def test_a_cut_ends_the_asking() -> None:
@@ -83,7 +84,7 @@ def test_a_cut_ends_the_asking() -> None:
     behind = book.add(RequestFault(delay_ms=9))
     decision = book.decide(FETCH, 1)
     assert decision is not None
-    assert (decision.cut, decision.delay_ms, behind.hits) == (cut, 0, 0)
+    assert (decision.cut, decision.delays, behind.hits) == (cut, (), 0)
 
 
 def test_the_same_seed_hits_the_same_requests() -> None:
@@ -114,11 +115,13 @@ def test_a_fault_that_was_removed_hits_nothing_and_is_unknown() -> None:
     book = a_book()
     entry, other = book.add(RequestFault(delay_ms=1)), book.add(RequestFault(delay_ms=1))
     assert book.remove(entry.id) is entry
+    assert (entry.is_removed, other.is_removed) == (True, False)
     assert book.decide(FETCH, 1) is not None
     assert (entry.hits, other.hits) == (0, 1)
     with pytest.raises(FaultError, match="no such fault"):
         book.remove(entry.id)
     assert book.clear() == [other]
+    assert other.is_removed
     assert book.decide(FETCH, 1) is None
 
 

@@ -264,6 +264,33 @@ async def test_a_delayed_request_is_served_later_and_before_what_is_behind_it() 
         assert [(await client.answer())[0] for _ in range(2)] == [1, 2]
 
 
+async def test_what_delays_add_up_to_ends_with_the_faults() -> None:
+    async with faulty(Heartbeat()) as world:
+        client = await world.harness.connect()
+        first, second, _ = [await world.run("add", delay_ms=300) for _ in range(3)]
+        client.send(heartbeat(1))
+        await world.run("wait", id=first["id"], timeout_ms=1_000)
+        await world.run("remove", id=second["id"])
+        world.harness.advance(300)
+        await asyncio.sleep(0)
+        world.harness.advance(299)
+        await asyncio.sleep(0)
+        assert world.handler.served == 0, "the third one delays it"
+        await world.run("clear")
+        assert (await client.answer())[0] == 1, "without the last millisecond"
+        assert world.handler.served == 1
+
+
+async def test_a_fault_of_one_client_ends_no_session_of_others() -> None:
+    async with faulty(Fetch()) as world:
+        client = await world.harness.connect()
+        for what in ({"topic": "one", "delay_ms": 1}, {"error": 6}):
+            await world.run("add", api="Fetch", client_id="another", **what)
+        client.send(fetch(epoch=3, session_id=9))
+        assert (await answer_to_fetch(client)).error_code == 0
+        assert world.handler.served[0].session_epoch == 3
+
+
 async def test_a_client_that_leaves_ends_its_delay() -> None:
     async with faulty(Heartbeat()) as world:
         client = await world.harness.connect()

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from tests.support.brokers.embedding_suite import OURS, environment
 from tidemark.embedded.broker import _partitions_of, _text
 from tidemark.embedded.clients import dotted
 from tidemark.embedded.durations import duration_ms
-from tidemark.testing import KafkaContainer
+from tidemark.testing import KafkaContainer, _settings_of
 
 DAY_MS = 86_400_000
 
@@ -66,6 +67,8 @@ def test_settings_are_written_as_in_a_file() -> None:
     assert [_text(value) for value in (True, False, 7, "x", 1.5)] == [
         "true", "false", "7", "x", "1.5",
     ]  # fmt: skip
+    kept = {"log_level": 2, "error_cb": print, "on_delivery": print, "on_commit": print}
+    assert dotted(kept) == kept
     assert dotted({"linger_ms": 5, "acks": "all", "group.id": "g"}) == {
         "linger.ms": 5,
         "acks": "all",
@@ -77,7 +80,31 @@ def test_variables_of_a_container_become_settings_but_for_where_it_listens() -> 
     container = KafkaContainer("image", port=1, anything=2)
     container.with_envs(KAFKA_LOG_RETENTION_MS=1000, KAFKA_LISTENERS="PLAINTEXT://0.0.0.0:9092")
     container.with_env("PATH", "/bin").with_cluster_id("c").with_name("n").with_exposed_ports(9092)
-    assert container._settings == {"log.retention.ms": "1000"}
+    container.with_env("KAFKA_LOG_DIRS", "/var/lib/kafka").with_env("KAFKA_NODE_ID", 1)
+    container.env["KAFKA_A__B___C_D"] = True
+    assert _settings_of(container.env) == {"log.retention.ms": "1000", "a_b-c.d": "True"}
+
+
+def test_variables_of_a_container_come_from_its_constructor_and_from_files(tmp_path: Path) -> None:
+    file = tmp_path / ".env"
+    file.write_text("# none\n\nexport KAFKA_NUM_PARTITIONS = '3'\nKAFKA_LOG_RETENTION_HOURS=1=2\n")
+    container = KafkaContainer(env={"KAFKA_LOG_RETENTION_MS": 5}).with_env_file(file)
+    assert _settings_of(container.env) == {
+        "log.retention.ms": "5",
+        "num.partitions": "3",
+        "log.retention.hours": "1=2",
+    }
+
+
+def test_what_is_said_of_a_container_can_be_said_and_what_needs_one_is_named() -> None:
+    container = KafkaContainer("confluentinc/cp-kafka:7.6.0", ports=[1], network=None)
+    container = container.with_network("n").with_network_aliases("a", "b").with_command("c")
+    container = container.with_volume_mapping("a", "b", "rw").with_tmpfs_mount("/d", size="1g")
+    container = container.with_kwargs(privileged=True).waiting_for("x").maybe_emulate_amd64()
+    assert container.image == "confluentinc/cp-kafka:7.6.0"
+    for name in ("exec", "get_wrapped_container", "get_docker_client", "copy_into_container"):
+        with pytest.raises(AttributeError, match=rf"{name}: there is no container.*admin\(\)"):
+            getattr(container, name)
 
 
 def test_what_is_not_started_says_so() -> None:
