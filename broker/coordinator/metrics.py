@@ -26,7 +26,7 @@ class GroupMetrics:
         offset_commits: offsets committed by clients.
         offset_expirations: records written because offsets were too old.
         offset_deletions: offsets deleted by clients, or with their topics.
-        damaged_records: records and batches that loads left out.
+        damaged_records: damaged places, found when logs were opened or loaded.
     """
 
     def __init__(self, metrics: Registry, shards: Mapping[int, Shard], clock: Clock) -> None:

@@ -87,6 +87,7 @@ class Shard:
         partition: of `__consumer_offsets`.
         stage: requests are served while it is ACTIVE.
         state: the groups; complete once it is ACTIVE.
+        damaged: how many damaged places were found in its log.
     """
 
     __slots__ = (
@@ -98,6 +99,7 @@ class Shard:
         "_timers",
         "_uncommitted",
         "_written_end",
+        "damaged",
         "partition",
         "stage",
         "state",
@@ -105,7 +107,7 @@ class Shard:
 
     def __init__(self, partition: Partition, state: GroupState, parts: ShardParts) -> None:
         self.partition, self.state, self._parts = partition, state, parts
-        self.stage = ShardStage.LOADING
+        self.stage, self.damaged = ShardStage.LOADING, 0
         self._last_ticket: Ticket = 0
         self._parked: dict[Ticket, Future[Any] | None] = {}
         self._direct: Any = None

@@ -11,12 +11,12 @@ from typing import Final
 from broker.config.broker_config import BrokerConfig
 from broker.topics.creation import TopicCreation
 from kafka_protocol.errors import KafkaError
+from kafka_protocol.topics import OFFSETS_TOPIC as OFFSETS_TOPIC  # those who ask about it need both
 from metadata_topic.controller.topic_specs import Config, TopicSpec
 from metadata_topic.image.image import MetadataImage
 
 log = logging.getLogger(__name__)
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 _SAID_AGAIN_S: Final = 60
 """An error that clients meet with each try has a line in the log no more often."""
 
