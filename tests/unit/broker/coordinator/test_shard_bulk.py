@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from broker.coordinator.group.decision import Decision, GroupRecord
 from broker.coordinator.group.deletion import OFFSETS_AT_ONCE
@@ -187,3 +188,37 @@ async def test_very_many_groups_are_described_in_turns(groups: ServedGroups) -> 
         answer = finish(groups.handler(api_key), version, raw)
         assert [one.group_id for one in answer.groups] == names
         assert count > 10
+
+
+async def test_very_many_groups_are_deleted_in_turns(groups: ServedGroups) -> None:
+    names = [f"group-{number}" for number in range(500)]
+    raw, count = await turns_of(groups.ask(ApiKey.DELETE_GROUPS, 2, groups_names=names))
+    answer = finish(groups.handler(ApiKey.DELETE_GROUPS), 2, raw)
+    assert [one.group_id for one in answer.results] == names
+    assert count > 10
+
+
+async def test_very_many_offsets_are_deleted_in_turns_and_told_as_one_answer(
+    tmp_path: Path,
+) -> None:
+    groups = ServedGroups(tmp_path)
+    groups.world.add_topic("u", 1)
+    keep(groups, "g", 2_300)
+    image = groups.world.topics["t"]
+    wide = structs.replace(image, partitions=dict.fromkeys(range(2_301), image.partitions[0]))
+    groups.world.topics["t"] = wide
+    asked = [
+        {"name": "t", "partitions": [{"partition_index": n} for n in range(2_302)]},
+        {"name": "u", "partitions": [{"partition_index": 0}]},
+    ]
+    raw, count = await turns_of(groups.ask(ApiKey.OFFSET_DELETE, 0, group_id="g", topics=asked))
+    answer = finish(groups.handler(ApiKey.OFFSET_DELETE), 0, raw)
+    found = {one.name: one.partitions for one in answer.topics}
+    assert list(found) == ["t", "u"]
+    codes = {one.partition_index: one.error_code for one in found["t"]}
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes == dict.fromkeys(range(2_301), 0) | {2_301: unknown}
+    assert len(found["t"]) == 2_302
+    assert count > 4
+    assert max(header.record_count for header in batches(groups)[1:]) <= 500
+    assert groups.coordinator.shards[0].state.counts.offsets == 0
