@@ -96,7 +96,7 @@ async def test_old_offsets_go_also_where_one_batch_cannot_hold_them(tmp_path: Pa
     assert max(sizes) <= 3 * LONG
 
 
-async def test_a_removal_that_cannot_be_written_is_said_once_and_counts_nothing(
+async def test_removals_that_cannot_be_written_are_said_once_and_not_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     groups, names = with_long_names(tmp_path, max_message_bytes=3 * LONG)
@@ -108,8 +108,30 @@ async def test_a_removal_that_cannot_be_written_is_said_once_and_counts_nothing(
     assert len(caplog.records) == 1
     assert "max.message.bytes is 1000" in caplog.text
     assert "raise max.message.bytes" in caplog.text
-    assert groups.coordinator.shards[0].state.counts.offsets == len(names) + 1
-    assert groups.coordinator.metrics.offset_expirations.value() == 0
+    assert groups.coordinator.shards[0].state.counts.offsets == len(names)
+    assert (
+        groups.coordinator.metrics.offset_expirations.value() == 2
+    )  # the short one, and its group
+
+
+async def test_one_removal_that_cannot_be_written_holds_no_other_up(tmp_path: Path) -> None:
+    groups = ServedGroups(tmp_path)
+    names = ["a", "b".ljust(1_200, "b"), "c", "d"]
+    for name in names:
+        groups.commit(1, group=name)
+    log = groups.world.log(OFFSETS_TOPIC)
+    log.set_config(replace(log.config, max_message_bytes=1_000))
+    groups.world.clock.advance(8 * 24 * 3_600_000)
+    await groups.coordinator.expire()
+    state = groups.coordinator.shards[0].state
+    assert [one.group_id for one in state.groups()] == [names[1]]
+    assert state.counts.offsets == 1
+    expired = groups.coordinator.metrics.offset_expirations.value()
+    # Once it can be written it goes with its group, and nothing is left to be counted twice.
+    log.set_config(replace(log.config, max_message_bytes=10_000))
+    await groups.coordinator.expire()
+    assert list(state.groups()) == []
+    assert groups.coordinator.metrics.offset_expirations.value() == expired * 4 / 3
 
 
 @pytest.mark.parametrize("count", [30, OFFSETS_AT_ONCE * 2 + 5])
