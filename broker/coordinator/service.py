@@ -69,6 +69,7 @@ class GroupCoordinator:
             self._wheel,
             config.offsets_topic_compression_codec,
             config.offsets_commit_timeout_ms,
+            self.metrics.purgatory_ms.observe,
         )
         self._loader = Loader(ports, config.offsets_load_buffer_size, self.metrics)
         self._upkeep: set[asyncio.Task[None]] = set()
@@ -159,6 +160,7 @@ class GroupCoordinator:
         shard = self.shards.pop(number, None)
         if shard is None:
             return
+        self.metrics.resigned(shard)
         was_active = shard.stage is ShardStage.ACTIVE
         shard.close()
         if was_active and not self._is_stopped:
