@@ -16,6 +16,7 @@ from broker.coordinator.shard import _ANSWERS_AT_ONCE
 from broker.topics.offsets_topic import OFFSETS_TOPIC
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import BatchHeader
+from kafka_protocol.records.keyed import keyed_batch
 from kafka_protocol.wire.api_keys import ApiKey
 from runtime.timing_wheel import TICK_MS
 from tests.support.coordinator.served import ServedGroups, code_of_commit
@@ -120,7 +121,10 @@ async def test_one_removal_that_cannot_be_written_holds_no_other_up(tmp_path: Pa
     for name in names:
         groups.commit(1, group=name)
     log = groups.world.log(OFFSETS_TOPIC)
-    log.set_config(replace(log.config, max_message_bytes=1_000))
+    # The removal of the offset does not fit, that of its group does, and has to wait for it.
+    removal = GroupRecord(offset_key(names[1], "t", 0), None)
+    size = len(keyed_batch([removal], timestamp_ms=NOW_MS, codec=0))
+    log.set_config(replace(log.config, max_message_bytes=size - 1))
     groups.world.clock.advance(8 * 24 * 3_600_000)
     await groups.coordinator.expire()
     state = groups.coordinator.shards[0].state
