@@ -1,4 +1,4 @@
-"""Names of the two topics in which a cluster keeps its metadata, and of a group that is none."""
+"""Names of the topics in which a cluster keeps what it knows, and of a group that is none."""
 
 from typing import Final
 
@@ -7,6 +7,9 @@ CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 
 REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
 """Which segments lie in the remote tier (KIP-405); an ordinary topic that only tiers write."""
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+"""Consumer groups and the offsets that they committed; only brokers write it."""
 
 NO_GROUP: Final = "tidemark-no-group"
 """Stands for no group at all in clients on librdkafka: its consumer must name one, and asks for the

@@ -21,7 +21,7 @@ from kafka_protocol.files.segment_names import (
     parse_segment_file,
     partition_dir,
 )
-from kafka_protocol.topics import CLUSTER_METADATA_TOPIC
+from kafka_protocol.topics import CLUSTER_METADATA_TOPIC, OFFSETS_TOPIC
 from kafka_protocol.types import ZERO_UUID, TopicPartition
 from local_log.checked_files import CheckedFiles, Owner
 from local_log.config import LogConfig
@@ -328,6 +328,7 @@ class Loader:
                 hooks=self._request.hooks_for(tp, directory),
                 files=found.files,
                 check_stop=self.check_stop,
+                salvages=tp.topic == OFFSETS_TOPIC,
             )
             has_entry = home.entry(LOG_STARTS, tp) is not None
             opened.log_start_has_no_entry = home.is_sound(LOG_STARTS) and not has_entry

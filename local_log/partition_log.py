@@ -83,6 +83,7 @@ class PartitionLog:
         "append_as_leader",
         "cleaning",
         "config",
+        "damages",
         "directory",
         "disk",
         "ends",
@@ -114,7 +115,7 @@ class PartitionLog:
         self.topic_id, self.directory, self.disk = topic_id, request.directory, disk
         self.config = config = request.config
         self.adopted_epoch = opened.adopted_epoch
-        self.truncated_bytes = opened.truncated_bytes
+        self.truncated_bytes, self.damages = opened.truncated_bytes, opened.damages
         self.log_start_has_no_entry = False
         self._parts = parts = parts_of(opened, request, disk, files, hooks)
         self.health, self.ends = parts.health, parts.ends
@@ -145,6 +146,7 @@ class PartitionLog:
         hooks: LogHooks | None = None,
         files: SmallFiles | None = None,
         check_stop: CheckStop = go_on,
+        salvages: bool = False,
     ) -> "PartitionLog":
         """Open (or begin) the log in `directory`, which exists, repairing what needs it.
 
@@ -169,6 +171,7 @@ class PartitionLog:
             now_ms,
             was_compacted,
             check_stop,
+            salvages,
         )
         opened = LogOpener(disk, request, files).open()
         return cls(topic_id, request, opened, disk=disk, files=files, hooks=hooks)

@@ -20,6 +20,7 @@ from local_log.leader_epoch_cache import LeaderEpochCache
 from local_log.producer_snapshots import ProducerSnapshots
 from local_log.producer_state import ProducerStates
 from local_log.refusal import RefusalFacts, describe
+from local_log.salvage import Salvager, SegmentDamage
 from local_log.segment import RELATIVE_OFFSET_MAX, LogSegment
 from local_log.segment_files import (
     CLEANED,
@@ -71,6 +72,7 @@ class OpenedLog:
         chain_is_dirty: the epoch chain was written and not fsynced.
         chain_lost: why nothing is known of the epochs below the first segment, "" if something is.
         adopted_epoch: see `Accepted`.
+        damages: what was mended, of a log that stands damage.
     """
 
     segments: list[LogSegment]
@@ -84,6 +86,7 @@ class OpenedLog:
     chain_is_dirty: bool = False
     chain_lost: str = ""
     adopted_epoch: int = -1
+    damages: Sequence[SegmentDamage] = ()
 
 
 def refused(topic_partition: TopicPartition, facts: RefusalFacts) -> LogRefused:
@@ -114,7 +117,7 @@ class LogOpener:
             LogRefused: it contradicts what is known of it; nothing was changed.
             OSError: the disk failed.
         """
-        found = Surveyor(self._disk, self._request, self._files).look()
+        found, damages = self._look()
         verdict = judge(found.survey)
         if isinstance(verdict, Refused):
             raise refused(self._request.topic_partition, verdict.facts)
@@ -154,7 +157,19 @@ class LogOpener:
             is_dirty or bool(self._truncated),
             verdict.chain_lost,
             found.survey.accepted.adopted_epoch,
+            damages,
         )
+
+    def _look(self) -> tuple[Surveyed, Sequence[SegmentDamage]]:
+        """What is there; of a log that stands damage, once that is mended."""
+        request = self._request
+        found = Surveyor(self._disk, request, self._files).look()
+        if not request.salvages:
+            return found, ()
+        damages = Salvager(self._disk, request.check_stop).mend(found.survey, found.segments)
+        if damages:
+            found = Surveyor(self._disk, request, self._files).look()
+        return found, damages
 
     # -- what leaves the log --------------------------------------------------------------------
 

@@ -71,16 +71,25 @@ def cut_segment(
     path = path_of(directory, base_offset, LOG)
     copy = None
     if keeps:
-        copy = directory / cut_name(path.name, position, disk.list_dir(directory))
-        _copy(disk, path, position, copy)
+        copy = copy_aside(disk, path, position)
     file = disk.open_write(path)
     disk.truncate(file, position)
     disk.fsync(file)
     return copy
 
 
-def _copy(disk: Disk, source: Path, position: int, target: Path) -> None:
-    """Under a temporary name until it is whole: what a kill leaves is removed at the next start."""
+def copy_aside(disk: Disk, source: Path, position: int) -> Path:
+    """Copy a file from byte `position` on to a file beside it; durable on return.
+
+    Under a temporary name until it is whole: what a kill leaves is removed at the next start.
+
+    Returns:
+        The copy.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    target = source.with_name(cut_name(source.name, position, disk.list_dir(source.parent)))
     part = target.with_name(target.name + ".tmp")
     old, new = disk.open_read(source), disk.open_empty(part)
     written = 0
@@ -90,3 +99,4 @@ def _copy(disk: Disk, source: Path, position: int, target: Path) -> None:
         position += len(chunk)
     disk.fsync(new)
     disk.rename(part, target, durable=True)
+    return target

@@ -48,6 +48,7 @@ class OpenRequest:
         now_ms: wall clock.
         was_compacted: a cleaner has worked here, so offsets may be missing rightly.
         check_stop: called now and then; what it raises ends the opening, as a kill would.
+        salvages: damage costs what is damaged, and never the log: see `salvage`.
     """
 
     topic_partition: TopicPartition
@@ -60,6 +61,7 @@ class OpenRequest:
     now_ms: int
     was_compacted: bool = False
     check_stop: CheckStop = go_on
+    salvages: bool = False
 
 
 class _SwapSegment(LogSegment):

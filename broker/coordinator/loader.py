@@ -36,6 +36,7 @@ class Loader:
             shard.partition.log, shard.state, disk=self._disk, chunk_bytes=self._chunk_bytes
         )
         if load.is_empty:
+            self._damaged(shard, 0)
             shard.activate()
             return
         self._queue.append((shard, load))
@@ -47,6 +48,11 @@ class Loader:
         self._queue.clear()
         if self._task is not None:
             await self._task
+
+    def _damaged(self, shard: Shard, count: int) -> None:
+        """Note what was found by the load, and before it when the log was opened."""
+        shard.damaged = count + len(shard.partition.log.damages)
+        self._metrics.damaged_records.inc(shard.damaged)
 
     async def _run(self) -> None:
         while self._queue:
@@ -69,10 +75,10 @@ class Loader:
             log.error("%s cannot be loaded: %s", name, error)  # noqa: TRY400 - the disk's fault
             shard.close(ShardStage.FAILED)
             return
+        self._damaged(shard, load.report.damaged)
         shard.activate()
         took_ms, report = self._clock.monotonic_ms() - began_ms, load.report
         self._metrics.loaded(took_ms)
-        self._metrics.damaged_records.inc(report.damaged)
         if took_ms >= _SAID_FROM_MS:
             log.info(
                 "%s: loaded: records=%d size_bytes=%d took_ms=%d",

@@ -26,7 +26,8 @@ class GroupMetrics:
         offset_commits: offsets committed by clients.
         offset_expirations: records written because offsets were too old.
         offset_deletions: offsets deleted by clients, or with their topics.
-        damaged_records: records and batches that loads left out.
+        damaged_records: damaged places, found when logs were opened or loaded.
+        purgatory_ms: how long answers waited for the commit of what was written for them.
     """
 
     def __init__(self, metrics: Registry, shards: Mapping[int, Shard], clock: Clock) -> None:
@@ -46,6 +47,11 @@ class GroupMetrics:
             "tidemark_group_damaged_records_total",
             "Records and batches of __consumer_offsets that could not be read, and are left out.",
         )
+        self.purgatory_ms = metrics.histogram(
+            f"{_METRICS}event_purgatory_time_ms",
+            "How long decisions waited for the commit of their records, where it was not at once.",
+        )
+        self._rebalances_elsewhere = 0
         self._loads = self._loads_ms = self._longest_ms = 0
         metrics.gauge(
             f"{_METRICS}partition_load_time_max",
@@ -88,8 +94,17 @@ class GroupMetrics:
             )
         metrics.gauge(
             f"{_METRICS}group_completed_rebalance_count",
-            "Generations that became stable, of the partitions led here now.",
-            fn=lambda: sum(one.completed_rebalances for one in self._counts()),
+            "Generations that became stable, since the start of the broker.",
+            fn=lambda: (
+                self._rebalances_elsewhere
+                + sum(shard.state.totals.completed_rebalances for shard in self._shards.values())
+            ),
+        )
+        metrics.gauge(
+            f"{_METRICS}group_count",
+            "Groups by the protocol that they use; only classic ones are served.",
+            ("protocol",),
+            self._by_protocol,
         )
         metrics.gauge(
             "tidemark_group_members",
@@ -108,11 +123,22 @@ class GroupMetrics:
             self._unknown_records,
         )
 
+    def resigned(self, shard: Shard) -> None:
+        """A partition is led elsewhere: what was counted of it stays counted."""
+        self._rebalances_elsewhere += shard.state.totals.completed_rebalances
+
     def loaded(self, took_ms: int) -> None:
         """A partition was loaded."""
         self._loads += 1
         self._loads_ms += took_ms
         self._longest_ms = max(self._longest_ms, took_ms)
+
+    def _by_protocol(self) -> dict[tuple[str, ...], float]:
+        counts = self._counts()
+        return {
+            ("classic",): sum(sum(one.groups.values()) for one in counts),
+            ("other",): sum(one.foreign_groups for one in counts),
+        }
 
     def _partitions(self) -> dict[tuple[str, ...], float]:
         counted = Counter(shard.stage for shard in self._shards.values())

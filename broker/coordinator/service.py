@@ -8,17 +8,19 @@ leadership; an election that this broker wins again changes nothing in what is l
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Container, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from broker.config.broker_config import BrokerConfig
+from broker.coordinator.batches import batches_of
 from broker.coordinator.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     NotCoordinator,
 )
-from broker.coordinator.group.decision import Decision, TimerKey
+from broker.coordinator.group.decision import Decision, GroupRecord, TimerKey
+from broker.coordinator.group.records import GROUP_KEY_TYPE, key_group, key_type
 from broker.coordinator.group.state import GroupLimits, GroupState
 from broker.coordinator.loader import Loader
 from broker.coordinator.metrics import GroupMetrics
@@ -39,6 +41,7 @@ from runtime.timing_wheel import TimingWheel
 log = logging.getLogger(__name__)
 
 _MINUTE_MS: Final = 60_000
+_TOO_LARGE: Final = (MessageTooLarge, RecordListTooLarge)
 
 
 class GroupCoordinator:
@@ -66,6 +69,7 @@ class GroupCoordinator:
             self._wheel,
             config.offsets_topic_compression_codec,
             config.offsets_commit_timeout_ms,
+            self.metrics.purgatory_ms.observe,
         )
         self._loader = Loader(ports, config.offsets_load_buffer_size, self.metrics)
         self._upkeep: set[asyncio.Task[None]] = set()
@@ -120,6 +124,15 @@ class GroupCoordinator:
             if shard.stage is ShardStage.FAILED
         ]
 
+    def damages(self) -> list[str]:
+        """What a person should look at, later: groups that are served without what was damaged."""
+        return [
+            f"{OFFSETS_TOPIC}-{number} was damaged, and its groups go on without what was in the "
+            f"damaged places: places={shard.damaged}, the log of this broker names them"
+            for number, shard in self.shards.items()
+            if shard.damaged
+        ]
+
     # -- leadership
 
     def on_replicas(self, events: ReplicaEvents) -> None:
@@ -147,6 +160,7 @@ class GroupCoordinator:
         shard = self.shards.pop(number, None)
         if shard is None:
             return
+        self.metrics.resigned(shard)
         was_active = shard.stage is ShardStage.ACTIVE
         shard.close()
         if was_active and not self._is_stopped:
@@ -197,12 +211,13 @@ class GroupCoordinator:
         """Carry decisions out, one in a turn of the loop; returns how many records were written."""
         count, failures = 0, []
         for decision in decisions:
-            error = shard.carry_out(decision)
-            if error is None:
-                count += len(decision.records)
-            else:
+            error, written = shard.carry_out(decision), len(decision.records)
+            if isinstance(error, _TOO_LARGE):
+                error, written = written_apart(shard, decision.records)
+            count += written if error is None or isinstance(error, _TOO_LARGE) else 0
+            if error is not None:
                 failures.append(error)
-                if not isinstance(error, MessageTooLarge | RecordListTooLarge):
+                if not isinstance(error, _TOO_LARGE):
                     break
             await asyncio.sleep(0)
             if shard.stage is not ShardStage.ACTIVE:
@@ -232,9 +247,38 @@ class GroupCoordinator:
         await self._loader.stop()
 
 
+def written_apart(shard: Shard, records: Sequence[GroupRecord]) -> tuple[Exception | None, int]:
+    """Write removals of which one is too large for a batch: all but that one.
+
+    A group whose offset cannot be removed stays, too. All are written in one turn of the loop: they
+    were decided by the groups as they are now.
+
+    Returns:
+        Why the first that could not be written could not, and how many records were written.
+    """
+    config, count = shard.partition.log.config, 0
+    staying: set[str] = set()
+    failure: Exception | None = None
+    for run in batches_of(records, min(config.max_message_bytes, config.segment_bytes) // 2):
+        wanted = [one for one in run if not _removes_group_of(one, staying)]
+        error = shard.carry_out(Decision(records=tuple(wanted))) if wanted else None
+        if error is None:
+            count += len(wanted)
+            continue
+        failure = failure or error
+        if not isinstance(error, _TOO_LARGE):
+            break
+        staying.update(key_group(one.key)[0] for one in wanted)
+    return failure, count
+
+
+def _removes_group_of(record: GroupRecord, groups: Container[str]) -> bool:
+    return key_type(record.key) == GROUP_KEY_TYPE and key_group(record.key)[0] in groups
+
+
 def _way_out(error: Exception) -> str:
     """What a person can do, where the batch was too large."""
-    if isinstance(error, MessageTooLarge | RecordListTooLarge):
+    if isinstance(error, _TOO_LARGE):
         return f"; raise max.message.bytes and segment.bytes of {OFFSETS_TOPIC}"
     return ""
 

@@ -71,6 +71,7 @@ class ShardParts:
         wheel: the timers of all; a timer's key names its shard, too.
         codec: of the batches that are written.
         commit_timeout_ms: how long an answer waits for its commit.
+        waited: is told how many milliseconds one waited, where the commit was not at once.
     """
 
     clock: Clock
@@ -78,6 +79,7 @@ class ShardParts:
     wheel: "TimingWheel[tuple[Shard, TimerKey]]"
     codec: int
     commit_timeout_ms: int
+    waited: Callable[[float], None]
 
 
 class Shard:
@@ -87,6 +89,7 @@ class Shard:
         partition: of `__consumer_offsets`.
         stage: requests are served while it is ACTIVE.
         state: the groups; complete once it is ACTIVE.
+        damaged: how many damaged places were found in its log.
     """
 
     __slots__ = (
@@ -98,6 +101,7 @@ class Shard:
         "_timers",
         "_uncommitted",
         "_written_end",
+        "damaged",
         "partition",
         "stage",
         "state",
@@ -105,7 +109,7 @@ class Shard:
 
     def __init__(self, partition: Partition, state: GroupState, parts: ShardParts) -> None:
         self.partition, self.state, self._parts = partition, state, parts
-        self.stage = ShardStage.LOADING
+        self.stage, self.damaged = ShardStage.LOADING, 0
         self._last_ticket: Ticket = 0
         self._parked: dict[Ticket, Future[Any] | None] = {}
         self._direct: Any = None
@@ -242,7 +246,8 @@ class Shard:
         self._uncommitted[waiting] = decision
         late = partial(self._late, waiting)
         timer = self._parts.scheduler.call_later(self._parts.commit_timeout_ms, late)
-        waiting.add_done_callback(partial(self._waited, timer))
+        began_ms = self._parts.clock.monotonic_ms()
+        waiting.add_done_callback(partial(self._waited, timer, began_ms))
 
     def _late(self, waiting: "Future[None]") -> None:
         decision = self._uncommitted.pop(waiting, None)
@@ -250,8 +255,9 @@ class Shard:
         if decision is not None:
             self._failed(decision, ErrorCode.REQUEST_TIMED_OUT)
 
-    def _waited(self, timer: Timer, waiting: "Future[None]") -> None:
+    def _waited(self, timer: Timer, began_ms: int, waiting: "Future[None]") -> None:
         timer.cancel()
+        self._parts.waited(self._parts.clock.monotonic_ms() - began_ms)
         error = None if waiting.cancelled() else waiting.exception()
         decision = self._uncommitted.pop(waiting, None)
         if decision is None:

@@ -1,7 +1,6 @@
 """From a request about one group to the shard that has it, for the handlers of groups."""
 
-from asyncio import Future
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isawaitable
 from typing import Any, TypeVar
 
@@ -39,10 +38,10 @@ def decided_of_any(
 
 def changed(answer: Any, change: Callable[[Any], R]) -> R | Coroutine[Any, Any, R]:
     """Change an answer when it is there."""
-    return _changed_later(answer, change) if isinstance(answer, Future) else change(answer)
+    return _changed_later(answer, change) if isawaitable(answer) else change(answer)
 
 
-async def _changed_later(answer: "Future[Any]", change: Callable[[Any], R]) -> R:
+async def _changed_later(answer: Awaitable[Any], change: Callable[[Any], R]) -> R:
     return change(await answer)
 
 

@@ -11,12 +11,14 @@ Versions:
 
 from typing import Any
 
+from broker.coordinator.group import refusals
 from broker.coordinator.group.decision import Decision, Now, Ticket
 from broker.coordinator.group.state import GroupState
 from broker.coordinator.service import GroupCoordinator
-from broker.handlers.group_shards import decided
+from broker.handlers.group_shards import changed, decided
 from broker.handlers.parts import HandlerParts
 from broker.network.registry import DecodedHandler, RequestContext
+from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.schema import Versions
 
@@ -31,12 +33,23 @@ class HeartbeatHandler(DecodedHandler):
         self._coordinator = coordinator
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request."""
+        """Answer one request.
+
+        While its group is loaded a member hears, as from Kafka, that all is well: its session
+        begins after the load anyway, and clients exist that take any other answer for their end.
+        """
 
         def decide(state: GroupState, ticket: Ticket, now: Now) -> Decision:
             return state.heartbeat(ticket, request, now=now)
 
-        return decided(self._coordinator, self.api_key, request, decide)
+        answer = decided(self._coordinator, self.api_key, request, decide)
+        return changed(answer, _well_while_loading)
+
+
+def _well_while_loading(answer: Any) -> Any:
+    if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        return refusals.heartbeat(ErrorCode.NONE)
+    return answer
 
 
 def make(parts: HandlerParts) -> HeartbeatHandler:

@@ -5,20 +5,26 @@ Versions:
 * 0: partitions of a group (KIP-496).
 """
 
+import asyncio
+from collections.abc import Iterator
 from typing import Any, Final
 
 from broker.coordinator.group.decision import Decision, Now, Ticket
 from broker.coordinator.group.state import GroupState
 from broker.coordinator.service import GroupCoordinator
-from broker.handlers.group_shards import changed, decided
+from broker.handlers.group_shards import awaited, changed, decided
 from broker.handlers.parts import HandlerParts
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import ClusterView
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import request as request_codec
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
 
+_AT_ONCE_MAX: Final = 500
+"""So many partitions are deleted in one turn: some milliseconds."""
+_Request: Final = request_codec(ApiKey.OFFSET_DELETE).cls
 _Response: Final = response(ApiKey.OFFSET_DELETE).cls
 _Topic: Final = _Response.Topics
 
@@ -33,16 +39,32 @@ class OffsetDeleteHandler(DecodedHandler):
         self._coordinator, self._cluster = coordinator, cluster
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request."""
+        """Answer one request; a long one in several batches, so that the loop is never held."""
         unknown = self._take_unknown(request)
+        if sum(len(topic.partitions) for topic in request.topics) <= _AT_ONCE_MAX:
+            answer = self._decided(request)
+        else:
+            answer = self._decided_in_turns(request)
+        return changed(answer, lambda known: _merged(unknown, known)) if unknown else answer
 
+    def _decided(self, request: Any) -> Any:
         def decide(state: GroupState, ticket: Ticket, now: Now) -> Decision:
             decision = state.delete_offsets(ticket, request, now=now)
             self._coordinator.metrics.offset_deletions.inc(len(decision.records))
             return decision
 
-        answer = decided(self._coordinator, self.api_key, request, decide)
-        return changed(answer, lambda known: _merged(unknown, known)) if unknown else answer
+        return decided(self._coordinator, self.api_key, request, decide)
+
+    async def _decided_in_turns(self, request: Any) -> Any:
+        """Decide slice by slice: like DeleteGroups it may end half way, when the broker does."""
+        answer: Any = None
+        for one in _slices(request):
+            part = await awaited(self._decided(one))
+            if part.error_code:
+                return part
+            answer = part if answer is None else _joined(answer, part)
+            await asyncio.sleep(0)
+        return answer
 
     def _take_unknown(self, request: Any) -> dict[str, Any]:
         """Take partitions that the cluster does not have out of the request.
@@ -59,6 +81,34 @@ class OffsetDeleteHandler(DecodedHandler):
             topic.partitions = [one for one in topic.partitions if one.partition_index in known]
         request.topics = [topic for topic in request.topics if topic.partitions]
         return unknown
+
+
+def _slices(request: Any) -> Iterator[Any]:
+    """The same request as several, of a bounded number of partitions each."""
+    topics: list[Any] = []
+    left = _AT_ONCE_MAX
+    for topic in request.topics:
+        partitions = topic.partitions
+        while partitions:
+            some, partitions = partitions[:left], partitions[left:]
+            topics.append(_Request.Topics(name=topic.name, partitions=some))
+            left -= len(some)
+            if not left:
+                yield _Request(group_id=request.group_id, topics=topics)
+                topics, left = [], _AT_ONCE_MAX
+    if topics:
+        yield _Request(group_id=request.group_id, topics=topics)
+
+
+def _joined(answer: Any, part: Any) -> Any:
+    """Both, where a topic that was cut is one again."""
+    first, *rest = part.topics
+    if answer.topics[-1].name == first.name:
+        answer.topics[-1].partitions.extend(first.partitions)
+    else:
+        answer.topics.append(first)
+    answer.topics.extend(rest)
+    return answer
 
 
 def _unknown(name: str, partitions: list[Any]) -> Any:

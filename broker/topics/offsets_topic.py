@@ -11,12 +11,12 @@ from typing import Final
 from broker.config.broker_config import BrokerConfig
 from broker.topics.creation import TopicCreation
 from kafka_protocol.errors import KafkaError
+from kafka_protocol.topics import OFFSETS_TOPIC as OFFSETS_TOPIC  # those who ask about it need both
 from metadata_topic.controller.topic_specs import Config, TopicSpec
 from metadata_topic.image.image import MetadataImage
 
 log = logging.getLogger(__name__)
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 _SAID_AGAIN_S: Final = 60
 """An error that clients meet with each try has a line in the log no more often."""
 
@@ -47,6 +47,7 @@ class OffsetsTopic:
     ) -> None:
         """Make nothing yet."""
         self._image, self._creation, self._config = image, creation, config
+        self._seen: tuple[bytes, int] = (b"", 0)
         self._making: asyncio.Task[None] | None = None
         self._silent_until_s = float("-inf")
 
@@ -57,11 +58,19 @@ class OffsetsTopic:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions it has, or is going to have."""
+        """How many partitions it has, or is going to have.
+
+        The number that was seen first of a topic holds for the life of this broker: with another
+        one nearly every group would be looked for where its offsets are not.
+        """
         topic = self._image().topics_by_name.get(OFFSETS_TOPIC)
         if topic is None:
             return self._config.offsets_topic_num_partitions
-        return len(topic.partitions)
+        topic_id, count = self._seen
+        if topic_id != topic.id:
+            count = len(topic.partitions)
+            self._seen = (topic.id, count)
+        return count
 
     async def make(self) -> None:
         """Make it unless it exists; all who ask meanwhile wait for the same attempt.

@@ -183,6 +183,7 @@ MAY_SLEEP = {
     "tests/support/worlds/waiting.py": "waits for a condition with a deadline, in a loop",
     "tests/support/stores/s3_proxy.py": "is the slow store itself",
     "tests/support/brokers/run_broker.py": "is the slow disk itself",
+    "tests/support/clients/aiokafka_client/member.py": "tries again to connect",
 }
 
 

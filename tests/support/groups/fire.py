@@ -124,6 +124,9 @@ class Fire:
                 member.resume()
 
     def _strike(self) -> None:
+        for member in self.members:
+            code = member.process.poll()
+            assert code is None, f"{member.name} ended by itself with {code}: {member.said()}"
         awake = [member for member in self.members if not member.paused]
         paused = [member for member in self.members if member.paused]
         kind = self.dice.choice(("kill", "pause", "resume", "leave"))
@@ -140,10 +143,13 @@ class Fire:
         self.members.remove(member)
         if politely:
             member.do("close")
-            until(
-                lambda: member.of("closed") or member.process.poll() is not None,
-                f"{member.name} has left",
-            )
+            try:
+                until(
+                    lambda: member.of("closed") or member.process.poll() is not None,
+                    f"{member.name} has left",
+                )
+            except AssertionError as error:
+                raise AssertionError(f"{error}\n{member.said()}") from None
         member.kill()
         self.former.append(member)
         self._add(member.client.name)

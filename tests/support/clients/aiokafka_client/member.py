@@ -10,7 +10,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaConnectionError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
 from tests.support.clients.wire import Commands, Owned, say
@@ -53,7 +53,19 @@ class Member:
         self.consumer: Any = None
 
     async def subscribe(self, command: dict[str, Any]) -> None:
-        self.consumer = aiokafka.AIOKafkaConsumer(
+        while True:
+            consumer = self._consumer(command)
+            try:
+                await consumer.start()
+            except KafkaConnectionError:  # the broker is down, and aiokafka asks only once
+                await consumer.stop()
+                await asyncio.sleep(0.2)
+            else:
+                self.consumer = consumer
+                return
+
+    def _consumer(self, command: dict[str, Any]) -> Any:
+        consumer = aiokafka.AIOKafkaConsumer(
             bootstrap_servers=self.bootstrap,
             group_id=command["group"],
             group_instance_id=command.get("instance"),
@@ -64,18 +76,18 @@ class Member:
             enable_auto_commit=False,
             metadata_max_age_ms=1_000,
         )
-        listener = Listener(self.owned, self.consumer)
+        listener = Listener(self.owned, consumer)
         if command.get("topics"):
-            self.consumer.subscribe(topics=command["topics"], listener=listener)
+            consumer.subscribe(topics=command["topics"], listener=listener)
         else:
-            self.consumer.subscribe(pattern=command["pattern"], listener=listener)
-        await self.consumer.start()
+            consumer.subscribe(pattern=command["pattern"], listener=listener)
+        return consumer
 
     async def poll(self) -> None:
         try:
             polled = await self.consumer.getmany(timeout_ms=50)
         except KafkaError as error:
-            say("error", error=type(error).__name__)
+            say("error", error=type(error).__name__, text=str(error))
             return
         for records in polled.values():
             for one in records:

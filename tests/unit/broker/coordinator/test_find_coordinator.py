@@ -12,6 +12,9 @@ from broker.topics.offsets_topic import OFFSETS_TOPIC, OffsetsTopic, offsets_top
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.topics import NO_GROUP
 from kafka_protocol.wire.codec import message
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.model import PartitionImage, TopicImage
+from metadata_topic.image.sorted_map import SortedMap
 from runtime.sim.clock import ManualClock
 from runtime.sim.ports import simulated
 from tests.support.samples.config import load_entries
@@ -150,3 +153,21 @@ def test_a_metadata_request_that_names_the_topic_makes_the_same(asked: Asked) ->
     [topic] = asked.admin.ask(handler, cls(topics=[wanted], allow_auto_topic_creation=True)).topics
     assert (topic.is_internal, len(topic.partitions)) == (True, 5)
     assert asked.image.topic_config(OFFSETS_TOPIC)["cleanup.policy"] == "compact"
+
+
+def test_groups_stay_where_they_are_when_the_topic_grows() -> None:
+    """As in Kafka: each partition has the groups that have their offsets in it."""
+    images = [MetadataImage()]
+    one = PartitionImage((1,), (1,), 1, 0, 0)
+    for topic_id, size in ((b"a" * 16, 7), (b"a" * 16, 9), (b"b" * 16, 3)):
+        made = TopicImage(OFFSETS_TOPIC, topic_id, dict.fromkeys(range(size), one))
+        images.append(MetadataImage(topics_by_name=SortedMap.of({OFFSETS_TOPIC: made})))
+
+    config = load_entries({"offsets.topic.num.partitions": "5"})
+    seen: list[MetadataImage] = []
+    topic = OffsetsTopic(lambda: seen[-1], None, config)  # type: ignore[arg-type]
+    counts = []
+    for image in images:
+        seen.append(image)
+        counts.append(topic.partition_count)
+    assert counts == [5, 7, 7, 3]

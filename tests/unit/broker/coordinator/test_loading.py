@@ -12,6 +12,7 @@ import pytest
 from broker.coordinator.group.records import CommittedOffset, offset_key, offset_value
 from broker.coordinator.group.state import GroupLimits, GroupState
 from broker.coordinator.loading import Load
+from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.compression import Codec
 from kafka_protocol.records.control import ControlType, decode_control, end_transaction_batch
 from kafka_protocol.records.records import Record, build_batch, iter_records
@@ -281,6 +282,46 @@ def test_what_a_transaction_wrote_counts_when_it_was_committed(
         log.append_batches(marker, now_ms=NOW_MS)
     state, _ = loaded(log)
     assert offsets(state) == {("t", 1): 12 if end is ControlType.COMMIT else 11}
+
+
+def stable(state: GroupState) -> dict[int, tuple[int, int]]:
+    """Error and offset by partition, for a reader that asks for stable offsets."""
+    cls = request(ApiKey.OFFSET_FETCH).cls.Groups
+    asked = cls(group_id="g", topics=[cls.Topics(name="t", partition_indexes=[0, 1, 2])])
+    slot = state.fetch_offsets(asked, require_stable=True)
+    return {
+        one.partition_index: (one.error_code, one.committed_offset)
+        for topic in slot.topics
+        for one in topic.partitions
+    }
+
+
+def test_a_transaction_without_its_marker_stays_open_until_its_offsets_are_deleted(
+    tmp_path: Path,
+) -> None:
+    """Answers of Apache Kafka 4.3.1 to a log of these batches."""
+    batches = [
+        build_batch([commit(0, 10)]),
+        build_batch(
+            [commit(0, 99), commit(1, 77)],
+            producer_id=5,
+            producer_epoch=0,
+            is_transactional=True,
+        ),
+    ]
+    log = written(tmp_path, batches)
+    log.high_watermark = log.log_end_offset
+    assert log.last_stable_offset == 1  # where compaction ends
+    state, _ = loaded(log)
+    unstable = (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+    assert stable(state) == {0: unstable, 1: unstable, 2: (0, -1)}
+    assert offsets(state) == {("t", 0): 10}
+    state.replay(*commit(1, 5)[1:3], offset=3)
+    assert stable(state)[1] == unstable
+    state.replay(commit(1, 0)[1], None, offset=4)
+    assert stable(state) == {0: unstable, 1: (0, -1), 2: (0, -1)}
+    assert list(state.unload(ErrorCode.NOT_COORDINATOR)) == []
+    assert list(state.let_go()) is not None
 
 
 # -- what Apache Kafka wrote

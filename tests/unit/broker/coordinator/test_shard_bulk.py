@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from broker.coordinator.group.decision import Decision, GroupRecord
 from broker.coordinator.group.deletion import OFFSETS_AT_ONCE
@@ -15,6 +16,7 @@ from broker.coordinator.shard import _ANSWERS_AT_ONCE
 from broker.topics.offsets_topic import OFFSETS_TOPIC
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import BatchHeader
+from kafka_protocol.records.keyed import keyed_batch
 from kafka_protocol.wire.api_keys import ApiKey
 from runtime.timing_wheel import TICK_MS
 from tests.support.coordinator.served import ServedGroups, code_of_commit
@@ -95,7 +97,7 @@ async def test_old_offsets_go_also_where_one_batch_cannot_hold_them(tmp_path: Pa
     assert max(sizes) <= 3 * LONG
 
 
-async def test_a_removal_that_cannot_be_written_is_said_once_and_counts_nothing(
+async def test_removals_that_cannot_be_written_are_said_once_and_not_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     groups, names = with_long_names(tmp_path, max_message_bytes=3 * LONG)
@@ -107,8 +109,33 @@ async def test_a_removal_that_cannot_be_written_is_said_once_and_counts_nothing(
     assert len(caplog.records) == 1
     assert "max.message.bytes is 1000" in caplog.text
     assert "raise max.message.bytes" in caplog.text
-    assert groups.coordinator.shards[0].state.counts.offsets == len(names) + 1
-    assert groups.coordinator.metrics.offset_expirations.value() == 0
+    assert groups.coordinator.shards[0].state.counts.offsets == len(names)
+    assert (
+        groups.coordinator.metrics.offset_expirations.value() == 2
+    )  # the short one, and its group
+
+
+async def test_one_removal_that_cannot_be_written_holds_no_other_up(tmp_path: Path) -> None:
+    groups = ServedGroups(tmp_path)
+    names = ["a", "b".ljust(1_200, "b"), "c", "d"]
+    for name in names:
+        groups.commit(1, group=name)
+    log = groups.world.log(OFFSETS_TOPIC)
+    # The removal of the offset does not fit, that of its group does, and has to wait for it.
+    removal = GroupRecord(offset_key(names[1], "t", 0), None)
+    size = len(keyed_batch([removal], timestamp_ms=NOW_MS, codec=0))
+    log.set_config(replace(log.config, max_message_bytes=size - 1))
+    groups.world.clock.advance(8 * 24 * 3_600_000)
+    await groups.coordinator.expire()
+    state = groups.coordinator.shards[0].state
+    assert [one.group_id for one in state.groups()] == [names[1]]
+    assert state.counts.offsets == 1
+    expired = groups.coordinator.metrics.offset_expirations.value()
+    # Once it can be written it goes with its group, and nothing is left to be counted twice.
+    log.set_config(replace(log.config, max_message_bytes=10_000))
+    await groups.coordinator.expire()
+    assert list(state.groups()) == []
+    assert groups.coordinator.metrics.offset_expirations.value() == expired * 4 / 3
 
 
 @pytest.mark.parametrize("count", [30, OFFSETS_AT_ONCE * 2 + 5])
@@ -187,3 +214,37 @@ async def test_very_many_groups_are_described_in_turns(groups: ServedGroups) -> 
         answer = finish(groups.handler(api_key), version, raw)
         assert [one.group_id for one in answer.groups] == names
         assert count > 10
+
+
+async def test_very_many_groups_are_deleted_in_turns(groups: ServedGroups) -> None:
+    names = [f"group-{number}" for number in range(500)]
+    raw, count = await turns_of(groups.ask(ApiKey.DELETE_GROUPS, 2, groups_names=names))
+    answer = finish(groups.handler(ApiKey.DELETE_GROUPS), 2, raw)
+    assert [one.group_id for one in answer.results] == names
+    assert count > 10
+
+
+async def test_very_many_offsets_are_deleted_in_turns_and_told_as_one_answer(
+    tmp_path: Path,
+) -> None:
+    groups = ServedGroups(tmp_path)
+    groups.world.add_topic("u", 1)
+    keep(groups, "g", 2_300)
+    image = groups.world.topics["t"]
+    wide = structs.replace(image, partitions=dict.fromkeys(range(2_301), image.partitions[0]))
+    groups.world.topics["t"] = wide
+    asked = [
+        {"name": "t", "partitions": [{"partition_index": n} for n in range(2_302)]},
+        {"name": "u", "partitions": [{"partition_index": 0}]},
+    ]
+    raw, count = await turns_of(groups.ask(ApiKey.OFFSET_DELETE, 0, group_id="g", topics=asked))
+    answer = finish(groups.handler(ApiKey.OFFSET_DELETE), 0, raw)
+    found = {one.name: one.partitions for one in answer.topics}
+    assert list(found) == ["t", "u"]
+    codes = {one.partition_index: one.error_code for one in found["t"]}
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes == dict.fromkeys(range(2_301), 0) | {2_301: unknown}
+    assert len(found["t"]) == 2_302
+    assert count > 4
+    assert max(header.record_count for header in batches(groups)[1:]) <= 500
+    assert groups.coordinator.shards[0].state.counts.offsets == 0
