@@ -274,6 +274,8 @@ class LogCleaner:
                     self._count(noted, answer, self._clock.monotonic_ms() - begun_ms)
                     return
                 case Failed():
+                    if each.cleaning.is_spoilt:  # what was missing is what the truncation took
+                        raise PassSpoiltError(answer.reason)
                     self._refused(each, answer)
                     return
 

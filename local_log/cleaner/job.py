@@ -10,13 +10,13 @@ import msgspec
 
 
 class SourceSegment(msgspec.Struct, frozen=True):
-    """A closed segment that is to be cleaned; see `policy.SegmentToClean`."""
+    """A segment that is to be read; see `policy.SegmentToClean`."""
 
     base_offset: int
     end_offset: int
     size_bytes: int
-    index_bytes: int
-    time_index_bytes: int
+    index_bytes: int = 0
+    time_index_bytes: int = 0
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
@@ -26,6 +26,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
         number: of the job; the answers carry it.
         token: part of the names of new files: those of a process that should be gone are others.
         segments: from the first one to the first uncleanable offset.
+        ahead: those after them, the active one as far as it was written: read only for markers.
         first_dirty: below it everything was cleaned.
         aborted: transaction indexes that may speak of these segments, by their base offsets.
         producers: id, last offset, epoch of each producer; see `batch_filter.LastBatch`.
@@ -38,6 +39,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
     token: str
     directory: str
     segments: list[SourceSegment]
+    ahead: list[SourceSegment]
     first_dirty: int
     aborted: list[int]
     producers: list[tuple[int, int, int]]
