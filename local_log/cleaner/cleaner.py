@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 
 from kafka_protocol.types import TopicPartition
 from local_log.cleaner.job import Alive, Done, Failed, Group, Job
+from local_log.cleaner.left_out import LeftOut
 from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
 from local_log.cleaner.look import Look
 from local_log.cleaner.policy import Range
@@ -112,6 +113,7 @@ class LogCleaner:
 
     Attributes:
         facts: for metrics.
+        left_out: logs that are not cleaned.
     """
 
     def __init__(
@@ -141,8 +143,10 @@ class LogCleaner:
         self._is_stopped = False
         self._outage = Outage(log, "the cleaner process")
         self._retry_process_ms = 0
+        self._last_loss = ""
         self._retries: dict[PartitionLog, _Retry] = {}
         self.facts = CleanerFacts()
+        self.left_out = LeftOut(logs.is_open)
 
     def start(self) -> None:
         """Look now, and again after each pause."""
@@ -161,10 +165,12 @@ class LogCleaner:
         await self._runner.stop()
         await self._pool.run(self._worker.close)
 
-    @property
-    def uncleanable(self) -> list[PartitionLog]:
-        """Logs that were set aside because a batch of them is damaged."""
-        return [each for each in self._logs.all() if each.cleaning.uncleanable]
+    def problems(self) -> list[str]:
+        """What is not cleaned, and why; for people."""
+        lines = self.left_out.reasons()
+        if self.facts.failures:
+            lines.append(f"the cleaner process fails, it is tried again: {self._last_loss}")
+        return lines
 
     # -- which one ------------------------------------------------------------------------------
 
@@ -199,6 +205,7 @@ class LogCleaner:
                 if self._logs.is_open(each)
             ]
             yield partial(look.add, some)
+        self.left_out.looked(look.failed)
         self.facts.looked_ms = self._clock.monotonic_ms()
         self.facts.dirty_ratio, self.facts.delay_ms = look.dirty_ratio, look.delay_ms
         due: list[PartitionLog] = yield look.ranked
@@ -317,15 +324,7 @@ class LogCleaner:
     def _refused(self, each: PartitionLog, failed: Failed) -> None:
         if not failed.is_damage:
             raise OSError(failed.reason)
-        self._set_aside(each, failed.reason)
-
-    def _set_aside(self, each: PartitionLog, reason: str) -> None:
-        each.cleaning.set_aside(reason)
-        log.error(
-            "not cleaned any more until the next start: partition=%s %s; its records are served",
-            each.topic_partition,
-            reason,
-        )
+        self.left_out.set_aside(each, failed.reason)
 
     def _succeeded(self, each: PartitionLog) -> None:
         self.facts.failures = self._retry_process_ms = 0
@@ -338,6 +337,7 @@ class LogCleaner:
         if self._is_stopped:
             return
         self._outage.failed(error)
+        self._last_loss = str(error)
         self.facts.failures += 1
         self._retry_process_ms = self._clock.monotonic_ms() + self._pause_ms(self.facts.failures)
         # Later than the next process: another log comes first.
@@ -346,7 +346,7 @@ class LogCleaner:
         retry.losses += error.in_job
         if retry.losses >= LOSSES_MAX:
             del self._retries[each]
-            self._set_aside(each, f"{LOSSES_MAX} processes in a row ended over it: {error}")
+            self.left_out.set_aside(each, f"{LOSSES_MAX} processes in a row ended over it: {error}")
             self.facts.failures = 0
 
     def _log_failed(self, each: PartitionLog, error: Exception) -> None:

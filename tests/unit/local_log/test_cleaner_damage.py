@@ -114,7 +114,7 @@ def test_a_pass_that_fails_for_whatever_reason_sets_its_log_aside_and_no_other(
 
     monkeypatch.setattr(LogPass, "run", fail)
     world.cleaner.start()
-    assert world.cleaner.uncleanable == [sick]
+    assert world.cleaner.left_out.uncleanable == [sick]
     reason = f"a pass over {sick.directory} failed with OverflowError: too large"
     assert sick.cleaning.uncleanable == reason
     assert world.checkpoint(sound.topic_partition) == sound.segments[-1].base_offset
