@@ -54,10 +54,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
 
 
 class Alive(msgspec.Struct, frozen=True, tag="alive"):
-    """The process works on."""
+    """The process is there, once a second while it has a job, also while it waits for a disk.
+
+    Attributes:
+        steps: grows while the pass goes on.
+    """
 
     number: int
-    read_bytes: int
+    steps: int
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True, tag="group"):
