@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 
 from kafka_protocol.types import TopicPartition
 from local_log.cleaner.job import Alive, Done, Failed, Group, Job
+from local_log.cleaner.last_batches import LastBatches
 from local_log.cleaner.left_out import LeftOut
 from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
 from local_log.cleaner.look import Look
@@ -39,6 +40,8 @@ SLICE_LOGS: Final = 20
 """Noted in one turn: a list of the segments of each."""
 LOOKS_LOGS: Final = 1000
 """Asked in one turn whether they are compacted."""
+SLICE_PRODUCERS: Final = 5000
+"""Of one log, noted in one turn."""
 LOOK_MAX_MS: Final = 60_000
 """So long passes go by one look; each costs the segments of every compacted log."""
 BACKOFF_MIN_MS: Final = 100
@@ -254,12 +257,16 @@ class LogCleaner:
         if noted.cleaned_to is None or found.resets:
             # Before a first hole comes: holes of a log that is in this checkpoint are right.
             yield partial(self._note, each, found.first_dirty)
+        last = LastBatches(each.producers, noted.segments[0].base_offset, found.first_uncleanable)
+        while last.take(SLICE_PRODUCERS):
+            yield NEXT_TURN
+            self._check(each)
         self._number += 1
         job: Job = yield partial(
             make_job,
             noted,
             found,
-            each.producers.freeze(),
+            bytes(last.packed),
             self._settings(),
             number=self._number,
             token=token,
@@ -268,8 +275,7 @@ class LogCleaner:
         )
         yield partial(self._worker.begin, job)
         while True:
-            if each.cleaning.is_spoilt or not self._logs.is_open(each):
-                raise PassSpoiltError("the log was truncated or removed")
+            self._check(each)
             answer = yield self._worker.next_answer
             match answer:
                 case Alive():
@@ -285,6 +291,10 @@ class LogCleaner:
                         raise PassSpoiltError(answer.reason)
                     self._refused(each, answer)
                     return
+
+    def _check(self, each: PartitionLog) -> None:
+        if each.cleaning.is_spoilt or not self._logs.is_open(each):
+            raise PassSpoiltError("the log was truncated or removed")
 
     def _swap(self, each: PartitionLog, group: Group, token: str) -> Sub:
         if not group.is_changed:

@@ -1,12 +1,16 @@
 """What broker and cleaner process say to each other: one JSON object a line.
 
-The broker sends a `Job`. The process answers with `Alive` now and then, with a `Group` whenever a
-new segment is on the disk, and with one `Done` or `Failed` at the end.
+The broker sends a `Job`, and before it `Producers` where the log has some. The process answers
+with `Alive` now and then, with a `Group` whenever a new segment is on the disk, and with one
+`Done` or `Failed` at the end.
 """
 
-from typing import TypeAlias
+from collections.abc import Iterator
+from typing import Final, TypeAlias
 
 import msgspec
+
+from local_log.cleaner.last_batches import ENTRY_BYTES
 
 
 class SourceSegment(msgspec.Struct, frozen=True):
@@ -29,7 +33,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
         ahead: those after them, the active one as far as it was written: read only for markers.
         first_dirty: below it everything was cleaned.
         aborted: transaction indexes that may speak of these segments, by their base offsets.
-        producers: id, last offset, epoch of each producer; see `batch_filter.LastBatch`.
+        producers: see `last_batches`; sent as lines of their own.
         map_bytes: memory for keys.
         buffer_bytes: read at once.
         bytes_per_second: of reading and writing together; 0: no limit.
@@ -42,7 +46,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
     ahead: list[SourceSegment]
     first_dirty: int
     aborted: list[int]
-    producers: list[tuple[int, int, int]]
+    producers: bytes
     now_ms: int
     delete_retention_ms: int
     segment_bytes: int
@@ -51,6 +55,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
     map_bytes: int
     buffer_bytes: int
     bytes_per_second: float
+
+
+class Producers(msgspec.Struct, frozen=True, tag="producers"):
+    """Some of the producers of the next job."""
+
+    packed: bytes
 
 
 class Alive(msgspec.Struct, frozen=True, tag="alive"):
@@ -119,7 +129,23 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
 
 
 Answer: TypeAlias = Alive | Group | Done | Failed
+Order: TypeAlias = Producers | Job
+
+PRODUCERS_BYTES: Final = 5000 * ENTRY_BYTES
+"""Of one line: none holds the interpreter for long."""
 
 encode = msgspec.json.Encoder().encode
-decode_job = msgspec.json.Decoder(Job).decode
+decode_order = msgspec.json.Decoder(Order).decode
 decode_answer = msgspec.json.Decoder(Answer).decode
+
+
+def lines_of(job: Job) -> Iterator[bytes]:
+    """What is sent of a job."""
+    for at in range(0, len(job.producers), PRODUCERS_BYTES):
+        yield encode(Producers(job.producers[at : at + PRODUCERS_BYTES])) + b"\n"
+    yield encode(msgspec.structs.replace(job, producers=b"")) + b"\n"
+
+
+def whole_job(job: Job, producers: list[bytes]) -> Job:
+    """The job again, with the producers that came before it."""
+    return msgspec.structs.replace(job, producers=b"".join(producers))

@@ -1,6 +1,6 @@
 """What the cleaner must know of one log: noted on the loop, looked up on a pool thread."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,7 +8,6 @@ from local_log.cleaner.job import Job, SourceSegment
 from local_log.cleaner.policy import LogToClean, Range, SegmentToClean, cleanable
 from local_log.config import LONG_MAX, LogConfig
 from local_log.partition_log import PartitionLog
-from local_log.producer_state import ProducerState
 from local_log.segment import LogSegment
 from local_log.segment_files import TXN_INDEX
 from runtime.disk import Disk
@@ -108,7 +107,7 @@ def _first_timestamp(segment: LogSegment) -> int:
 def make_job(
     noted: NotedLog,
     found: Range,
-    producers: Mapping[int, ProducerState],
+    producers: bytes,
     settings: CleanerSettings,
     *,
     number: int,
@@ -137,10 +136,6 @@ def make_job(
         )
     active = noted.segments[-1]
     ahead.append(SourceSegment(active.base_offset, noted.log_end_offset, noted.active_bytes))
-    last_batches = [
-        (producer_id, state.batches[-1][1] if state.batches else -1, state.epoch)
-        for producer_id, state in producers.items()
-    ]
     return Job(
         number=number,
         token=token,
@@ -149,7 +144,7 @@ def make_job(
         ahead=ahead,
         first_dirty=min(found.first_dirty, found.first_uncleanable),
         aborted=[one.base_offset for one in noted.segments if disk.exists(one.path(TXN_INDEX))],
-        producers=[one for one in last_batches if one[1] < found.first_uncleanable],
+        producers=producers,
         now_ms=now_ms,
         delete_retention_ms=config.delete_retention_ms,
         segment_bytes=config.segment_bytes,

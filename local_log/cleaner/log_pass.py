@@ -23,8 +23,9 @@ from kafka_protocol.records.batch import (
     read_header,
 )
 from kafka_protocol.records.compression import decompress
-from local_log.cleaner.batch_filter import BatchFilter, FilterFacts, LastBatch, marker_kind
+from local_log.cleaner.batch_filter import BatchFilter, FilterFacts, marker_kind
 from local_log.cleaner.job import Done, Group, Job, SourceSegment
+from local_log.cleaner.last_batches import unpacked
 from local_log.cleaner.offset_map import OffsetMap
 from local_log.cleaner.policy import SegmentToClean, groups
 from local_log.cleaner.transactions import Transactions
@@ -92,7 +93,7 @@ class LogPass:
             job.now_ms,
             job.delete_retention_ms,
             job.segments[-1].end_offset,
-            {number: LastBatch(offset, epoch) for number, offset, epoch in job.producers},
+            unpacked(job.producers),
         )
         first = job.segments[0].base_offset
         batches = BatchFilter(facts, newest, Transactions(self._aborted(first)))

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Final
 
 from kafka_protocol.errors import TidemarkError
-from local_log.cleaner.job import Alive, Answer, Failed, Job, decode_job, encode
+from local_log.cleaner.job import Alive, Answer, Failed, Job, Order, decode_order, encode, whole_job
 from local_log.cleaner.log_pass import DamagedBatchError, LogPass
 from runtime.child_process import give_way
 from runtime.clock import Clock, SystemClock
@@ -47,6 +47,7 @@ class Link:
         self._sock = sock
         self._mutex = make_mutex()
         self._buffer = bytearray()
+        self._producers: list[bytes] = []
 
     def next_job(self, wait_ms: int) -> Job | None:
         """The next job; None if none comes for so long.
@@ -54,16 +55,22 @@ class Link:
         Raises:
             LinkEnded: the broker closed the link.
         """
-        while b"\n" not in self._buffer:
+        while True:
+            line, found, rest = self._buffer.partition(b"\n")
+            if found:
+                self._buffer = rest
+                order: Order = decode_order(line)
+                if isinstance(order, Job):
+                    producers, self._producers = self._producers, []
+                    return whole_job(order, producers)
+                self._producers.append(order.packed)
+                continue
             if not self._is_readable(wait_ms):
                 return None
             data = self._sock.recv(_RECEIVE_BYTES)
             if not data:
                 raise LinkEnded
             self._buffer += data
-        line, _, rest = self._buffer.partition(b"\n")
-        self._buffer = rest
-        return decode_job(line)
 
     def send(self, answer: Answer) -> None:
         """Send one answer.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from kafka_protocol.errors import TidemarkError
-from local_log.cleaner.job import Alive, Answer, Job, decode_answer, encode
+from local_log.cleaner.job import Alive, Answer, Job, decode_answer, lines_of
 from runtime.child_process import ChildProcess, start_child
 from runtime.clock import Clock, SystemClock
 
@@ -95,7 +95,7 @@ class ProcessWorker:
         self._sock: socket.socket | None = None
         self._buffer = bytearray()
         self._number = -1
-        self._unanswered = b""  # the job, until it is known that the process has it
+        self._unanswered: Job | None = None  # until it is known that the process has it
         self._is_doomed = self._is_stopped = False
 
     @property
@@ -107,7 +107,7 @@ class ProcessWorker:
     def begin(self, job: Job) -> None:
         """See `Worker`."""
         self.collect()
-        self._number, self._unanswered = job.number, encode(job) + b"\n"
+        self._number, self._unanswered = job.number, job
         self._steps, self._moved_ms = -1, self._clock.monotonic_ms()
         if self._process is None or self._is_doomed or not self._sends():
             self._start_one()
@@ -132,8 +132,10 @@ class ProcessWorker:
 
     def _sends(self) -> bool:
         assert self._sock is not None
+        assert self._unanswered is not None
         try:
-            self._sock.sendall(self._unanswered)
+            for line in lines_of(self._unanswered):
+                self._sock.sendall(line)
         except OSError:
             return False
         return True
@@ -148,7 +150,7 @@ class ProcessWorker:
             self._buffer = rest
             answer: Answer = decode_answer(line)
             if answer.number == self._number:
-                self._unanswered = b""
+                self._unanswered = None
                 if isinstance(answer, Alive):
                     self._watch(answer.steps)
                 return answer

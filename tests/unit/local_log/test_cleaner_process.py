@@ -22,7 +22,7 @@ from runtime.clock import SystemClock
 from runtime.disk import Disk, OpenFile
 from runtime.executors import ThreadPool
 from runtime.sim.clock import ManualClock
-from tests.support.worlds.cleaned_logs import commit, open_compacted, put
+from tests.support.worlds.cleaned_logs import commit, open_compacted, producers_of, put
 from tests.support.worlds.local_log import NOW_MS
 
 
@@ -39,10 +39,11 @@ def job_for(path: Path, number: int = 1, *, bytes_per_second: float = 0.0) -> Jo
         put(log, (f"k{at % 3}", "v" * 100))
     commit(log)
     noted = NotedLog.of(log, None)
+    found = noted.range(NOW_MS)
     job = make_job(
         noted,
-        noted.range(NOW_MS),
-        log.producers.freeze(),
+        found,
+        producers_of(log, found),
         CleanerSettings(map_bytes=1 << 20, bytes_per_second=bytes_per_second),
         number=number,
         token=f"t{number}",
