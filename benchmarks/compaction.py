@@ -74,7 +74,7 @@ def one_pass(log: PartitionLog, map_bytes: int) -> tuple[Done, list[Group], floa
     job = make_job(
         noted,
         noted.range(NOW_MS),
-        {},
+        b"",
         settings,
         number=1,
         token="bench",

@@ -1,10 +1,15 @@
-"""p99 of small produces with and without the cleaner at work, in turn.
+"""p99 of small produces with and without the cleaner at work, in pairs of windows.
 
-    python -m benchmarks.compaction_latency [--mb 150] [--seconds 40]
+    python -m benchmarks.compaction_latency [--mb 150] [--pairs 40]
 
 Compacted topics are filled, then one small record after the other is produced to another topic.
-Each second the cleaner process is stopped (SIGSTOP) or goes on, so that both halves meet the same
-machine; seconds in which more than one percent of the machine was stolen do not count.
+The map of keys is as small as it may be, so that the cleaner has passes to make for as long as
+this lasts. Two windows of a second are a pair: in one the cleaner process is stopped (SIGSTOP), in
+the other it works; which comes first is drawn. The begin of each window does not count, as what
+the last one left is written then. A pair counts where in both windows at most one percent of the
+machine was stolen, other processes took at most a tenth of it, and the cleaner worked when it
+should. What is compared is the two windows of a pair: of p99, and of the time for which the
+broker's main thread was ready and had no processor.
 """
 
 import argparse
@@ -14,6 +19,7 @@ import signal
 import statistics
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -23,8 +29,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.brokers.process import BrokerProcess, until
 
 TOPICS = 3
-WINDOW_S, PAUSE_S = 1.0, 0.001
-STOLEN_MAX = 0.01
+WINDOW_S, SETTLE_S, PAUSE_S, WARM_WINDOWS = 1.0, 0.3, 0.001, 5
+STOLEN_MAX, OTHERS_MAX = 0.01, 0.1
+PAIRS_MIN = 10
 
 
 def fill(bootstrap: str, topic: str, size: int) -> None:
@@ -48,9 +55,32 @@ def cleaner_of(broker: BrokerProcess) -> int:
     return 0
 
 
-def window(producer: Producer) -> list[float]:
-    """Milliseconds of each produce of one window."""
-    times, end = [], time.perf_counter() + WINDOW_S
+@dataclass(frozen=True)
+class Window:
+    """One second.
+
+    Attributes:
+        p99_ms: of its produces.
+        waited_ms: for so long the broker's main thread was ready and did not run.
+        cleaner_s: processor time of the cleaner.
+        stolen, others: shares of the machine.
+    """
+
+    p99_ms: float
+    waited_ms: float
+    cleaner_s: float
+    stolen: float
+    others: float
+
+    def counts(self, *, works: bool) -> bool:
+        if self.stolen > STOLEN_MAX or self.others > OTHERS_MAX:
+            return False
+        return self.cleaner_s > 0.3 * WINDOW_S if works else self.cleaner_s < 0.02
+
+
+def produce_for(producer: Producer, seconds: float) -> list[float]:
+    """Milliseconds of each produce."""
+    times, end = [], time.perf_counter() + seconds
     while (began := time.perf_counter()) < end:
         producer.produce("probed", b"x" * 100, partition=0)
         producer.flush(30)
@@ -59,17 +89,41 @@ def window(producer: Producer) -> list[float]:
     return times
 
 
-def stolen(before: tuple[float, ...], after: tuple[float, ...]) -> float:
-    steal = psutil.cpu_times()._fields.index("steal")
-    return float(after[steal] - before[steal]) / max(sum(after) - sum(before), 1e-9)
+def waited_ms(pid: int) -> float:
+    """Time on the run queue of a process's main thread so far."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e6
+
+
+def used_s(pid: int) -> float:
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
+
+
+def window(producer: Producer, broker: int, cleaner: int) -> Window:
+    produce_for(producer, SETTLE_S)
+    ours = (broker, cleaner, os.getpid())
+    machine, waited = psutil.cpu_times(), waited_ms(broker)
+    used = [used_s(pid) for pid in ours]
+    times = produce_for(producer, WINDOW_S)
+    used = [used_s(pid) - before for pid, before in zip(ours, used, strict=True)]
+    after = psutil.cpu_times()
+    total = max(sum(after) - sum(machine), 1e-9)
+    busy = total - (after.idle - machine.idle) - (after.iowait - machine.iowait)
+    return Window(
+        statistics.quantiles(times, n=100)[98],
+        waited_ms(broker) - waited,
+        used[1],
+        (after.steal - machine.steal) / total,
+        max(busy - sum(used), 0.0) / total,
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--mb", type=int, default=150)
-    parser.add_argument("--seconds", type=int, default=40)
+    parser.add_argument("--pairs", type=int, default=40)
     given = parser.parse_args()
-    settings = {"log.cleaner.backoff.ms": "100"}
+    settings = {"log.cleaner.backoff.ms": "100", "log.cleaner.dedupe.buffer.size": str(1 << 20)}
     broker = BrokerProcess(Path(tempfile.mkdtemp(prefix="latency-")), settings=settings)
     try:
         broker.start()
@@ -86,35 +140,37 @@ def main() -> None:
                 os.kill(pid, signal.SIGSTOP)
         pid = until(lambda: cleaner_of(broker), "the cleaner works")
         producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
-        window(producer)
-        measure(pid, producer, given.seconds)
+        for _ in range(WARM_WINDOWS):
+            window(producer, broker.pid, pid)
+        measure(pid, broker.pid, producer, given.pairs)
     finally:
         broker.close()
 
 
-def measure(pid: int, producer: Producer, seconds: int) -> None:
-    p99: dict[bool, list[float]] = {True: [], False: []}
-    worked = 0.0
-    for number in range(seconds):
-        goes_on = number % 2 == 1
-        os.kill(pid, signal.SIGCONT if goes_on else signal.SIGSTOP)
-        cpu, machine = psutil.Process(pid).cpu_times().user, tuple(psutil.cpu_times())
-        times = window(producer)
-        used = psutil.Process(pid).cpu_times().user - cpu
-        worked += used
-        is_busy = used > 0.3 * WINDOW_S
-        if goes_on and not is_busy:
-            break  # it has done all
-        if stolen(machine, tuple(psutil.cpu_times())) <= STOLEN_MAX:
-            p99[goes_on].append(statistics.quantiles(times, n=100)[98])
+def measure(pid: int, broker: int, producer: Producer, pairs: int) -> None:
+    dice, counted, stopped = random.Random(1), list[tuple[Window, Window]](), 0
+    for _ in range(pairs):
+        pair: dict[bool, Window] = {}
+        for works in dice.sample([True, False], 2):
+            os.kill(pid, signal.SIGCONT if works else signal.SIGSTOP)
+            pair[works] = window(producer, broker, pid)
+        if all(one.counts(works=works) for works, one in pair.items()):
+            counted.append((pair[True], pair[False]))
+        stopped += pair[True].cleaner_s < 0.3 * WINDOW_S
     os.kill(pid, signal.SIGCONT)
-    for goes_on, found in p99.items():
-        if found:
-            print(
-                f"cleaner {'works' if goes_on else 'stopped'}: {len(found)} windows, "
-                f"p99 median {statistics.median(found):.2f} ms, least {min(found):.2f} ms"
-            )
-    print(f"CPU of the cleaner {worked:.1f} s")
+    print(f"{len(counted)} of {pairs} pairs count; in {stopped} the cleaner had little to do")
+    if len(counted) < PAIRS_MIN:
+        print(f"fewer than {PAIRS_MIN}: the machine is not quiet enough to say anything")
+        return
+    for name, unit in (("p99_ms", "p99"), ("waited_ms", "wait of the main thread in a second")):
+        both = [(getattr(works, name), getattr(rests, name)) for works, rests in counted]
+        low, middle, high = statistics.quantiles([works - rests for works, rests in both], n=4)
+        print(
+            f"{unit}: {statistics.median(works for works, _ in both):.2f} ms at work, "
+            f"{statistics.median(rests for _, rests in both):.2f} ms stopped; "
+            f"difference {middle:+.2f} ms (quartiles {low:+.2f} to {high:+.2f}), higher at work in "
+            f"{sum(works > rests for works, rests in both)} of {len(both)} pairs"
+        )
 
 
 if __name__ == "__main__":

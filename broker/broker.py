@@ -362,6 +362,7 @@ class Broker:
         register_metadata_metrics(self.metrics, self._image, self._node)
         add_faults(self.control, self._server, self._replicas.topic_names.get, self._tier, ports)
         self.health.checks["logs"] = lambda: offline_directories(self._logs.dirs)
+        self.health.warnings["compaction"] = self._cleaner.problems
         self.health.checks["groups"] = self._groups.problems
         self.health.warnings["groups-data"] = self._groups.damages
         self.health.checks["partitions"] = lambda: offline_reasons(self._replicas.offline)

@@ -106,6 +106,7 @@ class ProducerStates:
     Attributes:
         highest_id: of the ids up to `GIVEN_ID_MAX` that were ever seen, also of producers that are
             forgotten; -1: none.
+        forgotten: how many producers expired so far.
     """
 
     __slots__ = (
@@ -113,6 +114,7 @@ class ProducerStates:
         "_ongoing",
         "_unreplicated",
         "end_offset",
+        "forgotten",
         "highest_id",
         "producers",
     )
@@ -121,6 +123,7 @@ class ProducerStates:
         self.producers: dict[int, ProducerState] = {}
         self.end_offset = 0
         self.highest_id = -1
+        self.forgotten = 0
         # States of an earlier generation are in a snapshot that is being written: they are
         # replaced, not changed.
         self._generation = 0
@@ -278,6 +281,7 @@ class ProducerStates:
                 gone.append(producer_id)
         for producer_id in gone:
             del self.producers[producer_id]
+        self.forgotten += len(gone)
         return len(gone)
 
     def clear(self, end_offset: int) -> None:

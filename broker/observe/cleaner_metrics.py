@@ -49,6 +49,10 @@ def register_cleaner_metrics(
             "Time since the cleaner looked for a dirty log.",
             lambda: 0 if facts.looked_ms is None else clock.monotonic_ms() - facts.looked_ms,
         ),
+        "tidemark_log_cleaner_unread_partitions": (
+            "Compacted partitions that could not be read to see whether they are dirty.",
+            lambda: len(cleaner.left_out.unread),
+        ),
         "tidemark_log_cleaner_passes_total": (
             "Passes of the cleaner over a log.",
             lambda: facts.passes,
@@ -68,7 +72,7 @@ def register_cleaner_metrics(
     def of_directories(fact: Callable[[Sequence[PartitionLog]], int]) -> Callable[[], Totals]:
         def totals() -> Totals:
             found: dict[Path, list[PartitionLog]] = {one.path: [] for one in logs.dirs}
-            for each in cleaner.uncleanable:
+            for each in cleaner.left_out.uncleanable:
                 found.setdefault(each.directory.parent, []).append(each)
             return {(str(path),): fact(some) for path, some in found.items()}
 
@@ -76,13 +80,13 @@ def register_cleaner_metrics(
 
     metrics.gauge(
         f"{_MANAGER}uncleanable_partitions_count",
-        "Partitions that are not cleaned because a batch of them is damaged.",
+        "Partitions that are not cleaned until the next start, for damage or lost processes.",
         ("logDirectory",),
         of_directories(len),
     )
     metrics.gauge(
         f"{_MANAGER}uncleanable_bytes",
-        "Closed bytes of partitions that are not cleaned because a batch of them is damaged.",
+        "Closed bytes of partitions that are not cleaned until the next start.",
         ("logDirectory",),
         of_directories(lambda some: sum(each.closed_bytes for each in some)),
     )

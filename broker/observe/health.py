@@ -34,7 +34,7 @@ class Health:
         stage: where in its life the broker is: starting, running, stopping.
         progress: how far a start or a stop is; empty while there is nothing to say.
         checks: by the name of a part, what is wrong with it: red.
-        warnings: by the name of a part, what takes longer than it should: yellow.
+        warnings: by the name of a part, what takes longer than it should, or is put off: yellow.
         notes: by the name of a part, what it is about to do: no reason to look.
     """
 

@@ -30,6 +30,7 @@ from kafka_protocol.records.batch import (
 )
 from kafka_protocol.records.compression import compress, decompress
 from kafka_protocol.records.records import iter_records
+from local_log.cleaner.last_batches import LastBatch
 from local_log.cleaner.offset_map import OffsetMap
 from local_log.cleaner.record_walk import (
     Kept,
@@ -43,18 +44,6 @@ from local_log.config import LONG_MAX
 
 _KEPT_FLAGS_OF_EMPTY: Final = ~(CODEC_MASK | DELETE_HORIZON_FLAG)
 _MARKER_KEY = Struct(">hh")
-
-
-class LastBatch(NamedTuple):
-    """What the log remembers of a producer.
-
-    Attributes:
-        offset: last offset of its newest data batch; -1 if it wrote only markers in this epoch.
-        epoch: its newest one.
-    """
-
-    offset: int
-    epoch: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ from typing import Any, Final, Protocol
 
 from kafka_protocol.types import TopicPartition
 from local_log.cleaner.job import Alive, Done, Failed, Group, Job
+from local_log.cleaner.last_batches import LastBatches
+from local_log.cleaner.left_out import LeftOut
 from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
 from local_log.cleaner.look import Look
 from local_log.cleaner.policy import Range
@@ -38,6 +40,8 @@ SLICE_LOGS: Final = 20
 """Noted in one turn: a list of the segments of each."""
 LOOKS_LOGS: Final = 1000
 """Asked in one turn whether they are compacted."""
+SLICE_PRODUCERS: Final = 5000
+"""Of one log, noted in one turn."""
 LOOK_MAX_MS: Final = 60_000
 """So long passes go by one look; each costs the segments of every compacted log."""
 BACKOFF_MIN_MS: Final = 100
@@ -112,6 +116,7 @@ class LogCleaner:
 
     Attributes:
         facts: for metrics.
+        left_out: logs that are not cleaned.
     """
 
     def __init__(
@@ -141,8 +146,10 @@ class LogCleaner:
         self._is_stopped = False
         self._outage = Outage(log, "the cleaner process")
         self._retry_process_ms = 0
+        self._last_loss = ""
         self._retries: dict[PartitionLog, _Retry] = {}
         self.facts = CleanerFacts()
+        self.left_out = LeftOut(logs.is_open)
 
     def start(self) -> None:
         """Look now, and again after each pause."""
@@ -171,10 +178,12 @@ class LogCleaner:
         await self._runner.stop()
         await self._pool.run(self._worker.close)
 
-    @property
-    def uncleanable(self) -> list[PartitionLog]:
-        """Logs that were set aside because a batch of them is damaged."""
-        return [each for each in self._logs.all() if each.cleaning.uncleanable]
+    def problems(self) -> list[str]:
+        """What is not cleaned, and why; for people."""
+        lines = self.left_out.reasons()
+        if self.facts.failures:
+            lines.append(f"the cleaner process fails, it is tried again: {self._last_loss}")
+        return lines
 
     # -- which one ------------------------------------------------------------------------------
 
@@ -209,6 +218,7 @@ class LogCleaner:
                 if self._logs.is_open(each)
             ]
             yield partial(look.add, some)
+        self.left_out.looked(look.failed)
         self.facts.looked_ms = self._clock.monotonic_ms()
         self.facts.dirty_ratio, self.facts.delay_ms = look.dirty_ratio, look.delay_ms
         due: list[PartitionLog] = yield look.ranked
@@ -257,12 +267,16 @@ class LogCleaner:
         if noted.cleaned_to is None or found.resets:
             # Before a first hole comes: holes of a log that is in this checkpoint are right.
             yield partial(self._note, each, found.first_dirty)
+        last = LastBatches(each.producers, noted.segments[0].base_offset, found.first_uncleanable)
+        while last.take(SLICE_PRODUCERS):
+            yield NEXT_TURN
+            self._check(each)
         self._number += 1
         job: Job = yield partial(
             make_job,
             noted,
             found,
-            each.producers.freeze(),
+            bytes(last.packed),
             self._settings(),
             number=self._number,
             token=token,
@@ -271,8 +285,7 @@ class LogCleaner:
         )
         yield partial(self._worker.begin, job)
         while True:
-            if each.cleaning.is_spoilt or not self._logs.is_open(each):
-                raise PassSpoiltError("the log was truncated or removed")
+            self._check(each)
             answer = yield self._worker.next_answer
             match answer:
                 case Alive():
@@ -284,8 +297,14 @@ class LogCleaner:
                     self._count(noted, answer, self._clock.monotonic_ms() - begun_ms)
                     return
                 case Failed():
+                    if each.cleaning.is_spoilt:  # what was missing is what the truncation took
+                        raise PassSpoiltError(answer.reason)
                     self._refused(each, answer)
                     return
+
+    def _check(self, each: PartitionLog) -> None:
+        if each.cleaning.is_spoilt or not self._logs.is_open(each):
+            raise PassSpoiltError("the log was truncated or removed")
 
     def _swap(self, each: PartitionLog, group: Group, token: str) -> Sub:
         if not group.is_changed:
@@ -325,15 +344,7 @@ class LogCleaner:
     def _refused(self, each: PartitionLog, failed: Failed) -> None:
         if not failed.is_damage:
             raise OSError(failed.reason)
-        self._set_aside(each, failed.reason)
-
-    def _set_aside(self, each: PartitionLog, reason: str) -> None:
-        each.cleaning.set_aside(reason)
-        log.error(
-            "not cleaned any more until the next start: partition=%s %s; its records are served",
-            each.topic_partition,
-            reason,
-        )
+        self.left_out.set_aside(each, failed.reason)
 
     def _succeeded(self, each: PartitionLog) -> None:
         self.facts.failures = self._retry_process_ms = 0
@@ -346,6 +357,7 @@ class LogCleaner:
         if self._is_stopped:
             return
         self._outage.failed(error)
+        self._last_loss = str(error)
         self.facts.failures += 1
         self._retry_process_ms = self._clock.monotonic_ms() + self._pause_ms(self.facts.failures)
         # Later than the next process: another log comes first.
@@ -354,7 +366,7 @@ class LogCleaner:
         retry.losses += error.in_job
         if retry.losses >= LOSSES_MAX:
             del self._retries[each]
-            self._set_aside(each, f"{LOSSES_MAX} processes in a row ended over it: {error}")
+            self.left_out.set_aside(each, f"{LOSSES_MAX} processes in a row ended over it: {error}")
             self.facts.failures = 0
 
     def _log_failed(self, each: PartitionLog, error: Exception) -> None:

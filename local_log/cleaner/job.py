@@ -1,22 +1,26 @@
 """What broker and cleaner process say to each other: one JSON object a line.
 
-The broker sends a `Job`. The process answers with `Alive` now and then, with a `Group` whenever a
-new segment is on the disk, and with one `Done` or `Failed` at the end.
+The broker sends a `Job`, and before it `Producers` where the log has some. The process answers
+with `Alive` now and then, with a `Group` whenever a new segment is on the disk, and with one
+`Done` or `Failed` at the end.
 """
 
-from typing import TypeAlias
+from collections.abc import Iterator
+from typing import Final, TypeAlias
 
 import msgspec
 
+from local_log.cleaner.last_batches import ENTRY_BYTES
+
 
 class SourceSegment(msgspec.Struct, frozen=True):
-    """A closed segment that is to be cleaned; see `policy.SegmentToClean`."""
+    """A segment that is to be read; see `policy.SegmentToClean`."""
 
     base_offset: int
     end_offset: int
     size_bytes: int
-    index_bytes: int
-    time_index_bytes: int
+    index_bytes: int = 0
+    time_index_bytes: int = 0
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
@@ -26,9 +30,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
         number: of the job; the answers carry it.
         token: part of the names of new files: those of a process that should be gone are others.
         segments: from the first one to the first uncleanable offset.
+        ahead: those after them, the active one as far as it was written: read only for markers.
         first_dirty: below it everything was cleaned.
         aborted: transaction indexes that may speak of these segments, by their base offsets.
-        producers: id, last offset, epoch of each producer; see `batch_filter.LastBatch`.
+        producers: see `last_batches`; sent as lines of their own.
         map_bytes: memory for keys.
         buffer_bytes: read at once.
         bytes_per_second: of reading and writing together; 0: no limit.
@@ -38,9 +43,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
     token: str
     directory: str
     segments: list[SourceSegment]
+    ahead: list[SourceSegment]
     first_dirty: int
     aborted: list[int]
-    producers: list[tuple[int, int, int]]
+    producers: bytes
     now_ms: int
     delete_retention_ms: int
     segment_bytes: int
@@ -51,11 +57,21 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
     bytes_per_second: float
 
 
+class Producers(msgspec.Struct, frozen=True, tag="producers"):
+    """Some of the producers of the next job."""
+
+    packed: bytes
+
+
 class Alive(msgspec.Struct, frozen=True, tag="alive"):
-    """The process works on."""
+    """The process is there, once a second while it has a job, also while it waits for a disk.
+
+    Attributes:
+        steps: grows while the pass goes on.
+    """
 
     number: int
-    read_bytes: int
+    steps: int
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True, tag="group"):
@@ -113,7 +129,23 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
 
 
 Answer: TypeAlias = Alive | Group | Done | Failed
+Order: TypeAlias = Producers | Job
+
+PRODUCERS_BYTES: Final = 5000 * ENTRY_BYTES
+"""Of one line: none holds the interpreter for long."""
 
 encode = msgspec.json.Encoder().encode
-decode_job = msgspec.json.Decoder(Job).decode
+decode_order = msgspec.json.Decoder(Order).decode
 decode_answer = msgspec.json.Decoder(Answer).decode
+
+
+def lines_of(job: Job) -> Iterator[bytes]:
+    """What is sent of a job."""
+    for at in range(0, len(job.producers), PRODUCERS_BYTES):
+        yield encode(Producers(job.producers[at : at + PRODUCERS_BYTES])) + b"\n"
+    yield encode(msgspec.structs.replace(job, producers=b"")) + b"\n"
+
+
+def whole_job(job: Job, producers: list[bytes]) -> Job:
+    """The job again, with the producers that came before it."""
+    return msgspec.structs.replace(job, producers=b"".join(producers))

@@ -1,6 +1,6 @@
 """What the cleaner must know of one log: noted on the loop, looked up on a pool thread."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,7 +8,6 @@ from local_log.cleaner.job import Job, SourceSegment
 from local_log.cleaner.policy import LogToClean, Range, SegmentToClean, cleanable
 from local_log.config import LONG_MAX, LogConfig
 from local_log.partition_log import PartitionLog
-from local_log.producer_state import ProducerState
 from local_log.segment import LogSegment
 from local_log.segment_files import TXN_INDEX
 from runtime.disk import Disk
@@ -41,6 +40,7 @@ class NotedLog:
 
     Attributes:
         segments: all of them, the last one active.
+        active_bytes: of the last one, up to the log end.
     """
 
     log: PartitionLog
@@ -48,6 +48,7 @@ class NotedLog:
     segments: Sequence[LogSegment]
     log_start_offset: int
     log_end_offset: int
+    active_bytes: int
     stable_end: int
     cleaned_to: int | None
 
@@ -60,6 +61,7 @@ class NotedLog:
             list(log.segments),
             log.log_start_offset,
             log.log_end_offset,
+            log.segments[-1].size_bytes,
             log.last_stable_offset,
             cleaned_to,
         )
@@ -105,7 +107,7 @@ def _first_timestamp(segment: LogSegment) -> int:
 def make_job(
     noted: NotedLog,
     found: Range,
-    producers: Mapping[int, ProducerState],
+    producers: bytes,
     settings: CleanerSettings,
     *,
     number: int,
@@ -118,32 +120,31 @@ def make_job(
     Raises:
         OSError: a file cannot be read, or has gone meanwhile.
     """
-    config, segments = noted.config, []
+    config, segments, ahead = noted.config, [], []
     for segment, following in zip(noted.segments[:-1], noted.segments[1:], strict=True):
-        if following.base_offset > found.first_uncleanable:
-            break
+        base_offset, end_offset, size = (
+            segment.base_offset,
+            following.base_offset,
+            segment.size_bytes,
+        )
+        if end_offset > found.first_uncleanable:
+            ahead.append(SourceSegment(base_offset, end_offset, size))
+            continue
         index, times = segment.offset_index.path, segment.time_index.path
         segments.append(
-            SourceSegment(
-                segment.base_offset,
-                following.base_offset,
-                segment.size_bytes,
-                disk.size(index),
-                disk.size(times),
-            )
+            SourceSegment(base_offset, end_offset, size, disk.size(index), disk.size(times))
         )
-    last_batches = [
-        (producer_id, state.batches[-1][1] if state.batches else -1, state.epoch)
-        for producer_id, state in producers.items()
-    ]
+    active = noted.segments[-1]
+    ahead.append(SourceSegment(active.base_offset, noted.log_end_offset, noted.active_bytes))
     return Job(
         number=number,
         token=token,
         directory=str(noted.log.directory),
         segments=segments,
+        ahead=ahead,
         first_dirty=min(found.first_dirty, found.first_uncleanable),
         aborted=[one.base_offset for one in noted.segments if disk.exists(one.path(TXN_INDEX))],
-        producers=[one for one in last_batches if one[1] < found.first_uncleanable],
+        producers=producers,
         now_ms=now_ms,
         delete_retention_ms=config.delete_retention_ms,
         segment_bytes=config.segment_bytes,

@@ -6,7 +6,8 @@ indexes, fsynced. Nothing that belongs to the log is touched: putting a new segm
 is the broker's.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +23,9 @@ from kafka_protocol.records.batch import (
     read_header,
 )
 from kafka_protocol.records.compression import decompress
-from local_log.cleaner.batch_filter import BatchFilter, FilterFacts, LastBatch, marker_kind
+from local_log.cleaner.batch_filter import BatchFilter, FilterFacts, marker_kind
 from local_log.cleaner.job import Done, Group, Job, SourceSegment
+from local_log.cleaner.last_batches import unpacked
 from local_log.cleaner.offset_map import OffsetMap
 from local_log.cleaner.policy import SegmentToClean, groups
 from local_log.cleaner.transactions import Transactions
@@ -39,6 +41,9 @@ from local_log.segment_files import (
 from runtime.disk import Disk, OpenFile
 
 _BATCH_LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD
+
+_Located = tuple[int, int, BatchHeader, memoryview]
+"""Base offset of its segment, position, header and bytes of a batch."""
 
 
 class DamagedBatchError(TidemarkError):
@@ -88,7 +93,7 @@ class LogPass:
             job.now_ms,
             job.delete_retention_ms,
             job.segments[-1].end_offset,
-            {number: LastBatch(offset, epoch) for number, offset, epoch in job.producers},
+            unpacked(job.producers),
         )
         first = job.segments[0].base_offset
         batches = BatchFilter(facts, newest, Transactions(self._aborted(first)))
@@ -127,19 +132,43 @@ class LogPass:
         newest.latest_offset = start - 1
         dirty = [source for source in job.segments if source.end_offset > start]
         transactions = Transactions(self._aborted(dirty[0].base_offset))
-        for source in dirty:
-            for position, header, batch in self._batches(source):
-                if header.last_offset < start and not header.is_transactional:
-                    continue
+        batches, keys_left = self._located(dirty), False
+        for base_offset, position, header, batch in batches:
+            if header.last_offset < start and not header.is_transactional:
+                continue
+            try:
+                keys_left = not _note(newest, transactions, header, batch, start)
+            except KafkaError as error:
+                raise self._damage(base_offset, position, error) from error
+            if keys_left:
+                break
+            newest.latest_offset = max(newest.latest_offset, header.last_offset)
+        if not keys_left:
+            newest.latest_offset = dirty[-1].end_offset - 1
+        self._look_ahead(transactions, chain(batches, self._located(job.ahead)))
+        return newest, keys_left
+
+    def _look_ahead(self, transactions: Transactions, batches: Iterator[_Located]) -> None:
+        """See that no transaction whose keys are in the map ends with an abort.
+
+        Its marker may lie behind what was read: where there was no room for more keys, or beyond
+        what is cleaned. The last stable offset is above the transaction, so the marker is there.
+
+        Raises:
+            DamagedBatchError: one does, and no index names it.
+        """
+        waiting = transactions.undecided
+        while waiting:
+            located = next(batches, None)
+            if located is None:
+                return
+            base_offset, position, header, batch = located
+            if header.is_control and header.producer_id in waiting:
                 try:
-                    whole = _note(newest, transactions, header, batch, start)
+                    transactions.marker(header, marker_kind(batch, header))
                 except KafkaError as error:
-                    raise self._damage(source.base_offset, position, error) from error
-                if not whole:
-                    return newest, True
-                newest.latest_offset = max(newest.latest_offset, header.last_offset)
-            newest.latest_offset = max(newest.latest_offset, source.end_offset - 1)
-        return newest, False
+                    raise self._damage(base_offset, position, error) from error
+                waiting &= transactions.undecided
 
     # -- the second walk ------------------------------------------------------------------------
 
@@ -186,6 +215,11 @@ class LogPass:
 
     def _path(self, base_offset: int) -> Path:
         return path_of(self._directory, base_offset, LOG)
+
+    def _located(self, sources: Iterable[SourceSegment]) -> Iterator[_Located]:
+        for source in sources:
+            for position, header, batch in self._batches(source):
+                yield source.base_offset, position, header, batch
 
     def _batches(
         self, source: SegmentToClean | SourceSegment

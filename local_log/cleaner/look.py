@@ -1,12 +1,9 @@
 """A look at all compacted logs: which are due, the dirtiest first. It serves many passes."""
 
-import logging
 from collections.abc import Sequence
 
 from local_log.cleaner.log_facts import NotedLog
 from local_log.partition_log import PartitionLog
-
-log = logging.getLogger(__name__)
 
 
 class Look:
@@ -14,6 +11,7 @@ class Look:
 
     Attributes:
         dirty_ratio: of the dirtiest log.
+        failed: logs that could not be read, and why; their files may have gone meanwhile.
         delay_ms: longest time by which a record waits too long.
     """
 
@@ -23,14 +21,15 @@ class Look:
         self._due: list[tuple[float, PartitionLog]] = []
         self.dirty_ratio = 0.0
         self.delay_ms = 0
+        self.failed: list[tuple[NotedLog, OSError]] = []
 
     def add(self, some: Sequence[NotedLog]) -> None:
-        """Look at these; logs whose files went meanwhile are left out."""
+        """Look at these; logs that cannot be read are left out."""
         for noted in some:
             try:
                 found = noted.range(self._now_ms)
             except OSError as error:
-                log.debug("not looked at: partition=%s %s", noted.log.topic_partition, error)
+                self.failed.append((noted, error))
                 continue
             self.dirty_ratio = max(self.dirty_ratio, found.dirty_ratio)
             self.delay_ms = max(self.delay_ms, found.delay_ms)

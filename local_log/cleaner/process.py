@@ -3,6 +3,9 @@
 Records are opened here, so that nothing of it holds the interpreter of the broker. It does one job
 after the other, ends after a minute without one, and when the broker's end of the link is closed:
 it looks at the link between two reads. What it leaves then is removed at the next start.
+
+A pass runs in a thread of its own, so that the process can say that it lives while a read or an
+fsync takes its time.
 """
 
 import logging
@@ -10,21 +13,26 @@ import select
 import socket
 import sys
 from collections.abc import Callable
+from concurrent.futures import wait
 from contextlib import suppress
 from typing import Final
 
 from kafka_protocol.errors import TidemarkError
-from local_log.cleaner.job import Alive, Answer, Failed, Job, decode_job, encode
+from local_log.cleaner.job import Alive, Answer, Failed, Job, Order, decode_order, encode, whole_job
 from local_log.cleaner.log_pass import DamagedBatchError, LogPass
 from runtime.child_process import give_way
 from runtime.clock import Clock, SystemClock
 from runtime.disk import Disk
+from runtime.executors import make_mutex, make_pool
 
 log = logging.getLogger(__name__)
 
 IDLE_MS: Final = 60_000
-ALIVE_EVERY_MS: Final = 1_000
+ALIVE_EVERY_S: Final = 1.0
+WAIT_MAX_MS: Final = 1_000
+"""So long at most a pass waits for its rate before it looks at the link again."""
 NICENESS: Final = 10
+THREAD: Final = "cleaner-pass"
 _RECEIVE_BYTES: Final = 1 << 20
 
 
@@ -33,11 +41,13 @@ class LinkEnded(TidemarkError):
 
 
 class Link:
-    """Lines to and from the broker."""
+    """Lines to and from the broker; two threads send."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
+        self._mutex = make_mutex()
         self._buffer = bytearray()
+        self._producers: list[bytes] = []
 
     def next_job(self, wait_ms: int) -> Job | None:
         """The next job; None if none comes for so long.
@@ -45,16 +55,22 @@ class Link:
         Raises:
             LinkEnded: the broker closed the link.
         """
-        while b"\n" not in self._buffer:
+        while True:
+            line, found, rest = self._buffer.partition(b"\n")
+            if found:
+                self._buffer = rest
+                order: Order = decode_order(line)
+                if isinstance(order, Job):
+                    producers, self._producers = self._producers, []
+                    return whole_job(order, producers)
+                self._producers.append(order.packed)
+                continue
             if not self._is_readable(wait_ms):
                 return None
             data = self._sock.recv(_RECEIVE_BYTES)
             if not data:
                 raise LinkEnded
             self._buffer += data
-        line, _, rest = self._buffer.partition(b"\n")
-        self._buffer = rest
-        return decode_job(line)
 
     def send(self, answer: Answer) -> None:
         """Send one answer.
@@ -63,7 +79,8 @@ class Link:
             LinkEnded: the broker closed the link.
         """
         try:
-            self._sock.sendall(encode(answer) + b"\n")
+            with self._mutex:
+                self._sock.sendall(encode(answer) + b"\n")
         except OSError as error:
             raise LinkEnded from error
 
@@ -81,12 +98,16 @@ class Link:
 
 
 class Pace:
-    """Keeps a pass to its rate, tells the broker that it goes on, and ends it with the broker."""
+    """Keeps a pass to its rate, counts how it goes on, and ends it with the broker.
+
+    Attributes:
+        steps: see `Alive`.
+    """
 
     def __init__(self, job: Job, link: Link, clock: Clock) -> None:
         self._job, self._link, self._clock = job, link, clock
-        self._begun_ms = self._told_ms = clock.monotonic_ms()
-        self._bytes = 0
+        self._begun_ms = clock.monotonic_ms()
+        self._bytes = self.steps = 0
 
     def moved(self, size: int) -> None:
         """So many bytes were read or written.
@@ -97,12 +118,10 @@ class Pace:
         self._bytes += size
         rate = self._job.bytes_per_second
         while True:
-            now_ms = self._clock.monotonic_ms()
-            if now_ms - self._told_ms >= ALIVE_EVERY_MS:
-                self._told_ms = now_ms
-                self._link.send(Alive(self._job.number, self._bytes))
-            ahead_ms = self._bytes / rate * 1000 - (now_ms - self._begun_ms) if rate > 0 else 0
-            self._link.wait(min(max(ahead_ms, 0), ALIVE_EVERY_MS))
+            self.steps += 1
+            took_ms = self._clock.monotonic_ms() - self._begun_ms
+            ahead_ms = self._bytes / rate * 1000 - took_ms if rate > 0 else 0
+            self._link.wait(min(max(ahead_ms, 0), WAIT_MAX_MS))
             if ahead_ms <= 0:
                 return
 
@@ -126,15 +145,30 @@ def do_job(
         send(Failed(number=job.number, is_damage=True, reason=what))
 
 
+def serve(link: Link, disk: Disk, clock: Clock) -> None:
+    """Do jobs until nothing comes for a minute.
+
+    Raises:
+        LinkEnded: the broker is gone.
+    """
+    pool = make_pool(THREAD, 1)
+    while (job := link.next_job(IDLE_MS)) is not None:
+        link.send(Alive(job.number, 0))  # what goes wrong from here on is for this log
+        pace = Pace(job, link, clock)
+        done = pool.submit(do_job, job, link.send, pace.moved, disk)
+        try:
+            while not wait([done], ALIVE_EVERY_S).done:
+                link.send(Alive(job.number, pace.steps))
+        finally:
+            done.exception()  # it still has the link
+        done.result()
+
+
 def main(link_fd: int) -> None:
     """Serve the link until it ends, or nothing comes for a minute."""
     give_way(NICENESS)
-    disk, clock = Disk(), SystemClock()
     with socket.socket(fileno=link_fd) as sock, suppress(LinkEnded):
-        link = Link(sock)
-        while (job := link.next_job(IDLE_MS)) is not None:
-            link.send(Alive(job.number, 0))  # what goes wrong from here on is for this log
-            do_job(job, link.send, Pace(job, link, clock).moved, disk)
+        serve(Link(sock), Disk(), SystemClock())
 
 
 if __name__ == "__main__":

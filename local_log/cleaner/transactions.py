@@ -36,6 +36,11 @@ class Transactions:
         self._committed: set[int] = set()
         self.kept: list[AbortedTransaction] = []
 
+    @property
+    def undecided(self) -> frozenset[int]:
+        """Producers with data that goes for committed, whose marker has not come."""
+        return frozenset(self._committed)
+
     def _begin_up_to(self, offset: int) -> None:
         while self._coming and self._coming[0][0] <= offset:
             _, entry = heapq.heappop(self._coming)

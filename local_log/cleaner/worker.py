@@ -6,13 +6,16 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from kafka_protocol.errors import TidemarkError
-from local_log.cleaner.job import Answer, Job, decode_answer, encode
+from local_log.cleaner.job import Alive, Answer, Job, decode_answer, lines_of
 from runtime.child_process import ChildProcess, start_child
+from runtime.clock import Clock, SystemClock
 
 log = logging.getLogger(__name__)
 
 SILENCE_MAX_S: Final = 60.0
-"""A process that has a job says once a second that it goes on."""
+"""A process that has a job says once a second that it is there."""
+STALL_MAX_S: Final = 1800.0
+"""So long a pass may wait for its disk; then others have their turn. It is no fault of its log."""
 _END_MAX_S: Final = 5.0
 _RECEIVE_BYTES: Final = 1 << 16
 
@@ -82,13 +85,17 @@ class ProcessWorker:
         start: StartProcess = start_cleaner_process,
         *,
         silence_max_s: float = SILENCE_MAX_S,
+        stall_max_s: float = STALL_MAX_S,
+        clock: Clock | None = None,
     ) -> None:
-        self._start, self._silence_max_s = start, silence_max_s
+        self._start, self._silence_max_s, self._stall_max_s = start, silence_max_s, stall_max_s
+        self._clock = clock or SystemClock()
+        self._steps = self._moved_ms = 0  # how far the pass was, and since when
         self._process: ChildProcess | None = None
         self._sock: socket.socket | None = None
         self._buffer = bytearray()
         self._number = -1
-        self._unanswered = b""  # the job, until it is known that the process has it
+        self._unanswered: Job | None = None  # until it is known that the process has it
         self._is_doomed = self._is_stopped = False
 
     @property
@@ -100,7 +107,8 @@ class ProcessWorker:
     def begin(self, job: Job) -> None:
         """See `Worker`."""
         self.collect()
-        self._number, self._unanswered = job.number, encode(job) + b"\n"
+        self._number, self._unanswered = job.number, job
+        self._steps, self._moved_ms = -1, self._clock.monotonic_ms()
         if self._process is None or self._is_doomed or not self._sends():
             self._start_one()
 
@@ -124,8 +132,10 @@ class ProcessWorker:
 
     def _sends(self) -> bool:
         assert self._sock is not None
+        assert self._unanswered is not None
         try:
-            self._sock.sendall(self._unanswered)
+            for line in lines_of(self._unanswered):
+                self._sock.sendall(line)
         except OSError:
             return False
         return True
@@ -140,8 +150,17 @@ class ProcessWorker:
             self._buffer = rest
             answer: Answer = decode_answer(line)
             if answer.number == self._number:
-                self._unanswered = b""
+                self._unanswered = None
+                if isinstance(answer, Alive):
+                    self._watch(answer.steps)
                 return answer
+
+    def _watch(self, steps: int) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if steps != self._steps:
+            self._steps, self._moved_ms = steps, now_ms
+        elif now_ms - self._moved_ms >= self._stall_max_s * 1000:
+            raise self._lost(f"its pass has not moved for {self._stall_max_s:.0f} s", in_job=False)
 
     def _receive(self) -> None:
         if self._sock is None:
@@ -162,8 +181,8 @@ class ProcessWorker:
                 raise self._lost(f"it ended with {code}")
             self._start_one()  # it ended for want of work, just when this came
 
-    def _lost(self, why: str) -> WorkerLostError:
-        pid, in_job = self.pid, not self._unanswered and not self._is_doomed
+    def _lost(self, why: str, *, in_job: bool = True) -> WorkerLostError:
+        pid, in_job = self.pid, in_job and not self._unanswered and not self._is_doomed
         self.close()
         return WorkerLostError(f"cleaner process {pid}: {why}", in_job=in_job)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -22,7 +22,7 @@ from kafka_protocol.files.offset_checkpoint import CLEANER_OFFSETS
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.records.records import iter_records
 from kafka_protocol.types import TopicPartition
-from tests.support.brokers.clients import Read, produce, read_all
+from tests.support.brokers.clients import Read, end_offsets, produce, read_all
 from tests.support.brokers.process import BrokerProcess, until
 from tests.support.kafka.peer import SMALL_INDEXES, KafkaPeer
 from tests.support.kafka.tools import require_kafka_tools
@@ -206,10 +206,20 @@ def test_the_same_batches_are_left_with_the_same_headers(by_kafka: Cleaned, by_u
     assert by_us.batches == by_kafka.batches
 
 
+def leads(peer: KafkaPeer) -> bool:
+    """A broker answers before it leads what it has."""
+    try:
+        end_offsets(peer, TOPIC)  # type: ignore[arg-type]
+    except KafkaException:
+        return False
+    return True
+
+
 def test_kafka_opens_what_we_have_cleaned(by_us: Cleaned, tmp_path: Path) -> None:
     peer = peer_of(copied(by_us.directory, tmp_path / "data"))
     try:
         peer.start()
+        until(lambda: leads(peer), "Kafka leads the partition")
         assert read_all(peer, TOPIC) == by_us.reads  # type: ignore[arg-type]
         produce(peer, TOPIC, [(b"new", b"1")])  # type: ignore[arg-type]
         last = read_all(peer, TOPIC)[-1]  # type: ignore[arg-type]

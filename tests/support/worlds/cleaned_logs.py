@@ -8,6 +8,7 @@ from kafka_protocol.records.batch import BatchHeader, has_valid_crc
 from kafka_protocol.records.control import ControlType, end_transaction_batch
 from kafka_protocol.records.records import Record, build_batch, iter_records
 from local_log.cleaner.job import Done, Group
+from local_log.cleaner.last_batches import LastBatches
 from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
 from local_log.cleaner.log_pass import LogPass
 from local_log.cleaner.policy import Range
@@ -82,7 +83,7 @@ def clean(
     job = make_job(
         noted,
         found,
-        log.producers.freeze(),
+        producers_of(log, found),
         settings,
         number=1,
         token=token,
@@ -95,6 +96,13 @@ def clean(
             return answer
         swap(log, answer, token)
     raise AssertionError("a pass ends with Done")
+
+
+def producers_of(log: PartitionLog, found: Range) -> bytes:
+    last = LastBatches(log.producers, log.segments[0].base_offset, found.first_uncleanable)
+    while last.take(2):
+        pass
+    return bytes(last.packed)
 
 
 def swap(log: PartitionLog, group: Group, token: str = "t") -> None:

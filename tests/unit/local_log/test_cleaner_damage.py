@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from local_log.cleaner.job import Answer, Failed, Job
 from local_log.cleaner.log_pass import LogPass
 from local_log.partition_log import PartitionLog
 from local_log.segment_files import LOG, TXN_INDEX
@@ -61,6 +62,31 @@ def test_transactions_that_the_index_names_go_over_and_over(world: World) -> Non
     assert [r.value for r in records_of(log) if r.key == b"K"] == [b"committed"]
 
 
+def test_what_a_truncation_took_from_under_the_pass_is_no_damage(world: World) -> None:
+    log = world.log(segment_bytes=700)
+    fill(log, 20)
+    end = log.segments[3].base_offset
+
+    def shorten(job: Job) -> None:
+        path = log.segments[3].path(LOG)
+        path.write_bytes(path.read_bytes()[:-1])
+        world.worker.before = lambda _: None
+
+    def cut(answer: Answer) -> None:
+        if isinstance(answer, Failed):
+            seen.append(answer)
+            log.truncate_to(end)
+
+    seen: list[Failed] = []
+    world.worker.before, world.worker.each = shorten, cut
+    world.cleaner.start()
+    assert [failed.is_damage for failed in seen] == [True]
+    assert not log.cleaning.uncleanable
+    fill(log, 20)
+    world.ports.scheduler.advance(5000)
+    assert world.checkpoint() == log.segments[-1].base_offset
+
+
 @pytest.mark.parametrize("size", [1, 60])
 def test_bytes_after_the_last_batch_that_are_none(world: World, size: int) -> None:
     log = world.log(segment_bytes=700)
@@ -88,7 +114,7 @@ def test_a_pass_that_fails_for_whatever_reason_sets_its_log_aside_and_no_other(
 
     monkeypatch.setattr(LogPass, "run", fail)
     world.cleaner.start()
-    assert world.cleaner.uncleanable == [sick]
+    assert world.cleaner.left_out.uncleanable == [sick]
     reason = f"a pass over {sick.directory} failed with OverflowError: too large"
     assert sick.cleaning.uncleanable == reason
     assert world.checkpoint(sound.topic_partition) == sound.segments[-1].base_offset

@@ -125,7 +125,7 @@ def test_what_a_truncation_takes_back_does_not_come_back(
     job = make_job(
         noted,
         noted.range(LATER_MS),
-        {},
+        b"",
         CleanerSettings(),
         number=1,
         token="t",

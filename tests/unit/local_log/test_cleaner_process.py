@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,14 +13,16 @@ from pathlib import Path
 import pytest
 
 from local_log.cleaner import process as process_module
-from local_log.cleaner.job import Alive, Done, Failed, Group, Job
+from local_log.cleaner.job import Alive, Done, Failed, Group, Job, decode_answer, encode
 from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
 from local_log.cleaner.process import Link, LinkEnded, Pace
 from local_log.cleaner.worker import ProcessWorker, WorkerLostError
 from runtime.child_process import ChildProcess, start_child
-from runtime.disk import Disk
+from runtime.clock import SystemClock
+from runtime.disk import Disk, OpenFile
+from runtime.executors import ThreadPool
 from runtime.sim.clock import ManualClock
-from tests.support.worlds.cleaned_logs import commit, open_compacted, put
+from tests.support.worlds.cleaned_logs import commit, open_compacted, producers_of, put
 from tests.support.worlds.local_log import NOW_MS
 
 
@@ -36,10 +39,11 @@ def job_for(path: Path, number: int = 1, *, bytes_per_second: float = 0.0) -> Jo
         put(log, (f"k{at % 3}", "v" * 100))
     commit(log)
     noted = NotedLog.of(log, None)
+    found = noted.range(NOW_MS)
     job = make_job(
         noted,
-        noted.range(NOW_MS),
-        log.producers.freeze(),
+        found,
+        producers_of(log, found),
         CleanerSettings(map_bytes=1 << 20, bytes_per_second=bytes_per_second),
         number=number,
         token=f"t{number}",
@@ -124,6 +128,79 @@ def test_one_that_ended_for_want_of_work_is_replaced(tmp_path: Path) -> None:
     worker.close()
 
 
+class SlowDisk(Disk):
+    """An fsync returns when the test lets it."""
+
+    def __init__(self) -> None:
+        self.goes_on = threading.Event()
+
+    def fsync(self, file: OpenFile) -> None:
+        assert self.goes_on.wait(30)
+        super().fsync(file)
+
+
+def test_it_says_that_it_is_there_while_it_waits_for_a_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_module, "ALIVE_EVERY_S", 0.01)
+    ours, its = socket.socketpair()
+    ours.settimeout(20)
+    disk, pool = SlowDisk(), ThreadPool("serving", 1)
+    served = pool.submit(process_module.serve, Link(its), disk, SystemClock())
+    ours.sendall(encode(job_for(tmp_path / "a")) + b"\n")
+    lines = ours.makefile("rb")
+    alive = [decode_answer(next(lines)) for _ in range(50)]
+    assert {type(answer) for answer in alive} == {Alive}
+    assert {answer.number for answer in alive} == {1}
+    assert not disk.goes_on.is_set(), "all that was said while the fsync lasts"
+    disk.goes_on.set()
+    assert any(isinstance(decode_answer(line), Done) for line in lines)
+    lines.close()
+    ours.close()
+    with pytest.raises(LinkEnded):
+        served.result(20)
+    pool.shutdown()
+    its.close()
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_a_pass_that_stalls_makes_room_for_others_and_is_no_fault_of_its_log(
+    tmp_path: Path, *, moves: bool
+) -> None:
+    said = "".join(
+        f'{{"type":"alive","number":1,"steps":{number if moves else 7}}}\n' for number in range(10)
+    )
+
+    def start(link_fd: int) -> ChildProcess:
+        code = f"""
+import socket
+link = socket.socket(fileno={link_fd})
+link.recv(1)
+link.sendall({said.encode()!r})
+while link.recv(1 << 20):
+    pass
+"""
+        return _python(code, link_fd)
+
+    clock = ManualClock()
+    worker = ProcessWorker(start, silence_max_s=20, stall_max_s=60, clock=clock)
+    worker.begin(job_for(tmp_path / "a"))
+
+    def listen() -> None:
+        for _ in range(10):
+            assert isinstance(worker.next_answer(), Alive)
+            clock.advance(10_000)
+
+    if moves:
+        listen()
+    else:
+        with pytest.raises(WorkerLostError, match="has not moved for 60 s") as lost:
+            listen()
+        assert not lost.value.in_job
+        assert worker.pid is None
+    worker.close()
+
+
 def _python(code: str, fd: int) -> ChildProcess:
     """A process that takes the link, waits for a job, and ends."""
 
@@ -181,24 +258,21 @@ def test_it_ends_with_the_broker_and_not_only_when_it_is_done(tmp_path: Path) ->
     its.close()
 
 
-def test_it_keeps_to_its_rate_and_says_that_it_goes_on(tmp_path: Path) -> None:
+def test_it_keeps_to_its_rate_and_counts_that_it_goes_on(tmp_path: Path) -> None:
     class WaitingLink(Link):
         """Waits by moving the clock."""
 
         def wait(self, wait_ms: float) -> None:
             clock.advance(int(wait_ms))
 
-        def send(self, answer: object) -> None:
-            sent.append(answer)
-
     ours, its = socket.socketpair()
-    clock, sent = ManualClock(), list[object]()
+    clock = ManualClock()
     began = clock.monotonic_ms()
     pace = Pace(job_for(tmp_path / "a", bytes_per_second=1000), WaitingLink(its), clock)
     for _ in range(10):
         pace.moved(500)
     assert 4900 <= clock.monotonic_ms() - began <= 5100
-    assert len(sent) in (4, 5)
+    assert pace.steps >= 10
     with suppress(OSError):
         ours.close()
     its.close()

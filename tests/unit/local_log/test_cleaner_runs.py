@@ -265,11 +265,11 @@ def test_damage_sets_the_log_aside_until_it_is_truncated(world: World) -> None:
     world.cleaner.start()
     world.ports.scheduler.advance(10_000)
     assert len(world.worker.jobs) == 1
-    assert world.cleaner.uncleanable == [log]
+    assert world.cleaner.left_out.uncleanable == [log]
     assert f"damaged batch at byte 0 of {path}" in log.cleaning.uncleanable
     assert not log.is_offline
     log.truncate_to(log.segments[1].base_offset)
-    assert world.cleaner.uncleanable == []
+    assert world.cleaner.left_out.uncleanable == []
 
 
 @pytest.mark.parametrize("kind", ["truncated", "deleted", "begun anew"])
@@ -393,7 +393,7 @@ def test_a_log_over_which_the_process_ends_does_not_keep_the_others_waiting(
     assert not sick.cleaning.uncleanable
     world.ports.scheduler.advance(600_000)
     assert [Path(job.directory).name for job in world.worker.jobs].count("sick-0") == 5
-    assert world.cleaner.uncleanable == [sick]
+    assert world.cleaner.left_out.uncleanable == [sick]
     assert "5 processes in a row ended over it: killed" in sick.cleaning.uncleanable
     assert world.cleaner.facts.failures == 0
 
@@ -409,7 +409,7 @@ def test_a_process_that_never_begins_sets_no_log_aside(world: World) -> None:
     world.cleaner.start()
     world.ports.scheduler.advance(3_600_000)
     assert len(world.worker.jobs) > 8
-    assert world.cleaner.uncleanable == []
+    assert world.cleaner.left_out.uncleanable == []
     world.worker.before = lambda _: None
     world.ports.scheduler.advance(1_200_000)
     assert world.checkpoint() == log.segments[-1].base_offset
@@ -422,7 +422,7 @@ def test_tombstones_may_be_kept_for_as_long_as_can_be_said(world: World) -> None
     commit(log)
     before = records_of(log)
     world.cleaner.start()
-    assert world.cleaner.uncleanable == []
+    assert world.cleaner.left_out.uncleanable == []
     assert world.checkpoint() == log.segments[-1].base_offset
     times = {record.offset: record.timestamp for record in before}
     kept = records_of(log)

@@ -57,7 +57,7 @@ def taken(path: Path, disk: Disk) -> PartitionLog:
     job = make_job(
         noted,
         noted.range(NOW_MS),
-        {},
+        b"",
         CleanerSettings(),
         number=1,
         token="t",
