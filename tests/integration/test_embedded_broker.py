@@ -4,9 +4,10 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
@@ -26,6 +27,8 @@ from tests.support.brokers.embedded import (
 from tests.support.brokers.process import until
 from tests.support.worlds.waiting import until as in_the_loop
 from tidemark.testing import KafkaContainer
+
+T = TypeVar("T")
 
 pytestmark = pytest.mark.lasts(seconds=30)
 
@@ -248,20 +251,29 @@ async def test_the_async_twin_does_the_same_while_the_loop_goes_on() -> None:
             turns += 1
             await asyncio.sleep(0)
 
+    async def while_it_turns(work: Awaitable[T]) -> T:
+        """A call that held the loop would let no other task have a turn."""
+        before = turns
+        found = await work
+        assert turns > before + 1, "the loop stood still"
+        return found
+
     turning = asyncio.create_task(turn())
-    async with tidemark.AsyncBroker(topics=["async"]) as broker:
-        assert turns > 100
+    broker = await while_it_turns(tidemark.AsyncBroker(topics=["async"]).start())
+    try:
         producer = broker.producer()
         producer.produce("async", b"one")
         assert await asyncio.to_thread(producer.flush, 30) == 0
-        await broker.kill()
-        await broker.start()
-        await broker.pause()
-        await broker.resume()
-        await broker.advance("8d")
-        assert (await broker.status())["stage"] == "running"
-        await broker.restart()
+        await while_it_turns(broker.kill())
+        await while_it_turns(broker.start())
+        await while_it_turns(broker.pause())
+        await while_it_turns(broker.resume())
+        await while_it_turns(broker.advance("8d"))
+        assert (await while_it_turns(broker.status()))["stage"] == "running"
+        await while_it_turns(broker.restart())
         directory = broker.data_dir
+    finally:
+        await while_it_turns(broker.close())
     assert not broker.is_running
     assert not directory.exists()
     turning.cancel()
@@ -283,6 +295,14 @@ async def test_the_loop_of_the_async_twin_never_waits_for_a_restart() -> None:
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
+
+
+async def test_the_async_twin_is_a_context_manager() -> None:
+    async with tidemark.AsyncBroker() as broker:
+        assert broker.is_running
+        directory = broker.data_dir
+    assert not broker.is_running
+    assert not directory.exists()
 
 
 async def test_a_cancelled_start_of_the_async_twin_leaves_nothing(tmp_path: Path) -> None:

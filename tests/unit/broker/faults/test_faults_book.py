@@ -62,6 +62,21 @@ def test_only_what_matches_is_hit(fault: RequestFault, is_hit: bool) -> None:
     assert entry.hits == is_hit
 
 
+def test_dice_are_thrown_for_requests_that_match_and_for_no_others() -> None:
+    """So the same seed hits the same requests, whatever else clients do meanwhile."""
+    fault = RequestFault(delay_ms=1, topic="a", probability=0.5, seed=3)
+    alone, disturbed = a_book(), a_book()
+    for book in (alone, disturbed):
+        book.add(fault)
+    wanted = [alone.decide(produce("a"), 1) is not None for _ in range(40)]
+    found = []
+    for _ in range(40):
+        assert disturbed.decide(produce("b"), 1) is None
+        found.append(disturbed.decide(produce("a"), 1) is not None)
+    assert set(wanted) == {True, False}
+    assert found == wanted
+
+
 def test_a_request_for_all_topics_names_each_of_them() -> None:
     book = a_book()
     book.add(RequestFault(delay_ms=1, topic="any", partition=7))

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from broker.coordinator.group.records import read_group_value
 from broker.coordinator.group.turn import GroupLimits
 from kafka_protocol.errors import ErrorCode
 from tests.support.coordinator.world import World
@@ -173,6 +174,16 @@ def test_leader_that_never_syncs_is_gone_and_those_that_wait_join_again() -> Non
     assert world.heartbeat("g", leader, 2) == E.UNKNOWN_MEMBER_ID
 
 
+def test_rebalance_while_members_sync_leaves_nobody_with_an_assignment() -> None:
+    world = World()
+    leader, follower = world.stable()
+    for each in (leader, follower):
+        world.join("g", each, protocols=[("range", b"new")])
+    assert {each.member_assignment for each in world.describe().members} != {b""}
+    world.join()  # nobody was given a part of generation 2 yet
+    assert {each.member_assignment for each in world.describe().members} == {b""}
+
+
 def test_once_all_synced_no_timer_of_the_group_is_left() -> None:
     world = World()
     world.stable(members=3)
@@ -192,6 +203,9 @@ def test_group_that_becomes_empty_is_written_with_the_next_generation() -> None:
     world = World()
     [member] = world.stable(members=1)
     world.leave("g", (member, None))
+    written = read_group_value(world.log[-1][1].value or b"")
+    assert (written.generation, written.members) == (2, [])
+    assert (written.protocol, written.leader) == (None, None)
     restarted = world.restarted()
     assert restarted.describe().group_state == "Empty"
     ticket = restarted.join()

@@ -110,6 +110,24 @@ def test_member_with_a_parked_sync_is_alive() -> None:
     assert world.heartbeat("g", follower, 1) == E.NONE
 
 
+def test_session_of_a_member_whose_sync_was_parked_begins_with_its_answer() -> None:
+    world = World()
+    tickets = [world.join(session_timeout_ms=10_000) for _ in range(2)]
+    world.advance(0)
+    leader, follower = (world.answers[each].member_id for each in tickets)
+    world.sync("g", follower, 1)
+    for _ in range(2):
+        world.advance(9_000)
+        world.heartbeat("g", leader, 1)
+    world.sync("g", leader, 1, {follower: b"part"})
+    for _ in range(2):
+        world.advance(4_999)
+        world.heartbeat("g", leader, 1)
+    assert [each.member_id for each in world.describe().members] == [leader, follower]
+    world.advance(2)
+    assert [each.member_id for each in world.describe().members] == [leader]
+
+
 def test_first_join_of_a_new_member_does_not_keep_it_for_ever() -> None:
     world = World()
     leader, _ = world.stable(

@@ -74,6 +74,32 @@ def test_member_that_joins_while_the_assignment_is_written_makes_it_void() -> No
     assert world.heartbeat("g", leader, 1) == E.REBALANCE_IN_PROGRESS
 
 
+def test_assignment_that_is_written_late_does_not_count_in_a_later_generation() -> None:
+    world = World()
+    leader, follower = joined(world)
+    world.holds_commits = True
+    world.sync("g", leader, 1, {leader: b"old", follower: b"old"})
+    for member_id in ("", leader, follower):
+        world.join("g", member_id)
+    waits = world.sync("g", follower, 2)
+    world.commit()
+    assert waits not in world.answers
+    assert world.describe().group_state == "CompletingRebalance"
+    world.sync("g", leader, 2, {follower: b"new"})
+    assert world.answers[waits].assignment == b"new"
+
+
+def test_member_that_is_given_nothing_loses_what_it_had() -> None:
+    world = World()
+    leader, follower = world.stable()
+    again = [world.join("g", each, protocols=[("range", b"new")]) for each in (leader, follower)]
+    assert [world.answers[each].generation_id for each in again] == [2, 2]
+    waits = world.sync("g", follower, 2)
+    world.sync("g", leader, 2, {leader: b"all"})
+    assert world.answers[waits].assignment == b""
+    assert world.restarted().describe() == world.describe()
+
+
 def test_assignments_for_strangers_are_ignored() -> None:
     world = World()
     leader, follower = joined(world)
