@@ -65,6 +65,18 @@ def test_young_records_keep_their_segment_and_all_after_it() -> None:
     assert found.first_uncleanable == 30, "what is clean may be of any age"
 
 
+@pytest.mark.parametrize(("age_ms", "end"), [(499, 0), (500, 10)])
+def test_records_may_be_cleaned_from_the_age_of_the_lag_on(age_ms: int, end: int) -> None:
+    log = log_of(segments=[segment(0, 10, max_timestamp=NOW_MS - age_ms)], active_base=10)
+    config = replace(CONFIG, min_compaction_lag_ms=500)
+    assert cleanable(log, config, NOW_MS).first_uncleanable == end
+
+
+def test_records_without_timestamps_do_not_count_as_waiting() -> None:
+    log = log_of(segments=[segment(0, 10, first_timestamp=-1)], active_base=10)
+    assert cleanable(log, replace(CONFIG, max_compaction_lag_ms=600), NOW_MS).delay_ms == 0
+
+
 def test_records_that_wait_too_long_make_a_log_due() -> None:
     segments = [segment(0, 10, 10_000), segment(10, 20, 1, first_timestamp=NOW_MS - 700)]
     log = log_of(segments=segments, active_base=20, cleaned_to=10)

@@ -11,7 +11,7 @@ from kafka_protocol.records.errors import InvalidRecordError
 from kafka_protocol.records.records import build_batch, iter_records
 from local_log.cleaner.batch_filter import BatchFilter, FilterFacts, LastBatch, Written
 from local_log.cleaner.offset_map import OffsetMap
-from local_log.cleaner.transactions import Transactions
+from local_log.cleaner.transactions import ABORT, Transactions
 from tests.support.worlds.cleaned_logs import (
     batches_of,
     clean,
@@ -139,6 +139,16 @@ def test_keys_of_an_aborted_transaction_replace_nothing(tmp_path: Path) -> None:
     clean(log)
     assert table_of(log) == {b"a": b"kept"}
     assert [record.value for record in records_of(log)] == [b"kept"]
+
+
+def test_an_emptied_marker_ends_its_transaction_as_well() -> None:
+    """Else the next abort of that producer would end what was committed long ago: damage."""
+    known = Transactions([])
+    fields = {"producer_id": 3, "producer_epoch": 0, "base_sequence": 0}
+    data = batch_of((b"a", b"1"), is_transactional=True, **fields)
+    assert known.data(read_header(data)) is False
+    assert known.marker(read_header(data), None)
+    assert known.marker(read_header(data)._replace(base_offset=5), ABORT)
 
 
 def test_what_the_map_knows_nothing_of_stays() -> None:

@@ -62,6 +62,14 @@ def test_only_what_matches_is_hit(fault: RequestFault, is_hit: bool) -> None:
     assert entry.hits == is_hit
 
 
+def test_a_request_for_a_topic_as_a_whole_names_each_partition_of_it() -> None:
+    whole, one = Named(frozenset({("a", None)})), Named(frozenset({("a", 3)}))
+    assert [named.includes("a", 3) for named in (whole, one)] == [True, True]
+    assert [named.includes("a", 4) for named in (whole, one)] == [True, False]
+    assert [named.includes("a", None) for named in (whole, one)] == [True, True]
+    assert [named.includes("b", 3) for named in (whole, one)] == [False, False]
+
+
 def test_dice_are_thrown_for_requests_that_match_and_for_no_others() -> None:
     """So the same seed hits the same requests, whatever else clients do meanwhile."""
     fault = RequestFault(delay_ms=1, topic="a", probability=0.5, seed=3)

@@ -69,6 +69,20 @@ class Heartbeat(DecodedHandler):
         return codec.response(ApiKey.HEARTBEAT).cls()
 
 
+class Produce(DecodedHandler):
+    """Answers with nothing; is not asked where an error stands for it."""
+
+    api_key = ApiKey.PRODUCE
+    versions = Versions(3, 9)
+
+    def __init__(self) -> None:
+        self.served = 0
+
+    def handle(self, context: RequestContext, request: Any) -> Any:
+        self.served += 1
+        return codec.response(ApiKey.PRODUCE).cls()
+
+
 class FakeTier:
     """What faults need of a tier: it takes those of the store when it is up, and reports hits."""
 
@@ -214,6 +228,45 @@ async def test_a_session_goes_on_where_no_fault_needs_to_know_topics() -> None:
         assert world.handler.served[0].session_epoch == 3
 
 
+@pytest.mark.parametrize("acks", [0, 1])
+async def test_a_producer_that_wants_no_answer_learns_of_an_error_by_the_end_of_the_stream(
+    acks: int,
+) -> None:
+    async with faulty(Produce()) as world:
+        client = await world.harness.connect()
+        await world.run("add", api="Produce", error="KAFKA_STORAGE_ERROR")
+        cls = codec.request(ApiKey.PRODUCE).cls
+        parts = [cls.TopicData.PartitionData(index=0, records=b"")]
+        asked = cls(acks=acks, topic_data=[cls.TopicData(name="one", partition_data=parts)])
+        body = b"\0" + codec.request(ApiKey.PRODUCE).encode(asked, 9)
+        client.send(frame(body, api_key=ApiKey.PRODUCE, version=9))
+        if acks:
+            _, answer = await client.answer()
+            value, _ = codec.response(ApiKey.PRODUCE).decode(answer, 9, 1)
+            assert value.responses[0].partition_responses[0].error_code == 56
+        else:
+            assert await client.is_closed()
+        assert world.handler.served == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "version"), [("UNSUPPORTED_VERSION", 35, 0), ("INVALID_REQUEST", 42, 3)]
+)
+async def test_a_version_that_is_not_served_is_told_in_one_that_every_client_reads(
+    error: str, code: int, version: int
+) -> None:
+    async with faulty(Heartbeat()) as world:
+        client = await world.harness.connect()
+        await world.run("add", api="ApiVersions", error=error)
+        message = codec.request(ApiKey.API_VERSIONS)
+        asked = message.cls(client_software_name="n", client_software_version="1")
+        body = b"\0" + message.encode(asked, 3)
+        client.send(frame(body, api_key=ApiKey.API_VERSIONS, version=3))
+        _, answer = await client.answer()
+        value, end = codec.response(ApiKey.API_VERSIONS).decode(answer, version, 0)
+        assert (value.error_code, end) == (code, len(answer))
+
+
 async def test_a_cut_before_serving_serves_nothing_and_answers_what_came_before() -> None:
     async with faulty(Heartbeat()) as world:
         client = await world.harness.connect()
@@ -342,6 +395,8 @@ async def test_waiting_ends_by_hits_by_time_or_by_removal() -> None:
             client.send(heartbeat(1))
             await client.answer()
         assert (await waits[0])["reached"] is True
+        there = await world.run("wait", id=number, hits=2, timeout_ms=60_000)
+        assert there["reached"] is True, "at once: the clock stands still here"
         world.harness.advance(500)
         assert (await waits[1])["reached"] is False
         removed = await world.run("remove", id=number)
