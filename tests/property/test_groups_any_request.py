@@ -112,6 +112,14 @@ def _topic(cls: Any, name: str, partition: int, offset: int = 0, metadata: Any =
     return cls.Topics(name=name, partitions=[slot])
 
 
+def rolled(world: World, ticket: Ticket) -> str:
+    """Dice of few sides, so that requests meet ids; as real ones never what is there already."""
+    groups = world.state._groups.values()
+    taken = {name[-36:] for group in groups for name in (*group.members, *group.pending)}
+    uuid = str(UUID(int=ticket % len(MEMBERS) + 1))
+    return str(UUID(int=1_000 + ticket)) if uuid in taken else uuid
+
+
 def send(world: World, api: ApiKey, version: int, asked: Any, client_id: str) -> Ticket:
     """Ask the state, as a handler does."""
     state, now = world.state, world.now
@@ -119,10 +127,7 @@ def send(world: World, api: ApiKey, version: int, asked: Any, client_id: str) ->
     def decide(ticket: Ticket) -> Any:
         match api:
             case ApiKey.JOIN_GROUP:
-                uuid = str(UUID(int=ticket % 3 + 1))
-                if f"c-{uuid}" in str(world.timers):  # dice never fall the same way twice
-                    uuid = str(UUID(int=1_000 + ticket))
-                caller = Caller(client_id, "/127.0.0.1")
+                uuid, caller = rolled(world, ticket), Caller(client_id, "/127.0.0.1")
                 return state.join(ticket, caller, asked, version=version, uuid=uuid, now=now)
             case ApiKey.SYNC_GROUP:
                 return state.sync(ticket, asked, version=version, now=now)
@@ -140,7 +145,26 @@ def send(world: World, api: ApiKey, version: int, asked: Any, client_id: str) ->
     return world.ask(decide)
 
 
+JOIN_OF_NO_CLIENT = (
+    ApiKey.JOIN_GROUP,
+    3,
+    {
+        "group_id": "g",
+        "member_id": "",
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+        "group_instance_id": None,
+        "protocol_type": "a",
+        "protocols": [("a", b"")],
+    },
+    "",
+    0,
+)
+NOTHING = (ApiKey.OFFSET_DELETE, 0, {"group_id": "h", "topics": []}, "c", 0)
+
+
 @given(STEPS)
+@example([JOIN_OF_NO_CLIENT, NOTHING, NOTHING, JOIN_OF_NO_CLIENT])  # the dice fall the same way
 @example(
     [
         (

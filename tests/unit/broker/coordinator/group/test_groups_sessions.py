@@ -80,6 +80,17 @@ def test_commits_keep_a_member_alive() -> None:
     assert world.heartbeat("g", leader, 1) == E.NONE
 
 
+def test_commits_keep_a_member_alive_also_while_others_join() -> None:
+    world = World()
+    leader, _ = world.stable(session_timeout_ms=10_000, rebalance_timeout_ms=60_000)
+    world.join(rebalance_timeout_ms=60_000)
+    for offset in range(3):
+        world.advance(9_000)
+        ticket = world.commit_offsets("g", {("t", 0): offset}, member_id=leader, generation=1)
+        assert world.commit_errors(ticket) == [E.NONE]
+    assert world.heartbeat("g", leader, 1) == E.REBALANCE_IN_PROGRESS
+
+
 def test_member_with_a_parked_join_is_alive() -> None:
     world = World()
     timeouts: dict[str, Any] = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000}
@@ -210,6 +221,30 @@ def test_batch_of_leaves_is_answered_one_by_one() -> None:
         E.UNKNOWN_MEMBER_ID,
     ]
     assert [each.group_instance_id for each in world.describe().members] == ["b"]
+
+
+def test_batch_of_which_only_some_can_leave_rebalances_the_rest() -> None:
+    world = World()
+    leader, follower = world.stable()
+    world.leave("g", ("stranger", None), (leader, None))
+    assert world.heartbeat("g", follower, 1) == E.REBALANCE_IN_PROGRESS
+
+
+def test_batch_of_which_nobody_can_leave_changes_nothing() -> None:
+    world = World()
+    leader, _ = world.stable()
+    world.leave("g", ("stranger", None), ("", "nobody"))
+    assert world.heartbeat("g", leader, 1) == E.NONE
+
+
+def test_who_names_neither_member_nor_instance_removes_nobody() -> None:
+    world = World()
+    ticket = world.join(instance_id="", version=9)  # odd, but Kafka takes it
+    world.advance(0)
+    assert world.leave("g", ("", None)).members[0].error_code == E.UNKNOWN_MEMBER_ID
+    assert [each.member_id for each in world.describe().members] == [
+        world.answers[ticket].member_id
+    ]
 
 
 def test_batch_in_a_group_that_is_not_there_is_answered_one_by_one() -> None:
