@@ -77,10 +77,9 @@ class World:
             self._timers(decision)
             self._failed(decision, self.fails_appends)
             return
-        for record in decision.records:
-            offset = len(self.log)
-            self.log.append((offset, record))
-            self.state.replay(record.key, record.value, offset=offset)
+        written = list(enumerate(decision.records, len(self.log)))
+        self.log += written
+        assert not self.state.replay_batch((at, one.key, one.value) for at, one in written)
         self._timers(decision)
         if decision.records and self.holds_commits:
             self._waiting.append(decision)
@@ -359,7 +358,7 @@ class World:
         other.wall_ms, other.monotonic_ms = self.wall_ms, self.monotonic_ms
         other.log = list(self.log)
         other._uuids = self._uuids
-        for offset, record in self.log:
-            other.state.replay(record.key, record.value, offset=offset)
+        damaged = other.state.replay_batch((at, one.key, one.value) for at, one in self.log)
+        assert not damaged, damaged
         other.carry_out(other.state.loaded(other.now))
         return other

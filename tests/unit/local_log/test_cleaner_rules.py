@@ -141,6 +141,18 @@ def test_keys_of_an_aborted_transaction_replace_nothing(tmp_path: Path) -> None:
     assert [record.value for record in records_of(log)] == [b"kept"]
 
 
+def test_small_segments_become_one_also_where_all_of_their_records_stay(tmp_path: Path) -> None:
+    log = open_compacted(tmp_path)
+    for number in range(3):
+        put(log, (f"k{number}", "v"))
+        log.roll(NOW_MS)
+    commit(log)
+    before = records_of(log)
+    clean(log)
+    assert [segment.base_offset for segment in log.segments] == [0, 3]
+    assert records_of(log) == before
+
+
 def test_an_emptied_marker_ends_its_transaction_as_well() -> None:
     """Else the next abort of that producer would end what was committed long ago: damage."""
     known = Transactions([])

@@ -160,6 +160,18 @@ def test_group_whose_first_member_is_about_to_join_stays() -> None:
     assert world.answers[ticket].generation_id == 1
 
 
+def test_group_whose_first_member_never_came_goes_by_its_commits() -> None:
+    world = World()
+    world.join(version=4)
+    world.advance(10_000)
+    later(world, DAY_MS)
+    world.commit_offsets("g", {("t", 0): 5})
+    later(world, KEEP_MS - 1)
+    assert world.restarted().expire() == world.expire() == 0
+    later(world, 1)
+    assert world.restarted().expire() == world.expire() == 2
+
+
 def test_clock_that_jumps_back_expires_nothing() -> None:
     world = World()
     world.commit_offsets("g", {("t", 0): 5})

@@ -100,7 +100,7 @@ def test_group_whose_member_is_there_twice_is_damage() -> None:
 def test_quick_loading_is_the_same_as_one_by_one() -> None:
     records: list[tuple[int, bytes, bytes | None]] = []
     for number in range(3_000):
-        place = (f"g{number % 3}", f"t{number % 7}", number % 11)
+        place = (f"g{number % 3}", f"t{number % 7}", number % 11 - 3)
         written = offset_value(CommittedOffset(number, number % 2, "m" * (number % 3), number))
         records.append((number, offset_key(*place), None if number % 5 == 4 else written))
     quick, slow = World(), World()
@@ -297,3 +297,19 @@ def test_a_group_that_was_deleted_is_there_again_with_its_next_offset() -> None:
     state.replay_batch([(0, key, value), (1, group_key("g"), None), (2, key, value)])
     state.loaded(Now(0, 0))
     assert [group.group_id for group in state.groups()] == ["g"]
+
+
+@pytest.mark.parametrize("between", [[], [offset_key("g", "u", 0)]], ids=["group", "topic"])
+def test_an_offset_comes_back_after_the_last_one_of_its_topic_was_deleted(
+    between: list[bytes],
+) -> None:
+    """Also where loading takes the quick way, which knows partitions by a prefix of their keys."""
+    state = GroupState(GroupLimits())
+    place = offset_key("g", "t", 0)
+    kept = [(each, VALUE) for each in between]
+    records = [*kept, (place, VALUE), (place, None), (place, VALUE), (place, VALUE)]
+    state.replay_batch([(number, *record) for number, record in enumerate(records)])
+    assert state.counts.offsets == 1 + len(between)
+    world = World()
+    world.state = state
+    assert world.fetch("g", {"t": [0]}) == {("t", 0): (E.NONE, 5)}

@@ -337,6 +337,14 @@ def test_offsets_of_an_empty_group_are_deleted() -> None:
     assert world.fetch("g") == world.restarted().fetch("g") == {("t", 1): (E.NONE, 6)}
 
 
+def test_offset_of_an_open_transaction_is_deleted_where_nothing_else_was_committed() -> None:
+    world = World()
+    txn_commit(world, 9, producer_id=7)
+    assert delete_offsets(world, "t", [0]) == (E.NONE, [E.NONE])
+    world.state.replay_marker(7, committed=True)
+    assert world.fetch("g") == {}
+
+
 def test_offsets_of_topics_that_members_read_are_not_deleted() -> None:
     world = World()
     world.commit_offsets("g", {("read", 0): 5, ("left", 0): 6})

@@ -239,7 +239,7 @@ def test_batch_of_which_nobody_can_leave_changes_nothing() -> None:
 
 def test_who_names_neither_member_nor_instance_removes_nobody() -> None:
     world = World()
-    ticket = world.join(instance_id="", version=9)  # odd, but Kafka takes it
+    ticket = world.join(instance_id="", version=9)  # an odd name, but a name
     world.advance(0)
     assert world.leave("g", ("", None)).members[0].error_code == E.UNKNOWN_MEMBER_ID
     assert [each.member_id for each in world.describe().members] == [
