@@ -71,17 +71,29 @@ def data_of(batches: list[TwinBatch], marker: int) -> list[int]:
 
 
 def cleaned(
-    batches: list[TwinBatch], end: int, mapped: int, now_ms: int, last: dict[int, tuple[int, int]]
+    batches: list[TwinBatch],
+    ends: tuple[int, int, int],
+    now_ms: int,
+    last: dict[int, tuple[int, int]],
 ) -> list[TwinBatch]:
-    """What a pass leaves of batches below `end`; keys are known up to offset `mapped`."""
-    inside = [b for b in batches if b.header.base_offset < end]
+    """What a pass leaves.
+
+    Args:
+        batches: all of the log.
+        ends: of what can be cleaned; of the segments that are written anew, which are fewer where
+            the map is full; of the offsets whose keys are known. Each exclusive.
+        now_ms: wall clock.
+        last: newest offset, and epoch, of each producer.
+    """
+    end, written_end, mapped_end = ends
+    inside = [b for b in batches if b.header.base_offset < written_end]
     # The marker may lie behind what is cleaned: its transaction is decided all the same.
     markers = [n for n, b in enumerate(batches) if b.header.is_control and b.records]
     aborted = {n for m in markers if is_abort(batches[m]) for n in data_of(batches, m)}
     newest: dict[bytes, int] = {}
     for number, batch in enumerate(inside):
         if number not in aborted and not batch.header.is_control:
-            newest |= {k: o for o, k, _ in batch.records if k is not None and o <= mapped}
+            newest |= {k: o for o, k, _ in batch.records if k is not None and o < mapped_end}
     left = []
     for number, batch in enumerate(inside):
         header, horizon = batch.header, batch.horizon
@@ -96,9 +108,9 @@ def cleaned(
                 (offset, key, value)
                 for offset, key, value in batch.records
                 if number not in aborted
-                and key is not None
-                and (offset > mapped or offset >= newest.get(key, -1))
-                and (offset > mapped or value is not None or not is_over)
+                and (key is not None or offset >= mapped_end)
+                and (offset >= mapped_end or offset >= newest.get(key, -1))
+                and (offset >= mapped_end or value is not None or not is_over)
             ]
             if horizon is None and any(value is None for _, _, value in records):
                 horizon = now_ms + RETENTION_MS
@@ -108,7 +120,7 @@ def cleaned(
         )
         if records or tells or header.next_offset == end:
             left.append(TwinBatch(header, records, horizon if records else None))
-    return left + [b for b in batches if b.header.base_offset >= end]
+    return left + batches[len(inside) :]
 
 
 PUT = st.tuples(
@@ -199,14 +211,14 @@ def _clean(log: PartitionLog, cleaned_to: int | None, now_ms: int, map_bytes: in
     assert (cleaned_to or 0) < done.cleaned_to <= end
     assert done.keys_left or done.cleaned_to == end
     assert table_of(log) == before
-    if not done.keys_left:
-        wanted = cleaned(twin, end, end - 1, now_ms, last)
-        found = twin_of(log)
-        assert [(b.header.base_offset, b.header.last_offset) for b in found] == [
-            (b.header.base_offset, b.header.last_offset) for b in wanted
-        ]
-        assert [(b.records, b.horizon) for b in found] == [(b.records, b.horizon) for b in wanted]
-        _check_headers(log, twin)
+    written_end = min(each for each in ends if each >= done.cleaned_to)
+    wanted = cleaned(twin, (end, written_end, done.cleaned_to), now_ms, last)
+    found = twin_of(log)
+    assert [(b.header.base_offset, b.header.last_offset) for b in found] == [
+        (b.header.base_offset, b.header.last_offset) for b in wanted
+    ]
+    assert [(b.records, b.horizon) for b in found] == [(b.records, b.horizon) for b in wanted]
+    _check_headers(log, twin)
     return done.cleaned_to
 
 

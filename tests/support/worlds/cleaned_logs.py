@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
+
 from kafka_protocol.records.batch import BatchHeader, has_valid_crc
 from kafka_protocol.records.control import ControlType, end_transaction_batch
 from kafka_protocol.records.records import Record, build_batch, iter_records
@@ -90,6 +92,8 @@ def clean(
         now_ms=now_ms,
         disk=disk,
     )
+    # Smaller than a broker lets it be: few keys fill it.
+    job = structs.replace(job, map_bytes=map_bytes)
     for answer in LogPass(job, disk, lambda _: None).run():
         if isinstance(answer, Done):
             log.cleaning.end()

@@ -12,6 +12,7 @@ from kafka_protocol.records.records import build_batch, iter_records
 from local_log.cleaner.batch_filter import BatchFilter, FilterFacts, LastBatch, Written
 from local_log.cleaner.offset_map import OffsetMap
 from local_log.cleaner.transactions import ABORT, Transactions
+from local_log.segment_files import LOG
 from tests.support.worlds.cleaned_logs import (
     batches_of,
     clean,
@@ -151,6 +152,18 @@ def test_small_segments_become_one_also_where_all_of_their_records_stay(tmp_path
     clean(log)
     assert [segment.base_offset for segment in log.segments] == [0, 3]
     assert records_of(log) == before
+
+
+def test_records_without_timestamps_are_no_younger_after_a_pass(tmp_path: Path) -> None:
+    log = open_compacted(tmp_path)
+    for value in "12":
+        put(log, ("a", value), at_ms=-1)
+    log.roll(NOW_MS)
+    commit(log)
+    log.disk.set_modified_ms(log.segments[0].path(LOG), NOW_MS - HOUR_MS)
+    clean(log)
+    assert len(records_of(log)) == 1
+    assert log.segments[0].modified_ms() == NOW_MS - HOUR_MS
 
 
 def test_an_emptied_marker_ends_its_transaction_as_well() -> None:

@@ -107,6 +107,18 @@ def test_offset_of_an_open_transaction_stays_and_its_group_with_it() -> None:
     assert world.expire() == 2
 
 
+def test_group_with_an_open_transaction_stays_when_its_last_offset_ends() -> None:
+    world = World()
+    world.commit_offsets("g", {("t", 0): 5})
+    value = offset_value(CommittedOffset(9, -1, "", world.wall_ms + KEEP_MS))
+    world.state.replay(offset_key("g", "t", 1), value, offset=99, producer_id=7)
+    later(world, KEEP_MS)
+    assert world.expire() == 1
+    world.state.replay_marker(7, committed=True)
+    assert world.fetch("g") == {("t", 1): (0, 9)}
+    assert [each.group_id for each in world.state.groups()] == ["g"]
+
+
 def test_retention_that_a_client_asked_for_counts() -> None:
     world = World()
     world.commit_offsets("short", {("t", 0): 5}, retention_ms=1_000, version=4)

@@ -9,6 +9,7 @@ from broker.coordinator.group.records import CommittedOffset, group_key, offset_
 from broker.coordinator.group.state import GroupState
 from broker.coordinator.group.turn import GroupLimits
 from kafka_protocol.errors import ErrorCode
+from kafka_protocol.wire.codec import message
 from tests.support.coordinator.world import World
 
 E = ErrorCode
@@ -95,6 +96,24 @@ def test_group_whose_member_is_there_twice_is_damage() -> None:
     assert head
     with pytest.raises(DamagedRecord, match="twice"):
         GroupState(GroupLimits()).replay(record.key, doubled, offset=3)
+
+
+def test_member_of_an_old_broker_has_its_session_timeout_for_rebalances_as_well() -> None:
+    world = World()
+    schema = message("GroupMetadataValue")
+    members = [schema.cls.Members(member_id="m", session_timeout=20_000, subscription=b"meta")]
+    value = schema.cls(
+        protocol_type="consumer", generation=3, protocol="range", leader="m", members=members
+    )
+    world.log.append((0, GroupRecord(group_key("g"), b"\0\0" + schema.encode(value, 0))))
+    world = world.restarted()
+    newcomer = world.join(session_timeout_ms=60_000, rebalance_timeout_ms=10_000)
+    for _ in range(2):
+        world.advance(9_999)
+        assert world.heartbeat("g", "m", 3) == E.REBALANCE_IN_PROGRESS
+    assert newcomer not in world.answers
+    world.advance(2)
+    assert world.answers[newcomer].generation_id == 4
 
 
 def test_quick_loading_is_the_same_as_one_by_one() -> None:

@@ -403,6 +403,16 @@ def test_group_with_members_is_not_deleted() -> None:
     assert world.heartbeat("g", leader, 1) == E.NONE
 
 
+def test_group_that_waits_for_a_member_to_come_is_not_deleted() -> None:
+    world = World()
+    [member] = world.stable(members=1)
+    given = world.answers[world.join(version=4)].member_id
+    world.leave("g", (member, None))
+    assert (world.describe().group_state, world.describe().members) == ("PreparingRebalance", [])
+    assert delete_group(world) == E.NON_EMPTY_GROUP
+    assert world.answers[world.join("g", given, version=4)].error_code == E.NONE
+
+
 def test_group_that_is_not_there_is_not_deleted() -> None:
     world = World()
     assert delete_group(world) == E.GROUP_ID_NOT_FOUND
