@@ -10,7 +10,7 @@ from kafka_protocol.records.batch import BatchHeader, read_header, write_crc
 from kafka_protocol.records.errors import InvalidRecordError
 from kafka_protocol.records.records import build_batch, iter_records
 from local_log.cleaner.batch_filter import BatchFilter, FilterFacts, LastBatch, Written
-from local_log.cleaner.offset_map import OffsetMap
+from local_log.cleaner.offset_map import ENTRY_BYTES, OffsetMap
 from local_log.cleaner.transactions import ABORT, Transactions
 from local_log.segment_files import LOG
 from tests.support.worlds.cleaned_logs import (
@@ -164,6 +164,17 @@ def test_records_without_timestamps_are_no_younger_after_a_pass(tmp_path: Path) 
     clean(log)
     assert len(records_of(log)) == 1
     assert log.segments[0].modified_ms() == NOW_MS - HOUR_MS
+
+
+def test_a_walk_ends_where_the_map_is_full(tmp_path: Path) -> None:
+    """What lies behind is not known: there a tombstone may have something to delete yet."""
+    log = open_compacted(tmp_path)
+    for number in range(6):
+        put(log, (f"k{number}", "v"))
+    log.roll(NOW_MS)
+    commit(log)
+    done = clean(log, map_bytes=3 * (ENTRY_BYTES + 2))
+    assert (done.keys_left, done.cleaned_to) == (True, 3)
 
 
 def test_an_emptied_marker_ends_its_transaction_as_well() -> None:
