@@ -74,6 +74,13 @@ def test_a_job_is_done_in_another_process(worker: ProcessWorker, tmp_path: Path)
     assert worker.pid == pid, "the same one does the next job"
 
 
+def test_answers_to_an_earlier_job_are_passed_over(worker: ProcessWorker, tmp_path: Path) -> None:
+    worker.begin(job_for(tmp_path / "a"))
+    found = answers(worker, job_for(tmp_path / "b", 2))
+    assert isinstance(found[-1], Done)
+    assert {answer.number for answer in found} == {2}  # type: ignore[attr-defined]
+
+
 def test_what_cannot_be_read_is_told(worker: ProcessWorker, tmp_path: Path) -> None:
     job = job_for(tmp_path / "a")
     (tmp_path / "a" / f"{0:020}.log").unlink()
@@ -102,7 +109,9 @@ def test_one_that_hangs_is_killed(tmp_path: Path) -> None:
     assert worker.pid is not None
     pid = worker.pid
     os.kill(pid, signal.SIGSTOP)
-    worker._sock.settimeout(0.01)  # type: ignore[union-attr]
+    assert worker._sock is not None
+    assert worker._sock.gettimeout() == 5
+    worker._sock.settimeout(0.01)
     worker.begin(job_for(tmp_path / "b", 2))
     with pytest.raises(WorkerLostError, match=f"cleaner process {pid}: it said nothing for 5 s"):
         worker.next_answer()

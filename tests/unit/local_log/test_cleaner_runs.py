@@ -17,6 +17,7 @@ from local_log.cleaner.look import Look
 from local_log.cleaner.process import do_job
 from local_log.cleaner.worker import WorkerLostError
 from local_log.config import LONG_MAX, LogConfig
+from local_log.log_cleaning import PassSpoiltError
 from local_log.log_dir import CLEANER_OFFSETS
 from local_log.log_dirs import LogManager
 from local_log.partition_log import PartitionLog
@@ -132,7 +133,8 @@ def test_what_is_not_compacted_tiered_or_not_dirty_enough_is_left_alone(world: W
     plain = world.log("plain", cleanup_policy=frozenset({"delete"}))
     lazy = world.log("lazy", min_cleanable_dirty_ratio=1.0)
     young = world.log("young", min_compaction_lag_ms=10**15)
-    for log in (plain, lazy, young):
+    tiered = world.log("tiered", remote_storage_enable=True)
+    for log in (plain, lazy, young, tiered):
         fill(log)
     world.cleaner.start()
     assert world.worker.jobs == []
@@ -233,6 +235,14 @@ def test_a_log_that_cannot_be_read_does_not_keep_the_others_waiting(world: World
     world.worker.before = lambda _: None
     world.ports.scheduler.advance(10_000)
     assert world.checkpoint() == log.segments[-1].base_offset
+    assert world.cleaner._retries == {}, "the next failure is the first one again"
+
+
+def test_a_pass_whose_new_file_is_gone_is_spoilt(world: World) -> None:
+    log = world.log()
+    fill(log)
+    with pytest.raises(PassSpoiltError, match="is gone"):
+        log.cleaning.make_ready(0, "nobody")
 
 
 def test_a_segment_that_was_taken_gets_its_name_when_there_are_descriptors_again(
