@@ -324,6 +324,13 @@ def test_a_transaction_without_its_marker_stays_open_until_its_offsets_are_delet
     assert list(state.let_go()) is not None
 
 
+def test_a_batch_of_a_producer_without_transaction_waits_for_no_marker(tmp_path: Path) -> None:
+    batch = build_batch([commit(1, 11)], producer_id=5, producer_epoch=0, base_sequence=0)
+    state, _ = loaded(written(tmp_path, [batch]))
+    assert offsets(state) == {("t", 1): 11}
+    assert state.counts.pending_offsets == 0
+
+
 # -- what Apache Kafka wrote
 
 

@@ -10,6 +10,7 @@ from broker.coordinator.shard import ShardStage
 from broker.replica.events import ReplicaEvents
 from broker.topics.offsets_topic import OFFSETS_TOPIC
 from kafka_protocol.errors import ErrorCode
+from kafka_protocol.wire.api_keys import ApiKey
 from runtime.sim.faulty_disk import FaultyDisk
 from tests.support.coordinator.served import ServedGroups, code_of_commit
 from tests.support.worlds.waiting import until
@@ -51,7 +52,9 @@ async def test_a_partition_that_cannot_be_loaded_is_not_served_and_is_told(tmp_p
     shard = groups.coordinator.shards[0]
     await until(lambda: shard.stage is not ShardStage.LOADING)
     assert shard.stage is ShardStage.FAILED
-    assert code_of_commit(groups.commit(1)) == ErrorCode.NOT_COORDINATOR
+    asked = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+    answer = await groups.told(ApiKey.HEARTBEAT, 4, **asked)
+    assert answer.error_code == ErrorCode.NOT_COORDINATOR
     [problem] = groups.coordinator.problems()
     assert f"{OFFSETS_TOPIC}-0" in problem
 
