@@ -103,6 +103,15 @@ def test_a_tombstone_gets_a_horizon_once_and_goes_when_it_has_passed() -> None:
     assert records(last) == [(1, NOW_MS + 100, b"b", b"2")]
 
 
+def test_a_tombstone_that_the_map_did_not_reach_stays_whatever_its_horizon_says() -> None:
+    """An earlier pass gave it one; what it deletes may lie between the map's end and it."""
+    first = filtered(batch_of((b"a", None), base_offset=10), {b"a": 10})
+    assert first is not None
+    late = filtered(bytes(first.data), {}, latest=9, now_ms=HORIZON_MS)
+    assert [offset for offset, *_ in records(late)] == [10]
+    assert filtered(bytes(first.data), {}, latest=10, now_ms=HORIZON_MS) is None
+
+
 def test_records_without_a_key_go_but_not_the_batch_at_the_end_of_the_round() -> None:
     batch = batch_of((None, b"1"), (None, b"2"), base_offset=10)
     assert filtered(batch, {}) is None
