@@ -97,9 +97,10 @@ def test_a_paused_broker_can_be_stopped(shared: tidemark.Broker) -> None:
 def test_a_broker_that_dies_by_itself_is_noticed_and_started_again(
     shared: tidemark.Broker,
 ) -> None:
-    pid = pids_of(shared)[1]
-    os.kill(pid, signal.SIGKILL)
+    pids = pids_of(shared)
+    os.kill(pids[1], signal.SIGKILL)
     until(lambda: not shared.is_running, "the broker's end is noticed")
+    assert not any(is_running(pid) for pid in pids[1:]), "its tier ends before anybody is told"
     with pytest.raises(tidemark.BrokerError, match=r"does not run; start\(\)"):
         shared.status()
     with pytest.raises(tidemark.BrokerError, match="does not run"):

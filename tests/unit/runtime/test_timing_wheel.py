@@ -63,6 +63,14 @@ def test_an_error_of_one_timer_is_logged_and_the_others_fire(
     assert "timing wheel" in caplog.text
 
 
+def test_earlier_deadlines_leave_one_timer_on_the_loop(clock: ManualClock) -> None:
+    scheduler = ManualScheduler(clock)
+    wheel: TimingWheel[int] = TimingWheel(clock, scheduler, lambda _key: None)
+    for key in range(10):
+        wheel.set(key, clock.monotonic_ms() + 10_000 - 1_000 * key)
+    assert sum(not timer.cancelled for _, _, timer in scheduler._queue) == 1
+
+
 def test_nothing_fires_after_the_stop(clock: ManualClock) -> None:
     scheduler = ManualScheduler(clock)
     wheel = TimingWheel(clock, scheduler, lambda _key: pytest.fail("it has fired"))
