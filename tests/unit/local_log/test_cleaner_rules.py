@@ -180,6 +180,7 @@ def test_a_walk_ends_where_the_map_is_full(tmp_path: Path) -> None:
     log = open_compacted(tmp_path)
     for number in range(6):
         put(log, (f"k{number}", "v"))
+    put(log, ("k0", "a key that the map has"))
     log.roll(NOW_MS)
     commit(log)
     done = clean(log, map_bytes=3 * (ENTRY_BYTES + 2))
