@@ -19,10 +19,8 @@ from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
 from broker.config.live_config import LiveConfig, check_tiered_topics
 from broker.control.commands import ControlCommands
-from broker.control.listener import open_control
 from broker.control.wiring import add_commands
 from broker.coordinator.service import begin_groups
-from broker.faults.service import add_faults
 from broker.handlers.handler_table import build_handlers
 from broker.handlers.parts import HandlerParts
 from broker.network.server import Server
@@ -138,7 +136,10 @@ class Broker:
         await self._listen()
         self.health.stage = "running"
         await self._connect_tier()
-        await self._open_control()
+        if self.config.control_listener is not None:
+            from broker.control.listener import open_control  # loads OpenSSL, with hmac
+
+            self.control_address = await open_control(self.config, self.control, self._on_stop)
         self._housekeeping.start(self.config.log_initial_task_delay_ms)
         self._on_stop(self._housekeeping.stop)
         self._cleaner.start()
@@ -360,7 +361,12 @@ class Broker:
         )
         register_replica_metrics(self.metrics, self._replicas, ports.executors)
         register_metadata_metrics(self.metrics, self._image, self._node)
-        add_faults(self.control, self._server, self._replicas.topic_names.get, self._tier, ports)
+        if self.config.control_listener is not None:
+            from broker.faults.service import add_faults  # of tests: others need not load it
+
+            add_faults(
+                self.control, self._server, self._replicas.topic_names.get, self._tier, ports
+            )
         self.health.checks["logs"] = lambda: offline_directories(self._logs.dirs)
         self.health.warnings["compaction"] = self._cleaner.problems
         self.health.checks["groups"] = self._groups.problems
@@ -443,13 +449,9 @@ class Broker:
             self._on_stop(self._tier.stop)
             await self._tier.start()
 
-    async def _open_control(self) -> None:
-        self.control_address = await open_control(self.config, self.control, self._on_stop)
-
     async def _connect_tier(self) -> None:
         """Let the tier work, now that its Kafka clients can reach us."""
-        tier = self._tier
-        if tier is None:
+        if (tier := self._tier) is None:
             return
         await ensure_remote_metadata_topic(
             self._image(),
