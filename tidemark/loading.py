@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +31,11 @@ def parse_overrides(pairs: Iterable[str], *, option: str = "--override") -> dict
 
 
 def load(
-    source: Path | Mapping[str, str], overrides: Iterable[str], *, list_without_effect: bool = True
+    source: Path | Mapping[str, str],
+    overrides: Iterable[str],
+    *,
+    list_without_effect: bool = True,
+    on_warning: Callable[[str], None] = lambda text: None,
 ) -> BrokerConfig:
     """Read and check a configuration; warnings go to the log.
 
@@ -39,6 +43,7 @@ def load(
         source: path of a properties file, or its entries.
         overrides: `key=value` each.
         list_without_effect: log one line with the keys that were set and change nothing here.
+        on_warning: is told each warning, too.
 
     Raises:
         ConfigError: the file cannot be read, or a value or a combination is not allowed.
@@ -46,6 +51,7 @@ def load(
     config, warnings = BrokerConfig.load(source, parse_overrides(overrides))
     for warning in warnings:
         log.warning("configuration: %s", warning)
+        on_warning(warning)
     if config.without_effect and list_without_effect:
         log.info("configuration: keys without effect here: %s", ", ".join(config.without_effect))
     check_storage_plugin(config)

@@ -229,6 +229,15 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.long(seconds=3)
+def test_a_setting_that_nobody_knows_is_warned_of() -> None:
+    settings = {"log.retention.mss": "5"}
+    broker = tidemark.Broker(settings=settings)
+    with pytest.warns(UserWarning, match=r"log\.retention\.mss.*log\.retention\.ms") as warned:
+        broker.start()
+    broker.close()
+    assert [one.filename for one in warned] == [__file__]
+
+
 def test_a_port_that_somebody_took_meanwhile_is_named_and_the_data_stay() -> None:
     with tidemark.Broker(topics=["kept"]) as broker:
         put(broker, "kept", [b"one"])

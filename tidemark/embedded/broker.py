@@ -5,6 +5,7 @@ ends. Nothing of the broker is imported here.
 """
 
 import secrets
+import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -33,6 +34,8 @@ _LOG_LINES: Final = 20
 _LOG_TAIL_BYTES: Final = 16_384
 _TAKEN: Final = "Address already in use"
 _ATTEMPTS: Final = 5
+_CALLERS: Final = 4
+"""Frames from where settings are warned of to who called `start`."""
 _STOP_S_MAX: Final = 30.0
 
 
@@ -370,6 +373,8 @@ class Broker:
             return False
         self._bootstrap_servers = str(event["bootstrap_servers"])
         self._control_address = str(event["control_address"])
+        for text in event["warnings"]:
+            warnings.warn(f"settings of the broker: {text}", stacklevel=_CALLERS)
         return True
 
     def _last_words(self) -> str:

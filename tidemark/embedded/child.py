@@ -52,7 +52,8 @@ def _run(given: dict[str, Any], events_fd: int, spawn_tier: "EarlyTierProcess | 
     entries = embedded_settings(
         Path(given["data"]), given["port"], given["token"], given["settings"]
     )
-    config = load(entries, (), list_without_effect=False)
+    warnings: list[str] = []
+    config = load(entries, (), list_without_effect=False, on_warning=warnings.append)
     if not is_formatted(config):
         format_node(config, standalone=not config.has_static_voters)
 
@@ -65,6 +66,7 @@ def _run(given: dict[str, Any], events_fd: int, spawn_tier: "EarlyTierProcess | 
             "event": "ready",
             "bootstrap_servers": bootstrap_servers(broker.config),
             "control_address": broker.control_address,
+            "warnings": warnings,
         }
         os.write(events_fd, json.dumps(ready).encode() + b"\n")
 
