@@ -2,6 +2,7 @@
 
 import os
 import random
+import select
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 import tidemark
 from tests.support.brokers.embedded import assert_nothing_left, facts_in, put, read
 from tests.support.brokers.embedding_suite import environment
+from tests.support.brokers.process import until
 from tidemark.embedded.ports import free_port
 
 pytestmark = pytest.mark.lasts(seconds=10)
@@ -66,7 +68,8 @@ def interrupt(*_: object) -> None:
     raise Interrupted
 
 
-def test_an_interrupted_call_leaves_no_answer_for_the_next_one() -> None:
+@pytest.mark.parametrize("looks", [True, False])
+def test_an_interrupted_call_leaves_no_answer_for_the_next_one(*, looks: bool) -> None:
     """The guardian stands still: the call waits when the signal comes, its answer comes later."""
     with tidemark.Broker(topics=["a"]) as broker:
         put(broker, "a", [b"one"])
@@ -82,6 +85,10 @@ def test_an_interrupted_call_leaves_no_answer_for_the_next_one() -> None:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
             os.kill(guarded._process.pid, signal.SIGCONT)
+        # Whoever reads next gets it: a look at the broker's life, or the next request.
+        if looks:
+            until(lambda: select.select([guarded._from], [], [], 0)[0], "the answer is there")
+            assert broker.is_running
         with pytest.raises(tidemark.BrokerError, match=r"is paused; resume\(\)"):
             broker.advance("1d")
         broker.resume()

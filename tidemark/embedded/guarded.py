@@ -160,6 +160,8 @@ class Guarded:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def _take_event(self, message: dict[str, Any]) -> None:
+        if "event" not in message:
+            return  # the late answer to a request that was interrupted
         self._events.append(message)
         if message["event"] == "ended":
             self.pid = None
