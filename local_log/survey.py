@@ -114,6 +114,7 @@ class Surveyor:
         # A cleaner was about to give these their names: which of their indexes are the old
         # segment's is not told, so all of them are made again.
         self._half_swapped: set[int] = set()
+        self._may_lack_offsets = request.was_compacted or request.config.compacts
 
     def look(self) -> Surveyed:
         """Look at everything.
@@ -139,7 +140,7 @@ class Surveyor:
             request.high_watermark,
             request.is_clean,
             request.config.remote_storage_enable,
-            request.was_compacted or request.config.compacts,
+            self._may_lack_offsets,
             read_accepted(self._disk, self._directory) if ACCEPTED in names else NOTHING,
         )
         return Surveyed(
@@ -253,6 +254,8 @@ class Surveyor:
             return None
         if not base <= first.base_offset < end:
             return None  # a changed bit: base offsets are outside of a batch's checksum
+        if next_base is None and first.base_offset > base and not self._may_lack_offsets:
+            return None  # likewise: what is appended to begins at its own name
         if whole != size or (next_base is not None and end > next_base):
             return None
         places = [EpochEntry(first.partition_leader_epoch, first.base_offset)]

@@ -109,6 +109,24 @@ def test_an_epoch_bit_of_a_flushed_batch_takes_nothing_with_it(tmp_path: Path) -
     assert (fault.kind, fault.offset) == (FaultKind.DAMAGE, changed.base_offset)
 
 
+@pytest.mark.parametrize("was_compacted", [False, True])
+def test_the_segment_that_is_appended_to_begins_at_its_name(
+    tmp_path: Path, *, was_compacted: bool
+) -> None:
+    """No checksum covers a base offset. Where a cleaner has worked a truncation may leave this."""
+    log = filled(tmp_path)
+    end, path = log.log_end_offset, log.segments[-1].path(".log")
+    log.close()
+    _, first = next(iter_batches(path.read_bytes()))
+    bit = next(bit for bit in range(8) if not first.base_offset >> bit & 1)
+    flip(path, 7, bit)
+    if was_compacted:
+        assert open_log(tmp_path, recovery_point=end, was_compacted=True).log_end_offset == end
+    else:
+        faults = refused(tmp_path, recovery_point=end).faults
+        assert faults[0].offset == first.base_offset
+
+
 def test_a_compacted_segment_does_not_replace_the_active_one(tmp_path: Path) -> None:
     """No cleaner touches the active segment: the base offset of the last batch was changed."""
     log = filled(tmp_path)
