@@ -23,6 +23,12 @@ OURS = frozenset(
 )
 """Packages that have no business in a process that only uses the broker."""
 
+TAKES_CTRL_C = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
+"""A process that a shell started in the background ignores it, and so do all its children."""
+
 
 def environment() -> dict[str, str]:
     """The plugin is named and not found: where Tidemark is installed it would be there twice."""
@@ -36,6 +42,7 @@ def start_suite(
     """Start pytest on one file with this text."""
     directory.mkdir(exist_ok=True)
     (directory / "test_suite.py").write_text(text)
+    (directory / "conftest.py").write_text(TAKES_CTRL_C)
     (directory / "pytest.ini").write_text(f"[pytest]\n{ini}")
     plugins = ("-p", "tidemark.pytest_plugin", "-p", "no:cacheprovider")
     return subprocess.Popen(
