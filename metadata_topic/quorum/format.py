@@ -23,12 +23,12 @@ from metadata_topic.image.image import METADATA_VERSION
 from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.quorum.durable_dirs import make_dirs_durably
 from metadata_topic.quorum.snapshots import (
-    BOOTSTRAP_ID,
     CorruptSnapshotError,
     SnapshotFiles,
     read_snapshot,
     snapshot_chunks,
 )
+from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from runtime.clock import Clock
 from runtime.dice import Dice

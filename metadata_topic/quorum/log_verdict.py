@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from metadata_topic.quorum.errors import DamagedMetadataError, MissingMetadataError
 from metadata_topic.quorum.flushed_end_file import FLUSHED_END, FlushedEnd
 from metadata_topic.quorum.log_survey import SegmentSurvey
-from metadata_topic.quorum.snapshots import SnapshotId
+from metadata_topic.raft.snapshot_id import SnapshotId
 
 
 @dataclass(frozen=True, slots=True)

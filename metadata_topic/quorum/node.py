@@ -50,11 +50,13 @@ from metadata_topic.quorum.metadata_log import MetadataLog
 from metadata_topic.quorum.quorum_history import QuorumHistory
 from metadata_topic.quorum.quorum_state_file import QuorumStateFile
 from metadata_topic.quorum.recovery import FoundMetadata, read_directory, repair
-from metadata_topic.quorum.snapshots import SnapshotFiles, SnapshotId
+from metadata_topic.quorum.snapshots import SnapshotFiles
 from metadata_topic.quorum.snapshotter import Snapshotter
 from metadata_topic.quorum.voter_check import QuorumConfigError, find_voters
-from metadata_topic.raft.core import RaftCore
-from metadata_topic.raft.events import (
+from metadata_topic.raft.roles import Role
+from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.sole_core import RaftCore
+from metadata_topic.raft.sole_events import (
     AdvanceHighWatermark,
     AppendStartOfEpoch,
     Closing,
@@ -64,7 +66,6 @@ from metadata_topic.raft.events import (
     PersistElection,
     Started,
 )
-from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voters import ReplicaKey, VoterSet
 from runtime.collector import resting_collector
 from runtime.ports import Ports

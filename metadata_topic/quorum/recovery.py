@@ -35,13 +35,8 @@ from metadata_topic.quorum.log_survey import SegmentSurvey, sound_batches, surve
 from metadata_topic.quorum.log_verdict import DirectoryFacts, Verdict, judge
 from metadata_topic.quorum.metadata_log import MetadataLog
 from metadata_topic.quorum.quorum_history import QuorumFacts, QuorumHistory
-from metadata_topic.quorum.snapshots import (
-    BOOTSTRAP_ID,
-    CorruptSnapshotError,
-    Snapshot,
-    SnapshotFiles,
-    SnapshotId,
-)
+from metadata_topic.quorum.snapshots import CorruptSnapshotError, Snapshot, SnapshotFiles
+from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID, SnapshotId
 from runtime.clock import Clock
 from runtime.collector import resting_collector
 from runtime.disk import Disk

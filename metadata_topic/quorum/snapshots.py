@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafka_protocol.records.control import (
     ControlType,
@@ -34,32 +34,17 @@ from metadata_topic.quorum.batches import (
 )
 from metadata_topic.quorum.decision_batches import pack
 from metadata_topic.quorum.errors import UnusableMetadataError
+from metadata_topic.raft.snapshot_id import SUFFIX, SnapshotId
 from metadata_topic.raft.voters import VoterSet
 from runtime.dice import Dice
 from runtime.disk import Disk
 
-SUFFIX: Final = ".checkpoint"
 PART_SUFFIX: Final = ".checkpoint.part"
 DELETED_SUFFIX: Final = ".checkpoint.deleted"
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint\Z")
 _RECORDS_PER_BATCH: Final = 500
 _RECORDS_AT_ONCE: Final = 100  # a few milliseconds
 _BATCH_BYTES_MAX: Final = 8 << 20  # Kafka's reader takes no larger ones
-
-
-class SnapshotId(NamedTuple):
-    """Which snapshot: the first offset not in it (exclusive end) and the epoch before that."""
-
-    end_offset: int
-    epoch: int
-
-    @property
-    def file_name(self) -> str:
-        """Its file's name."""
-        return f"{self.end_offset:020d}-{self.epoch:010d}{SUFFIX}"
-
-
-BOOTSTRAP_ID: Final = SnapshotId(0, 0)
 
 
 class CorruptSnapshotError(UnusableMetadataError):

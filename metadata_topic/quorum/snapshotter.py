@@ -21,7 +21,8 @@ from metadata_topic.quorum.batches import read_records, whole_batches
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.metadata_log import MetadataLog
 from metadata_topic.quorum.recovery import FoundMetadata
-from metadata_topic.quorum.snapshots import SnapshotFiles, SnapshotId, snapshot_chunks
+from metadata_topic.quorum.snapshots import SnapshotFiles, snapshot_chunks
+from metadata_topic.raft.snapshot_id import SnapshotId
 from runtime.ports import Ports
 from runtime.turns import run_in_steps
 

@@ -1,13 +1,16 @@
-"""What happens to a replica (events) and what it wants done about it (effects).
+"""What happens to a replica of the metadata log.
 
-The core never acts. Whoever drives it carries out the effects in their order, and each `Persist`
-or `Flush` is durable before the next effect is looked at: a vote that was answered but not on disk
-could be given twice.
+Random numbers come in with the events that may need one: `random` is drawn from [0, 1) by the
+caller. Results of effects carry what the effect carried, so that a late one can be told apart.
 """
 
 from dataclasses import dataclass
 
-from metadata_topic.raft.voters import ReplicaKey, VoterSet
+from metadata_topic.raft.log_view import SnapshotFile
+from metadata_topic.raft.messages import BatchFacts, Request, Response
+from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.voter_history import QuorumFacts
+from metadata_topic.raft.voters import ReplicaKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,76 +28,173 @@ class ElectionState:
     voted: ReplicaKey | None = None
 
 
-# Events
-
-
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The process is up and read its disk.
+    """The process is up and has read its disk.
 
     Attributes:
         election: content of quorum-state; the default if there is none.
-        last_epoch: epoch of the last batch in log or snapshot; 0 for an empty log.
-        end_offset: first offset not in the log (exclusive end).
+        start_offset: of the log.
+        end_offset: of the log (exclusive); all of it is flushed.
+        epochs: (epoch, first offset) of the log's epochs from its start on, by rising offset.
+        snapshots: complete ones, oldest first; 0-0 of the format step among them.
+        history: (first offset after the batch that said it, facts), by rising offset, at least
+            one; the first is what the newest snapshot or the configuration says.
     """
 
     election: ElectionState
-    last_epoch: int
+    start_offset: int
     end_offset: int
+    epochs: tuple[tuple[int, int], ...]
+    snapshots: tuple[SnapshotFile, ...]
+    history: tuple[tuple[int, QuorumFacts], ...]
+    random: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed; due at the deadline of the last `WakeAt`, harmless at any other time."""
+
+    random: float
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A request came.
+
+    Attributes:
+        token: names the request in the effect that answers it; never used twice in a life.
+    """
+
+    token: int
+    request: Request
+    random: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer came, or will never come.
+
+    Attributes:
+        number: of the `Send`.
+        response: None: no answer within the request's time, or no connection.
+    """
+
+    number: int
+    response: Response | None
+    random: float
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """The active controller wants these batches appended.
+
+    Attributes:
+        epoch: the one in which it is active.
+        batches: in order; the first begins at the log's end, or nothing is appended.
+        data: their bytes.
+    """
+
+    epoch: int
+    batches: tuple[BatchFacts, ...]
+    data: bytes | bytearray
+
+
+@dataclass(frozen=True, slots=True)
+class Persisted:
+    """The `Persist` of this number is durable, and so are those before it."""
+
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Flushed:
-    """The local log is durable up to `end_offset` (exclusive)."""
+    """The log is durable up to `end_offset` (exclusive), as `FlushLog` asked."""
 
     end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
-    """The process is about to end in an orderly way."""
+class Truncated:
+    """`TruncateLog` is done: the log ends at `end_offset` (exclusive), durably."""
 
-
-Event = Started | Flushed | Closing
-
-# Effects
+    end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class PersistElection:
-    """Write quorum-state; durable before the next effect."""
+class ChunkWritten:
+    """`WriteChunk` is done: the snapshot that is being fetched has bytes up to `position`."""
 
-    election: ElectionState
+    snapshot_id: SnapshotId
+    position: int
 
 
 @dataclass(frozen=True, slots=True)
-class AppendStartOfEpoch:
-    """Append the control records that open an epoch: LeaderChange, perhaps with the voters.
+class SnapshotInstalled:
+    """`InstallSnapshot` is done: the snapshot is durable, and the log begins at its end.
 
     Attributes:
-        epoch: of the batch.
-        voters: all who vote in it.
-        granting: ids whose votes made the majority.
-        with_voters: also write KRAFT_VERSION and KRAFT_VOTERS, because the log has none yet and
-            the checkpoint of the format step is not replicated.
+        facts: what the snapshot says about the quorum.
     """
 
-    epoch: int
-    voters: VoterSet
-    granting: tuple[int, ...]
-    with_voters: bool
+    snapshot: SnapshotFile
+    facts: QuorumFacts
 
 
 @dataclass(frozen=True, slots=True)
-class FlushLog:
-    """Make the log durable and answer with `Flushed`."""
+class SnapshotRefused:
+    """`InstallSnapshot` found the fetched bytes damaged and dropped them."""
+
+    snapshot_id: SnapshotId
 
 
 @dataclass(frozen=True, slots=True)
-class AdvanceHighWatermark:
-    """Everything below `offset` (exclusive) is committed and may be applied."""
+class SnapshotWritten:
+    """This node has made a snapshot of its own."""
 
-    offset: int
+    snapshot: SnapshotFile
 
 
-Effect = PersistElection | AppendStartOfEpoch | FlushLog | AdvanceHighWatermark
+@dataclass(frozen=True, slots=True)
+class LogStartRaised:
+    """The log now starts at `start_offset`, the end of the oldest snapshot that is left.
+
+    Attributes:
+        snapshots: those that are left, oldest first.
+    """
+
+    start_offset: int
+    snapshots: tuple[SnapshotFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resign:
+    """The controller on this node cannot go on as the active one: somebody else must lead."""
+
+    random: float
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """The process is about to end in an orderly way; `Closed` says when it may."""
+
+    random: float
+
+
+Event = (
+    Started
+    | Tick
+    | Received
+    | Answered
+    | Proposed
+    | Persisted
+    | Flushed
+    | Truncated
+    | ChunkWritten
+    | SnapshotInstalled
+    | SnapshotRefused
+    | SnapshotWritten
+    | LogStartRaised
+    | Resign
+    | Closing
+)

@@ -14,7 +14,7 @@ class Role(Enum):
     """States of a replica within one epoch or on the way to the next."""
 
     UNATTACHED = "unattached"
-    """Knows an epoch but no leader in it."""
+    """Follows nobody: knows no leader of its epoch, or not where it listens."""
     PROSPECTIVE = "prospective"
     """Asks whether it would win, without raising the epoch."""
     CANDIDATE = "candidate"
@@ -24,20 +24,43 @@ class Role(Enum):
     FOLLOWER = "follower"
     """Fetches from a leader it knows."""
     RESIGNED = "resigned"
-    """Was leader, gives up in favour of others and votes no more in this epoch."""
+    """Led this epoch and gives it up: neither votes nor appends in it again."""
 
 
-TRANSITIONS: Final[dict[Role, frozenset[Role]]] = {
-    Role.UNATTACHED: frozenset(
-        # A sole voter needs no pre-vote.
-        {Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.FOLLOWER}
-    ),
-    Role.PROSPECTIVE: frozenset({Role.UNATTACHED, Role.CANDIDATE, Role.FOLLOWER}),
-    Role.CANDIDATE: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.LEADER, Role.FOLLOWER}),
-    Role.LEADER: frozenset({Role.UNATTACHED, Role.RESIGNED, Role.FOLLOWER}),
-    Role.FOLLOWER: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.FOLLOWER}),
-    Role.RESIGNED: frozenset({Role.UNATTACHED, Role.CANDIDATE, Role.FOLLOWER}),
+TRANSITIONS: Final[dict[Role, dict[Role, str]]] = {
+    Role.UNATTACHED: {
+        Role.UNATTACHED: "a higher epoch",
+        Role.PROSPECTIVE: "election timeout",
+        Role.FOLLOWER: "a leader is known",
+    },
+    Role.PROSPECTIVE: {
+        Role.UNATTACHED: "a higher epoch; lost, or timed out, without a leader",
+        Role.CANDIDATE: "a majority would vote for it, or cannot do pre-votes",
+        Role.FOLLOWER: "a leader is known; lost, or timed out, and has one",
+    },
+    Role.CANDIDATE: {
+        Role.UNATTACHED: "a higher epoch",
+        Role.PROSPECTIVE: "election timeout",
+        Role.LEADER: "a majority voted for it",
+        Role.FOLLOWER: "another leads the epoch",
+    },
+    Role.LEADER: {
+        Role.UNATTACHED: "a higher epoch",
+        Role.RESIGNED: "no majority fetches; stops",
+        Role.FOLLOWER: "a leader of a higher epoch",
+    },
+    Role.FOLLOWER: {
+        Role.UNATTACHED: "a higher epoch",
+        Role.PROSPECTIVE: "fetch timeout; the leader resigned",
+        Role.FOLLOWER: "a leader of a higher epoch",
+    },
+    Role.RESIGNED: {
+        Role.UNATTACHED: "a higher epoch; election timeout, at epoch + 1",
+        Role.PROSPECTIVE: "the sole voter starts",
+        Role.FOLLOWER: "a leader of a higher epoch",
+    },
 }
+"""From, to, and why."""
 
 
 def check_transition(old: Role, new: Role) -> None:

@@ -59,9 +59,14 @@ class VoterSet:
         """The voter of an id, None if it has no vote."""
         return next((voter for voter in self.voters if voter.key.id == voter_id), None)
 
+    def has(self, key: ReplicaKey) -> bool:
+        """Whether `key` votes: its id, and its directory where the set knows one."""
+        voter = self.get(key.id)
+        return voter is not None and voter.key.directory_id in (ZERO_UUID, key.directory_id)
+
     def is_sole(self, key: ReplicaKey) -> bool:
         """Whether `key` is the only voter, so that its own vote is a majority."""
-        return self.ids == (key.id,)
+        return self.ids == (key.id,) and self.has(key)
 
     @property
     def majority(self) -> int:

@@ -2,8 +2,9 @@ import itertools
 
 import pytest
 
-from metadata_topic.raft.core import RaftCore
-from metadata_topic.raft.events import (
+from metadata_topic.raft.roles import TRANSITIONS, Role, check_transition
+from metadata_topic.raft.sole_core import RaftCore
+from metadata_topic.raft.sole_events import (
     AdvanceHighWatermark,
     AppendStartOfEpoch,
     Closing,
@@ -13,7 +14,6 @@ from metadata_topic.raft.events import (
     PersistElection,
     Started,
 )
-from metadata_topic.raft.roles import TRANSITIONS, Role, check_transition
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
 
 ME = ReplicaKey(1, b"d" * 16)

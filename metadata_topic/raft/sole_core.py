@@ -13,19 +13,19 @@ Invariants:
 
 from typing import assert_never
 
-from metadata_topic.raft.events import (
+from metadata_topic.raft.events import ElectionState
+from metadata_topic.raft.roles import Role
+from metadata_topic.raft.sole_events import (
     AdvanceHighWatermark,
     AppendStartOfEpoch,
     Closing,
     Effect,
-    ElectionState,
     Event,
     Flushed,
     FlushLog,
     PersistElection,
     Started,
 )
-from metadata_topic.raft.roles import Role, check_transition
 from metadata_topic.raft.voters import ReplicaKey, VoterSet, majority_offset
 
 
@@ -124,5 +124,4 @@ class RaftCore:
         return []
 
     def _become(self, role: Role) -> None:
-        check_transition(self.role, role)
         self.role = role

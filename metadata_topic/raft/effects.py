@@ -1,0 +1,250 @@
+"""What a replica of the metadata log wants done.
+
+The order of a step's effects is part of the contract. Appends, timers, the high watermark and
+changes of the role are carried out before the next effect is looked at, and cannot fail without
+ending the node. The other effects take their time: `Persist`s one after the other in their order,
+`FlushLog`, `TruncateLog`, `WriteChunk` and `InstallSnapshot` beside them; each is answered by the
+event that it names.
+
+`after` is the number of the last `Persist` that must be durable before a message leaves; nothing
+else holds a message up. A message with a vote in it waits for the vote, one that only names the
+epoch waits for the epoch.
+"""
+
+from dataclasses import dataclass
+
+from metadata_topic.raft.events import ElectionState
+from metadata_topic.raft.messages import BatchFacts, Node, Request, Response, Standing
+from metadata_topic.raft.roles import Role
+from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.voters import VoterSet
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """Write quorum-state; answered by `Persisted`.
+
+    Attributes:
+        number: rises with each; only the newest of several that wait must be written.
+        kraft_version: decides the version of the file.
+        voters: repeated in the file's version 0.
+    """
+
+    number: int
+    election: ElectionState
+    kraft_version: int
+    voters: VoterSet
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a request; answered by `Answered`, in `timeout_ms` at the latest.
+
+    Attributes:
+        number: names it; rises with each.
+    """
+
+    number: int
+    to: Node
+    request: Request
+    timeout_ms: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Respond:
+    """Answer the request `token`."""
+
+    token: int
+    response: Response
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class RespondRecords:
+    """Answer the Fetch `token` with what lies in the log from `offset` to its end.
+
+    If this replica does not lead `standing.epoch` any more once the bytes are read, the answer is
+    an error instead: the log may hold other records there by now.
+
+    Attributes:
+        offset: inclusive; the log's end for an answer without records.
+        max_bytes: whole batches up to this, at least one.
+        end_offset: first offset that is not sent (exclusive end).
+    """
+
+    token: int
+    standing: Standing
+    high_watermark: int
+    log_start_offset: int
+    offset: int
+    end_offset: int
+    max_bytes: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class RespondChunk:
+    """Answer the FetchSnapshot `token` with bytes of a snapshot file.
+
+    If the file is gone by then, the answer is SNAPSHOT_NOT_FOUND.
+    """
+
+    token: int
+    standing: Standing
+    snapshot_id: SnapshotId
+    position: int
+    max_bytes: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendEpochStart:
+    """Append the control batch that opens an epoch: LEADER_CHANGE, perhaps with the voters.
+
+    Attributes:
+        base_offset: of the batch, the log's end before it.
+        granting: ids whose votes made the majority.
+        with_voters: also KRAFT_VERSION and KRAFT_VOTERS, because the log has none yet and the
+            checkpoint of the format step is not replicated.
+    """
+
+    epoch: int
+    base_offset: int
+    leader_id: int
+    voters: VoterSet
+    kraft_version: int
+    granting: tuple[int, ...]
+    with_voters: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append batches at the log's end."""
+
+    batches: tuple[BatchFacts, ...]
+    data: bytes | bytearray
+
+
+@dataclass(frozen=True, slots=True)
+class FlushLog:
+    """Make the log durable; answered by `Flushed` with the end that is. One at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateLog:
+    """Drop everything at and after `end_offset`, the note of what was flushed first.
+
+    Answered by `Truncated`. Nothing is appended before.
+    """
+
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteChunk:
+    """Write bytes of a snapshot that is being fetched; answered by `ChunkWritten`.
+
+    Attributes:
+        position: of the first byte; 0 begins a new file, whatever was fetched before.
+    """
+
+    snapshot_id: SnapshotId
+    position: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class InstallSnapshot:
+    """Check the fetched snapshot whole, give it its name, let the log begin anew at its end.
+
+    Answered by `SnapshotInstalled` or `SnapshotRefused`. Nothing is appended before.
+    """
+
+    snapshot_id: SnapshotId
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropChunks:
+    """The snapshot that was being fetched is not wanted any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceHighWatermark:
+    """Everything below `offset` (exclusive) is committed and may be applied."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoleChanged:
+    """Role, epoch or leader are others now.
+
+    Attributes:
+        epoch_start_offset: where this leader's epoch begins in the log; None unless leader.
+    """
+
+    role: Role
+    epoch: int
+    leader_id: int | None
+    epoch_start_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Send `Tick` at `deadline_ms`, by the clock of `step`; replaces the one before.
+
+    Attributes:
+        deadline_ms: None: there is nothing to wait for.
+    """
+
+    deadline_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The `Proposed` of this step was not appended: this replica does not lead that epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Something that a person should know; logged at ERROR or WARNING."""
+
+    text: str
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fatal:
+    """The node must end: going on could lose or invent committed records."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The leadership is handed over or nobody answered in time; the process may end."""
+
+
+Effect = (
+    Persist
+    | Send
+    | Respond
+    | RespondRecords
+    | RespondChunk
+    | AppendEpochStart
+    | Append
+    | FlushLog
+    | TruncateLog
+    | WriteChunk
+    | InstallSnapshot
+    | DropChunks
+    | AdvanceHighWatermark
+    | RoleChanged
+    | WakeAt
+    | Refuse
+    | Report
+    | Fatal
+    | Closed
+)

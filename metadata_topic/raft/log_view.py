@@ -1,0 +1,150 @@
+"""The shape of a replica's log, as the core knows it: ends, epochs and snapshots, no records.
+
+Source: KIP-595 (divergence by epoch), KIP-630 (when a snapshot is sent instead).
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from metadata_topic.raft.messages import EpochEnd
+from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID, SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFile:
+    """A complete snapshot on this replica's disk."""
+
+    id: SnapshotId
+    size_bytes: int
+
+
+class LogView:
+    """See the module; changed by the core alone.
+
+    Attributes:
+        start_offset: first offset still in the log.
+        end_offset: first offset not written yet (exclusive end).
+        flushed_end: first offset not known to be durable (exclusive end).
+        snapshots: complete ones, oldest first.
+    """
+
+    __slots__ = ("_epochs", "_starts", "end_offset", "flushed_end", "snapshots", "start_offset")
+
+    def __init__(
+        self,
+        start_offset: int,
+        end_offset: int,
+        epochs: Sequence[tuple[int, int]],
+        snapshots: Sequence[SnapshotFile],
+    ) -> None:
+        """Take what is on disk; all of it is durable.
+
+        Args:
+            start_offset: of the log.
+            end_offset: of the log (exclusive).
+            epochs: (epoch, first offset), by rising offset and epoch.
+            snapshots: oldest first.
+        """
+        self.start_offset = start_offset
+        self.end_offset = self.flushed_end = end_offset
+        self._epochs = [epoch for epoch, _ in epochs]
+        self._starts = [start for _, start in epochs]
+        self.snapshots = tuple(snapshots)
+
+    @property
+    def epochs(self) -> tuple[tuple[int, int], ...]:
+        """(epoch, first offset) of the log's epochs, by rising offset."""
+        return tuple(zip(self._epochs, self._starts, strict=True))
+
+    @property
+    def newest_snapshot(self) -> SnapshotFile | None:
+        """The newest that may be sent; None if there is only that of the format step."""
+        if self.snapshots and self.snapshots[-1].id != BOOTSTRAP_ID:
+            return self.snapshots[-1]
+        return None
+
+    @property
+    def oldest_snapshot(self) -> SnapshotFile | None:
+        """The oldest that may be sent; None if there is only that of the format step."""
+        for snapshot in self.snapshots:
+            if snapshot.id != BOOTSTRAP_ID:
+                return snapshot
+        return None
+
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the last record, in log or snapshot; 0 if there never was one."""
+        if self._epochs and self._starts[-1] < self.end_offset:
+            return self._epochs[-1]
+        for epoch, start in zip(reversed(self._epochs), reversed(self._starts), strict=True):
+            if start < self.end_offset:
+                return epoch
+        snapshot = self.newest_snapshot
+        return 0 if snapshot is None else snapshot.id.epoch
+
+    def is_behind(self, last_epoch: int, end_offset: int) -> bool:
+        """Whether a log that ends with (`last_epoch`, `end_offset`) is at least as new as this."""
+        return (last_epoch, end_offset) >= (self.last_epoch, self.end_offset)
+
+    def end_of(self, epoch: int) -> EpochEnd:
+        """Where `epoch` ends here: the largest epoch not above it, and that one's end.
+
+        Below everything in the log the oldest snapshot's epoch and the log start are the answer;
+        without a snapshot (0, log start).
+        """
+        index = bisect_right(self._epochs, epoch) - 1
+        if index < 0:
+            oldest = self.oldest_snapshot
+            known = 0 if oldest is None else min(oldest.id.epoch, epoch)
+            return EpochEnd(known, self.start_offset)
+        after = index + 1
+        end = self._starts[after] if after < len(self._starts) else self.end_offset
+        return EpochEnd(self._epochs[index], end)
+
+    def append(self, epoch: int, base_offset: int, end_offset: int) -> None:
+        """Take a batch at the log's end."""
+        assert base_offset == self.end_offset, f"batch at {base_offset}, end {self.end_offset}"
+        assert end_offset > base_offset
+        if not self._epochs or self._epochs[-1] != epoch:
+            assert not self._epochs or self._epochs[-1] < epoch, "epochs never fall"
+            self._epochs.append(epoch)
+            self._starts.append(base_offset)
+        self.end_offset = end_offset
+
+    def truncate_to(self, end_offset: int) -> None:
+        """Drop what lies at and after `end_offset`."""
+        self.end_offset = min(self.end_offset, end_offset)
+        self.flushed_end = min(self.flushed_end, end_offset)
+        while self._starts and self._starts[-1] >= end_offset:
+            self._starts.pop()
+            self._epochs.pop()
+
+    def restart_at(self, snapshot: SnapshotFile) -> None:
+        """Drop everything but the snapshots: `snapshot` stands for all that was."""
+        end = snapshot.id.end_offset
+        self.start_offset = self.end_offset = self.flushed_end = end
+        self._epochs, self._starts = [], []
+        self.add_snapshot(snapshot)
+
+    def add_snapshot(self, snapshot: SnapshotFile) -> None:
+        """Take a new complete snapshot."""
+        others = [one for one in self.snapshots if one.id != snapshot.id]
+        self.snapshots = tuple(sorted([*others, snapshot], key=lambda one: one.id))
+
+    def raise_start(self, start_offset: int, snapshots: Sequence[SnapshotFile]) -> None:
+        """Forget what lies wholly below `start_offset`."""
+        assert self.start_offset <= start_offset <= self.end_offset
+        self.start_offset = start_offset
+        self.snapshots = tuple(snapshots)
+        while len(self._starts) > 1 and self._starts[1] <= start_offset:
+            del self._starts[0], self._epochs[0]
+        if self._starts and self._starts[0] < start_offset:
+            self._starts[0] = start_offset
+
+    def snapshot(self, snapshot_id: SnapshotId) -> SnapshotFile | None:
+        """The snapshot of that id, None if it is not here."""
+        for snapshot in self.snapshots:
+            if snapshot.id == snapshot_id:
+                return snapshot
+        return None

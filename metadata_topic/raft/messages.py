@@ -1,0 +1,252 @@
+"""What replicas of the metadata log say to each other, without the wire's versions.
+
+The adapter of the wire (`quorum/rpc`) refuses what concerns another cluster, another topic or
+several partitions before the core sees it; so these messages are about the one partition there is.
+
+Offsets called `end` are exclusive. Source: KIP-595, KIP-630, KIP-853 (directory ids), KIP-996
+(pre-vote), KIP-1166 (the asker's high watermark).
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_protocol.errors import ErrorCode
+from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.voters import ReplicaKey, VoterSet
+
+NOBODY: Final = -1
+"""A replica id where none is known."""
+ANY_REPLICA: Final = ReplicaKey(NOBODY)
+"""An addressee that the sender did not name."""
+UNKNOWN_HIGH_WATERMARK: Final = -1
+IGNORES_HIGH_WATERMARK: Final = 2**63 - 1
+"""The high watermark in a Fetch whose sender is not to be woken when it moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Whom to send to, and where it listens.
+
+    Attributes:
+        id: -1 for a bootstrap server, whose id is not known.
+    """
+
+    id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class VoteRequest:
+    """May `candidate` lead (pre-vote: could it lead) `epoch`?
+
+    Attributes:
+        epoch: a pre-vote has the asker's own epoch, a vote the one it stands in.
+        voter: whom it is meant for.
+        last_epoch: of the asker's last record, in log or snapshot.
+        end_offset: of the asker's log.
+    """
+
+    epoch: int
+    candidate: ReplicaKey
+    voter: ReplicaKey
+    last_epoch: int
+    end_offset: int
+    pre_vote: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BeginQuorumEpochRequest:
+    """`leader_id` leads `epoch`.
+
+    Attributes:
+        voter: whom it is meant for.
+        leader: where to fetch from; None where the sender's version does not say.
+    """
+
+    epoch: int
+    leader_id: int
+    voter: ReplicaKey
+    leader: Node | None
+
+
+@dataclass(frozen=True, slots=True)
+class EndQuorumEpochRequest:
+    """`leader_id` leads `epoch` no longer.
+
+    Attributes:
+        successors: voters by descending log end.
+        leader: as in BeginQuorumEpochRequest.
+    """
+
+    epoch: int
+    leader_id: int
+    successors: tuple[ReplicaKey, ...]
+    leader: Node | None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    """Send what follows my log.
+
+    Attributes:
+        replica: the asker; id -1 for a reader without id.
+        epoch: the one in which the asker takes the addressee for the leader.
+        offset: the asker's log end, all before it is flushed there.
+        last_fetched_epoch: of the asker's last record, in log or snapshot.
+        high_watermark: the asker's; -1 unknown, see also IGNORES_HIGH_WATERMARK.
+        max_wait_ms: how long the answer may wait for something new.
+        max_bytes: of records; one batch is sent however large it is.
+    """
+
+    replica: ReplicaKey
+    epoch: int
+    offset: int
+    last_fetched_epoch: int
+    high_watermark: int = IGNORES_HIGH_WATERMARK
+    max_wait_ms: int = 500
+    max_bytes: int = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSnapshotRequest:
+    """Send the bytes of a snapshot from `position` on.
+
+    Attributes:
+        epoch: as in FetchRequest.
+    """
+
+    replica: ReplicaKey
+    epoch: int
+    snapshot_id: SnapshotId
+    position: int
+    max_bytes: int
+
+
+Request = (
+    VoteRequest
+    | BeginQuorumEpochRequest
+    | EndQuorumEpochRequest
+    | FetchRequest
+    | FetchSnapshotRequest
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What every answer says about the answering replica.
+
+    Attributes:
+        epoch: its epoch.
+        leader_id: who leads it, -1 if not known.
+        leader: where the leader listens, None if not known.
+    """
+
+    epoch: int
+    leader_id: int = NOBODY
+    leader: Node | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VoteResponse:
+    """Answer to a VoteRequest."""
+
+    error: ErrorCode
+    standing: Standing
+    granted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BeginQuorumEpochResponse:
+    """Answer to a BeginQuorumEpochRequest."""
+
+    error: ErrorCode
+    standing: Standing
+
+
+@dataclass(frozen=True, slots=True)
+class EndQuorumEpochResponse:
+    """Answer to an EndQuorumEpochRequest."""
+
+    error: ErrorCode
+    standing: Standing
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """Where an epoch ended in the leader's log.
+
+    Attributes:
+        end_offset: first offset after the epoch (exclusive end).
+    """
+
+    epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFacts:
+    """What the core needs of a batch; its bytes travel beside.
+
+    Attributes:
+        end_offset: first offset after it (exclusive end).
+        kraft_version: what a KRAFT_VERSION record in it says; None without one.
+        voters: what a KRAFT_VOTERS record in it says; None without one.
+    """
+
+    base_offset: int
+    end_offset: int
+    epoch: int
+    kraft_version: int | None = None
+    voters: VoterSet | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResponse:
+    """Answer to a FetchRequest: records, or where to go on instead.
+
+    Attributes:
+        high_watermark: the leader's; -1 unknown.
+        log_start_offset: the leader's; -1 unknown.
+        diverging: the asker's log is not the leader's from here on, it must be cut.
+        snapshot_id: the asker must fetch this snapshot first.
+        batches: facts of the sound batches in `data`, in order.
+        data: their bytes, back to back.
+        fault: why not all that came is in `data`: the batch after it is damaged; None if all is.
+    """
+
+    error: ErrorCode
+    standing: Standing
+    high_watermark: int = UNKNOWN_HIGH_WATERMARK
+    log_start_offset: int = -1
+    diverging: EpochEnd | None = None
+    snapshot_id: SnapshotId | None = None
+    batches: tuple[BatchFacts, ...] = ()
+    data: bytes = b""
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSnapshotResponse:
+    """Answer to a FetchSnapshotRequest.
+
+    Attributes:
+        size_bytes: of the whole snapshot.
+        data: what lies at `position`; batches may be cut anywhere.
+    """
+
+    error: ErrorCode
+    standing: Standing
+    snapshot_id: SnapshotId
+    size_bytes: int = 0
+    position: int = 0
+    data: bytes = b""
+
+
+Response = (
+    VoteResponse
+    | BeginQuorumEpochResponse
+    | EndQuorumEpochResponse
+    | FetchResponse
+    | FetchSnapshotResponse
+)
