@@ -2,9 +2,9 @@
 
 The order of a step's effects is part of the contract. Appends, timers, the high watermark and
 changes of the role are carried out before the next effect is looked at, and cannot fail without
-ending the node. The other effects take their time: `Persist`s one after the other in their order,
-`FlushLog`, `TruncateLog`, `WriteChunk` and `InstallSnapshot` beside them; each is answered by the
-event that it names.
+ending the node. The other effects take their time: `Persist`s one after the other in their order;
+beside them, in their order as well, `FlushLog`, `TruncateLog`, `WriteChunk`, `InstallSnapshot` and
+`DropChunks`. Each is answered by the event that it names.
 
 `after` is the number of the last `Persist` that must be durable before a message leaves; nothing
 else holds a message up. A message with a vote in it waits for the vote, one that only names the
@@ -88,11 +88,15 @@ class RespondChunk:
     """Answer the FetchSnapshot `token` with bytes of a snapshot file.
 
     If the file is gone by then, the answer is SNAPSHOT_NOT_FOUND.
+
+    Attributes:
+        size_bytes: of the whole file.
     """
 
     token: int
     standing: Standing
     snapshot_id: SnapshotId
+    size_bytes: int
     position: int
     max_bytes: int
     after: int
@@ -171,6 +175,13 @@ class DropChunks:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteLeaderLogStart:
+    """The leader's log starts at `offset`: ours may rise as far, to the end of an own snapshot."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class AdvanceHighWatermark:
     """Everything below `offset` (exclusive) is committed and may be applied."""
 
@@ -240,6 +251,7 @@ Effect = (
     | WriteChunk
     | InstallSnapshot
     | DropChunks
+    | NoteLeaderLogStart
     | AdvanceHighWatermark
     | RoleChanged
     | WakeAt

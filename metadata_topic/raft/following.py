@@ -1,0 +1,319 @@
+"""What a replica does that does not lead: finds the leader, fetches its log or its snapshot.
+
+One request is under way at a time, so an answer always belongs to the log as it is.
+
+Source: KIP-595 (Fetch), KIP-630 (FetchSnapshot); rules of Kafka 4.3.
+"""
+
+from kafka_protocol.errors import ErrorCode
+from metadata_topic.raft.effects import (
+    AdvanceHighWatermark,
+    Append,
+    DropChunks,
+    InstallSnapshot,
+    NoteLeaderLogStart,
+    TruncateLog,
+    WriteChunk,
+)
+from metadata_topic.raft.events import (
+    ChunkWritten,
+    SnapshotInstalled,
+    SnapshotRefused,
+    Truncated,
+)
+from metadata_topic.raft.messages import (
+    UNKNOWN_HIGH_WATERMARK,
+    EpochEnd,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+)
+from metadata_topic.raft.replica import Pending, Replica
+from metadata_topic.raft.role_states import Download, Follower, Unattached
+from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.voter_history import QuorumFacts
+
+# -- asking -----------------------------------------------------------------------------------
+
+
+def poll_follower(replica: Replica, state: Follower) -> bool:
+    """Stand if the leader is lost, else fetch; returns whether the role changed."""
+    if replica.closing_deadline_ms is not None:
+        return False
+    if replica.is_sole:
+        replica.become_prospective()
+        return True
+    if replica.now_ms >= state.fetch_deadline_ms:
+        if replica.can_stand:
+            replica.become_prospective()
+            return True
+        state.asks_others = True
+        state.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
+    if not is_able_to_fetch(replica):
+        return False
+    if state.asks_others:
+        ask_anybody(replica, but=state)
+        return False
+    if not replica.is_ready(state.leader):
+        return False
+    if state.download is None:
+        replica.send(state.leader, _fetch(replica))
+    elif not state.download.is_writing:
+        replica.send(state.leader, _fetch_snapshot(replica, state.download))
+    return False
+
+
+def is_able_to_fetch(replica: Replica) -> bool:
+    """Whether the log may be shown: a voter's, or a controller's, only once it is flushed."""
+    if replica.busy:
+        return False
+    if replica.config.can_vote and replica.log.flushed_end < replica.log.end_offset:
+        replica.flush()
+        return False
+    return True
+
+
+def ask_anybody(replica: Replica, but: Follower | None = None) -> None:
+    """Ask one of the others who leads, by a Fetch that it will answer if it leads itself."""
+    if replica.pending or replica.closing_deadline_ms is not None:
+        return
+    node = replica.next_to_ask(None if but is None else but.leader)
+    if node is not None and is_able_to_fetch(replica):
+        replica.send(node, _fetch(replica))
+
+
+def _fetch(replica: Replica) -> FetchRequest:
+    known = replica.high_watermark
+    return FetchRequest(
+        replica=replica.key,
+        epoch=replica.epoch,
+        offset=replica.log.end_offset,
+        last_fetched_epoch=replica.log.last_epoch,
+        high_watermark=known if known >= 0 else UNKNOWN_HIGH_WATERMARK,
+        max_wait_ms=replica.config.fetch_max_wait_ms,
+        max_bytes=replica.config.fetch_max_bytes,
+    )
+
+
+def _fetch_snapshot(replica: Replica, download: Download) -> FetchSnapshotRequest:
+    return FetchSnapshotRequest(
+        replica=replica.key,
+        epoch=replica.epoch,
+        snapshot_id=download.snapshot_id,
+        position=download.position,
+        max_bytes=replica.config.snapshot_max_bytes,
+    )
+
+
+def poll_unattached_asks(replica: Replica, state: Unattached) -> None:
+    """Look for a leader while waiting for the election timeout."""
+    if not replica.is_sole and state is replica.state:
+        ask_anybody(replica)
+
+
+# -- answers of Fetch -------------------------------------------------------------------------
+
+
+def on_fetch_failure(replica: Replica) -> None:
+    """No answer came: turn to the others, or back to the leader."""
+    if isinstance(replica.state, Follower):
+        replica.state.asks_others = not replica.state.asks_others
+
+
+def on_fetch_response(replica: Replica, pending: Pending, response: FetchResponse) -> None:
+    """Take what a Fetch brought; the caller has looked at the epoch and the leader."""
+    state, request = replica.state, pending.request
+    if not isinstance(state, Follower):
+        return
+    state.asks_others = False
+    if response.error is not ErrorCode.NONE:
+        replica.back_off(pending.to)
+        return
+    assert isinstance(request, FetchRequest)
+    is_ours = request.offset == replica.log.end_offset and request.epoch == replica.epoch
+    if not is_ours or replica.busy or state.download is not None:
+        return
+    state.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
+    state.has_fetched = True
+    state.leader_resigned = False
+    if response.log_start_offset >= 0:
+        replica.do(NoteLeaderLogStart(response.log_start_offset))
+    if response.diverging is not None:
+        _cut(replica, response.diverging)
+        return
+    if response.snapshot_id is not None:
+        _begin_download(replica, state, response.snapshot_id)
+        return
+    if not _append(replica, response):
+        replica.back_off(pending.to)
+        return
+    raise_high_watermark(replica, min(response.high_watermark, replica.log.end_offset))
+
+
+def raise_high_watermark(replica: Replica, offset: int) -> None:
+    """Take over what is committed; it never falls."""
+    if offset > replica.high_watermark:
+        replica.high_watermark = offset
+        replica.do(AdvanceHighWatermark(offset))
+
+
+def _append(replica: Replica, response: FetchResponse) -> bool:
+    """Append what came; False if nothing good did although something came."""
+    end, epoch = replica.log.end_offset, replica.log.last_epoch
+    for batch in response.batches:
+        if batch.base_offset != end or not epoch <= batch.epoch <= replica.epoch:
+            replica.report(
+                f"the leader sent a batch at offset {batch.base_offset} of epoch {batch.epoch} "
+                f"where offset {end} of epoch {epoch} to {replica.epoch} was asked for",
+                is_error=True,
+            )
+            return False
+        end, epoch = batch.end_offset, batch.epoch
+    if response.batches:
+        replica.do(Append(response.batches, response.data))
+        for batch in response.batches:
+            replica.log.append(batch.epoch, batch.base_offset, batch.end_offset)
+            replica.history.note(batch)
+        if replica.config.can_vote:
+            replica.flush()
+    if response.fault is not None:
+        replica.report(f"damaged records from the leader, asked again: {response.fault}")
+        return bool(response.batches)
+    return True
+
+
+def _cut(replica: Replica, diverging: EpochEnd) -> None:
+    """Cut our log where it stops agreeing with the leader's."""
+    log = replica.log
+    ours = log.end_of(diverging.epoch)
+    end = ours.end_offset
+    if ours.epoch == diverging.epoch:
+        end = min(end, diverging.end_offset)
+    lowest = max(replica.high_watermark, log.start_offset)
+    if end < lowest:
+        replica.fail(
+            f"the leader of epoch {replica.epoch} asks to truncate the log to offset {end}, below "
+            f"{lowest}, which is committed"
+        )
+        return
+    if end >= log.end_offset:
+        replica.report(
+            f"the leader finds our log diverging at epoch {diverging.epoch}, offset "
+            f"{diverging.end_offset}, but it agrees there",
+            is_error=True,
+        )
+        return
+    log.truncate_to(end)
+    replica.history.truncate_to(end)
+    replica.flush_is_stale = replica.flushing
+    replica.busy = True
+    replica.do(TruncateLog(end))
+
+
+def on_truncated(replica: Replica, event: Truncated) -> None:
+    """The log is cut, durably."""
+    assert event.end_offset == replica.log.end_offset
+    replica.busy = False
+    replica.log.flushed_end = replica.log.end_offset
+
+
+# -- snapshots --------------------------------------------------------------------------------
+
+
+def _begin_download(replica: Replica, state: Follower, snapshot_id: SnapshotId) -> None:
+    lowest = max(replica.high_watermark, replica.log.start_offset)
+    if snapshot_id.end_offset <= 0 or snapshot_id.end_offset < lowest:
+        replica.fail(
+            f"the leader of epoch {replica.epoch} asks to load snapshot {snapshot_id}, below "
+            f"{lowest}, which is committed"
+        )
+        return
+    state.download = Download(snapshot_id)
+
+
+def on_fetch_snapshot_response(
+    replica: Replica, pending: Pending, response: FetchSnapshotResponse
+) -> None:
+    """Take a chunk; what does not fit leads back to Fetch or changes nothing."""
+    state = replica.state
+    if not isinstance(state, Follower):
+        return
+    state.asks_others = False
+    download, request = state.download, pending.request
+    assert isinstance(request, FetchSnapshotRequest)
+    if download is None or request.snapshot_id != download.snapshot_id:
+        return
+    if response.error is not ErrorCode.NONE:
+        replica.report(f"snapshot {request.snapshot_id} cannot be fetched: {response.error.name}")
+        drop_download(replica, state)
+        replica.back_off(pending.to)
+        return
+    if response.snapshot_id != request.snapshot_id or response.position != download.position:
+        replica.back_off(pending.to)
+        return
+    state.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
+    end = response.position + len(response.data)
+    is_changed = download.size_bytes not in (0, response.size_bytes)
+    if not response.data or end > response.size_bytes or is_changed:
+        replica.report(
+            f"snapshot {request.snapshot_id}: {len(response.data)} bytes at {response.position} "
+            f"do not fit in {response.size_bytes}",
+            is_error=True,
+        )
+        drop_download(replica, state)
+        replica.back_off(pending.to)
+        return
+    download.size_bytes = response.size_bytes
+    download.is_writing = True
+    replica.do(WriteChunk(download.snapshot_id, response.position, response.data))
+
+
+def drop_download(replica: Replica, state: Follower) -> None:
+    """Go back to Fetch."""
+    if state.download is not None:
+        state.download = None
+        replica.do(DropChunks())
+
+
+def on_chunk_written(replica: Replica, event: ChunkWritten) -> None:
+    """Ask for the next chunk, or install what is whole."""
+    state = replica.state
+    download = state.download if isinstance(state, Follower) else None
+    if download is None or not download.is_writing or download.snapshot_id != event.snapshot_id:
+        return
+    download.is_writing = False
+    download.position = event.position
+    if download.position == download.size_bytes:
+        assert isinstance(state, Follower)
+        state.download = None
+        replica.busy = True
+        replica.do(InstallSnapshot(download.snapshot_id, download.size_bytes))
+
+
+def on_snapshot_installed(replica: Replica, event: SnapshotInstalled) -> None:
+    """The snapshot stands for all that the log held."""
+    end = event.snapshot.id.end_offset
+    facts = event.facts
+    if facts.kraft_version == 0:
+        facts = QuorumFacts(0, replica.voters)
+    replica.busy = False
+    replica.flush_is_stale = replica.flushing
+    replica.log.restart_at(event.snapshot)
+    replica.history.restart_at(end, facts)
+    raise_high_watermark(replica, end)
+    _keep_waiting(replica)
+
+
+def on_snapshot_refused(replica: Replica, event: SnapshotRefused) -> None:
+    """What was fetched is damaged: fetch it again."""
+    replica.busy = False
+    replica.report(f"fetched snapshot {event.snapshot_id} is damaged, fetched again", is_error=True)
+    _keep_waiting(replica)
+
+
+def _keep_waiting(replica: Replica) -> None:
+    """The leader could not be asked meanwhile: that was not its fault."""
+    state = replica.state
+    if isinstance(state, Follower) and not state.leader_resigned:
+        state.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms

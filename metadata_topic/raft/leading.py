@@ -1,0 +1,373 @@
+"""What a leader does: answers fetches, finds what is committed, keeps or gives up its place.
+
+Source: KIP-595 (Fetch, BeginQuorumEpoch, leader progress timeout), KIP-630 (snapshots), KIP-836
+(times of replicas); rules of Kafka 4.3.
+"""
+
+from typing import Final
+
+from kafka_protocol.errors import ErrorCode
+from metadata_topic.raft.effects import (
+    AdvanceHighWatermark,
+    Append,
+    AppendEpochStart,
+    Refuse,
+    RespondChunk,
+    RespondRecords,
+)
+from metadata_topic.raft.events import Proposed
+from metadata_topic.raft.log_view import LogView
+from metadata_topic.raft.messages import (
+    BatchFacts,
+    BeginQuorumEpochRequest,
+    EpochEnd,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+)
+from metadata_topic.raft.replica import Replica
+from metadata_topic.raft.role_states import Candidate, Leader, Parked, ReplicaProgress, Resigned
+from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.voters import ReplicaKey, majority_offset
+
+OBSERVER_SESSION_MS: Final = 5 * 60 * 1000
+"""How long an observer that fetches no more is remembered."""
+OBSERVERS_MAX: Final = 2000
+PARKED_MAX: Final = 2000
+
+
+# -- taking and giving up the place -----------------------------------------------------------
+
+
+def take_lead(replica: Replica, granting: tuple[int, ...]) -> None:
+    """Become leader, which is durable by now, and open the epoch in the log."""
+    log, facts = replica.log, replica.history.latest
+    base = log.end_offset
+    with_voters = facts.kraft_version > 0 and not facts.in_log
+    end = base + (3 if with_voters else 1)
+    others = [voter.key for voter in replica.voters.voters if voter.key.id != replica.key.id]
+    replica.become_leader(
+        Leader(base, replica.now_ms, voters={key: ReplicaProgress() for key in others})
+    )
+    replica.do(
+        AppendEpochStart(
+            epoch=replica.epoch,
+            base_offset=base,
+            leader_id=replica.key.id,
+            voters=replica.voters,
+            kraft_version=facts.kraft_version,
+            granting=granting,
+            with_voters=with_voters,
+        )
+    )
+    level, voters = (facts.kraft_version, facts.voters) if with_voters else (None, None)
+    _append(replica, BatchFacts(base, end, replica.epoch, level, voters))
+    replica.flush()
+
+
+def _append(replica: Replica, batch: BatchFacts) -> None:
+    replica.log.append(batch.epoch, batch.base_offset, batch.end_offset)
+    replica.history.note(batch)
+    if isinstance(replica.state, Leader):
+        replica.state.must_look = True
+
+
+def on_proposed(replica: Replica, event: Proposed) -> None:
+    """Append what the active controller decided."""
+    state = replica.state
+    is_ours = isinstance(state, Leader) and event.epoch == replica.epoch
+    begins_at = event.batches[0].base_offset if event.batches else -1
+    if not is_ours or begins_at != replica.log.end_offset:
+        replica.do(Refuse())
+        return
+    replica.do(Append(event.batches, event.data))
+    for batch in event.batches:
+        _append(replica, batch)
+    replica.flush()
+
+
+def resign(replica: Replica, state: Leader) -> None:
+    """Give the place up in favour of the others, the most complete first."""
+    others = sorted(state.voters.items(), key=lambda one: (-one[1].end_offset, one[0].id))
+    replica.become_resigned(
+        Resigned(
+            replica.draw_election_deadline(),
+            sorted(key.id for key in state.voters),
+            tuple(key for key, _ in others),
+        )
+    )
+
+
+def poll_leader(replica: Replica, state: Leader) -> bool:
+    """Look whether the majority is there, call voters that do not fetch, answer what waited."""
+    if not has_majority(replica, state):
+        replica.report(f"no majority of the voters fetches: epoch {replica.epoch} is given up")
+        resign(replica, state)
+        return True
+    _call_voters(replica, state)
+    _answer_parked(replica, state)
+    return False
+
+
+def _check_quorum_ms(replica: Replica) -> int:
+    return replica.config.fetch_timeout_ms * 3 // 2
+
+
+def majority_until_ms(replica: Replica, state: Leader) -> int | None:
+    """Until when enough voters have fetched lately; None: it needs no others."""
+    needed = replica.voters.majority - (1 if replica.voters.has(replica.key) else 0)
+    if needed <= 0:
+        return None
+    times = sorted(
+        (
+            state.since_ms if one.last_fetch_ms is None else max(one.last_fetch_ms, state.since_ms)
+            for one in state.voters.values()
+        ),
+        reverse=True,
+    )
+    return times[needed - 1] + _check_quorum_ms(replica)
+
+
+def has_majority(replica: Replica, state: Leader) -> bool:
+    """Whether a majority of the voters has fetched lately, this leader counted if it votes."""
+    until_ms = majority_until_ms(replica, state)
+    return until_ms is None or replica.now_ms < until_ms
+
+
+def _call_voters(replica: Replica, state: Leader) -> None:
+    half_ms = replica.config.fetch_timeout_ms // 2
+    me = replica.node_of(replica.key.id)
+    for key, progress in state.voters.items():
+        if replica.now_ms < begin_due_ms(progress, half_ms):
+            continue
+        node = replica.node_of(key.id)
+        if node is not None and replica.is_ready(node):
+            progress.begin_sent_ms = replica.now_ms
+            replica.send(node, BeginQuorumEpochRequest(replica.epoch, replica.key.id, key, me))
+
+
+def begin_due_ms(progress: ReplicaProgress, half_ms: int) -> int:
+    """When BeginQuorumEpoch is due to a voter: half a fetch timeout after the last sign."""
+    signs = [t for t in (progress.last_fetch_ms, progress.begin_sent_ms) if t is not None]
+    return max(signs) + half_ms if signs else 0
+
+
+# -- what is committed ------------------------------------------------------------------------
+
+
+def update_high_watermark(replica: Replica, state: Leader) -> None:
+    """Commit what a majority of the voters has flushed, once a record of this epoch is in it."""
+    ends = []
+    for voter in replica.voters.voters:
+        if voter.key.id == replica.key.id:
+            ends.append(replica.log.flushed_end if replica.voters.has(replica.key) else -1)
+        else:
+            progress = state.voters.get(voter.key)
+            ends.append(-1 if progress is None else progress.end_offset)
+    committed = majority_offset(ends, replica.voters.majority)
+    # An older epoch's record may still be replaced, although a majority has it (Raft 5.4.2).
+    if committed <= state.epoch_start_offset or committed <= state.high_watermark:
+        return
+    state.high_watermark = committed
+    state.must_look = True
+    if committed > replica.high_watermark:
+        replica.high_watermark = committed
+        replica.do(AdvanceHighWatermark(committed))
+
+
+def _progress_of(replica: Replica, state: Leader, key: ReplicaKey) -> ReplicaProgress | None:
+    """Where the progress of a replica is kept; None for one without id."""
+    if key.id < 0 or key.id == replica.key.id:
+        return None
+    for voter, progress in state.voters.items():
+        # A static voter is known without its directory; another directory is another replica.
+        if voter.id == key.id and replica.voters.has(key):
+            return progress
+    if key not in state.observers and len(state.observers) < OBSERVERS_MAX:
+        state.observers[key] = ReplicaProgress()
+    return state.observers.get(key)
+
+
+def _note_fetch(replica: Replica, state: Leader, request: FetchRequest) -> None:
+    progress = _progress_of(replica, state, request.replica)
+    if progress is None:
+        return
+    now_ms, end = replica.now_ms, replica.log.end_offset
+    if request.offset >= end:
+        progress.last_caught_up_ms = now_ms
+    elif progress.leader_end_then >= 0 and request.offset >= progress.leader_end_then:
+        progress.last_caught_up_ms = progress.last_fetch_ms
+    progress.leader_end_then = end
+    progress.last_fetch_ms = now_ms
+    if request.offset != progress.end_offset:
+        # Lower than before: the replica has lost its disk. What is committed stays so.
+        progress.end_offset = request.offset
+        update_high_watermark(replica, state)
+
+
+# -- answering --------------------------------------------------------------------------------
+
+
+def leader_error(replica: Replica, epoch: int) -> ErrorCode | None:
+    """Why a request to the leader of `epoch` is not served here; None if it is."""
+    if epoch < replica.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if epoch > replica.epoch:
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    if not isinstance(replica.state, Leader):
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if replica.closing_deadline_ms is not None:
+        return ErrorCode.BROKER_NOT_AVAILABLE
+    return None
+
+
+def on_fetch_request(replica: Replica, token: int, request: FetchRequest) -> None:
+    """Answer a Fetch, or park it."""
+    numbers = (request.offset, request.last_fetched_epoch, request.epoch, request.max_wait_ms)
+    if min(numbers) < 0 or request.last_fetched_epoch > request.epoch:
+        error: ErrorCode | None = ErrorCode.INVALID_REQUEST
+    else:
+        error = leader_error(replica, request.epoch)
+    if error is not None:
+        replica.respond(token, FetchResponse(error, replica.standing()))
+        return
+    state = replica.state
+    assert isinstance(state, Leader)
+    elsewhere = where_to_go_on(replica.log, request.offset, request.last_fetched_epoch)
+    if elsewhere is not None:
+        _note_contact(replica, state, request.replica)
+        replica.respond(token, _redirected(replica, state, elsewhere))
+        return
+    _note_fetch(replica, state, request)
+    if _has_news(replica, state, request) or request.max_wait_ms == 0:
+        _answer(replica, state, token, request)
+        return
+    _unpark(replica, state, request.replica)
+    if len(state.parked) >= PARKED_MAX:
+        _answer(replica, state, token, request)
+        return
+    state.parked.append(Parked(token, request, replica.now_ms + request.max_wait_ms))
+
+
+def where_to_go_on(
+    log: LogView, offset: int, last_fetched_epoch: int
+) -> SnapshotId | EpochEnd | None:
+    """What a replica with this log end must do before it can have records; None: nothing.
+
+    Returns:
+        The snapshot that it must fetch, or where its log must be cut.
+    """
+    newest, oldest = log.newest_snapshot, log.oldest_snapshot
+    if newest is not None and oldest is not None:
+        at_start = offset == log.start_offset == oldest.id.end_offset
+        if (
+            offset == 0
+            or offset < log.start_offset
+            or (at_start and last_fetched_epoch != oldest.id.epoch)
+            or last_fetched_epoch < oldest.id.epoch
+        ):
+            return newest.id
+        if at_start:
+            return None
+    end = log.end_of(last_fetched_epoch)
+    if end.epoch != last_fetched_epoch or end.end_offset < offset:
+        return end
+    return None
+
+
+def _redirected(replica: Replica, state: Leader, elsewhere: SnapshotId | EpochEnd) -> FetchResponse:
+    return FetchResponse(
+        ErrorCode.NONE,
+        replica.standing(),
+        high_watermark=state.high_watermark,
+        log_start_offset=replica.log.start_offset,
+        diverging=elsewhere if isinstance(elsewhere, EpochEnd) else None,
+        snapshot_id=elsewhere if isinstance(elsewhere, SnapshotId) else None,
+    )
+
+
+def _note_contact(replica: Replica, state: Leader, key: ReplicaKey) -> None:
+    progress = _progress_of(replica, state, key)
+    if progress is not None:
+        progress.last_fetch_ms = replica.now_ms
+
+
+def _has_news(replica: Replica, state: Leader, request: FetchRequest) -> bool:
+    return request.offset < replica.log.end_offset or request.high_watermark < state.high_watermark
+
+
+def _answer(replica: Replica, state: Leader, token: int, request: FetchRequest) -> None:
+    replica.do(
+        RespondRecords(
+            token=token,
+            standing=replica.standing(),
+            high_watermark=state.high_watermark,
+            log_start_offset=replica.log.start_offset,
+            offset=request.offset,
+            end_offset=replica.log.end_offset,
+            max_bytes=request.max_bytes,
+            after=replica.epoch_persist,
+        )
+    )
+
+
+def _unpark(replica: Replica, state: Leader, key: ReplicaKey) -> None:
+    """A replica asks again: nobody waits for its older question any more."""
+    if key.id < 0:
+        return
+    for parked in [one for one in state.parked if one.request.replica == key]:
+        state.parked.remove(parked)
+        _answer(replica, state, parked.token, parked.request)
+
+
+def _answer_parked(replica: Replica, state: Leader) -> None:
+    if not state.parked:
+        state.must_look = False
+        return
+    kept = []
+    for parked in state.parked:
+        is_news = state.must_look and _has_news(replica, state, parked.request)
+        if is_news or replica.now_ms >= parked.deadline_ms:
+            _answer(replica, state, parked.token, parked.request)
+        else:
+            kept.append(parked)
+    state.parked = kept
+    state.must_look = False
+    limit_ms = replica.now_ms - OBSERVER_SESSION_MS
+    for key in [k for k, one in state.observers.items() if (one.last_fetch_ms or 0) < limit_ms]:
+        del state.observers[key]
+
+
+def on_fetch_snapshot_request(replica: Replica, token: int, request: FetchSnapshotRequest) -> None:
+    """Answer with a chunk of a snapshot."""
+    error = leader_error(replica, request.epoch)
+    snapshot = replica.log.snapshot(request.snapshot_id)
+    if error is None:
+        state = replica.state
+        assert isinstance(state, Leader)
+        _note_contact(replica, state, request.replica)
+        if snapshot is None or snapshot.id.end_offset == 0:
+            error = ErrorCode.SNAPSHOT_NOT_FOUND
+        elif not 0 <= request.position < snapshot.size_bytes:
+            error = ErrorCode.POSITION_OUT_OF_RANGE
+    if error is not None or snapshot is None:
+        code = error or ErrorCode.SNAPSHOT_NOT_FOUND
+        replica.respond(token, FetchSnapshotResponse(code, replica.standing(), request.snapshot_id))
+        return
+    replica.do(
+        RespondChunk(
+            token=token,
+            standing=replica.standing(),
+            snapshot_id=snapshot.id,
+            size_bytes=snapshot.size_bytes,
+            position=request.position,
+            max_bytes=max(min(request.max_bytes, replica.config.snapshot_max_bytes), 1),
+            after=replica.epoch_persist,
+        )
+    )
+
+
+def win(replica: Replica, state: Candidate) -> None:
+    """The majority's leader state is durable: lead."""
+    take_lead(replica, tuple(sorted(state.tally.granted)))

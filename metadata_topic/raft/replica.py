@@ -1,0 +1,364 @@
+"""The state of one replica and the changes that every part of the core makes through it.
+
+Invariants kept here:
+- the epoch never falls, and a vote never changes within an epoch;
+- every change of epoch, leader or vote is a `Persist`, and what is sent afterwards names the one
+  that it depends on;
+- a role is left and entered only by the table in `roles`.
+"""
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kafka_protocol.errors import ErrorCode
+from metadata_topic.raft.config import RaftConfig
+from metadata_topic.raft.effects import (
+    DropChunks,
+    Effect,
+    Fatal,
+    FlushLog,
+    Persist,
+    Report,
+    Respond,
+    RoleChanged,
+    Send,
+)
+from metadata_topic.raft.events import ElectionState
+from metadata_topic.raft.log_view import LogView
+from metadata_topic.raft.messages import (
+    NOBODY,
+    FetchResponse,
+    Node,
+    Request,
+    Response,
+    Standing,
+)
+from metadata_topic.raft.role_states import (
+    Candidate,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    RoleState,
+    Tally,
+    Unattached,
+)
+from metadata_topic.raft.roles import Role, check_transition
+from metadata_topic.raft.voter_history import VoterHistory
+from metadata_topic.raft.voters import ReplicaKey, VoterSet
+
+NO_VOTERS = VoterSet(())
+S = TypeVar("S", bound=RoleState)
+_ROLES = {
+    Unattached: Role.UNATTACHED,
+    Prospective: Role.PROSPECTIVE,
+    Candidate: Role.CANDIDATE,
+    Leader: Role.LEADER,
+    Follower: Role.FOLLOWER,
+    Resigned: Role.RESIGNED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A request that waits for its answer."""
+
+    to: Node
+    request: Request
+
+
+class Replica:
+    """See the module.
+
+    Attributes:
+        now_ms: time of the step.
+        random: the newest random number, from [0, 1).
+        effects: of the step.
+        high_watermark: the known one; never falls.
+        durable: number of the newest `Persist` that is durable.
+        busy: a truncation or an installation of a snapshot is under way: nothing is appended.
+        flushing: a flush is under way.
+        flush_is_stale: the log was cut since that flush began.
+        closing_deadline_ms: when a closing process ends at the latest; None: it is not closing.
+    """
+
+    def __init__(self, key: ReplicaKey, config: RaftConfig) -> None:
+        self.key = key
+        self.config = config
+        self.election = ElectionState()
+        self.state: RoleState = Unattached(0)
+        self.log = LogView(0, 0, (), ())
+        self.history: VoterHistory
+        self.high_watermark = -1
+        self.now_ms = 0
+        self.random = 0.0
+        self.effects: list[Effect] = []
+        self.durable = 0
+        self.busy = False
+        self.flushing = False
+        self.flush_is_stale = False
+        self.closing_deadline_ms: int | None = None
+        self.pending: dict[int, Pending] = {}
+        self._retry_at: dict[Node, int] = {}
+        self._numbers = 0
+        self._persists = 0
+        self._epoch_persist = 0
+        self._cursor = 0
+
+    # -- facts ----------------------------------------------------------------------------------
+
+    @property
+    def role(self) -> Role:
+        """The role."""
+        return _ROLES[type(self.state)]
+
+    @property
+    def epoch(self) -> int:
+        """The current epoch."""
+        return self.election.epoch
+
+    @property
+    def voters(self) -> VoterSet:
+        """Who votes by the newest record of the log, committed or not."""
+        return self.history.latest.voters or NO_VOTERS
+
+    @property
+    def can_stand(self) -> bool:
+        """Whether this replica is a voter."""
+        return self.config.can_vote and self.voters.has(self.key)
+
+    @property
+    def is_sole(self) -> bool:
+        """Whether this replica is the only voter."""
+        return self.config.can_vote and self.voters.is_sole(self.key)
+
+    @property
+    def last_persist(self) -> int:
+        """Number of the newest `Persist`: what depends on the vote waits for it."""
+        return self._persists
+
+    @property
+    def epoch_persist(self) -> int:
+        """Number of the `Persist` that took over the epoch."""
+        return self._epoch_persist
+
+    def node_of(self, replica_id: int) -> Node | None:
+        """Where a voter listens; None if that is not known."""
+        for node in self.config.static_nodes:
+            if node.id == replica_id:
+                return node
+        voter = self.voters.get(replica_id)
+        if voter is None or not voter.endpoints:
+            return None
+        endpoint = voter.endpoints[0]
+        return Node(replica_id, endpoint.host, endpoint.port)
+
+    def standing(self) -> Standing:
+        """What every answer says about this replica."""
+        leader_id = self.election.leader_id
+        if leader_id is None:
+            return Standing(self.epoch)
+        if isinstance(self.state, Follower):
+            return Standing(self.epoch, leader_id, self.state.leader)
+        return Standing(self.epoch, leader_id, self.node_of(leader_id))
+
+    # -- effects --------------------------------------------------------------------------------
+
+    def do(self, effect: Effect) -> None:
+        """Want something done."""
+        self.effects.append(effect)
+
+    def report(self, text: str, *, is_error: bool = False) -> None:
+        """Say something that a person should know."""
+        self.effects.append(Report(text, is_error))
+
+    def fail(self, reason: str) -> None:
+        """End the node."""
+        self.effects.append(Fatal(reason))
+
+    def respond(self, token: int, response: Response, *, after: int | None = None) -> None:
+        """Answer a request; every answer names the epoch, so it waits for that at least."""
+        self.effects.append(
+            Respond(token, response, self._epoch_persist if after is None else after)
+        )
+
+    def is_ready(self, to: Node) -> bool:
+        """Whether a request may go to a node: none is under way, and its backoff is over."""
+        if any(pending.to == to for pending in self.pending.values()):
+            return False
+        return self.now_ms >= self._retry_at.get(to, 0)
+
+    def back_off(self, to: Node) -> None:
+        """Leave a node alone for a while."""
+        self._retry_at[to] = self.now_ms + self.config.retry_backoff_ms
+
+    def retry_at(self, to: Node) -> int | None:
+        """When a node may be asked again; None while a request to it is under way."""
+        if any(pending.to == to for pending in self.pending.values()):
+            return None
+        return self._retry_at.get(to, 0)
+
+    def send(self, to: Node, request: Request, *, after: int | None = None) -> None:
+        """Send a request."""
+        self._numbers += 1
+        self.pending[self._numbers] = Pending(to, request)
+        self.effects.append(
+            Send(
+                self._numbers,
+                to,
+                request,
+                self.config.request_timeout_ms,
+                self._epoch_persist if after is None else after,
+            )
+        )
+
+    def persist(self, election: ElectionState) -> int:
+        """Make epoch, leader and vote durable; returns the number to wait for."""
+        assert election.epoch >= self.epoch, "an epoch never falls"
+        if election == self.election:
+            return self._persists
+        self._persists += 1
+        if election.epoch > self.epoch:
+            self._epoch_persist = self._persists
+        self.election = election
+        facts = self.history.latest
+        self.do(Persist(self._persists, election, facts.kraft_version, self.voters))
+        return self._persists
+
+    def flush(self) -> None:
+        """Make the log durable, unless that is under way or there is nothing."""
+        if not self.flushing and not self.busy and self.log.flushed_end < self.log.end_offset:
+            self.flushing = True
+            self.do(FlushLog())
+
+    # -- whom to ask ----------------------------------------------------------------------------
+
+    def anybody(self) -> list[Node]:
+        """All others that may know the leader: the voters, else the bootstrap servers."""
+        nodes = [self.node_of(i) for i in self.voters.ids if i != self.key.id]
+        known = [node for node in nodes if node is not None]
+        return known or list(self.config.bootstrap)
+
+    def next_to_ask(self, but: Node | None = None) -> Node | None:
+        """One of `anybody`, in turn, that may be asked now; None if there is none.
+
+        Args:
+            but: not this one, if there are others.
+        """
+        nodes = self.anybody()
+        others = [node for node in nodes if node != but] or nodes
+        for turn in range(len(others)):
+            node = others[(self._cursor + turn) % len(others)]
+            if self.is_ready(node):
+                self._cursor += turn + 1
+                return node
+        return None
+
+    # -- time -----------------------------------------------------------------------------------
+
+    def draw_election_deadline(self) -> int:
+        """A time in [T, 2T) from now, T the election timeout."""
+        timeout_ms = self.config.election_timeout_ms
+        return self.now_ms + timeout_ms + min(int(self.random * timeout_ms), timeout_ms - 1)
+
+    def begin_asking_at(self, random: float) -> None:
+        """Let `anybody` be asked from a random one on."""
+        self._cursor = int(random * 997)
+
+    # -- roles ----------------------------------------------------------------------------------
+
+    def become_unattached(self, epoch: int, leader_id: int | None = None) -> None:
+        """Follow nobody, in this epoch or a higher one.
+
+        Args:
+            epoch: the new one.
+            leader_id: who leads it, if it is known and only its address is not.
+        """
+        state = self.state
+        match state:
+            case Candidate() | Unattached() | Resigned():
+                deadline_ms = state.election_deadline_ms
+            case Prospective() if not state.tally.is_lost:
+                deadline_ms = state.election_deadline_ms
+            case _:
+                deadline_ms = self.draw_election_deadline()
+        if isinstance(state, Resigned) and deadline_ms <= self.now_ms:
+            deadline_ms = self.draw_election_deadline()
+        voted = self.election.voted if epoch == self.epoch else None
+        self._enter(Unattached(deadline_ms), ElectionState(epoch, leader_id, voted))
+
+    def become_prospective(self) -> None:
+        """Ask whether a candidacy would succeed."""
+        leader = self.state.leader if isinstance(self.state, Follower) else None
+        tally = Tally(self.voters, self.key)
+        self._enter(Prospective(self.draw_election_deadline(), tally, leader), self.election)
+
+    def become_candidate(self) -> None:
+        """Stand in the next epoch."""
+        state = Candidate(self.draw_election_deadline(), Tally(self.voters, self.key))
+        self._enter(state, ElectionState(self.epoch + 1, None, self.key))
+
+    def become_follower(self, epoch: int, leader: Node) -> None:
+        """Fetch from a leader."""
+        state = Follower(leader, self.now_ms + self.config.fetch_timeout_ms)
+        voted = self.election.voted if epoch == self.epoch else None
+        self._enter(state, ElectionState(epoch, leader.id, voted))
+
+    def become_leader(self, state: Leader) -> None:
+        """Lead; the caller has made that durable."""
+        self._enter(state, self.election)
+
+    def become_resigned(self, state: Resigned) -> None:
+        """Lead no more."""
+        self._enter(state, self.election)
+
+    def follow(self, epoch: int, leader_id: int, leader: Node | None) -> None:
+        """Take over an epoch with its leader, if anything of it is news.
+
+        Args:
+            epoch: not below ours.
+            leader_id: -1 if not known.
+            leader: where it listens; None: looked up among the voters.
+        """
+        if leader_id in (NOBODY, self.key.id):
+            # Nobody else can lead by our own id: what we led is over.
+            if epoch > self.epoch:
+                self.become_unattached(epoch)
+            return
+        known = leader or self.node_of(leader_id)
+        if epoch == self.epoch and self.election.leader_id is not None:
+            is_new = isinstance(self.state, Unattached) and known is not None
+            if self.election.leader_id != leader_id or not is_new:
+                return
+        if known is None:
+            if epoch > self.epoch or self.election.leader_id is None:
+                self._meet_leader_without_address(epoch, leader_id)
+            return
+        self.become_follower(epoch, known)
+
+    def _meet_leader_without_address(self, epoch: int, leader_id: int) -> None:
+        if epoch > self.epoch or isinstance(self.state, Unattached | Prospective | Candidate):
+            self.become_unattached(epoch, leader_id)
+
+    def _enter(self, state: RoleState, election: ElectionState) -> None:
+        old = self.state
+        check_transition(_ROLES[type(old)], _ROLES[type(state)])
+        self.persist(election)
+        self.leave(old)
+        self.enter(state)
+
+    def enter(self, state: RoleState) -> None:
+        """Take a role without asking the table; only at the start."""
+        self.state = state
+        self.pending.clear()
+        start = state.epoch_start_offset if isinstance(state, Leader) else None
+        self.do(RoleChanged(self.role, self.epoch, self.election.leader_id, start))
+
+    def leave(self, state: RoleState) -> None:
+        """Let go of what belonged to a role; parked Fetches are answered."""
+        if isinstance(state, Follower) and state.download is not None:
+            self.do(DropChunks())
+        if isinstance(state, Leader):
+            for parked in state.parked:
+                error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                self.respond(parked.token, FetchResponse(error, self.standing()))

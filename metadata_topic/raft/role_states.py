@@ -1,0 +1,202 @@
+"""What a replica remembers in each role; gone with the role.
+
+Times are milliseconds of the clock of `step`.
+"""
+
+from dataclasses import dataclass, field
+
+from metadata_topic.raft.messages import EpochEnd, FetchRequest, Node
+from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.voters import ReplicaKey, VoterSet
+
+
+class Tally:
+    """Answers of voters to one election."""
+
+    __slots__ = ("_needed", "_voters", "granted", "refused")
+
+    def __init__(self, voters: VoterSet, me: ReplicaKey) -> None:
+        """Begin with our own vote, if we have one.
+
+        Args:
+            voters: who votes, as the asker knows it.
+            me: the asker.
+        """
+        self._voters = voters.ids
+        self._needed = voters.majority
+        self.granted: set[int] = {me.id} if voters.has(me) else set()
+        self.refused: set[int] = set()
+
+    @property
+    def unanswered(self) -> tuple[int, ...]:
+        """Ids of voters that have not answered, rising."""
+        return tuple(i for i in self._voters if i not in self.granted and i not in self.refused)
+
+    @property
+    def is_won(self) -> bool:
+        """Whether a majority granted."""
+        return len(self.granted) >= self._needed
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether so many refused that no majority can grant."""
+        return len(self._voters) - len(self.refused) < self._needed
+
+    def take(self, voter_id: int, *, granted: bool) -> None:
+        """Take an answer; the first of each voter counts."""
+        if voter_id in self.unanswered:
+            (self.granted if granted else self.refused).add(voter_id)
+
+
+@dataclass(slots=True)
+class Unattached:
+    """Attributes: election_deadline_ms: when to stand."""
+
+    election_deadline_ms: int
+
+
+@dataclass(slots=True)
+class Prospective:
+    """Asks for pre-votes.
+
+    Attributes:
+        leader: of this epoch, to follow again if the pre-vote is lost; None if not known.
+        cannot_ask: a voter knows no pre-vote.
+    """
+
+    election_deadline_ms: int
+    tally: Tally
+    leader: Node | None
+    cannot_ask: bool = False
+
+
+@dataclass(slots=True)
+class Candidate:
+    """Asks for votes.
+
+    Attributes:
+        winning: number of the `Persist` that makes it leader once durable; None before a majority.
+    """
+
+    election_deadline_ms: int
+    tally: Tally
+    winning: int | None = None
+
+
+@dataclass(slots=True)
+class Follower:
+    """Fetches from `leader`.
+
+    Attributes:
+        fetch_deadline_ms: when the leader counts as lost.
+        has_fetched: the leader has answered a Fetch of ours.
+        leader_resigned: the leader sent EndQuorumEpoch.
+        asks_others: the leader did not answer; others are asked who leads until one does.
+        download: the snapshot that is being fetched, None if none is.
+    """
+
+    leader: Node
+    fetch_deadline_ms: int
+    has_fetched: bool = False
+    leader_resigned: bool = False
+    asks_others: bool = False
+    download: "Download | None" = None
+
+
+@dataclass(slots=True)
+class Download:
+    """A snapshot on its way.
+
+    Attributes:
+        position: bytes that are written.
+        is_writing: a chunk is on its way to the disk.
+    """
+
+    snapshot_id: SnapshotId
+    position: int = 0
+    size_bytes: int = 0
+    is_writing: bool = False
+
+
+@dataclass(slots=True)
+class Resigned:
+    """Led this epoch.
+
+    Attributes:
+        election_deadline_ms: when it becomes unattached in the next epoch.
+        unacknowledged: voters that have not answered EndQuorumEpoch yet, rising ids.
+        successors: whom it proposes, best first.
+    """
+
+    election_deadline_ms: int
+    unacknowledged: list[int]
+    successors: tuple[ReplicaKey, ...]
+
+
+@dataclass(slots=True)
+class ReplicaProgress:
+    """What a leader knows of another replica.
+
+    Attributes:
+        end_offset: first offset it has not flushed (exclusive); -1 unknown.
+        last_fetch_ms: of the last valid Fetch or FetchSnapshot; None before the first.
+        last_caught_up_ms: when it last had all that the leader had; None if never.
+        leader_end_then: the leader's log end at its last Fetch.
+        begin_sent_ms: when BeginQuorumEpoch went to it last.
+    """
+
+    end_offset: int = -1
+    last_fetch_ms: int | None = None
+    last_caught_up_ms: int | None = None
+    leader_end_then: int = -1
+    begin_sent_ms: int | None = None
+
+
+@dataclass(slots=True)
+class Parked:
+    """A Fetch that waits for something new."""
+
+    token: int
+    request: FetchRequest
+    deadline_ms: int
+
+
+@dataclass(slots=True)
+class Leader:
+    """Leads.
+
+    Attributes:
+        epoch_start_offset: of its LEADER_CHANGE batch.
+        since_ms: when it became leader.
+        voters: progress of the other voters, by their key.
+        observers: progress of all others that fetch.
+        parked: Fetches that wait, oldest first.
+        high_watermark: of this epoch; -1 until a record of this epoch is on a majority.
+        must_look: the log's end or the high watermark moved; parked Fetches may be answered.
+    """
+
+    epoch_start_offset: int
+    since_ms: int
+    voters: dict[ReplicaKey, ReplicaProgress] = field(default_factory=dict)
+    observers: dict[ReplicaKey, ReplicaProgress] = field(default_factory=dict)
+    parked: list[Parked] = field(default_factory=list)
+    high_watermark: int = -1
+    must_look: bool = False
+
+
+RoleState = Unattached | Prospective | Candidate | Follower | Resigned | Leader
+
+__all__ = [
+    "Candidate",
+    "Download",
+    "EpochEnd",
+    "Follower",
+    "Leader",
+    "Parked",
+    "Prospective",
+    "ReplicaProgress",
+    "Resigned",
+    "RoleState",
+    "Tally",
+    "Unattached",
+]
