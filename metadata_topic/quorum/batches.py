@@ -10,7 +10,7 @@ is under the checksum. -1 is what Kafka writes: unknown. See docs/decisions/
 a-batch-knows-the-flushed-end.md.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final
@@ -29,6 +29,7 @@ from kafka_protocol.records.batch import (
 from kafka_protocol.records.control import (
     ControlEntry,
     ControlType,
+    control_type,
     decode_control,
     kraft_version,
     kraft_voters,
@@ -37,6 +38,7 @@ from kafka_protocol.records.records import Record, encode_records, iter_records
 from kafka_protocol.steps import Steps, stepwise
 from kafka_protocol.wire.codec import message
 from metadata_topic.image.records import MetadataRecord, decode_record, encode_record
+from metadata_topic.raft.messages import BatchFacts
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 
 MAGIC: Final = 2
@@ -44,6 +46,7 @@ _BASE_SEQUENCE: Final = Struct(">i")
 _BASE_SEQUENCE_POSITION: Final = 53
 _RECORDS_AT_ONCE: Final = 500
 _INT32_MAX: Final = 2**31 - 1
+_CONTROL_TYPES: Final = frozenset(map(int, ControlType))
 
 Control = tuple[ControlType, Any]
 """A decoded control record: its type and its struct."""
@@ -133,9 +136,31 @@ def read_batches(data: Buffer) -> Iterator[Batch]:
     for position, header in whole_batches(data):
         records = iter_records(data, position)
         if header.is_control:
-            yield Batch(header, controls=tuple(decode_control(r) for r in records))
+            yield Batch(header, controls=tuple(known_controls(records)))
         else:
             yield Batch(header, records=tuple(decode_record(r.value or b"") for r in records))
+
+
+def known_controls(records: Iterable[Record]) -> Iterator[Control]:
+    """Decode control records, but for those of a type that this version does not know.
+
+    Raises:
+        InvalidRecordError, MalformedMessageError: as `decode_control`.
+    """
+    return (decode_control(one) for one in records if control_type(one) in _CONTROL_TYPES)
+
+
+def facts_of(batch: Batch) -> BatchFacts:
+    """What the Raft core needs to know of a batch."""
+    header, level, voters = batch.header, None, None
+    for kind, value in batch.controls:
+        if kind is ControlType.KRAFT_VERSION:
+            level = value.kraft_version
+        elif kind is ControlType.KRAFT_VOTERS:
+            voters = voters_of(value)
+    return BatchFacts(
+        header.base_offset, header.next_offset, header.partition_leader_epoch, level, voters
+    )
 
 
 def read_records(data: Buffer, position: int) -> Iterator[MetadataRecord]:

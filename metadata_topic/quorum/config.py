@@ -7,6 +7,7 @@ from local_log.config import LogConfig
 from metadata_topic.image.model import Endpoint
 
 _NOT_BY_SIZE: Final = 2**31 - 1
+_NOT_BY_TIME: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,12 @@ class MetadataLogConfig:
     def log_config(self) -> LogConfig:
         """What the partition log below is told: no retention of its own, snapshots decide.
 
-        Nor does it begin segments by size: `MetadataLog` does, between two decisions.
+        Nor does it begin segments by size or time: `MetadataLog` does, between two decisions, and
+        where all is flushed.
         """
         return LogConfig(
             segment_bytes=_NOT_BY_SIZE,
-            segment_ms=self.segment_ms,
+            segment_ms=_NOT_BY_TIME,
             retention_ms=-1,
             retention_bytes=-1,
             max_message_bytes=self.max_batch_bytes,

@@ -49,6 +49,7 @@ class SegmentSurvey:
         fault: what is wrong at `whole_bytes`; None if the file ends there.
         is_contradiction: a batch is there whole, but does not continue the one before.
         later: whole batches after the fault.
+        epochs: (epoch, first offset) of the runs of whole batches, by rising offset.
     """
 
     name: str
@@ -60,6 +61,7 @@ class SegmentSurvey:
     fault: str | None = None
     is_contradiction: bool = False
     later: tuple[LaterBatch, ...] = ()
+    epochs: tuple[tuple[int, int], ...] = ()
 
 
 class _Window:
@@ -125,6 +127,7 @@ def _survey(disk: Disk, path: Path, base_offset: int) -> SegmentSurvey:
         window = _Window(disk, file)
         position, end_offset, last_epoch = 0, base_offset, -1
         fault, is_contradiction = None, False
+        epochs: list[tuple[int, int]] = []
         while position < window.size_bytes:
             header = _whole_batch(window, position)
             if header is None:
@@ -135,6 +138,8 @@ def _survey(disk: Disk, path: Path, base_offset: int) -> SegmentSurvey:
                 is_contradiction = True
                 break
             position += header.size_bytes
+            if header.partition_leader_epoch != last_epoch:
+                epochs.append((header.partition_leader_epoch, header.base_offset))
             end_offset, last_epoch = header.next_offset, header.partition_leader_epoch
         later = () if fault is None else tuple(_whole_batches_after(window, position))
         return SegmentSurvey(
@@ -147,6 +152,7 @@ def _survey(disk: Disk, path: Path, base_offset: int) -> SegmentSurvey:
             fault,
             is_contradiction,
             later,
+            tuple(epochs),
         )
     finally:
         file.close()

@@ -9,7 +9,9 @@ what lies around it tells them apart. Damage is
 2. a place in a closed segment: a segment is flushed before the next one begins;
 3. a place below the flushed end that was noted at a start, roll, snapshot or clean stop;
 4. a place before a whole batch that was begun only after the place was flushed: each batch says up
-   to where the log was flushed when it was begun;
+   to where its leader's log was flushed when it was begun. On another node's disk it says nothing:
+   a follower writes several fetched batches at once, and a power cut may tear the first of them. So
+   only batches count that this node began itself, in the epoch that the note names;
 5. a whole batch that does not continue the one before it: no power cut leaves that.
 
 Nothing is concluded from what is missing: without any of these signs a tail counts as torn.
@@ -19,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from metadata_topic.quorum.errors import DamagedMetadataError, MissingMetadataError
-from metadata_topic.quorum.flushed_end_file import FLUSHED_END, FlushedEnd
+from metadata_topic.quorum.flushed_end_file import EVERY_EPOCH, FLUSHED_END, FlushedEnd
 from metadata_topic.quorum.log_survey import SegmentSurvey
 from metadata_topic.raft.snapshot_id import SnapshotId
 
@@ -125,7 +127,7 @@ def _is_replaced(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> bool:
     snapshot, noted = facts.usable_snapshot, facts.noted
     if snapshot is None or snapshot.end_offset == 0 or snapshot != facts.newest_snapshot:
         return False
-    if noted is not None and noted.restart_at == snapshot.end_offset:
+    if noted is not None and noted.is_restart_at(snapshot):
         return True  # it was under way
     if not chain:
         return False
@@ -133,7 +135,7 @@ def _is_replaced(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> bool:
     if last.is_contradiction:
         return False
     if last.end_offset < snapshot.end_offset:
-        return noted is not None and noted.offset <= last.end_offset and not _proof(last)
+        return noted is not None and noted.offset <= last.end_offset and not _proof(facts, last)
     has_batches = any(segment.whole_bytes for segment in chain)
     return has_batches and snapshot.epoch > max(segment.last_epoch for segment in chain)
 
@@ -156,14 +158,20 @@ def _check_end(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> None:
         )
     if last.is_contradiction:
         raise _damage(facts, last, what, "the batch is whole: it was not torn")
-    proof = _proof(last)
+    proof = _proof(facts, last)
     if proof is not None:
         raise _damage(facts, last, what, proof)
 
 
-def _proof(segment: SegmentSurvey) -> str | None:
-    """Why the place behind the sound batches was flushed once; None if nothing says so."""
+def _proof(facts: DirectoryFacts, segment: SegmentSurvey) -> str | None:
+    """Why the place behind the sound batches was flushed once; None if nothing says so.
+
+    Without a note nothing was fetched: a node writes it before its first Fetch.
+    """
+    led = EVERY_EPOCH if facts.noted is None else facts.noted.led_epoch
     for later in segment.later:
+        if led not in (EVERY_EPOCH, later.epoch):
+            continue
         if later.flushed_end is not None and later.flushed_end > segment.end_offset:
             return (
                 f"the batch of offset {later.base_offset} at position {later.position} was begun "

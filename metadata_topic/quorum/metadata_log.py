@@ -1,9 +1,14 @@
 """The log `__cluster_metadata-0`: a partition log whose batches are metadata or control records.
 
-It has no retention of its own: what a snapshot contains may go, nothing else. Everything appended
-is flushed before the next segment begins and before anybody is answered, and the file
-`tidemark-flushed-end` notes from time to time how far that is. Whether the end of the log is sound
-was decided before it is opened, see `log_verdict`.
+It has no retention of its own: what a snapshot contains may go, nothing else. A segment is flushed
+before the next one begins, and the file `tidemark-flushed-end` notes from time to time how far that
+is. Whether the end of the log is sound was decided before it is opened, see `log_verdict`.
+
+A leader appends batches that it has made (`append`), a follower the leader's bytes as they came
+(`append_fetched`). Which of the two wrote a batch matters at the next start: what a fetched one
+says about a flushed end is about the leader's disk. So the file names the epoch that was led here
+last, and forgets it before fetched batches of the same epoch can come: at a start, at a truncation,
+and when a snapshot replaces the log.
 """
 
 from collections.abc import Sequence
@@ -11,18 +16,25 @@ from pathlib import Path
 from typing import Final
 
 from kafka_protocol.files.meta_properties import PARTITION_METADATA, dump_partition_metadata
+from kafka_protocol.records.batch import iter_batches, read_header
 from kafka_protocol.records.control import ControlEntry, control_batch
 from kafka_protocol.topics import CLUSTER_METADATA_TOPIC
 from kafka_protocol.types import TopicPartition
+from local_log.errors import UnexpectedAppendOffset, WouldWait
+from local_log.log_results import LogRead
 from local_log.partition_log import PartitionLog
 from metadata_topic.quorum.batches import note_flushed_end
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.flushed_end_file import FlushedEnd, FlushedEndFile
+from metadata_topic.quorum.flushed_end_file import NO_EPOCH, FlushedEnd, FlushedEndFile
+from metadata_topic.raft.snapshot_id import SnapshotId
 from runtime.clock import Clock
 from runtime.disk import Buffer, Disk
+from runtime.executors import make_mutex
 
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 METADATA_PARTITION: Final = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
+_LARGE: Final = 2
+"""Times `segment_bytes`: so large a segment is flushed where it must not be, for the next one."""
 
 
 class MetadataLog:
@@ -35,9 +47,10 @@ class MetadataLog:
         self._config = config
         self._clock = clock
         self._file = noted
-        found = noted.read()
-        self._noted = 0 if found is None else found.offset
+        self._notes = make_mutex()
+        self._noted = noted.read() or FlushedEnd(0)
         self._noted_segment = self._newest_segment
+        self._led_epoch = NO_EPOCH
 
     @classmethod
     def open(
@@ -48,10 +61,17 @@ class MetadataLog:
         disk: Disk,
         clock: Clock,
         recovery_point: int,
+        log_start: int | None = None,
     ) -> "MetadataLog":
         """Open or begin the log in `directory`, which exists.
 
-        Everything below `recovery_point` (exclusive end) was flushed before.
+        Args:
+            directory: of the log.
+            config: of the log.
+            disk: files.
+            clock: dates segments.
+            recovery_point: everything below (exclusive end) was flushed before.
+            log_start: at or above the first segment's first offset; None: that offset.
 
         Raises:
             OSError: the disk failed.
@@ -67,6 +87,7 @@ class MetadataLog:
             disk=disk,
             now_ms=clock.wall_ms(),
             recovery_point=recovery_point,
+            log_start=log_start,
         )
         return cls(log, config, clock, FlushedEndFile(directory, disk))
 
@@ -91,6 +112,11 @@ class MetadataLog:
         return self._log.size_bytes
 
     @property
+    def high_watermark(self) -> int:
+        """First offset not known to be committed (exclusive end)."""
+        return self._log.high_watermark
+
+    @property
     def partition_log(self) -> PartitionLog:
         """The log itself, for describing it; nobody else appends."""
         return self._log
@@ -99,8 +125,10 @@ class MetadataLog:
     def _newest_segment(self) -> int:
         return self._log.segments[-1].base_offset
 
+    # -- appending ------------------------------------------------------------------------------
+
     def append(self, batches: Buffer, *, timestamp_ms: int) -> None:
-        """Append whole batches, all of them into one segment.
+        """Append whole batches that this node made as a leader, all of them into one segment.
 
         A segment is flushed before the next one begins, so that damage in a closed segment is never
         a torn tail; between two batches of one decision nothing is flushed, so none begins there.
@@ -108,11 +136,51 @@ class MetadataLog:
         Raises:
             KafkaStorageError: the disk failed; a part may be written.
         """
-        used = self._log.segments[-1].size_bytes
-        if used and used + len(batches) > self._config.segment_bytes:
-            self.flush()
-            self._log.roll(timestamp_ms)
+        self._append(batches, timestamp_ms)
+        self._led_epoch = read_header(batches).partition_leader_epoch
+
+    def append_fetched(self, batches: Buffer, *, timestamp_ms: int) -> None:
+        """Append a leader's batches as they are, whole ones without a hole.
+
+        Raises:
+            UnexpectedAppendOffset: they do not begin at the log's end, or have a hole; nothing was
+                written.
+            CorruptMessage: one of them is damaged; those before it are written.
+            KafkaStorageError: the disk failed; a part may be written.
+        """
+        expected = self.end_offset
+        for _, header in iter_batches(batches):
+            if header.base_offset != expected:
+                raise UnexpectedAppendOffset(first_offset=header.base_offset, log_end=expected)
+            expected = header.next_offset
+        self._append(batches, timestamp_ms)
+
+    def _append(self, batches: Buffer, timestamp_ms: int) -> None:
+        if self._is_segment_full(len(batches)):
+            if self.flushed_end < self.end_offset and self._is_segment_large(len(batches)):
+                self.flush()
+            if self.flushed_end >= self.end_offset:
+                self._log.roll(timestamp_ms)
         self._log.append_batches(batches, now_ms=timestamp_ms)
+
+    def _is_segment_full(self, more_bytes: int) -> bool:
+        active = self._log.segments[-1]
+        if active.size_bytes == 0:
+            return False
+        age_ms = self._clock.wall_ms() - active.created_ms
+        return (
+            active.size_bytes + more_bytes > self._config.segment_bytes
+            or age_ms > self._config.segment_ms
+        )
+
+    def _is_segment_large(self, more_bytes: int) -> bool:
+        size = self._log.segments[-1].size_bytes + more_bytes
+        return size > _LARGE * self._config.segment_bytes
+
+    @property
+    def wants_flush(self) -> bool:
+        """Whether a flush is needed for the next segment to begin; nobody waits for it."""
+        return self._is_segment_full(1) and self.flushed_end < self.end_offset
 
     def append_controls(
         self, entries: Sequence[ControlEntry], *, epoch: int, timestamp_ms: int
@@ -131,6 +199,46 @@ class MetadataLog:
         """Whether the log works and still ends at `end_offset`: a failed append left nothing."""
         return not self._log.is_offline and self._log.log_end_offset == end_offset
 
+    # -- reading --------------------------------------------------------------------------------
+
+    def find(self, offset: int, max_bytes: int, end_offset: int, *, may_wait: bool) -> LogRead:
+        """Find batches from `offset` on: at least one, those that end at `end_offset` at most.
+
+        Raises:
+            WouldWait: it, or what it found, is not in memory; not with `may_wait`.
+            OffsetOutOfRange: `offset` is outside of the log.
+            KafkaStorageError: the disk failed.
+        """
+        found = self._log.read(
+            offset, max_bytes, end_offset=end_offset, min_one_batch=True, may_wait=may_wait
+        )
+        if not may_wait:
+            self._log.reader.check_resident(found)
+        return found
+
+    def bytes_of(self, found: LogRead) -> bytes:
+        """Read what `find` has found; whole batches. On any thread."""
+        read_at = self._log.disk.read_at
+        data = b"".join(read_at(one.file, one.position, one.size_bytes) for one in found.regions)
+        size = 0
+        for position, header in iter_batches(data):
+            size = position + header.size_bytes
+        return data if size == len(data) else data[:size]
+
+    def read(self, offset: int, max_bytes: int, *, end_offset: int | None = None) -> bytes:
+        """Read whole batches, as `find` and `bytes_of`; where the disk may be waited for."""
+        end = self.end_offset if end_offset is None else end_offset
+        return self.bytes_of(self.find(offset, max_bytes, end, may_wait=True))
+
+    def read_resident(self, offset: int, max_bytes: int, end_offset: int) -> bytes | None:
+        """As `read`, but None where it would wait for the disk."""
+        try:
+            return self.bytes_of(self.find(offset, max_bytes, end_offset, may_wait=False))
+        except WouldWait:
+            return None
+
+    # -- how far it is durable ------------------------------------------------------------------
+
     def flush(self) -> int:
         """Make everything appended durable; may run on a pool thread, one at a time.
 
@@ -142,50 +250,76 @@ class MetadataLog:
         """
         if self.flushed_end < self.end_offset:
             self._log.flush()
-        if self._newest_segment != self._noted_segment:
+        if (
+            self._newest_segment != self._noted_segment
+            or NO_EPOCH != self._led_epoch != self._noted.led_epoch
+        ):
             self.note_flushed()
         return self.flushed_end
 
     def note_flushed(self) -> None:
-        """Note on disk up to where the log is flushed; one at a time.
+        """Note on disk up to where the log is flushed; may run on a pool thread.
 
         Raises:
             OSError: the disk failed.
         """
-        segment, end = self._newest_segment, self.flushed_end
-        if end > self._noted:
-            self._file.write(FlushedEnd(end))
-            self._noted = end
-        self._noted_segment = segment
+        with self._notes:
+            segment = self._newest_segment
+            end = max(self.flushed_end, self._noted.offset)
+            self._write_note(FlushedEnd(end, led_epoch=self._led_epoch))
+            self._noted_segment = segment
+
+    def _write_note(self, note: FlushedEnd) -> None:
+        if note != self._noted:
+            self._file.write(note)
+            self._noted = note
 
     def set_high_watermark(self, offset: int) -> None:
         """Take note that everything below `offset` (exclusive) is committed."""
         self._log.high_watermark = offset
 
+    # -- the ends move --------------------------------------------------------------------------
+
     def truncate_to(self, offset: int) -> None:
         """Drop everything at and after `offset`, the note of what was flushed first.
 
-        Raises:
-            OSError, KafkaStorageError: the disk failed.
-        """
-        if self._noted > offset:
-            self._file.write(FlushedEnd(offset))
-            self._noted = offset
-        self._log.truncate_to(offset)
-
-    def restart_at(self, offset: int) -> None:
-        """Drop everything: a snapshot that ends at `offset` replaces this log.
-
-        The intent is on disk before the first file goes, and until the new log is there.
+        May run on a pool thread while nobody appends or reads at or above `offset`. Durable when it
+        returns.
 
         Raises:
             OSError, KafkaStorageError: the disk failed.
         """
-        self._file.write(FlushedEnd(min(self._noted, offset), restart_at=offset))
-        self._log.truncate_fully_and_start_at(offset)
-        self._log.disk.fsync_path(self._log.directory)
-        self._file.write(FlushedEnd(offset))
-        self._noted = offset
+        with self._notes:
+            self._led_epoch = NO_EPOCH
+            self._write_note(FlushedEnd(min(self._noted.offset, offset)))
+            self._log.truncate_to(offset)
+
+    def note_restart(self, snapshot_id: SnapshotId) -> None:
+        """Note on disk that a snapshot, which need not be there yet, replaces this log.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        with self._notes:
+            self._write_note(FlushedEnd(self._noted.offset, snapshot_id))
+
+    def restart_at(self, snapshot_id: SnapshotId) -> None:
+        """Drop everything: a snapshot replaces this log, which begins anew at its end.
+
+        The intent is on disk before the first file goes, and until the new log is there. May run on
+        a pool thread while nobody appends or reads.
+
+        Raises:
+            OSError, KafkaStorageError: the disk failed.
+        """
+        self.note_restart(snapshot_id)
+        with self._notes:
+            self._led_epoch = NO_EPOCH
+            offset = snapshot_id.end_offset
+            self._log.truncate_fully_and_start_at(offset)
+            self._log.disk.fsync_path(self._log.directory)
+            self._write_note(FlushedEnd(offset))
+            self._noted_segment = self._newest_segment
 
     def delete_before(self, offset: int) -> None:
         """Drop segments that lie wholly below `offset`, which a snapshot contains."""

@@ -47,12 +47,12 @@ from metadata_topic.quorum.decision_batches import (
 )
 from metadata_topic.quorum.format import METADATA_DIRECTORY, read_bootstrap
 from metadata_topic.quorum.metadata_log import MetadataLog
-from metadata_topic.quorum.quorum_history import QuorumHistory
 from metadata_topic.quorum.quorum_state_file import QuorumStateFile
 from metadata_topic.quorum.recovery import FoundMetadata, read_directory, repair
 from metadata_topic.quorum.snapshots import SnapshotFiles
 from metadata_topic.quorum.snapshotter import Snapshotter
 from metadata_topic.quorum.voter_check import QuorumConfigError, find_voters
+from metadata_topic.raft.messages import BatchFacts
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.sole_core import RaftCore
@@ -66,6 +66,7 @@ from metadata_topic.raft.sole_events import (
     PersistElection,
     Started,
 )
+from metadata_topic.raft.voter_history import QuorumFacts, VoterHistory
 from metadata_topic.raft.voters import ReplicaKey, VoterSet
 from runtime.collector import resting_collector
 from runtime.ports import Ports
@@ -140,7 +141,7 @@ class MetadataNode:
         self._files = SnapshotFiles(
             self._directory, ports.disk, ports.dice, cluster_id=self.cluster_id
         )
-        self._history = QuorumHistory()
+        self._history = VoterHistory([(0, QuorumFacts())])
         self._is_started = False
         # Set by start.
         self._core: RaftCore
@@ -257,8 +258,7 @@ class MetadataNode:
         self._activate(bootstrap)
         self._metadata_log.note_flushed()
         self._is_started = True
-        unserved = unserved_features(self.image)
-        if unserved:
+        if unserved := unserved_features(self.image):
             log.warning("finalised features that are not served here: %s", unserved)
         log.info(
             "metadata is ready: epoch=%d offset=%d topics=%d partitions=%d replayed=%d",
@@ -333,10 +333,11 @@ class MetadataNode:
         entries = [leader_change(self.node_id, effect.voters.ids, effect.granting)]
         if effect.with_voters:
             entries += quorum_entries(self.kraft_version, effect.voters)
-        timestamp_ms = self._clock.wall_ms()
+        timestamp_ms, base = self._clock.wall_ms(), self.log_end_offset
         self._metadata_log.append_controls(entries, epoch=effect.epoch, timestamp_ms=timestamp_ms)
         if effect.with_voters:
-            self._history.set_voters(self.log_end_offset, effect.voters)
+            end = self.log_end_offset
+            self._history.note(BatchFacts(base, end, effect.epoch, voters=effect.voters))
         self._end_of_batch(timestamp_ms)
 
     def _end_of_batch(self, timestamp_ms: int) -> None:

@@ -5,8 +5,12 @@ name yet), a log with a torn tail, a transaction without its end (its records do
 damaged snapshot is put aside and the one before it is used, as long as the log reaches back to it.
 
 A start reads everything first (`read_directory`) and changes nothing until all of it was read,
-replayed and judged; what cannot be relied on is refused with the disk as it was. Only then
+decoded and judged; what cannot be relied on is refused with the disk as it was. Only then
 `repair` cuts, removes and opens.
+
+How much of the log is committed is not on the disk. A sole voter takes all of it for committed and
+replays it at once. One of several replays the snapshot alone: a `MetadataLoader` adds the records
+of the log when the high watermark has reached them.
 """
 
 import logging
@@ -22,7 +26,7 @@ from metadata_topic.image.image import EMPTY_IMAGE
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import UnknownMetadataRecordError
-from metadata_topic.quorum.batches import Batch, read_batches
+from metadata_topic.quorum.batches import Batch, facts_of, read_batches
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.durable_dirs import make_dirs_durably
 from metadata_topic.quorum.errors import (
@@ -34,9 +38,10 @@ from metadata_topic.quorum.flushed_end_file import FlushedEnd, FlushedEndFile
 from metadata_topic.quorum.log_survey import SegmentSurvey, sound_batches, survey_log
 from metadata_topic.quorum.log_verdict import DirectoryFacts, Verdict, judge
 from metadata_topic.quorum.metadata_log import MetadataLog
-from metadata_topic.quorum.quorum_history import QuorumFacts, QuorumHistory
 from metadata_topic.quorum.snapshots import CorruptSnapshotError, Snapshot, SnapshotFiles
-from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID, SnapshotId
+from metadata_topic.raft.log_view import SnapshotFile
+from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.voter_history import QuorumFacts, VoterHistory
 from runtime.clock import Clock
 from runtime.collector import resting_collector
 from runtime.disk import Disk
@@ -56,22 +61,40 @@ class FoundMetadata:
 
     Attributes:
         verdict: which part of the log counts.
-        loader: holds the image of snapshot and log; nobody took it yet.
+        loader: holds the image of snapshot and log, or of the snapshot alone; nobody took it yet.
         snapshot_id: the snapshot it began with, None if there was none.
+        snapshots: all that can be kept, oldest first.
         damaged: newer snapshots that cannot be read, to be put aside, and why.
         last_epoch: the highest epoch in log and snapshots, also where they are damaged; 0 if none.
-        bytes_after_snapshot: of log batches replayed.
+        bytes_after_snapshot: of log batches behind it.
     """
 
     directory: Path
     verdict: Verdict
     loader: ImageLoader
     snapshot_id: SnapshotId | None
-    history: QuorumHistory
+    snapshots: tuple[SnapshotFile, ...]
+    history: VoterHistory
     last_epoch: int
     noted: FlushedEnd | None
     damaged: list[tuple[SnapshotId, str]] = field(default_factory=list)
     bytes_after_snapshot: int = 0
+
+    @property
+    def epochs(self) -> tuple[tuple[int, int], ...]:
+        """(epoch, first offset) of the log that counts, by rising offset, as `Started` wants it."""
+        found: list[tuple[int, int]] = []
+        for segment in self.verdict.segments:
+            found += [one for one in segment.epochs if not found or found[-1][0] != one[0]]
+        return tuple(found)
+
+    @property
+    def start_offset(self) -> int:
+        """Where the log begins: at 0, or at the end of the oldest snapshot that it reaches."""
+        end = self.verdict.end_offset
+        first = self.verdict.segments[0].base_offset if self.verdict.segments else end
+        ends = (one.id.end_offset for one in self.snapshots)
+        return 0 if first == 0 else min((one for one in ends if one >= first), default=first)
 
 
 def read_directory(
@@ -80,6 +103,7 @@ def read_directory(
     files: SnapshotFiles,
     disk: Disk,
     check_stop: Callable[[], None] = lambda: None,
+    replays_log: bool = True,
 ) -> FoundMetadata:
     """Read everything in the metadata directory, which need not exist, and change nothing.
 
@@ -88,18 +112,26 @@ def read_directory(
         files: its snapshots.
         disk: files.
         check_stop: called between batches; what it raises ends the reading.
+        replays_log: all records of the log are committed: this is the sole voter. Without it they
+            are decoded, and nothing comes of them.
 
     Raises:
         DamagedMetadataError, MissingMetadataError, UnreadableRecordError: see there.
         OSError: the disk failed.
     """
     with resting_collector():  # 300,000 records: a third of the time would be the collector's
-        return _read_directory(directory, files, disk, check_stop)
+        found = _read_directory(directory, files, disk, check_stop)
+        start = 0 if found.snapshot_id is None else found.snapshot_id.end_offset
+        load = _replay_batch if replays_log else _pass_over
+        for segment in found.verdict.segments:
+            _load_segment(found, segment, start, disk, check_stop, load)
+        return found
 
 
 def _read_directory(
     directory: Path, files: SnapshotFiles, disk: Disk, check_stop: Callable[[], None]
 ) -> FoundMetadata:
+    """Read all but the log's batches."""
     ids = files.ids()
     snapshot_id, snapshot, damaged = newest_usable(files, ids)
     noted = FlushedEndFile(directory, disk).read()
@@ -115,26 +147,22 @@ def _read_directory(
     except (DamagedMetadataError, MissingMetadataError) as error:
         why = "".join(f". {one.file_name} cannot be used: {said}" for one, said in damaged)
         raise type(error)(f"{error}{why}") from error
-    loader, history = ImageLoader(EMPTY_IMAGE), QuorumHistory()
+    loader, end, quorum = ImageLoader(EMPTY_IMAGE), 0, QuorumFacts()
     if snapshot is not None and snapshot_id is not None:
         _load_snapshot(loader, files.path(snapshot_id), snapshot_id, snapshot, check_stop)
-        in_log = snapshot_id != BOOTSTRAP_ID
-        quorum = QuorumFacts(snapshot.kraft_version, snapshot.voters, in_log=in_log)
-        history = QuorumHistory(quorum, snapshot_id.end_offset)
-    found = FoundMetadata(
+        end, quorum = snapshot_id.end_offset, snapshot.facts(snapshot_id)
+    refused = {one for one, _ in damaged}
+    return FoundMetadata(
         directory,
         verdict,
         loader,
         snapshot_id,
-        history,
+        tuple(SnapshotFile(one, files.size_bytes(one)) for one in ids if one not in refused),
+        VoterHistory([(end, quorum)]),
         max([0, verdict.last_epoch, *(one.epoch for one in ids)]),
         noted,
         damaged,
     )
-    start = 0 if snapshot_id is None else snapshot_id.end_offset
-    for segment in verdict.segments:
-        _load_segment(found, segment, start, disk, check_stop)
-    return found
 
 
 def repair(
@@ -168,10 +196,12 @@ def repair(
         disk=disk,
         clock=clock,
         recovery_point=0 if verdict.is_replaced else min(max(start, flushed), verdict.end_offset),
+        log_start=None if verdict.is_replaced else found.start_offset,
     )
     if verdict.is_replaced:
+        assert found.snapshot_id is not None
         log.warning("a snapshot replaces the log: log_end=%d snapshot=%d", opened.end_offset, start)
-        opened.restart_at(start)
+        opened.restart_at(found.snapshot_id)
         return opened
     if verdict.torn_bytes:
         log.warning("torn tail: offset=%d size_bytes=%d", verdict.end_offset, verdict.torn_bytes)
@@ -182,6 +212,9 @@ def repair(
             f"{found.directory}: the log was opened up to offset {opened.end_offset}, but its "
             f"batches reach {verdict.end_offset}"
         )
+    # A process that was killed may have left in memory what the core takes for durable.
+    opened.flush()
+    opened.note_flushed()
     return opened
 
 
@@ -237,13 +270,16 @@ def _load_segment(
     start: int,
     disk: Disk,
     check_stop: Callable[[], None],
+    load: Callable[[FoundMetadata, Batch], None],
 ) -> None:
     # A snapshot ends between batches; the one that holds its end is wholly inside.
     for position, data in sound_batches(found.directory, disk, segment, start):
         check_stop()
         try:
             for batch in read_batches(data):
-                _load_batch(found, batch)
+                found.bytes_after_snapshot += batch.header.size_bytes
+                found.history.note(facts_of(batch))
+                load(found, batch)
         except _UNREADABLE as error:
             raise UnreadableRecordError(
                 f"{found.directory}/{segment.name}: the batch at position {position} was written "
@@ -252,12 +288,14 @@ def _load_segment(
             ) from error
 
 
-def _load_batch(found: FoundMetadata, batch: Batch) -> None:
+def _replay_batch(found: FoundMetadata, batch: Batch) -> None:
     header = batch.header
-    found.bytes_after_snapshot += header.size_bytes
-    found.history.note(header.next_offset, batch.controls)
     for record in batch.records:
         found.loader.add(record)
     found.loader.end_of_batch(
         Provenance(header.last_offset, header.partition_leader_epoch, header.max_timestamp)
     )
+
+
+def _pass_over(found: FoundMetadata, batch: Batch) -> None:
+    """It may not be committed; that it can be read is known now."""

@@ -17,7 +17,6 @@ from typing import Final
 from kafka_protocol.records.control import (
     ControlType,
     control_batch,
-    decode_control,
     snapshot_footer,
     snapshot_header,
 )
@@ -26,6 +25,7 @@ from metadata_topic.image.records import MetadataRecord, encode_record
 from metadata_topic.quorum.batches import (
     Control,
     CorruptBatchError,
+    known_controls,
     quorum_entries,
     read_records,
     value_batch,
@@ -34,7 +34,8 @@ from metadata_topic.quorum.batches import (
 )
 from metadata_topic.quorum.decision_batches import pack
 from metadata_topic.quorum.errors import UnusableMetadataError
-from metadata_topic.raft.snapshot_id import SUFFIX, SnapshotId
+from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID, SUFFIX, SnapshotId
+from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import VoterSet
 from runtime.dice import Dice
 from runtime.disk import Disk
@@ -68,6 +69,10 @@ class Snapshot:
     voters: VoterSet | None
     data: bytes
     cluster_id: str | None = None
+
+    def facts(self, snapshot_id: SnapshotId) -> QuorumFacts:
+        """What it says about the quorum at its end; that of the format step is in no log."""
+        return QuorumFacts(self.kraft_version, self.voters, in_log=snapshot_id != BOOTSTRAP_ID)
 
     @property
     def records(self) -> list[MetadataRecord]:
@@ -144,19 +149,22 @@ def read_snapshot(data: bytes) -> Snapshot:
         InvalidRecordError, MalformedMessageError: a control record that this version cannot read.
     """
     controls: list[Control] = []
+    expected = 0
     try:
         for position, header in whole_batches(data):
+            if header.base_offset != expected:
+                raise CorruptSnapshotError(f"offset {header.base_offset} where {expected} is due")
+            expected = header.next_offset
+            if controls and controls[-1][0] == ControlType.SNAPSHOT_FOOTER:
+                raise CorruptSnapshotError("there are batches behind the footer")
             if header.is_control:
-                controls += [decode_control(record) for record in iter_records(data, position)]
+                controls += known_controls(iter_records(data, position))
+            if not controls or controls[0][0] != ControlType.SNAPSHOT_HEADER:
+                raise CorruptSnapshotError("a snapshot begins with a header")
     except CorruptBatchError as error:
         raise CorruptSnapshotError(str(error)) from error
-    kinds = [kind for kind, _ in controls]
-    if (
-        not kinds
-        or kinds[0] != ControlType.SNAPSHOT_HEADER
-        or kinds[-1] != ControlType.SNAPSHOT_FOOTER
-    ):
-        raise CorruptSnapshotError("a snapshot begins with a header and ends with a footer")
+    if not controls or controls[-1][0] != ControlType.SNAPSHOT_FOOTER:
+        raise CorruptSnapshotError("a snapshot ends with a footer")
     values = dict(controls)
     version = values.get(ControlType.KRAFT_VERSION)
     voters = values.get(ControlType.KRAFT_VOTERS)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kafka_protocol.errors import TidemarkError
 from kafka_protocol.wire.primitives import uuid_to_text
-from metadata_topic.quorum.quorum_history import QuorumFacts
+from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
 
 

@@ -9,7 +9,7 @@ from kafka_protocol.records.batch import iter_batches
 from metadata_topic.quorum import log_survey
 from metadata_topic.quorum.batches import note_flushed_end, value_batch
 from metadata_topic.quorum.errors import DamagedMetadataError
-from metadata_topic.quorum.flushed_end_file import FlushedEnd
+from metadata_topic.quorum.flushed_end_file import EVERY_EPOCH, NO_EPOCH, FlushedEnd
 from metadata_topic.quorum.log_survey import LaterBatch, SegmentSurvey, survey_log
 from metadata_topic.quorum.log_verdict import DirectoryFacts, judge
 from metadata_topic.quorum.snapshots import SnapshotId
@@ -26,11 +26,24 @@ def test_without_a_sign_it_is_a_torn_tail() -> None:
 def test_a_fetched_snapshot_does_not_hide_that_a_flushed_batch_is_damaged() -> None:
     """An old note says that less was flushed; the batch behind says that the place was."""
     snapshot = SnapshotId(80, 1)
-    facts = replace(TORN, newest_snapshot=snapshot, usable_snapshot=snapshot, noted=FlushedEnd(10))
+    noted = FlushedEnd(10, led_epoch=1)
+    facts = replace(TORN, newest_snapshot=snapshot, usable_snapshot=snapshot, noted=noted)
     assert judge(facts).is_replaced
     later = (LaterBatch(700, 90, 1, 85),)
     with pytest.raises(DamagedMetadataError):
         judge(replace(facts, segments=[replace(BROKEN, later=later)]))
+
+
+@pytest.mark.parametrize("led_epoch", [NO_EPOCH, 2])
+def test_a_fetched_batch_says_nothing_about_this_disk(led_epoch: int) -> None:
+    """A follower writes several at once; a power cut may tear the first and keep the others."""
+    noted = FlushedEnd(10, led_epoch=led_epoch)
+    later = (LaterBatch(700, 90, 1, 85), LaterBatch(800, 95, 1, None))
+    facts = replace(TORN, noted=noted, segments=[replace(BROKEN, later=later)])
+    assert judge(facts).torn_bytes == 400
+    for said in (replace(noted, led_epoch=1), replace(noted, led_epoch=EVERY_EPOCH), None):
+        with pytest.raises(DamagedMetadataError, match="flushed to 85"):
+            judge(replace(facts, noted=said))
 
 
 def test_a_damaged_snapshot_proves_what_was_flushed_as_well() -> None:

@@ -4,6 +4,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.records.batch import BatchHeader, iter_batches
@@ -15,6 +16,7 @@ from metadata_topic.quorum.errors import (
     UnusableMetadataError,
 )
 from metadata_topic.quorum.flushed_end_file import (
+    EVERY_EPOCH,
     FLUSHED_END,
     FlushedEnd,
     dump_flushed_end,
@@ -179,14 +181,27 @@ def test_a_missing_or_damaged_note_proves_nothing(home: Home, note: bytes | None
 
 
 def test_every_flipped_bit_of_the_note_is_noticed() -> None:
-    data = dump_flushed_end(FlushedEnd(4711, None))
-    assert parse_flushed_end(data) == FlushedEnd(4711, None)
-    assert parse_flushed_end(dump_flushed_end(FlushedEnd(1, 2))) == FlushedEnd(1, 2)
+    data = dump_flushed_end(FlushedEnd(4711, led_epoch=7))
+    for end in (FlushedEnd(4711, led_epoch=7), FlushedEnd(1, SnapshotId(2, 3))):
+        assert parse_flushed_end(dump_flushed_end(end)) == end
     for position in range(len(data)):
         for bit in range(8):
             bad = bytearray(data)
             bad[position] ^= 1 << bit
             assert parse_flushed_end(bytes(bad)) is None
+
+
+def test_a_note_of_an_earlier_version_is_that_of_a_sole_voter() -> None:
+    def old(flushed: int, restart: int) -> FlushedEnd | None:
+        text = f"tidemark-flushed-end 1\nflushed {flushed}\nrestart {restart}\n".encode()
+        return parse_flushed_end(text + f"crc {crc32c(text):08x}\n".encode())
+
+    assert old(10, -1) == FlushedEnd(10, led_epoch=EVERY_EPOCH)
+    found = old(10, 100)
+    assert found is not None
+    assert found.is_restart_at(SnapshotId(100, 3))
+    assert not found.is_restart_at(SnapshotId(101, 3))
+    assert not FlushedEnd(10, SnapshotId(100, 3)).is_restart_at(SnapshotId(100, 2))
 
 
 SMALL = MetadataLogConfig(segment_bytes=400, max_retention_bytes=-1)

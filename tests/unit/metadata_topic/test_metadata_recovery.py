@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from kafka_protocol.records.control import ControlType
-from kafka_protocol.wire.codec import message
 from local_log.errors import LoadStopped
 from metadata_topic.image.model import TopicImage
 from metadata_topic.image.records import MetadataRecord, make
@@ -15,7 +13,6 @@ from metadata_topic.image.sorted_map import SortedMap
 from metadata_topic.quorum.errors import DamagedMetadataError
 from metadata_topic.quorum.flushed_end_file import FLUSHED_END, FlushedEnd, dump_flushed_end
 from metadata_topic.quorum.node import MetadataNode
-from metadata_topic.quorum.quorum_history import QuorumFacts, QuorumHistory
 from metadata_topic.quorum.quorum_state_file import parse_quorum_state
 from metadata_topic.quorum.snapshots import (
     CorruptSnapshotError,
@@ -24,6 +21,8 @@ from metadata_topic.quorum.snapshots import (
     read_snapshot,
     snapshot_chunks,
 )
+from metadata_topic.raft.messages import BatchFacts
+from metadata_topic.raft.voter_history import QuorumFacts, VoterHistory
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from runtime.disk import Disk
 from runtime.sim.dice import SeededDice
@@ -102,7 +101,7 @@ def test_a_replacement_that_was_under_way_is_finished(home: Home) -> None:
     for path in home.metadata.iterdir():
         if path.name.startswith("0") and not path.name.endswith(".checkpoint"):
             path.unlink()
-    (home.metadata / FLUSHED_END).write_bytes(dump_flushed_end(FlushedEnd(10, restart_at=100)))
+    (home.metadata / FLUSHED_END).write_bytes(dump_flushed_end(FlushedEnd(10, SnapshotId(100, 3))))
     assert set(home.life().image.topics_by_name) == {"x"}
     assert b"restart -1" in (home.metadata / FLUSHED_END).read_bytes()
     assert home.life().leader_epoch == 5
@@ -146,11 +145,10 @@ def test_the_next_epoch_is_above_those_of_damaged_snapshots_and_torn_batches(hom
 
 def test_voters_hold_from_their_own_offset_on_and_are_taken_back() -> None:
     other = VoterSet((Voter(ReplicaKey(2, b"o" * 16)),))
-    history = QuorumHistory(QuorumFacts(1, VOTERS), 10)
-    version = message("KRaftVersionRecord").cls(kraft_version=2)
-    history.note(15, [(ControlType.LEADER_CHANGE, None)])
-    history.note(20, [(ControlType.KRAFT_VERSION, version)])
-    history.set_voters(30, other)
+    history = VoterHistory([(10, QuorumFacts(1, VOTERS))])
+    history.note(BatchFacts(10, 15, 1))
+    history.note(BatchFacts(15, 20, 1, kraft_version=2))
+    history.note(BatchFacts(20, 30, 1, voters=other))
     assert history.at(10) == history.at(19) == QuorumFacts(1, VOTERS)
     assert history.at(20) == history.at(29) == QuorumFacts(2, VOTERS)
     assert history.at(30) == history.latest == QuorumFacts(2, other, in_log=True)
@@ -166,7 +164,8 @@ def test_a_snapshot_stores_the_voters_of_its_own_offset(home: Home) -> None:
     async def work(node: MetadataNode) -> None:
         await node.submit(topics("a"))
         making = asyncio.ensure_future(node.snapshot())
-        node._history.set_voters(node.log_end_offset + 1, other)
+        end = node.log_end_offset
+        node._history.note(BatchFacts(end, end + 1, 1, voters=other))
         made = await making
         assert made is not None
         written = read_snapshot((home.metadata / made.file_name).read_bytes())
