@@ -1,7 +1,6 @@
 """Files of a log directory: written as Kafka does, refused when cut, damaged or of another kind."""
 
 import tracemalloc
-from itertools import pairwise
 
 import pytest
 
@@ -13,7 +12,6 @@ from kafka_protocol.files import (
     offset_index,
     producer_snapshot,
     segment_names,
-    snapshot,
     time_index,
     txn_index,
 )
@@ -25,7 +23,6 @@ from kafka_protocol.files.meta_properties import (
     parse_partition_metadata,
 )
 from kafka_protocol.files.txn_index import AbortedTransaction
-from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.types import EpochEntry, TopicPartition
 from kafka_protocol.wire.codec import message
 from tests.support.samples import protocol_vectors as vectors
@@ -195,8 +192,6 @@ def test_names_of_files_and_directories_are_read_back() -> None:
     short = segment_names.renamed_dir(tp, SEGMENT_ID, "stray")
     assert segment_names.parse_renamed_dir(short) == (tp, "stray")
     assert segment_names.parse_renamed_dir("a-1") is None
-    assert snapshot.parse_file_name("00000000000000000042-0000000007.checkpoint") == (42, 7)
-    assert snapshot.parse_file_name("bootstrap.checkpoint") is None
 
 
 def test_remote_log_metadata_values_are_written_as_kafka_does() -> None:
@@ -250,38 +245,3 @@ def test_metadata_values_cut_anywhere_are_refused() -> None:
     for size in range(len(vectors.REMOTE_SEGMENT)):
         with pytest.raises(MalformedMessageError):
             metadata_value.decode(metadata_value.REMOTE_LOG_METADATA, vectors.REMOTE_SEGMENT[:size])
-
-
-def test_snapshots_cut_or_changed_anywhere_are_refused() -> None:
-    data = snapshot.build([b"one", b"two"], epoch=3, last_contained_timestamp_ms=TS)
-    read = snapshot.read(data)
-    assert (read.values, read.epoch, read.kraft_version, read.voters) == (
-        [b"one", b"two"],
-        3,
-        None,
-        None,
-    )
-    for size in range(len(data)):
-        with pytest.raises(CorruptFileError):
-            snapshot.read(data[:size])
-    starts = [position for position, _ in iter_batches(data)]
-    for place in range(len(data)):
-        inside = place - max(start for start in starts if start <= place)
-        if inside >= 16:  # base offset and leader epoch are outside the checksum
-            broken = bytearray(data)
-            broken[place] ^= 1
-            with pytest.raises(CorruptFileError):
-                snapshot.read(broken)
-    with pytest.raises(CorruptFileError):
-        snapshot.read(data + data)
-
-
-def test_large_snapshots_are_split_into_batches() -> None:
-    values = [b"%06d" % n + bytes(94) for n in range(100)]
-    data = snapshot.build(values, epoch=1, last_contained_timestamp_ms=TS, batch_max_bytes=1000)
-    headers = [header for _, header in iter_batches(data)]
-    assert len(headers) > 10
-    assert all(header.size_bytes < 1300 for header in headers)
-    for before, after in pairwise(headers):
-        assert before.next_offset == after.base_offset
-    assert snapshot.read(data).values == values

@@ -1,7 +1,12 @@
+import struct
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from kafka_protocol.records.batch import iter_batches
+from kafka_protocol.records.control import control_batch, snapshot_footer, snapshot_header
+from kafka_protocol.records.records import build_batch
 from metadata_topic.image.records import make
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.snapshots import (
@@ -60,11 +65,61 @@ def test_a_snapshot_cut_anywhere_does_not_count() -> None:
             read_snapshot(data[:size])
 
 
-def test_a_changed_byte_is_noticed() -> None:
-    data = bytearray(b"".join(chunks()))
-    data[-3] ^= 1
-    with pytest.raises(CorruptSnapshotError, match="checksum"):
-        read_snapshot(bytes(data))
+def test_a_flipped_bit_anywhere_is_noticed() -> None:
+    """But for the leader epoch, which is not under the checksum and on which nothing depends."""
+    data = b"".join(chunks())
+    starts = [position for position, _ in iter_batches(data)]
+    for place in range(len(data)):
+        inside = place - max(start for start in starts if start <= place)
+        broken = bytearray(data)
+        broken[place] ^= 1
+        if not 12 <= inside < 16:
+            with pytest.raises(CorruptSnapshotError):
+                read_snapshot(bytes(broken))
+
+
+def test_batches_that_do_not_make_one_snapshot_are_refused() -> None:
+    one, other = b"".join(chunks(2)), b"".join(chunks(2, cluster_id="x"))
+    pieces = [one[start:end] for start, end in pairwise([*_starts(one), len(one)])]
+    head, body, foot = pieces
+    for wrong, why in (
+        (one + other, "offset 0 where"),
+        (one + foot, "offset 5 where 6"),
+        (head + foot, "offset 5 where 3"),
+        (body + foot, "offset 3 where 0"),
+        (head, "ends with a footer"),
+        (head + body, "ends with a footer"),
+        (b"", "ends with a footer"),
+    ):
+        with pytest.raises(CorruptSnapshotError, match=why):
+            read_snapshot(wrong)
+    kinds = (snapshot_footer(), snapshot_header(1))
+    for first, second in (kinds, kinds[::-1]):
+        a = control_batch([first], base_offset=0, leader_epoch=1, timestamp_ms=1)
+        b = control_batch([second, first], base_offset=1, leader_epoch=1, timestamp_ms=1)
+        with pytest.raises(CorruptSnapshotError):
+            read_snapshot(bytes(a + b))
+
+
+def _starts(data: bytes) -> list[int]:
+    return [position for position, _ in iter_batches(data)]
+
+
+def test_control_records_of_unknown_types_are_skipped() -> None:
+    record = (1, struct.pack(">hh", 0, 77), b"what is this", ())
+    strange = build_batch([record], base_offset=3, leader_epoch=5, is_control=True)
+    head = chunks(0)[0]
+    foot = control_batch([snapshot_footer()], base_offset=4, leader_epoch=5, timestamp_ms=1)
+    assert read_snapshot(bytes(head + strange + foot)).voters == VOTERS
+
+
+def test_values_are_divided_into_batches_that_continue_each_other() -> None:
+    data = b"".join(chunks(1200))
+    headers = [header for _, header in iter_batches(data)]
+    assert len(headers) == 5
+    for before, after in pairwise(headers):
+        assert before.next_offset == after.base_offset
+    assert all(header.partition_leader_epoch == ID.epoch for header in headers)
 
 
 def test_names_are_kafkas_and_foreign_ones_are_ignored(tmp_path: Path) -> None:
