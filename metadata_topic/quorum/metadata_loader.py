@@ -1,0 +1,168 @@
+"""From committed records to published images, on any node.
+
+Nothing above the high watermark is read. A run of batches that is there makes one image; large ones
+are taken in steps, with other work of the loop in between, and what is not in memory is read on a
+pool. An image ends at the end of a batch, outside of any transaction (`image.loader`).
+
+A record that cannot be read or replayed ends the node: going on without it would show a cluster
+that does not exist.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+from kafka_protocol.errors import MalformedMessageError, TidemarkError
+from kafka_protocol.records.errors import InvalidRecordError
+from kafka_protocol.steps import Pace, Steps
+from metadata_topic.image.delta import MetadataDelta
+from metadata_topic.image.errors import BrokenMetadataLogError
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.loader import ImageLoader
+from metadata_topic.image.model import Provenance
+from metadata_topic.image.records import RECORD_WORK, UnknownMetadataRecordError
+from metadata_topic.quorum.batches import CorruptBatchError, read_records, whole_batches
+from metadata_topic.quorum.metadata_log import MetadataLog
+from runtime.long_work import OnPool, Run, Work
+from runtime.ports import Ports
+
+READ_BYTES_MAX: Final = 1 << 20
+"""Of batches that are read at once; one batch is read however large it is."""
+_UNREADABLE = (
+    CorruptBatchError,
+    UnknownMetadataRecordError,
+    BrokenMetadataLogError,
+    InvalidRecordError,
+    MalformedMessageError,
+)
+Subscriber = Callable[[MetadataImage, MetadataDelta], object]
+
+
+class UnreadableCommitError(TidemarkError):
+    """A committed record cannot be read or replayed; the message names it and its offset."""
+
+
+class Applied(NamedTuple):
+    """How far the loader has come.
+
+    Attributes:
+        image: ends at `end_offset`, or before it while a metadata transaction is open.
+        end_offset: first offset (exclusive end) that was not looked at.
+        size_bytes: of the batches since the last call.
+        in_transaction: a metadata transaction is open at `end_offset`.
+    """
+
+    image: MetadataImage
+    end_offset: int
+    size_bytes: int
+    in_transaction: bool
+
+
+class MetadataLoader:
+    """See the module; use it from the loop's thread only.
+
+    Attributes:
+        image: the newest that was published.
+        end_offset: first offset (exclusive end) that was not looked at.
+    """
+
+    def __init__(
+        self,
+        log: MetadataLog,
+        loader: ImageLoader,
+        end_offset: int,
+        ports: Ports,
+        *,
+        on_applied: Callable[[Applied], object],
+        on_failure: Callable[[Exception], object],
+    ) -> None:
+        """Take what a start has found; nothing is read before `on_high_watermark`.
+
+        Args:
+            log: where the records are.
+            loader: holds the snapshot's records.
+            end_offset: of the snapshot.
+            ports: scheduler, and the pool for what is not in memory.
+            on_applied: called after the subscribers, also where no record changed anything.
+            on_failure: told once; nothing is applied after that.
+        """
+        self._log, self._loader = log, loader
+        self._scheduler, self._pool = ports.scheduler, ports.executors.reads
+        self._on_applied, self._on_failure = on_applied, on_failure
+        self._subscribers: list[Subscriber] = []
+        self._committed = self.end_offset = end_offset
+        self._run: Run[None] | None = None
+        self._is_closed = False
+        self.image, _ = loader.take()
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Call `subscriber(image, delta)` for each image that differs from the one before."""
+        self._subscribers.append(subscriber)
+
+    def on_high_watermark(self, offset: int) -> None:
+        """Everything below `offset` (exclusive) is committed; a lower one than before is late."""
+        self._committed = max(self._committed, offset)
+        if self._is_closed or self._run is not None or self._committed <= self.end_offset:
+            return
+        self._run = Run(
+            self._catch_up(), self._scheduler, done=lambda _: self._rest(), failed=self._fail
+        )
+        self._run.start()
+
+    def close(self) -> None:
+        """Apply nothing more."""
+        self._is_closed = True
+        if self._run is not None:
+            self._run.cancel()
+            self._run = None
+
+    def _rest(self) -> None:
+        self._run = None
+
+    def _fail(self, error: Exception) -> None:
+        self.close()
+        self._on_failure(error)
+
+    def _catch_up(self) -> Work[None]:
+        while self.end_offset < self._committed:
+            end = self._committed
+            data = self._log.read_resident(self.end_offset, READ_BYTES_MAX, end)
+            if data is None:
+                read = partial(self._log.read, self.end_offset, READ_BYTES_MAX, end_offset=end)
+                data = yield OnPool(self._pool, read)
+            if not data:
+                return  # the high watermark lies within a batch
+            yield from self._apply(data)
+            self._publish(len(data))
+            yield None
+
+    def _apply(self, data: bytes) -> Steps[None]:
+        pace = Pace()
+        offset = self.end_offset
+        try:
+            for position, header in whole_batches(data):
+                offset = header.base_offset
+                if not header.is_control:
+                    for record in read_records(data, position):
+                        self._loader.add(record)
+                        offset += 1
+                        if pace.is_step_over(RECORD_WORK):
+                            yield
+                epoch, stamp = header.partition_leader_epoch, header.max_timestamp
+                place = Provenance(header.last_offset, epoch, stamp)
+                yield from self._loader.end_of_batch_steps(place)
+                self.end_offset = header.next_offset
+        except _UNREADABLE as error:
+            raise UnreadableCommitError(
+                f"a committed record of the metadata log cannot be read or replayed, at offset "
+                f"{offset} or in its batch: {error}. Start the version that wrote it"
+            ) from error
+
+    def _publish(self, size_bytes: int) -> None:
+        self.image, delta = self._loader.take()
+        if not delta.is_empty:
+            for subscriber in self._subscribers:
+                subscriber(self.image, delta)
+        self._on_applied(
+            Applied(self.image, self.end_offset, size_bytes, self._loader.in_transaction)
+        )

@@ -1,0 +1,122 @@
+"""Long work of an event loop's thread, without asyncio: in steps, and with calls on pools between.
+
+Such work is a generator. It yields None where other work of the loop may come first, and an
+`OnPool` where something is to be done beside the loop: it is sent the result, or what the call
+raised is raised there.
+
+    def copied(pool: Pool, source: Path) -> Work[int]:
+        data = yield OnPool(pool, source.read_bytes)
+        total = yield from checksum.steps(data)     # `kafka_protocol.steps`
+        return total
+
+    run = Run(copied(pool, path), scheduler, done=print, failed=report)
+    run.start()
+
+`runtime.turns` does the same for coroutines.
+"""
+
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+from runtime.executors import Pool
+from runtime.scheduler import Scheduler
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class OnPool:
+    """Make this call on a pool, and go on with its result."""
+
+    pool: Pool
+    call: Callable[[], object]
+
+
+Work = Generator[OnPool | None, Any, R_co]
+_GO_ON: Final = (None, None)
+
+
+class Run(Generic[R]):
+    """One piece of work on its way; use it from the loop's thread only.
+
+    Attributes:
+        is_over: it has ended, failed or was cancelled.
+    """
+
+    __slots__ = ("_done", "_failed", "_in_turn", "_next", "_scheduler", "_work", "is_over")
+
+    def __init__(
+        self,
+        work: Work[R],
+        scheduler: Scheduler,
+        *,
+        done: Callable[[R], object],
+        failed: Callable[[Exception], object],
+    ) -> None:
+        """Take the work; nothing of it is done before `start`.
+
+        Args:
+            work: see the module.
+            scheduler: calls on the loop's thread.
+            done: is given the result.
+            failed: is given what the work raised.
+        """
+        self._work, self._scheduler = work, scheduler
+        self._done, self._failed = done, failed
+        self._in_turn = False
+        self._next: tuple[Any, BaseException | None] | None = None
+        self.is_over = False
+
+    def start(self) -> None:
+        """Take the first step now; short work ends in it."""
+        self._resume(_GO_ON)
+
+    def cancel(self) -> None:
+        """End it where it is; neither `done` nor `failed` is called any more."""
+        self.is_over = True
+        if not self._in_turn:
+            self._work.close()
+
+    def _resume(self, given: tuple[Any, BaseException | None]) -> None:
+        """Go on; a scheduler that calls at once must not make the stack deeper with each step."""
+        self._next = given
+        if self._in_turn:
+            return
+        self._in_turn = True
+        try:
+            while self._next is not None and not self.is_over:
+                given, self._next = self._next, None
+                self._step(*given)
+        finally:
+            self._in_turn = False
+
+    def _step(self, value: Any, error: BaseException | None) -> None:
+        try:
+            wanted = self._work.send(value) if error is None else self._work.throw(error)
+        except StopIteration as end:
+            if not self.is_over:
+                self.is_over = True
+                self._done(end.value)
+        except Exception as caught:  # noqa: BLE001 - handed over to the one who wants the result
+            if not self.is_over:
+                self.is_over = True
+                self._failed(caught)
+        else:
+            if wanted is None:
+                self._scheduler.call_soon(partial(self._resume, _GO_ON))
+            else:
+                wanted.pool.submit(wanted.call).add_done_callback(self._pool_done)
+
+    def _pool_done(self, future: "Future[object]") -> None:
+        """On any thread."""
+        self._scheduler.call_soon(partial(self._settle, future))
+
+    def _settle(self, future: "Future[object]") -> None:
+        if self.is_over or future.cancelled():
+            return
+        error = future.exception()
+        self._resume((None if error else future.result(), error))
