@@ -94,6 +94,7 @@ def test_nothing_above_the_high_watermark_is_applied(world: World) -> None:
     assert loader.end_offset == first
     loader.on_high_watermark(first + 2)
     assert set(loader.image.topics_by_name) == {"a", "b", "c"}
+    assert loader.image.provenance.end_offset == first + 2
     loader.on_high_watermark(0)
     assert [len(image.topics_by_name) for image in world.images] == [1, 3]
 
