@@ -99,11 +99,11 @@ class Controller:
                 self._transitions.append((name.lower(), int(epoch[1]), found[2]))
         return self._transitions
 
-    async def died(self) -> str | None:
+    async def died(self, patience_s: float) -> str | None:
         """Why the process ended by itself; None if it lives."""
         assert self._process is not None
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), 0.02)
+            await asyncio.wait_for(self._process.wait(), patience_s)
             fatal = [line for line in self._log().decode().splitlines() if " ERROR " in line]
             return fatal[0].partition(" ERROR ")[2] if fatal else "ended"
         return None

@@ -73,7 +73,7 @@ class Recorder:
         message = codec.request(question.api)
         body = question.make(facts)
         answer = await scene.ask(question.api, question.version, body)
-        died = await controller.died()
+        died = await controller.died(10 if answer is None else 0.02)
         after = scene.facts
         row = {
             "world": self.world,
@@ -224,9 +224,18 @@ async def record_static() -> list[Row]:
     """Three static voters."""
     async with static_world(LONG) as scene:
         recorder = Recorder("static", scene)
-        for role in stage.HELD:
+        for role in stage.HELD[:-2]:
             await recorder.ask_all(role, questions.everywhere())
         await recorder.ask_all("unattached", questions.bad_votes())
+        return recorder.rows
+
+
+async def record_leader() -> list[Row]:
+    """Three static voters; the leader."""
+    async with static_world(LONG) as scene:
+        recorder = Recorder("leader", scene)
+        for role in stage.HELD[-2:]:
+            await recorder.ask_all(role, questions.everywhere())
         await recorder.ask_all("leader", questions.fetched_offsets())
         return recorder.rows
 
@@ -272,8 +281,16 @@ async def record_dynamic() -> list[Row]:
     """Three voters with directory ids; nothing in the log but what they write."""
     async with dynamic_world(directory_of(ASKED)) as scene:
         recorder = Recorder("dynamic", scene)
-        for role in ("follower, nothing fetched", "unattached, voted for 2", *stage.HELD[3:]):
+        for role in ("follower, nothing fetched", "unattached, voted for 2", *stage.HELD[3:-2]):
             await recorder.ask_all(role, questions.everywhere())
+        return recorder.rows
+
+
+async def record_dynamic_leader() -> list[Row]:
+    """Three voters with directory ids; the leader."""
+    async with dynamic_world(directory_of(ASKED)) as scene:
+        recorder = Recorder("dynamic-leader", scene)
+        await recorder.ask_all("leader", questions.everywhere())
         return recorder.rows
 
 
@@ -288,8 +305,10 @@ async def record_outside() -> list[Row]:
 
 WORLDS = {
     "static": record_static,
+    "leader": record_leader,
     "snapshots": record_snapshots,
     "dynamic": record_dynamic,
+    "dynamic-leader": record_dynamic_leader,
     "outside": record_outside,
     "sole": record_sole,
     "impatient": record_impatient,
