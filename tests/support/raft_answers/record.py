@@ -69,11 +69,13 @@ class Recorder:
         controller = scene.controller
         facts = scene.facts
         before = controller.quorum_state
-        state = await self._described(controller.role, controller.transitions[-1][2])
+        state = await self._described(controller.role)
         message = codec.request(question.api)
         body = question.make(facts)
         answer = await scene.ask(question.api, question.version, body)
-        died = await controller.died(10 if answer is None else 0.02)
+        # A successor stands a moment after its answer.
+        patience_s = 0.3 if question.api == ApiKey.END_QUORUM_EPOCH else 0.02
+        died = await controller.died(10 if answer is None else patience_s)
         after = scene.facts
         row = {
             "world": self.world,
@@ -103,16 +105,13 @@ class Recorder:
             await controller.start()
         self.rows.append(_same_each_time(row, {v: k for k, v in scene.ports.items()}))
 
-    async def _described(self, controller_role: str, transition: str) -> dict[str, Any]:
+    async def _described(self, controller_role: str) -> dict[str, Any]:
+        """What a leader knows of the others; Kafka's DescribeQuorum says it."""
         if controller_role != "leader":
-            return {"kafka": transition}
+            return {}
         described = await self.scene.describe()
         ends = {voter.replica_id: voter.log_end_offset for voter in described.current_voters}
-        return {
-            "kafka": transition,
-            "high_watermark": described.high_watermark,
-            "voter_ends": ends,
-        }
+        return {"high_watermark": described.high_watermark, "voter_ends": ends}
 
 
 def _response(question: Question, answer: Any) -> dict[str, Any] | None:
@@ -141,17 +140,9 @@ def _same_each_time(value: Any, nodes: dict[int, int]) -> Any:
             made[name] = 9090 + nodes[one]
         elif name in _TIMES:
             made[name] = min(one, 1)
-        elif name == "kafka":
-            made[name] = _without_ports(one, nodes)
         else:
             made[name] = _same_each_time(one, nodes)
     return made
-
-
-def _without_ports(text: str, nodes: dict[int, int]) -> str:
-    for port, node in nodes.items():
-        text = text.replace(str(port), str(9090 + node))
-    return text
 
 
 @asynccontextmanager
@@ -159,7 +150,7 @@ async def static_world(
     content: Content, voters: tuple[int, ...] = (1, 2, 3), election_timeout_ms: int = HOUR_MS
 ) -> AsyncIterator[Stage]:
     """A controller with static voters and a log."""
-    async with _world(
+    async with prepared_world(
         is_dynamic=False, voters=voters, election_timeout_ms=election_timeout_ms
     ) as scene:
         controller = scene.controller
@@ -174,7 +165,7 @@ async def static_world(
 @asynccontextmanager
 async def dynamic_world(own_directory: bytes) -> AsyncIterator[Stage]:
     """A controller of a quorum that the format step made; outside it with another directory."""
-    async with _world(is_dynamic=True) as scene:
+    async with prepared_world(is_dynamic=True) as scene:
         voters = ",".join(
             f"{voter}@127.0.0.1:{port}:{uuid_to_text(directory_of(voter))}"
             for voter, port in scene.ports.items()
@@ -191,12 +182,13 @@ async def dynamic_world(own_directory: bytes) -> AsyncIterator[Stage]:
 
 
 @asynccontextmanager
-async def _world(
+async def prepared_world(
     *,
     is_dynamic: bool,
     voters: tuple[int, ...] = (1, 2, 3),
     election_timeout_ms: int = HOUR_MS,
 ) -> AsyncIterator[Stage]:
+    """A controller with its properties and the others; neither formatted nor started."""
     manner = Manner()
     ports = dict(zip((1, 2, 3), free_ports(3), strict=True))
     others = {voter: OtherVoter(voter, manner) for voter in (2, 3)}

@@ -112,6 +112,7 @@ async def candidate(stage: Stage) -> None:
     await prospective(stage)
     stage.let(Manner(pre_vote=True))
     await stage.controller.until("candidate")
+    stage.manner.pre_vote = None
 
 
 async def leader(stage: Stage) -> None:
@@ -120,6 +121,7 @@ async def leader(stage: Stage) -> None:
     stage.let(Manner(pre_vote=True, vote=True))
     await stage.controller.until("leader")
     await wait_for(lambda: stage.facts.last_epoch == stage.facts.epoch, "the epoch's start")
+    stage.manner.pre_vote = stage.manner.vote = None
 
 
 async def leader_committed(stage: Stage) -> None:
