@@ -13,10 +13,15 @@ from kafka_protocol.errors import CorruptFileError, TidemarkError
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
 from kafka_protocol.wire.primitives import uuid_to_text
 from metadata_topic.quorum.format import FormatPlan, format_directory
-from metadata_topic.raft.voters import VoterEndpoint
+from metadata_topic.raft.voters import VoterEndpoint, VoterSet
 from runtime.clock import SystemClock
 from runtime.dice import Dice, SystemDice
 from runtime.disk import Disk
+from tidemark.initial_controllers import (
+    OPTION,
+    InitialControllersError,
+    parse_initial_controllers,
+)
 
 _ID_LETTERS: Final = frozenset(string.ascii_letters + string.digits + "-_.")
 _ID_LENGTH_MAX: Final = 255
@@ -55,6 +60,8 @@ def format_node(
     *,
     cluster_id: str | None = None,
     standalone: bool = False,
+    initial_controllers: str | None = None,
+    no_initial_controllers: bool = False,
     ignore_formatted: bool = False,
     disk: Disk | None = None,
     dice: Dice | None = None,
@@ -65,6 +72,8 @@ def format_node(
         config: names directories, node and quorum.
         cluster_id: text to use; None for that of formatted directories, or a random one.
         standalone: make this controller the only voter of a quorum that can grow.
+        initial_controllers: the voters of a new quorum, `ID@HOST:PORT:DIRECTORY,...`.
+        no_initial_controllers: the quorum exists; this controller joins it without a vote.
         ignore_formatted: leave formatted directories as they are instead of refusing.
         disk: files.
         dice: makes the ids.
@@ -78,7 +87,10 @@ def format_node(
     skipped = tuple(path for path in directories if disk.exists(path / META_PROPERTIES))
     # A new disk of a node that has its metadata directory: the quorum is what it is.
     is_new_node = config.metadata_log_dir not in skipped
-    endpoint = _standalone_endpoint(config, standalone) if is_new_node or standalone else None
+    chosen_by = _options(standalone, initial_controllers, no_initial_controllers)
+    if is_new_node or chosen_by:
+        _check_quorum(config, chosen_by)
+    voters = _initial_voters(config, initial_controllers)
     if cluster_id is not None:
         _check_cluster_id(cluster_id)
     if skipped and not ignore_formatted:
@@ -96,32 +108,70 @@ def format_node(
             node_id=config.node_id,
             log_dirs=todo,
             metadata_log_dir=config.metadata_log_dir,
-            standalone=endpoint,
+            standalone=_own_endpoint(config) if standalone else None,
+            voters=voters,
         )
         format_directory(plan, disk=disk, clock=SystemClock(), dice=dice)
     return Formatted(chosen, todo, skipped)
 
 
-def _standalone_endpoint(config: BrokerConfig, standalone: bool) -> VoterEndpoint | None:
-    if standalone and config.has_static_voters:
+def _options(standalone: bool, initial_controllers: str | None, no_initial: bool) -> list[str]:
+    """The options given that say who the first voters are; one at most is allowed."""
+    given = {
+        "--standalone": standalone,
+        OPTION: initial_controllers is not None,
+        "--no-initial-controllers": no_initial,
+    }
+    return [name for name, is_given in given.items() if is_given]
+
+
+def _check_quorum(config: BrokerConfig, options: list[str]) -> None:
+    """Refuse options that exclude each other or do not fit the configuration."""
+    if len(options) > 1:
         raise FormatError(
-            "--standalone makes a quorum whose voters can change, but controller.quorum.voters "
+            f"{' and '.join(options)} exclude each other; keep the one that fits: --standalone for "
+            f"the only controller of a new quorum, {OPTION} for several, "
+            "--no-initial-controllers to join a quorum that exists"
+        )
+    option = options[0] if options else ""
+    if option in {"--standalone", OPTION} and config.has_static_voters:
+        raise FormatError(
+            f"{option} makes a quorum whose voters can change, but controller.quorum.voters "
             "fixes them; remove one of the two (controller.quorum.bootstrap.servers goes with "
-            "--standalone)"
+            f"{option})"
         )
-    if standalone and not config.is_controller:
+    if option == "--standalone" and not config.is_controller:
         raise FormatError(
-            f"--standalone needs a controller, but process.roles={','.join(config.process_roles)}"
+            f"--standalone needs a controller, but process.roles={','.join(config.process_roles)}; "
+            "leave it out on a broker"
         )
-    if not standalone:
-        if config.is_controller and not config.has_static_voters:
-            raise FormatError(
-                "controller.quorum.voters is not set on this controller; use --standalone to make "
-                "it the first voter"
-            )
-        return None
+    if not option and config.is_controller and not config.has_static_voters:
+        raise FormatError(
+            "controller.quorum.voters is not set on this controller; use --standalone to make "
+            f"it the first voter, {OPTION} to begin with several, or --no-initial-controllers "
+            "to join a quorum that exists"
+        )
+
+
+def _own_endpoint(config: BrokerConfig) -> VoterEndpoint:
     listener = config.controller_listeners[0]
     return VoterEndpoint(listener.name, listener.host or "localhost", listener.port)
+
+
+def _initial_voters(config: BrokerConfig, text: str | None) -> VoterSet | None:
+    if text is None:
+        return None
+    try:
+        voters = parse_initial_controllers(text, config.controller_listener_names[0])
+    except InitialControllersError as error:
+        raise FormatError(str(error)) from error
+    # DIFFERS: Kafka formats it; the broker would hold a vote that it never gives.
+    if not config.is_controller and config.node_id in voters.ids:
+        raise FormatError(
+            f"{OPTION} names node.id={config.node_id}, which is no controller: "
+            f"process.roles={','.join(config.process_roles)}; leave the node out of the list"
+        )
+    return voters
 
 
 def _check_cluster_id(text: str) -> None:

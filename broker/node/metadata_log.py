@@ -5,6 +5,7 @@ from collections.abc import Callable
 from broker.config.broker_config import BrokerConfig
 from broker.node.directories import Directories
 from broker.node.endpoints import controller_endpoints
+from broker.node.raft_config import append_linger_ms
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity
 from runtime.ports import Ports
@@ -21,6 +22,7 @@ def metadata_log_config(config: BrokerConfig) -> MetadataLogConfig:
         max_retention_bytes=config.metadata_max_retention_bytes,
         max_retention_ms=config.metadata_max_retention_ms,
         max_idle_interval_ms=config.metadata_max_idle_interval_ms,
+        append_linger_ms=append_linger_ms(config),
         min_insync_replicas=config.min_insync_replicas,
     )
 

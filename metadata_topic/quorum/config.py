@@ -27,6 +27,8 @@ class MetadataLogConfig:
         max_idle_interval_ms: `metadata.max.idle.interval.ms`. NoOp records tell other voters and
             observers how far the leader is; a quorum of one has nobody to tell, so it writes none
             (DIFFERS: Kafka writes two a second).
+        append_linger_ms: `controller.quorum.append.linger.ms`: how long decisions are gathered
+            before they are written; nothing gathers them in a quorum of one yet.
         min_insync_replicas: the broker's `min.insync.replicas`, for the bootstrap records.
         max_batch_bytes: largest batch that is appended.
         replay_records_before_snapshot: a start that replayed more records than this since the
@@ -43,6 +45,7 @@ class MetadataLogConfig:
     max_retention_bytes: int = 100 << 20
     max_retention_ms: int = 7 * 24 * 3600 * 1000
     max_idle_interval_ms: int = 500
+    append_linger_ms: int = 25
     min_insync_replicas: int = 1
     max_batch_bytes: int = 8 << 20
     replay_records_before_snapshot: int = 20_000

@@ -1,9 +1,10 @@
 """Formatting a node's directories: identity, and what the first start begins with.
 
 Every log directory gets `meta.properties` and `bootstrap.checkpoint`. With a dynamic quorum
-(`--standalone`) the metadata directory also gets the checkpoint 0-0, which names this node as the
-one voter with its directory id. Byte for byte what Kafka's storage tool writes, apart from times,
-ids and the comment lines of the properties file.
+the metadata directory also gets the checkpoint 0-0, which names the first voters with their
+directory ids: this node alone (`--standalone`) or several (`--initial-controllers`). A controller
+that joins such a quorum gets none (`--no-initial-controllers`). Byte for byte what Kafka's storage
+tool writes, apart from times, ids and the comment lines of the properties file.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,9 +61,11 @@ class FormatPlan:
         metadata_log_dir: where `__cluster_metadata-0` lives; one of `log_dirs`.
         standalone: this node's endpoint for other controllers: make a dynamic quorum of one
             (kraft.version 1). None with static voters (kraft.version 0).
-        features: levels to finalise; kraft.version follows from `standalone`.
+        features: levels to finalise; kraft.version follows from `standalone` and `voters`.
         more_records: written after the features (credentials).
         directory_ids: ids to use instead of random ones.
+        voters: with whom a dynamic quorum of several begins (kraft.version 1). Where this node is
+            among them, its metadata directory gets the id that they have for it.
     """
 
     cluster_id: str
@@ -73,6 +76,7 @@ class FormatPlan:
     features: Mapping[str, int] = field(default_factory=lambda: DEFAULT_FEATURES)
     more_records: tuple[MetadataRecord, ...] = ()
     directory_ids: Mapping[Path, bytes] = field(default_factory=dict)
+    voters: VoterSet | None = None
 
 
 def feature_records(features: Mapping[str, int]) -> list[MetadataRecord]:
@@ -102,13 +106,15 @@ def format_directory(
     done = [path for path in plan.log_dirs if disk.exists(path / META_PROPERTIES)]
     if done:
         raise AlreadyFormattedError(done)
-    ids = {path: plan.directory_ids.get(path) or dice.uuid() for path in plan.log_dirs}
+    given = {**_own_directory(plan), **plan.directory_ids}
+    ids = {path: given.get(path) or dice.uuid() for path in plan.log_dirs}
     records = [*feature_records(plan.features), *plan.more_records]
     for path in plan.log_dirs:
         make_dirs_durably(disk, path)
         disk.atomic_write(path / BOOTSTRAP_FILE, _bootstrap(records, clock))
-        if path == plan.metadata_log_dir and plan.standalone is not None:
-            _write_voters(plan, ids[path], disk=disk, clock=clock, dice=dice)
+        voters = _first_voters(plan, ids[path]) if path == plan.metadata_log_dir else None
+        if voters is not None:
+            _write_voters(path, voters, disk=disk, clock=clock, dice=dice)
         meta = MetaProperties(plan.cluster_id, plan.node_id, ids[path])
         disk.atomic_write(path / META_PROPERTIES, dump_meta_properties(meta))
     return ids
@@ -124,12 +130,22 @@ def _bootstrap(records: Iterable[MetadataRecord], clock: Clock) -> bytes:
     return b"".join(chunks)
 
 
+def _own_directory(plan: FormatPlan) -> dict[Path, bytes]:
+    """The id of the metadata directory where the first voters say it."""
+    mine = None if plan.voters is None else plan.voters.get(plan.node_id)
+    return {} if mine is None else {plan.metadata_log_dir: mine.key.directory_id}
+
+
+def _first_voters(plan: FormatPlan, directory_id: bytes) -> VoterSet | None:
+    if plan.standalone is None:
+        return plan.voters
+    return VoterSet((Voter(ReplicaKey(plan.node_id, directory_id), (plan.standalone,)),))
+
+
 def _write_voters(
-    plan: FormatPlan, directory_id: bytes, *, disk: Disk, clock: Clock, dice: Dice
+    metadata_log_dir: Path, voters: VoterSet, *, disk: Disk, clock: Clock, dice: Dice
 ) -> None:
-    assert plan.standalone is not None
-    voter = Voter(ReplicaKey(plan.node_id, directory_id), (plan.standalone,))
-    directory = plan.metadata_log_dir / METADATA_DIRECTORY
+    directory = metadata_log_dir / METADATA_DIRECTORY
     make_dirs_durably(disk, directory)
     chunks = snapshot_chunks(
         (),
@@ -137,7 +153,7 @@ def _write_voters(
         last_contained_timestamp_ms=clock.wall_ms(),
         now_ms=clock.wall_ms,
         kraft_version=1,
-        voters=VoterSet((voter,)),
+        voters=voters,
     )
     SnapshotFiles(directory, disk, dice).write(BOOTSTRAP_ID, chunks)
 

@@ -122,18 +122,26 @@ class QuorumStateFile:
         Raises:
             QuorumStateError: there is a file that cannot be read.
         """
+        return self.find() or ElectionState()
+
+    def find(self) -> ElectionState | None:
+        """What was persisted last; None if there is no file.
+
+        Raises:
+            QuorumStateError: there is a file that cannot be read.
+        """
         try:
             data = self._disk.read_file(self._path)
         except FileNotFoundError:
-            return ElectionState()
+            return None
         try:
             return parse_quorum_state(data)
         except QuorumStateError as error:
             raise QuorumStateError(
                 f"{self._path}: {error}. Restore the file from a copy. Where this node is the "
                 "only voter the file can be moved away instead: the next epoch is above every "
-                "epoch in the log and its snapshots. A voter among others must not: it could "
-                "vote twice in one epoch"
+                "epoch in the log and its snapshots. A voter among others could then vote twice "
+                "in one epoch: it starts again after `tidemark directories abstain`"
             ) from error
 
     def write(self, election: ElectionState, *, kraft_version: int, voters: VoterSet) -> None:

@@ -270,6 +270,8 @@ def where_to_go_on(
             return newest.id
         if at_start:
             return None
+    if offset == log.start_offset == 0:
+        return None  # nothing before it could differ, whatever the epoch
     end = log.end_of(last_fetched_epoch)
     if end.epoch != last_fetched_epoch or end.end_offset < offset:
         return end

@@ -94,6 +94,11 @@ def would_grant(replica: Replica, request: VoteRequest) -> bool:
         return is_new_enough
     if not isinstance(state, Unattached | Prospective):
         return False
+    if is_meant_for(request.candidate, replica.key):
+        # Kafka's process ends over it. Our own vote is not there for a copy of us: after a restart
+        # we would stand in that epoch, too.
+        replica.report(f"node {request.candidate.id} with our key asks for votes", is_error=True)
+        return False
     if election.voted is not None:
         return _is_same_candidate(election.voted, request.candidate)
     return election.leader_id is None and is_new_enough

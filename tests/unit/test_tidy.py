@@ -184,6 +184,10 @@ MAY_SLEEP = {
     "tests/support/stores/s3_proxy.py": "is the slow store itself",
     "tests/support/brokers/run_broker.py": "is the slow disk itself",
     "tests/support/clients/aiokafka_client/member.py": "tries again to connect",
+    "tests/support/raft_answers/controller.py": "waits for a condition with a deadline, in a loop",
+    "tests/support/raft_answers/other_voters.py": "is the slow answer itself",
+    "tests/support/raft_answers/record_starts.py": "gives a recorded process time to go wrong",
+    "tests/support/raft_answers/stage.py": "asks a recorded process until it has come to rest",
 }
 
 

@@ -8,6 +8,7 @@ from tidemark.lazy_group import LazyGroup
 
 _COMMANDS = MappingProxyType(
     {
+        "abstain": "Let a controller that lost its quorum-state start without a vote.",
         "accept": "Use a directory that is a copy of another time, as it is.",
         "forget": "Give a missing directory up: its partitions begin anew, empty.",
         "list": "Show the directories as disks and metadata know them.",

@@ -18,6 +18,14 @@ from tidemark.loading import load
     "--standalone", "-s", is_flag=True, help="Make this controller the first voter of its quorum."
 )
 @click.option(
+    "--initial-controllers", "-I", metavar="ID@HOST:PORT:DIRECTORY,...",
+    help="The voters of a new quorum of several; the same on all of them.",
+)  # fmt: skip
+@click.option(
+    "--no-initial-controllers", "-N", is_flag=True,
+    help="This controller joins a quorum that exists, without a vote at first.",
+)  # fmt: skip
+@click.option(
     "--ignore-formatted", "-g", is_flag=True, help="Leave formatted directories as they are."
 )
 @click.option("--override", multiple=True, metavar="K=V", help="Replace one entry; repeatable.")
@@ -25,13 +33,20 @@ def command(
     config_file: Path,
     cluster_id: str | None,
     standalone: bool,
+    initial_controllers: str | None,
+    no_initial_controllers: bool,
     ignore_formatted: bool,
     override: tuple[str, ...],
 ) -> None:
     """Prepare the log directories of a node."""
     config = load(config_file, override)
     done = format_node(
-        config, cluster_id=cluster_id, standalone=standalone, ignore_formatted=ignore_formatted
+        config,
+        cluster_id=cluster_id,
+        standalone=standalone,
+        initial_controllers=initial_controllers,
+        no_initial_controllers=no_initial_controllers,
+        ignore_formatted=ignore_formatted,
     )
     for path in done.skipped:
         click.echo(f"{path} was formatted before, cluster.id={done.cluster_id}")

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,10 @@ from metadata_topic.raft.voters import VoterEndpoint
 from runtime.disk import Disk
 from runtime.sim.clock import ManualClock
 from runtime.sim.dice import SeededDice
+from tidemark.initial_controllers import parse_initial_controllers
 
 FORMATTED = Path(__file__).parents[2] / "golden/cluster-metadata/formatted"
+RECORDED = Path(__file__).parents[2] / "golden/raft"
 STANDALONE = FORMATTED / "standalone-transaction.version-1"
 CHECKPOINT = SnapshotId(0, 0).file_name
 
@@ -83,6 +86,53 @@ def test_bootstrap_files_of_other_formats_are_the_same_bytes(name: str, tmp_path
     clock = ScriptedClock(batch_times(theirs))
     format_directory(plan, disk=Disk(), clock=clock, dice=SeededDice(1))
     assert (tmp_path / BOOTSTRAP_FILE).read_bytes() == theirs.read_bytes()
+
+
+def kafkas_options(case: str) -> list[str]:
+    rows = [json.loads(line) for line in (RECORDED / "formats.jsonl").read_text().splitlines()]
+    return next(list(row["options"]) for row in rows if row["case"] == case)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        *("controller-standalone", "controller-initial", "controller-outside", "controller-alone"),
+        *("controller-no-initial", "combined-initial", "combined-standalone"),
+        *("static-nothing", "static-no-initial", "broker-nothing"),
+    ],
+)
+def test_every_kind_of_node_gets_the_bytes_of_kafkas_tool(case: str, tmp_path: Path) -> None:
+    theirs = RECORDED / "formatted" / case
+    records = read_snapshot((theirs / BOOTSTRAP_FILE).read_bytes()).records
+    meta = parse_meta_properties((theirs / META_PROPERTIES).read_bytes())
+    assert meta.directory_id is not None
+    files = sorted(str(p.relative_to(theirs)) for p in theirs.rglob("*") if p.is_file())
+    times = batch_times(theirs / BOOTSTRAP_FILE)
+    voters_file = theirs / METADATA_DIRECTORY / CHECKPOINT
+    if voters_file.exists():
+        contained = read_snapshot(voters_file.read_bytes()).last_contained_timestamp_ms
+        times += [contained, *batch_times(voters_file)]
+    options = kafkas_options(case)
+    listener = VoterEndpoint("CONTROLLER", "127.0.0.1", 19093)
+    voters = parse_initial_controllers(options[1], "CONTROLLER") if options[1:] else None
+    is_voter = voters is not None and meta.node_id in voters.ids
+    plan = FormatPlan(
+        meta.cluster_id,
+        meta.node_id,
+        (tmp_path,),
+        tmp_path,
+        standalone=listener if "--standalone" in options else None,
+        features={r.value.name: r.value.feature_level for r in records},
+        # A voter of several takes its directory id out of the list.
+        directory_ids={} if is_voter else {tmp_path: meta.directory_id},
+        voters=voters,
+    )
+    ids = format_directory(plan, disk=Disk(), clock=ScriptedClock(times), dice=SeededDice(1))
+    assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()) == files
+    for name in files:
+        if name != META_PROPERTIES:
+            assert (tmp_path / name).read_bytes() == (theirs / name).read_bytes(), name
+    assert ids == {tmp_path: meta.directory_id}
 
 
 def plan_for(*directories: Path, standalone: bool = False) -> FormatPlan:

@@ -1,0 +1,51 @@
+"""The quorum's settings out of the broker's: what the Raft core and the start of it want."""
+
+from broker.config.broker_config import BrokerConfig
+from metadata_topic.quorum.quorum_start import QuorumSettings, QuorumStart
+from metadata_topic.raft.config import RaftConfig
+from metadata_topic.raft.messages import NOBODY, Node
+
+
+def quorum_settings(config: BrokerConfig) -> QuorumSettings:
+    """What the configuration says of the quorum."""
+    return QuorumSettings(
+        is_controller=config.is_controller,
+        static_voters=tuple(
+            Node(voter.id, voter.host, voter.port) for voter in config.controller_quorum_voters
+        ),
+        bootstrap_servers=tuple(
+            Node(NOBODY, host, port) for host, port in config.controller_quorum_bootstrap_servers
+        ),
+        listener_name=config.controller_listener_names[0],
+    )
+
+
+def raft_config(config: BrokerConfig, start: QuorumStart) -> RaftConfig:
+    """The settings of the Raft core.
+
+    Kafka allows 0 for the timeouts, which would be due at once and for ever: 1 ms is the least
+    here.
+    """
+    return RaftConfig(
+        can_vote=config.is_controller,
+        election_timeout_ms=max(_number(config, "election.timeout.ms"), 1),
+        fetch_timeout_ms=max(_number(config, "fetch.timeout.ms"), 1),
+        election_backoff_max_ms=_number(config, "election.backoff.max.ms"),
+        request_timeout_ms=max(_number(config, "request.timeout.ms"), 1),
+        retry_backoff_ms=max(_number(config, "retry.backoff.ms"), 1),
+        fetch_max_bytes=_number(config, "fetch.max.bytes"),
+        snapshot_max_bytes=_number(config, "fetch.snapshot.max.bytes"),
+        bootstrap=start.bootstrap,
+        static_nodes=start.static_nodes,
+    )
+
+
+def append_linger_ms(config: BrokerConfig) -> int:
+    """How long decisions of the active controller are gathered before they are written."""
+    return _number(config, "append.linger.ms")
+
+
+def _number(config: BrokerConfig, name: str) -> int:
+    value = config.get(f"controller.quorum.{name}")
+    assert isinstance(value, int)
+    return value

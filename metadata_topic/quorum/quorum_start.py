@@ -1,0 +1,234 @@
+"""How a node takes part in its quorum, from the configuration and from what its disk says.
+
+Pure. Everything that must not start is refused here, before anything is written: a replica that
+took part under a wrong identity, or without knowing whom it voted for, could vote twice.
+
+What the log says about voters (kraft.version 1) wins over `controller.quorum.voters`, which then
+only says where somebody may be asked.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from kafka_protocol.types import ZERO_UUID
+from kafka_protocol.wire.primitives import uuid_to_text
+from metadata_topic.quorum.errors import UnusableMetadataError
+from metadata_topic.quorum.voter_check import QuorumConfigError
+from metadata_topic.raft.events import ElectionState
+from metadata_topic.raft.messages import NOBODY, Node
+from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID, SnapshotId
+from metadata_topic.raft.voter_history import QuorumFacts
+from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
+
+NO_VOTERS = VoterSet(())
+
+
+class MissingQuorumStateError(UnusableMetadataError):
+    """quorum-state is gone although the log is not: this node may have voted."""
+
+
+class Membership(Enum):
+    """What a node is in its quorum when it starts."""
+
+    SOLE_VOTER = "the only voter"
+    VOTER = "a voter"
+    OBSERVER_CONTROLLER = "a controller without a vote"
+    OBSERVER_BROKER = "a broker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumSettings:
+    """What the configuration says.
+
+    Attributes:
+        is_controller: `process.roles` names it.
+        static_voters: `controller.quorum.voters`.
+        bootstrap_servers: `controller.quorum.bootstrap.servers`, ids -1.
+        listener_name: of the controllers; the name of static voters' endpoints.
+    """
+
+    is_controller: bool
+    static_voters: tuple[Node, ...] = ()
+    bootstrap_servers: tuple[Node, ...] = ()
+    listener_name: str = "CONTROLLER"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundQuorum:
+    """What the disk says.
+
+    Attributes:
+        directory: the metadata directory, for messages.
+        election: content of quorum-state; None if there is no such file.
+        history: as `Started` wants it; voters None where kraft.version is 0.
+        end_offset: of the log (exclusive).
+        newest_snapshot: None if there is none.
+    """
+
+    directory: str
+    election: ElectionState | None
+    history: tuple[tuple[int, QuorumFacts], ...]
+    end_offset: int
+    newest_snapshot: SnapshotId | None
+
+    @property
+    def has_content(self) -> bool:
+        """Whether there is more than what the format step left."""
+        return self.end_offset > 0 or self.newest_snapshot not in {None, BOOTSTRAP_ID}
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumStart:
+    """How to start.
+
+    Attributes:
+        election: for `Started`.
+        history: for `Started`, the static voters filled in.
+        bootstrap: for `RaftConfig`.
+        static_nodes: for `RaftConfig`.
+        notes: what a person should know, one sentence each.
+    """
+
+    membership: Membership
+    election: ElectionState
+    history: tuple[tuple[int, QuorumFacts], ...]
+    bootstrap: tuple[Node, ...]
+    static_nodes: tuple[Node, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def voters(self) -> VoterSet:
+        """Who votes, as far as it is known at the start."""
+        return self.history[-1][1].voters or NO_VOTERS
+
+
+def plan_quorum_start(me: ReplicaKey, settings: QuorumSettings, found: FoundQuorum) -> QuorumStart:
+    """Decide how a node takes part.
+
+    Args:
+        me: node.id and the directory id of the metadata directory.
+        settings: of the configuration.
+        found: on the disk.
+
+    Raises:
+        QuorumConfigError: configuration and disk contradict each other; names both.
+        MissingQuorumStateError: this node may have voted and does not know for whom.
+    """
+    _refuse_an_id_twice(settings)
+    static = static_voter_set(settings.static_voters, settings.listener_name)
+    history = tuple(
+        (offset, facts if facts.kraft_version > 0 else replace(facts, voters=static))
+        for offset, facts in found.history
+    )
+    latest = history[-1][1]
+    is_static = latest.kraft_version == 0
+    voters = latest.voters or NO_VOTERS
+    if is_static:
+        _check_static(me, settings, found)
+    else:
+        _check_directory(me, voters)
+    membership = _membership(me, settings, voters)
+    _check_vote(me, membership, found)
+    others = tuple(node for node in settings.static_voters if node.id != me.id)
+    return QuorumStart(
+        membership,
+        found.election or ElectionState(),
+        history,
+        settings.bootstrap_servers or tuple(replace(node, id=NOBODY) for node in others),
+        settings.static_voters if is_static else (),
+        _notes(me, membership, voters),
+    )
+
+
+def static_voter_set(nodes: Sequence[Node], listener_name: str) -> VoterSet:
+    """The voters of `controller.quorum.voters`: endpoints, and no directory ids."""
+    return VoterSet(
+        tuple(
+            Voter(ReplicaKey(node.id), (VoterEndpoint(listener_name, node.host, node.port),))
+            for node in sorted(nodes, key=lambda node: node.id)
+        )
+    )
+
+
+def _refuse_an_id_twice(settings: QuorumSettings) -> None:
+    ids = {node.id for node in settings.static_voters}
+    if len(ids) < len(settings.static_voters):
+        raise QuorumConfigError(f"controller.quorum.voters={_shown(settings)}: an id appears twice")
+
+
+def _membership(me: ReplicaKey, settings: QuorumSettings, voters: VoterSet) -> Membership:
+    if not settings.is_controller:
+        return Membership.OBSERVER_BROKER
+    if voters.is_sole(me):
+        return Membership.SOLE_VOTER
+    return Membership.VOTER if voters.has(me) else Membership.OBSERVER_CONTROLLER
+
+
+def _check_static(me: ReplicaKey, settings: QuorumSettings, found: FoundQuorum) -> None:
+    ids = [node.id for node in settings.static_voters]
+    if not settings.is_controller:
+        return
+    if ids and me.id not in ids:
+        raise QuorumConfigError(
+            f"controller.quorum.voters={_shown(settings)} does not contain this controller, "
+            f"node.id={me.id}: add it on all controllers, or correct node.id"
+        )
+    election = found.election or ElectionState()
+    voted_id = None if election.voted is None else election.voted.id
+    if not ids and me.id in {election.leader_id, voted_id}:
+        raise QuorumConfigError(
+            f"node.id={me.id} stood for election in epoch {election.epoch} ({found.directory}/"
+            "quorum-state), but neither the log nor the empty controller.quorum.voters says who "
+            "votes: set controller.quorum.voters as it was"
+        )
+
+
+def _shown(settings: QuorumSettings) -> str:
+    return ",".join(f"{node.id}@{node.host}:{node.port}" for node in settings.static_voters)
+
+
+def _check_directory(me: ReplicaKey, voters: VoterSet) -> None:
+    mine = uuid_to_text(me.directory_id)
+    for voter in voters.voters:
+        is_same_disk = voter.key.directory_id == me.directory_id != ZERO_UUID
+        if is_same_disk and voter.key.id != me.id:
+            raise QuorumConfigError(
+                f"directory id {mine} is that of voter {voter.key.id}, but this node has "
+                f"node.id={me.id}: the directory, or its meta.properties, was copied. Format this "
+                "node's own directory with --no-initial-controllers"
+            )
+    known = voters.get(me.id)
+    if known is not None and not voters.has(me) and len(voters.voters) == 1:
+        raise QuorumConfigError(
+            f"the only voter is node {me.id} with directory id "
+            f"{uuid_to_text(known.key.directory_id)}, this directory has {mine}: nobody else can "
+            "lead. Start it with the directory that it had"
+        )
+
+
+def _check_vote(me: ReplicaKey, membership: Membership, found: FoundQuorum) -> None:
+    if found.election is not None or not found.has_content:
+        return
+    if membership in {Membership.SOLE_VOTER, Membership.OBSERVER_BROKER}:
+        return  # nobody else asks for its vote; it has none
+    raise MissingQuorumStateError(
+        f"{found.directory}/quorum-state is missing, but the log ends at offset "
+        f"{found.end_offset}: node {me.id} is {membership.value} among several and may have given "
+        "its vote in an epoch that it does not know any more. Nothing was changed. Restore the "
+        "file from a copy of this very directory, or, with the highest epoch that any other "
+        "controller knows, `tidemark directories abstain --epoch N`: it then gives no vote up to "
+        "that epoch"
+    )
+
+
+def _notes(me: ReplicaKey, membership: Membership, voters: VoterSet) -> tuple[str, ...]:
+    if membership is not Membership.OBSERVER_CONTROLLER:
+        return ()
+    known = voters.get(me.id)
+    if known is None:
+        return (f"node {me.id} is no voter of {list(voters.ids)}: it observes",)
+    return (
+        f"voter {me.id} has directory id {uuid_to_text(known.key.directory_id)}, this directory "
+        f"{uuid_to_text(me.directory_id)}: it observes until it is made a voter",
+    )

@@ -1,0 +1,1 @@
+"""What Apache Kafka's controllers answer to raw requests of the quorum, recorded."""
