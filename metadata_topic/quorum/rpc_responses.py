@@ -37,8 +37,6 @@ from metadata_topic.raft.messages import (
 )
 from metadata_topic.raft.snapshot_id import SnapshotId
 
-UNTOLD: Final = Standing(-1)
-"""Of an answer that refuses a request as a whole: it does not say where its sender stands."""
 _UNKNOWN: Final = -1
 
 
@@ -226,17 +224,22 @@ def records_of(body: Any) -> memoryview:
 
 
 def _failed(request: Request, error: ErrorCode) -> Response:
+    """An answer that refuses the request as a whole: it does not say where its sender stands.
+
+    So it passes for one of the epoch that was asked in, and the error decides.
+    """
+    standing = Standing(request.epoch)
     match request:
         case VoteRequest():
-            return VoteResponse(error, UNTOLD)
+            return VoteResponse(error, standing)
         case BeginQuorumEpochRequest():
-            return BeginQuorumEpochResponse(error, UNTOLD)
+            return BeginQuorumEpochResponse(error, standing)
         case EndQuorumEpochRequest():
-            return EndQuorumEpochResponse(error, UNTOLD)
+            return EndQuorumEpochResponse(error, standing)
         case FetchRequest():
-            return FetchResponse(error, UNTOLD)
+            return FetchResponse(error, standing)
         case FetchSnapshotRequest():
-            return FetchSnapshotResponse(error, UNTOLD, request.snapshot_id)
+            return FetchSnapshotResponse(error, standing, request.snapshot_id)
         case _:
             assert_never(request)
 
