@@ -27,6 +27,7 @@ from metadata_topic.raft.messages import (
 from metadata_topic.raft.voters import ReplicaKey
 from tests.support.brokers.process import free_ports
 from tests.support.quorum.listener import ToldReplica, asking, listening
+from tests.support.worlds.waiting import until
 
 ME = ReplicaKey(9, b"\7" * 16)
 VOTE = VoteRequest(4, ME, ANY_REPLICA, 2, 100, pre_vote=False)
@@ -144,8 +145,7 @@ async def test_requests_share_a_connection_and_are_answered_in_order() -> None:
     async with listening(replica) as port, asking() as asker:
         asked = [VoteRequest(n, ME, ANY_REPLICA, 0, 0, pre_vote=False) for n in range(1, 10)]
         waiting = [asker.start(port, one) for one in asked]
-        while len(replica.parked) < 3:  # noqa: ASYNC110 - the replica tells nobody
-            await asyncio.sleep(0.001)
+        await until(lambda: len(replica.parked) == 3)
         assert [one.done() for one in waiting[2:]] == [False] * 7
         for number, respond in enumerate(replica.parked, 1):
             respond(VoteResponse(ErrorCode.NONE, Standing(3 * number)))
@@ -299,8 +299,7 @@ async def test_closing_ends_every_request_and_takes_no_more() -> None:
     async with scripted(lambda *_: None) as (port, versions), asking() as asker:
         requests: Sequence[Request] = [VOTE, FETCH, PRE_VOTE]
         waiting = [asker.start(port, one) for one in requests]
-        while len(versions) < 3:  # noqa: ASYNC110 - the script tells nobody
-            await asyncio.sleep(0.001)
+        await until(lambda: len(versions) == 3)
         waiting.append(asker.start(port + 1, VOTE))
         asker.peers.close()
         waiting.append(asker.start(port, VOTE))
