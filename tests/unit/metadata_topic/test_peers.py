@@ -4,6 +4,7 @@ import asyncio
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -304,3 +305,13 @@ async def test_closing_ends_every_request_and_takes_no_more() -> None:
         asker.peers.close()
         waiting.append(asker.start(port, VOTE))
         assert [await ended(one) for one in waiting] == [None] * 5
+
+
+async def test_an_idle_connection_is_closed_and_opened_again_when_needed() -> None:
+    async with scripted(granted) as (port, versions), asking() as asker:
+        asker.peers._settings = replace(asker.peers._settings, idle_ms_max=0)
+        for _ in range(2):
+            assert await asker.ask(port, VOTE) == GRANTED
+            (link,) = asker.peers._links.values()
+            await until(lambda link=link: not link.is_in_use)  # type: ignore[misc]
+        assert versions == [2, 2]
