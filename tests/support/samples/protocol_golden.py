@@ -21,6 +21,12 @@ def frames(api: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines]
 
 
+def controller_frames() -> list[dict[str, Any]]:
+    """What controllers of Apache Kafka answered, well asked and badly; see the golden README."""
+    with (GOLDEN / "controllers" / "frames.jsonl").open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
 @cache
 def dumps() -> dict[str, list[str]]:
     """What Kafka's dump tool printed, by the dumped file's path below the golden folder."""

@@ -1,0 +1,56 @@
+"""Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), Fetch (1) and FetchSnapshot (59).
+
+Replicas of the metadata log ask these of each other. The wire's part is decided in
+`metadata_topic.quorum.rpc_requests`, all else by the replica; here one is handed to the other. What
+each version brought is said there, too.
+
+Fetch is announced from version 4 on, as Kafka's controllers do; below 13 it is refused, for it does
+not say which topic id it means.
+"""
+
+import asyncio
+from typing import Any, Final
+
+from broker.handlers.controllers.parts import ControllerParts, Quorum
+from broker.network.registry import DecodedHandler, RequestContext
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.schema import Versions
+from metadata_topic.quorum.rpc import VERSIONS, WireIdentity
+from metadata_topic.quorum.rpc_requests import Refused, admit
+from metadata_topic.quorum.rpc_responses import write_answer
+from metadata_topic.raft.messages import Response, Standing
+
+_OLDEST_FETCH: Final = 4
+
+
+class QuorumHandler(DecodedHandler):
+    """Serves one of the quorum's APIs."""
+
+    def __init__(self, api_key: ApiKey, identity: WireIdentity, quorum: Quorum) -> None:
+        self.api_key, self.versions = api_key, VERSIONS[api_key]
+        if api_key == ApiKey.FETCH:
+            self.versions = Versions(_OLDEST_FETCH, VERSIONS[api_key].last)
+        self._identity, self._quorum = identity, quorum
+
+    def handle(self, context: RequestContext, request: Any) -> Any:
+        """Refuse a request, or hand it to the replica and wait for its answer."""
+        version = context.api_version
+        asked = admit(self.api_key, version, request, self._identity, self._standing)
+        if isinstance(asked, Refused):
+            return asked.answer
+        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def respond(answer: Response) -> None:
+            if not answered.done():  # the connection may be gone
+                answered.set_result(write_answer(answer, version))
+
+        self._quorum.receive(asked, respond)
+        return answered
+
+    def _standing(self) -> Standing:
+        return self._quorum.describe().standing
+
+
+def make(parts: ControllerParts) -> tuple[QuorumHandler, ...]:
+    """Make the handlers of all five APIs."""
+    return tuple(QuorumHandler(key, parts.identity, parts.quorum) for key in VERSIONS)

@@ -1,0 +1,1 @@
+"""The quorum's wire in tests: a replica that answers as told, and a peer that misbehaves."""
