@@ -70,7 +70,8 @@ def register_broker(
     Args:
         image: the cluster now; the records must be the next ones written after it.
         registration: what the broker says of itself.
-        has_live_session: its previous life still sends heartbeats.
+        has_live_session: its previous life still sends heartbeats. One in controlled shutdown may
+            be followed by the next all the same.
 
     Returns:
         The new broker epoch: the offset of the first record written here.
@@ -81,8 +82,10 @@ def register_broker(
     previous = image.brokers.get(registration.node_id)
     records: list[MetadataRecord] = []
     epoch = image.provenance.end_offset
+    same_life = None
     if previous is not None and previous.incarnation_id == registration.incarnation_id:
-        epoch = previous.epoch  # the same process asks again: it keeps its epoch
+        same_life = previous  # the same process asks again: it keeps its epoch, and what it leads
+        epoch = previous.epoch
     elif previous is not None:
         if has_live_session and not previous.in_controlled_shutdown:
             raise DuplicateBrokerRegistrationError(
@@ -96,7 +99,8 @@ def register_broker(
         endpoints=registration.endpoints,
         features=registration.features,
         rack=registration.rack,
-        fenced=True,
+        fenced=same_life is None or same_life.fenced,
+        in_controlled_shutdown=same_life is not None and same_life.in_controlled_shutdown,
         log_dirs=registration.log_dirs,
         cordoned_log_dirs=registration.cordoned_log_dirs,
         directories_assigned_from=_assigned_from(
