@@ -13,7 +13,7 @@ from broker.network.registry import DecodedHandler, RequestContext
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
-from metadata_topic.controller.heartbeats import Heartbeat
+from metadata_topic.controller.heartbeats import Heartbeat, HeartbeatAnswer
 from metadata_topic.quorum.broker_control import BrokerControl
 from metadata_topic.quorum.controller_submit import outcome_of
 
@@ -42,7 +42,7 @@ class BrokerHeartbeatHandler(DecodedHandler):
             tuple(request.offline_log_dirs),
         )
         try:
-            answer = await outcome_of(
+            answer: HeartbeatAnswer = await outcome_of(
                 lambda done: self._brokers.heartbeat(asked, done, timeout_ms=self._timeout_ms)
             )
         except Exception as error:  # noqa: BLE001  (told as a code)

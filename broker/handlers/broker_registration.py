@@ -40,7 +40,7 @@ class BrokerRegistrationHandler(DecodedHandler):
             return _Response(error_code=int(ErrorCode.BROKER_ID_NOT_REGISTERED))
         registration = _registration(request)
         try:
-            epoch = await outcome_of(
+            epoch: int = await outcome_of(
                 lambda done: self._brokers.register(request.cluster_id, registration, done)
             )
         except Exception as error:  # noqa: BLE001  (told as a code)
