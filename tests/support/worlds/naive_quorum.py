@@ -228,6 +228,14 @@ class NaiveQuorum:
                 replay_batch(loader, data)
         return loader.take()[0]
 
+    @property
+    def ends_in_transaction(self) -> bool:
+        """Whether the log ends inside of a metadata transaction."""
+        loader = ImageLoader(EMPTY_IMAGE)
+        for _, data in self.batches:
+            replay_batch(loader, data)
+        return loader.in_transaction
+
     def value(self, name: str) -> float:
         """One of the controller's metrics."""
         (found,) = [one.value for one in self.ports.metrics.samples() if one.name == name]
