@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.steps import Steps
@@ -37,6 +37,15 @@ from tests.support.worlds.naive_quorum import PLAIN, Answer, NaiveQuorum, replay
 
 SESSION_MS = 1_000
 BROKERS = 3
+TROUBLES = (
+    "none",
+    "none",
+    "elected",
+    "deposed",
+    "deposed by one who dies",
+    "fault",
+    "another leads for a while",
+)
 UNSURE = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
 SETTINGS = replace(
     PLAIN,
@@ -101,7 +110,7 @@ class ControllerHistory(RuleBasedStateMachine):
         self.quorum.loop.submit(decide, asked.answer, timeout_ms=timeout_ms)
 
     @rule(
-        topic=st.integers(0, 4),
+        topic=st.integers(0, 9),
         size=st.sampled_from([1, 1, 1, 40]),
         steps=st.sampled_from([0, 0, 3]),
         timeout_ms=st.sampled_from([10, 1_000]),
@@ -133,7 +142,7 @@ class ControllerHistory(RuleBasedStateMachine):
 
         self._ask(number, decide, timeout_ms)
 
-    @rule(topic=st.integers(0, 4))
+    @rule(topic=st.integers(0, 9))
     def remove(self, topic: int) -> None:
         name = f"t{topic}"
 
@@ -175,6 +184,16 @@ class ControllerHistory(RuleBasedStateMachine):
         for broker_id in range(1, BROKERS + 1):
             self.beat(broker_id, 10**9)
 
+    @rule()
+    def all_start(self) -> None:
+        """Likewise."""
+        self.commit_and_serve()
+        for broker_id in range(1, BROKERS + 1):
+            self.register(broker_id, 1)
+        self.commit_and_serve()
+        self.all_beat()
+        self.commit_and_serve()
+
     # What the quorum does.
 
     @rule(ms=st.sampled_from([0, 1, 5, 50, 700]))
@@ -200,23 +219,34 @@ class ControllerHistory(RuleBasedStateMachine):
             self.quorum.run(5)
             self.quorum.commit()
 
-    @rule()
-    def elect(self) -> None:
-        self.quorum.elect(commit=False)
+    @initialize()
+    def begin(self) -> None:
+        self.commit_and_serve()
 
-    @precondition(lambda self: self.quorum.is_leader)
-    @rule(part=st.floats(0, 1), leaves_open=st.booleans())
-    def depose(self, part: float, leaves_open: bool) -> None:
-        ends = [0, *(f.end_offset for f, _ in self.quorum.batches)]
-        self.quorum.depose(keep_until=ends[int(part * (len(ends) - 1))])
-        if leaves_open and not self.quorum.ends_in_transaction:
-            dead = make("FeatureLevelRecord", name="dead", feature_level=1)
-            self.quorum.write_elsewhere([make("BeginTransactionRecord"), dead])
+    @rule(delay_ms=st.sampled_from([None, 1, 20]))
+    def speed(self, delay_ms: int | None) -> None:
+        """How soon what is proposed is committed by itself."""
+        self.quorum.commit_delay_ms = delay_ms
 
-    @precondition(lambda self: self.quorum.is_leader)
-    @rule()
-    def fault(self) -> None:
-        self.quorum.fault = OSError(5, "half of it is there")
+    @rule(what=st.sampled_from(TROUBLES), part=st.floats(0, 1))
+    def trouble(self, what: str, part: float) -> None:
+        match what:
+            case "elected":
+                self.quorum.elect(commit=False)
+            case "deposed" | "deposed by one who dies" if self.quorum.is_leader:
+                ends = [0, *(f.end_offset for f, _ in self.quorum.batches)]
+                self.quorum.depose(keep_until=ends[int(part * (len(ends) - 1))])
+                if what != "deposed" and not self.quorum.ends_in_transaction:
+                    dead = make("FeatureLevelRecord", name="dead", feature_level=1)
+                    self.quorum.write_elsewhere([make("BeginTransactionRecord"), dead])
+            case "fault" if self.quorum.is_leader:
+                self.quorum.fault = OSError(5, "half of it is there")
+            case "another leads for a while" if self.quorum.is_leader:
+                self.quorum.depose()
+                self.time(700)
+                self.commit_and_serve()
+            case _:
+                self.commit_and_serve()
 
     # What always holds.
 
@@ -329,7 +359,7 @@ class ControllerHistory(RuleBasedStateMachine):
 
 
 ControllerHistory.TestCase.settings = settings(
-    max_examples=400 if IS_PROVING else 40, stateful_step_count=50, deadline=None
+    max_examples=400 if IS_PROVING else 50, stateful_step_count=50, deadline=None
 )
 
 TestControllerHistory = pytest.mark.rounds(seconds=10)(ControllerHistory.TestCase)
