@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from kafka_protocol.records.control import control_batch, leader_change
-from metadata_topic.controller.result import Decided
+from metadata_topic.controller.errors import TopicExistsError
+from metadata_topic.controller.result import ControllerResult, Decided
 from metadata_topic.image.image import EMPTY_IMAGE, METADATA_VERSION, MetadataImage
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import Provenance
@@ -251,3 +252,43 @@ def replay_batch(loader: ImageLoader, data: bytes) -> None:
         loader.end_of_batch(
             Provenance(header.last_offset, header.partition_leader_epoch, header.max_timestamp)
         )
+
+
+def id_of(name: str) -> bytes:
+    return name.encode().ljust(16, b"-")
+
+
+def topic(name: str) -> MetadataRecord:
+    return make("TopicRecord", name=name, topic_id=id_of(name))
+
+
+def creating(*names: str) -> Any:
+    """A decision that makes topics, or refuses because one is there."""
+
+    def decide(image: MetadataImage) -> ControllerResult[str]:
+        for name in names:
+            if name in image.topics_by_name:
+                raise TopicExistsError(name)
+        return ControllerResult(tuple(topic(name) for name in names), "made " + ",".join(names))
+
+    return decide
+
+
+def asking(image: MetadataImage) -> ControllerResult[tuple[str, ...]]:
+    """A decision without records, whose answer rests on others."""
+    return ControllerResult((), tuple(image.topics_by_name))
+
+
+def serving(
+    settings: ControllerSettings = PLAIN, *, commit_delay_ms: int | None = 1
+) -> NaiveQuorum:
+    quorum = NaiveQuorum(settings, commit_delay_ms=commit_delay_ms)
+    quorum.elect()
+    quorum.run(settings.append_linger_ms + 1)
+    quorum.commit()
+    assert quorum.loop.is_active
+    return quorum
+
+
+def names(image: MetadataImage) -> list[str]:
+    return sorted(image.topics_by_name)

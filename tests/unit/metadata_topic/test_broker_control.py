@@ -151,7 +151,7 @@ def test_a_broker_of_another_cluster_is_refused(cluster: Cluster) -> None:
     cluster.control.register("another", registration_of(1), answer)
     cluster.quorum.run(2)
     assert answer.code == ErrorCode.INCONSISTENT_CLUSTER_ID
-    assert "another" in str(answer.outcomes[0].error)  # type: ignore[union-attr]
+    assert "another" in str(answer.outcomes[0].error)
 
 
 @pytest.mark.parametrize(

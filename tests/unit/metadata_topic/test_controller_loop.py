@@ -7,57 +7,25 @@ import pytest
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.steps import Steps
-from metadata_topic.controller.errors import TopicExistsError
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
-from metadata_topic.image.records import MetadataRecord, make
+from metadata_topic.image.records import make
 from metadata_topic.quorum.batches import read_batches
-from metadata_topic.quorum.idle_records import OBSERVER_MEMORY_MS, Audience, ms_before_no_op
 from metadata_topic.testing import registration_of
-from tests.support.worlds.naive_quorum import ME, PLAIN, NaiveQuorum
+from tests.support.worlds.naive_quorum import (
+    ME,
+    PLAIN,
+    NaiveQuorum,
+    asking,
+    creating,
+    id_of,
+    names,
+    serving,
+    topic,
+)
 
-CONTROLLER = "kafka_controller_KafkaController_"
-EVENTS = "kafka_controller_ControllerEventManager_"
+TIMED_OUT = "kafka_controller_KafkaController_EventQueueOperationsTimedOutCount"
 LINGERS = replace(PLAIN, append_linger_ms=25)
-
-
-def id_of(name: str) -> bytes:
-    return name.encode().ljust(16, b"-")
-
-
-def topic(name: str) -> MetadataRecord:
-    return make("TopicRecord", name=name, topic_id=id_of(name))
-
-
-def creating(*names: str) -> Any:
-    """A decision that makes topics, or refuses because one is there."""
-
-    def decide(image: MetadataImage) -> ControllerResult[str]:
-        for name in names:
-            if name in image.topics_by_name:
-                raise TopicExistsError(name)
-        return ControllerResult(tuple(topic(name) for name in names), "made " + ",".join(names))
-
-    return decide
-
-
-def asking(image: MetadataImage) -> ControllerResult[tuple[str, ...]]:
-    """A decision without records, whose answer rests on others."""
-    return ControllerResult((), tuple(image.topics_by_name))
-
-
-def serving(settings: Any = PLAIN, *, commit_delay_ms: int | None = 1) -> NaiveQuorum:
-    quorum = NaiveQuorum(settings, commit_delay_ms=commit_delay_ms)
-    quorum.elect()
-    quorum.run(settings.append_linger_ms + 1)
-    quorum.commit()
-    assert quorum.loop.is_active
-    return quorum
-
-
-def names(image: MetadataImage) -> list[str]:
-    return sorted(image.topics_by_name)
-
 
 # -- when it serves -------------------------------------------------------------------------------
 
@@ -81,7 +49,7 @@ def test_a_follower_names_the_leader() -> None:
     quorum.depose()
     answer = quorum.submit(creating("a"))
     assert answer.code == ErrorCode.NOT_CONTROLLER
-    assert "node 2 leads" in str(answer.outcomes[0].error)  # type: ignore[union-attr]
+    assert "node 2 leads" in str(answer.outcomes[0].error)
 
 
 def test_the_first_controller_of_a_cluster_writes_what_the_format_step_left() -> None:
@@ -149,7 +117,7 @@ def test_decisions_overlap_and_are_answered_in_order_after_their_commit() -> Non
     quorum = serving(commit_delay_ms=None)
     heard: list[str] = []
     for name in "abc":
-        quorum.loop.submit(creating(name), lambda o: heard.append(o.response))  # type: ignore[union-attr]
+        quorum.loop.submit(creating(name), lambda o: heard.append(o.response))
     quorum.run()
     assert heard == []
     assert names(quorum.loop.decided_image) == ["a", "b", "c"]
@@ -344,7 +312,7 @@ def test_a_decision_in_flight_is_answered_at_its_deadline_and_goes_on() -> None:
     quorum.commit()
     assert names(quorum.image) == ["a"]
     assert len(answer.outcomes) == 1
-    assert quorum.value(f"{CONTROLLER}EventQueueOperationsTimedOutCount") == 0
+    assert quorum.value(TIMED_OUT) == 0
 
 
 def test_a_decision_that_was_not_begun_by_its_deadline_is_not_taken() -> None:
@@ -357,7 +325,7 @@ def test_a_decision_that_was_not_begun_by_its_deadline_is_not_taken() -> None:
     quorum.run()
     quorum.commit()
     assert names(quorum.image) == ["a"]
-    assert quorum.value(f"{CONTROLLER}EventQueueOperationsTimedOutCount") == 1
+    assert quorum.value(TIMED_OUT) == 1
 
 
 def test_nothing_more_is_decided_while_too_much_is_not_committed() -> None:
@@ -375,7 +343,7 @@ def test_one_decision_too_many_is_refused_with_a_code_that_clients_try_again_aft
     quorum = serving(replace(PLAIN, decisions_max=3), commit_delay_ms=None)
     answers = [quorum.submit(creating(name)) for name in "abcd"]
     assert answers[3].code == ErrorCode.NOT_CONTROLLER
-    assert "changes wait already" in str(answers[3].outcomes[0].error)  # type: ignore[union-attr]
+    assert "changes wait already" in str(answers[3].outcomes[0].error)
     quorum.run()
     assert quorum.submit(creating("e")).code == ErrorCode.NOT_CONTROLLER
     quorum.commit()
@@ -501,93 +469,3 @@ def test_watchers_hear_of_the_begin_and_the_end_of_a_term() -> None:
     quorum.elect()
     quorum.depose()
     assert watcher.heard == ["active 1", "inactive"]
-
-
-# -- NoOp records ---------------------------------------------------------------------------------
-
-SEEN = Audience(observer_seen_ms=1_000)
-
-
-@pytest.mark.parametrize(
-    ("audience", "now_ms", "interval_ms", "expected"),
-    [
-        (Audience(), 5_000, 500, 500),
-        (Audience(has_other_voters=True), 1_100, 500, 400),
-        (Audience(has_other_voters=True), 1_500, 500, 0),
-        (Audience(has_other_voters=True), 1_500, 0, None),
-        (SEEN, 1_000 + OBSERVER_MEMORY_MS, 500, 0),
-        (SEEN, 1_001 + OBSERVER_MEMORY_MS, 500, 500),
-    ],
-)
-def test_when_a_no_op_is_due(
-    audience: Audience, now_ms: int, interval_ms: int, expected: int | None
-) -> None:
-    found = ms_before_no_op(audience, last_write_ms=1_000, now_ms=now_ms, interval_ms=interval_ms)
-    assert found == expected
-
-
-def test_an_idle_leader_writes_no_ops_where_somebody_listens() -> None:
-    quorum = serving(replace(PLAIN, max_idle_interval_ms=500))
-    end = quorum.log_end()
-    quorum.run(3_000)
-    assert quorum.log_end() == end, "nobody listens"
-    quorum.audience = Audience(has_other_voters=True)
-    quorum.run(3_000)
-    assert quorum.log_end() in (end + 5, end + 6)
-    end = quorum.log_end()
-    for number in range(20):
-        quorum.submit(creating(f"t{number}"))
-        quorum.run(300)
-    assert quorum.log_end() == end + 20, "a busy leader has no need of them"
-    quorum.depose()
-    end = quorum.log_end()
-    quorum.run(3_000)
-    assert quorum.log_end() == end
-
-
-def test_no_ops_that_are_not_committed_do_not_pile_up() -> None:
-    settings = replace(PLAIN, max_idle_interval_ms=500)
-    quorum = serving(settings, commit_delay_ms=None)
-    quorum.audience = Audience(has_other_voters=True)
-    quorum.run(60_000)
-    assert quorum.loop.decision_count == 1
-
-
-# -- what is counted ------------------------------------------------------------------------------
-
-
-def test_metrics_move_with_what_they_count() -> None:
-    quorum = NaiveQuorum(LINGERS, commit_delay_ms=10)
-    assert quorum.value(f"{CONTROLLER}ActiveControllerCount") == 0
-    quorum.elect()
-    quorum.run(50)
-    assert quorum.value(f"{CONTROLLER}ActiveControllerCount") == 1
-    assert quorum.value(f"{CONTROLLER}NewActiveControllersCount") == 1
-    started = quorum.value(f"{CONTROLLER}EventQueueOperationsStartedCount")
-
-    def large(_image: MetadataImage) -> Steps[ControllerResult[None]]:
-        quorum.ports.clock.advance(7)
-        yield
-        return ControllerResult((topic("large"),), None)
-
-    processing = quorum.value(f"{EVENTS}EventQueueProcessingTimeMs_sum")
-    commit = quorum.value("tidemark_controller_commit_time_ms_sum")
-    queue = quorum.value(f"{EVENTS}EventQueueTimeMs_sum")
-    answers = [quorum.submit(large), quorum.submit(asking)]
-    quorum.run(10)
-    assert quorum.value(f"{CONTROLLER}EventQueueOperationsStartedCount") == started + 2
-    assert quorum.value(f"{EVENTS}EventQueueProcessingTimeMs_sum") == processing + 7
-    assert quorum.value(f"{EVENTS}EventQueueTimeMs_sum") == queue + 7
-    applied = quorum.value(f"{CONTROLLER}LastAppliedRecordOffset")
-    assert applied == quorum.value(f"{CONTROLLER}LastCommittedRecordOffset") + 1
-    quorum.run(50)
-    assert all(answer.is_there for answer in answers)
-    assert quorum.value(f"{CONTROLLER}LastCommittedRecordOffset") == applied
-    assert quorum.value("tidemark_controller_commit_time_ms_sum") >= commit + 30
-    assert quorum.value(f"{CONTROLLER}LastAppliedRecordLagMs") == 0
-    quorum.depose()
-    timestamp = quorum.value(f"{CONTROLLER}LastAppliedRecordTimestamp")
-    assert quorum.value(f"{CONTROLLER}ActiveControllerCount") == 0
-    assert quorum.value(f"{CONTROLLER}NewActiveControllersCount") == 2
-    now = quorum.ports.clock.wall_ms()
-    assert quorum.value(f"{CONTROLLER}LastAppliedRecordLagMs") == now - timestamp > 0
