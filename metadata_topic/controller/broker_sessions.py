@@ -1,8 +1,9 @@
 """Who of the brokers lives: sessions, kept alive by heartbeats, in the active controller's memory.
 
 Sessions are not in the log. A new controller knows nothing of the heartbeats before it, so it gives
-every registered broker a whole session: what a former controller measured never ends one. A session
-belongs to one life of a broker, named by its epoch.
+every broker that serves a whole session: what a former controller measured never ends one. A
+session belongs to one life of a broker, named by its epoch. As in Kafka a registration alone begins
+none, and a new controller gives none to fenced brokers: the first heartbeat does.
 
 Pure: times are handed in, by the monotonic clock.
 """
@@ -21,7 +22,7 @@ class BrokerSession:
 
     Attributes:
         broker_epoch: of that life.
-        contact_ms: when it was heard of last.
+        contact_ms: when it sent its last heartbeat; None: it sent none yet.
         registered_at: offset of its newest registration (inclusive): it has caught up when it has
             read so far. A life that registers again keeps its epoch, and has more to read.
         metadata_offset: how far (inclusive) it has read the metadata log; -1 unknown.
@@ -29,7 +30,7 @@ class BrokerSession:
     """
 
     broker_epoch: int
-    contact_ms: int
+    contact_ms: int | None
     registered_at: int
     metadata_offset: int = UNKNOWN_OFFSET
     shutdown_offset: int = UNKNOWN_OFFSET
@@ -39,7 +40,7 @@ class BrokerSessions:
     """Sessions of one term of the active controller."""
 
     def __init__(self, timeout_ms: int, image: MetadataImage, now_ms: int) -> None:
-        """Give every registered broker a whole session.
+        """Give every broker that is not fenced a whole session.
 
         Args:
             timeout_ms: `broker.session.timeout.ms`.
@@ -48,32 +49,27 @@ class BrokerSessions:
         """
         self._timeout_ms = timeout_ms
         self._sessions: dict[int, BrokerSession] = {}
-        end_offset = image.provenance.end_offset
         for broker in image.brokers.values():
-            session = self.begin(broker.id, broker.epoch, now_ms)
-            if broker.in_controlled_shutdown and not broker.fenced:
+            if broker.fenced:
+                continue
+            session = self.touch(broker.id, broker.epoch, now_ms)
+            if broker.in_controlled_shutdown:
                 # DIFFERS: Kafka's new controller lets it stop at once, whatever the others have
                 # read; they would send clients to leaders that are no more.
-                session.shutdown_offset = end_offset
+                session.shutdown_offset = image.provenance.end_offset
 
-    def begin(
-        self, broker_id: int, broker_epoch: int, now_ms: int, *, registered_at: int | None = None
-    ) -> BrokerSession:
-        """A life of a broker is heard of now: its session is whole, be it a new one.
+    def touch(self, broker_id: int, broker_epoch: int, now_ms: int) -> BrokerSession:
+        """A life of a broker is heard of now; the caller knows that it is the registered one."""
+        session = self.of(broker_id, broker_epoch)
+        session.contact_ms = now_ms
+        return session
 
-        Args:
-            broker_id: its id.
-            broker_epoch: of this life; the caller knows that it is the registered one.
-            now_ms: the time.
-            registered_at: see `BrokerSession`; the epoch unless said.
-        """
+    def of(self, broker_id: int, broker_epoch: int) -> BrokerSession:
+        """What is known of the life that is registered, be it nothing."""
         known = self._sessions.get(broker_id)
         if known is None or known.broker_epoch != broker_epoch:
-            known = BrokerSession(broker_epoch, now_ms, broker_epoch)
+            known = BrokerSession(broker_epoch, None, broker_epoch)
             self._sessions[broker_id] = known
-        known.contact_ms = now_ms
-        if registered_at is not None:
-            known.registered_at = registered_at
         return known
 
     def end(self, broker_id: int) -> None:
@@ -88,14 +84,17 @@ class BrokerSessions:
     def is_live(self, broker_id: int, broker_epoch: int, now_ms: int) -> bool:
         """Whether this life was heard of within the session timeout."""
         session = self.get(broker_id, broker_epoch)
-        return session is not None and now_ms - session.contact_ms <= self._timeout_ms
+        return session is not None and self._has_contact(session, now_ms)
+
+    def _has_contact(self, session: BrokerSession, now_ms: int) -> bool:
+        return session.contact_ms is not None and now_ms - session.contact_ms <= self._timeout_ms
 
     def ended(self, now_ms: int) -> list[tuple[int, int]]:
         """(broker id, epoch) of the lives whose time is over, those heard of longest ago first."""
         over = [
             (session.contact_ms, broker_id, session.broker_epoch)
             for broker_id, session in self._sessions.items()
-            if now_ms - session.contact_ms > self._timeout_ms
+            if session.contact_ms is not None and not self._has_contact(session, now_ms)
         ]
         return [(broker_id, epoch) for _, broker_id, epoch in sorted(over)]
 
@@ -104,7 +103,7 @@ class BrokerSessions:
         runs = [
             session.contact_ms
             for session in self._sessions.values()
-            if now_ms - session.contact_ms <= self._timeout_ms
+            if session.contact_ms is not None and self._has_contact(session, now_ms)
         ]
         return min(runs) + self._timeout_ms + 1 if runs else None
 

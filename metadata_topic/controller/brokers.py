@@ -70,8 +70,7 @@ def register_broker(
     Args:
         image: the cluster now; the records must be the next ones written after it.
         registration: what the broker says of itself.
-        has_live_session: its previous life still sends heartbeats. One in controlled shutdown may
-            be followed by the next all the same.
+        has_live_session: its previous life still sends heartbeats.
 
     Returns:
         The new broker epoch: the offset of the first record written here.
@@ -87,7 +86,7 @@ def register_broker(
         same_life = previous  # the same process asks again: it keeps its epoch, and what it leads
         epoch = previous.epoch
     elif previous is not None:
-        if has_live_session and not previous.in_controlled_shutdown:
+        if has_live_session:
             raise DuplicateBrokerRegistrationError(
                 f"Another broker is registered with that broker id: {registration.node_id}"
             )

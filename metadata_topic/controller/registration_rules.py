@@ -3,7 +3,6 @@
 Source: Kafka's ClusterControlManager; KIP-584 (features), KIP-858 (directories).
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 from kafka_protocol.types import ZERO_UUID
@@ -13,15 +12,10 @@ from metadata_topic.controller.errors import (
     InvalidRegistrationError,
     UnsupportedFeatureError,
 )
-from metadata_topic.controller.features import METADATA_VERSION_LOWEST
 from metadata_topic.image.image import KRAFT_VERSION, METADATA_VERSION, MetadataImage
 from metadata_topic.image.records import partition_record_version
 
 _RESERVED_IDS_END: Final = 100
-_UNNAMED: Final[Mapping[str, tuple[int, int]]] = {
-    METADATA_VERSION: (METADATA_VERSION_LOWEST, METADATA_VERSION_LOWEST)
-}
-"""What a broker can do that does not name a feature; (0, 0) for all others."""
 
 
 def check_cluster(asked: str, ours: str) -> None:
@@ -41,11 +35,16 @@ def check_registration(
 
     Raises:
         UnsupportedFeatureError: it cannot do a finalised level; the feature is named.
-        InvalidRegistrationError: its log directories cannot be.
+        InvalidRegistrationError: its log directories cannot be, or it names no metadata.version.
     """
+    if METADATA_VERSION not in registration.features:
+        raise InvalidRegistrationError(
+            f"Broker {registration.node_id} does not say which levels of {METADATA_VERSION} it can "
+            "do."
+        )
     levels = {METADATA_VERSION: 0, **image.features, KRAFT_VERSION: kraft_version}
     for name, level in levels.items():
-        low, high = registration.features.get(name, _UNNAMED.get(name, (0, 0)))
+        low, high = registration.features.get(name, (0, 0))
         if level and not low <= level <= high:
             raise UnsupportedFeatureError(
                 f"Broker {registration.node_id} cannot register: {name} is finalised at level "

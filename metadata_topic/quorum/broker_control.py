@@ -73,7 +73,7 @@ class BrokerControl:
     # -- terms ----------------------------------------------------------------------------------
 
     def on_active(self, image: MetadataImage) -> None:
-        """Give every broker a whole session."""
+        """Give every broker that serves a whole session."""
         self._sessions = BrokerSessions(self._timeout_ms, image, self._now())
         self._fencing = set()
         self._arm()
@@ -112,11 +112,7 @@ class BrokerControl:
         def placed(end_offset: int) -> None:
             broker = self._loop.decided_image.brokers[registration.node_id]
             assert sessions is not None
-            now_ms, at = self._now(), end_offset - 1
-            session = sessions.begin(broker.id, broker.epoch, now_ms, registered_at=at)
-            if not broker.in_controlled_shutdown:
-                session.shutdown_offset = -1
-            self._arm()
+            sessions.of(broker.id, broker.epoch).registered_at = end_offset - 1
 
         self._loop.submit(decide, done, timeout_ms=timeout_ms, placed=placed)
 
@@ -143,7 +139,7 @@ class BrokerControl:
         sessions = self._sessions
         known = self._loop.decided_image.brokers.get(asked.broker_id)
         if sessions is not None and known is not None and known.epoch == asked.broker_epoch:
-            sessions.begin(known.id, known.epoch, self._now())
+            sessions.touch(known.id, known.epoch, self._now())
             self._arm()
 
         decided: list[HeartbeatAnswer] = []
@@ -151,9 +147,7 @@ class BrokerControl:
         def decide(image: MetadataImage) -> Steps[ControllerResult[HeartbeatAnswer]]:
             assert sessions is not None
             broker = check_heartbeat(image, asked.broker_id, asked.broker_epoch)
-            session = sessions.get(broker.id, broker.epoch)
-            if session is None:  # it ended while the heartbeat waited
-                session = sessions.begin(broker.id, broker.epoch, self._now())
+            session = sessions.of(broker.id, broker.epoch)
             session.metadata_offset = asked.metadata_offset
             lowest = sessions.lowest_active_offset(image, without=broker.id)
             result = yield from heartbeat.steps(image, asked, session, lowest)

@@ -120,13 +120,32 @@ def test_another_incarnation_waits_for_the_end_of_the_session(cluster: Cluster) 
     assert cluster.register(1, life=2).response > epoch
 
 
-def test_a_broker_that_never_came_further_than_its_registration_is_protected_too(
-    cluster: Cluster,
-) -> None:
+def test_a_session_begins_with_the_first_heartbeat_of_a_fenced_broker_too(cluster: Cluster) -> None:
     cluster.register(1)
-    assert cluster.register(1, life=2).code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
-    cluster.quorum.run(SESSION_MS)
     assert cluster.register(1, life=2).code == 0
+    assert cluster.beat(1, offset=-1).response.is_fenced
+    assert cluster.register(1, life=3).code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    cluster.quorum.run(SESSION_MS)
+    assert cluster.register(1, life=3).code == 0
+
+
+def test_a_new_controller_protects_who_serves_and_who_beats(cluster: Cluster) -> None:
+    cluster.start(1)
+    cluster.register(2)
+    cluster.beat(2, offset=-1)
+    cluster.quorum.depose()
+    cluster.quorum.elect()
+    assert cluster.register(1, life=2).code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert cluster.register(2, life=2).code == 0
+    cluster.beat(2, offset=-1)
+    assert cluster.register(2, life=3).code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+def test_who_does_not_name_its_metadata_version_is_refused() -> None:
+    asked = replace(registration_of(1), features={})
+    with pytest.raises(KafkaError, match=METADATA_VERSION) as refused:
+        check_registration(cluster_of(), asked, kraft_version=0)
+    assert refused.value.code == ErrorCode.INVALID_REGISTRATION
 
 
 def test_a_life_that_takes_over_is_fenced_and_the_old_epoch_is_stale(cluster: Cluster) -> None:
@@ -158,7 +177,6 @@ def test_a_broker_of_another_cluster_is_refused(cluster: Cluster) -> None:
     ("features", "kraft_version", "named"),
     [
         ({METADATA_VERSION: (7, 29)}, 0, METADATA_VERSION),
-        ({}, 0, METADATA_VERSION),
         ({METADATA_VERSION: (7, 30)}, 1, "kraft.version"),
         ({METADATA_VERSION: (7, 30), "group.version": (1, 1)}, 0, "group.version"),
         ({METADATA_VERSION: (7, 30), "kraft.version": (0, 1)}, 1, None),
