@@ -339,18 +339,20 @@ class ControllerHistory(RuleBasedStateMachine):
 
     @invariant()
     def broker_epochs_are_offsets_of_their_own(self) -> None:
-        seen: dict[int, int] = {}
+        """Of the decision's first record: what the life before led may lose its leader first."""
+        seen: dict[int, tuple[int, bytes]] = {}
         for facts, data in self.quorum.batches:
             for batch in read_batches(data):
                 for number, record in enumerate(batch.records):
                     if record.name != "RegisterBrokerRecord":
                         continue
                     value = record.value
-                    before = seen.get(value.broker_id, -1)
-                    assert value.broker_epoch >= before
-                    own = facts.base_offset <= value.broker_epoch <= facts.base_offset + number
-                    assert value.broker_epoch == before or own
-                    seen[value.broker_id] = value.broker_epoch
+                    epoch, life = seen.get(value.broker_id, (-1, b""))
+                    if value.incarnation_id == life:
+                        assert value.broker_epoch == epoch
+                    else:
+                        assert epoch < value.broker_epoch <= facts.base_offset + number
+                    seen[value.broker_id] = (value.broker_epoch, value.incarnation_id)
 
     def teardown(self) -> None:
         self.quorum.loop.close()
