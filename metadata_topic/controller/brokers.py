@@ -81,10 +81,12 @@ def register_broker(
     previous = image.brokers.get(registration.node_id)
     records: list[MetadataRecord] = []
     epoch = image.provenance.end_offset
+    same_life = None
     if previous is not None and previous.incarnation_id == registration.incarnation_id:
-        epoch = previous.epoch  # the same process asks again: it keeps its epoch
+        same_life = previous  # the same process asks again: it keeps its epoch, and what it leads
+        epoch = previous.epoch
     elif previous is not None:
-        if has_live_session and not previous.in_controlled_shutdown:
+        if has_live_session:
             raise DuplicateBrokerRegistrationError(
                 f"Another broker is registered with that broker id: {registration.node_id}"
             )
@@ -96,7 +98,8 @@ def register_broker(
         endpoints=registration.endpoints,
         features=registration.features,
         rack=registration.rack,
-        fenced=True,
+        fenced=same_life is None or same_life.fenced,
+        in_controlled_shutdown=same_life is not None and same_life.in_controlled_shutdown,
         log_dirs=registration.log_dirs,
         cordoned_log_dirs=registration.cordoned_log_dirs,
         directories_assigned_from=_assigned_from(

@@ -86,3 +86,40 @@ class DuplicateBrokerRegistrationError(ControllerError):
     """Another live process has this broker id."""
 
     code = ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+class NotControllerError(ControllerError):
+    """This node is not the active controller, or ceased to be it before the change was committed.
+
+    After the latter nobody knows whether the change will be carried out: another controller may
+    find its records in the log, or not.
+    """
+
+    code = ErrorCode.NOT_CONTROLLER
+
+
+class ControllerOverloadedError(ControllerError):
+    """So many changes wait already that this one was not taken.
+
+    The code is the one that every client of Kafka tries again after, whatever it asked for.
+    """
+
+    code = ErrorCode.NOT_CONTROLLER
+
+
+class InconsistentClusterIdError(ControllerError):
+    """A node of another cluster speaks."""
+
+    code = ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+class InvalidRegistrationError(ControllerError):
+    """A registration that cannot be: directories that are missing, repeated or another's."""
+
+    code = ErrorCode.INVALID_REGISTRATION
+
+
+class UnsupportedFeatureError(ControllerError):
+    """A node that cannot do a finalised level of a feature."""
+
+    code = ErrorCode.UNSUPPORTED_VERSION

@@ -4,6 +4,8 @@ The leader epoch of a partition rises when its leader goes (to -1 or to another)
 comes back: a single broker's restart costs two epochs, as in Kafka, so epoch chains are real.
 """
 
+from collections.abc import Collection
+
 from msgspec.structs import replace
 
 from kafka_protocol.steps import Pace, Steps
@@ -17,12 +19,20 @@ from metadata_topic.image.records import (
 )
 
 
-def records_for_leaving(image: MetadataImage, broker_id: int) -> Steps[list[MetadataRecord]]:
+def records_for_leaving(
+    image: MetadataImage, broker_id: int, directory_ids: Collection[bytes] | None = None
+) -> Steps[list[MetadataRecord]]:
     """Take a broker out of the ISR and the leadership of all its partitions, in steps.
 
     The last member of an ISR stays in it: it alone has all committed records. Where eligible leader
     replicas are finalised (a log begun by Kafka) it moves to those instead, as Kafka has it: a
     later Kafka looks for it there.
+
+    Args:
+        image: the cluster now.
+        broker_id: who leaves.
+        directory_ids: only partitions that the broker has in one of these log directories; None:
+            all.
     """
     records: list[MetadataRecord] = []
     pace = Pace()
@@ -31,6 +41,8 @@ def records_for_leaving(image: MetadataImage, broker_id: int) -> Steps[list[Meta
             if pace.is_step_over():
                 yield
             if broker_id not in old.isr and old.leader != broker_id:
+                continue
+            if directory_ids is not None and old.directory_of(broker_id) not in directory_ids:
                 continue
             isr = tuple(member for member in old.isr if member != broker_id)
             elr, last_known = old.elr, old.last_known_elr

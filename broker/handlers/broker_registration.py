@@ -1,0 +1,59 @@
+"""BrokerRegistration (62): a broker begins a life in the cluster; controllers serve it.
+
+Versions:
+
+* 0: KIP-631; flexible from the start.
+* 1: whether a broker migrates from ZooKeeper (KIP-866); such a one is refused, as Kafka 4 does.
+* 2: the broker's log directories (KIP-858).
+* 3: the epoch of its life before (KIP-966); eligible leader replicas are not served yet.
+* 4: no new field; features whose lowest level is 0 are named (KAFKA-17011).
+"""
+
+from typing import Any, Final
+
+from broker.handlers.errors_out import code_of
+from broker.network.registry import DecodedHandler, RequestContext
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import response
+from kafka_protocol.wire.schema import Versions
+from metadata_topic.controller.brokers import Registration
+from metadata_topic.image.model import Endpoint
+from metadata_topic.quorum.broker_control import BrokerControl
+from metadata_topic.quorum.controller_submit import outcome_of
+
+_Response: Final = response(ApiKey.BROKER_REGISTRATION).cls
+
+
+class BrokerRegistrationHandler(DecodedHandler):
+    """Answers BrokerRegistration on a controllers' listener."""
+
+    api_key = ApiKey.BROKER_REGISTRATION
+    versions = Versions(0, 4)
+
+    def __init__(self, brokers: BrokerControl) -> None:
+        self._brokers = brokers
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        """Register the broker, fenced, and answer with its epoch."""
+        if request.is_migrating_zk_broker:
+            return _Response(error_code=int(ErrorCode.BROKER_ID_NOT_REGISTERED))
+        registration = _registration(request)
+        try:
+            epoch: int = await outcome_of(
+                lambda done: self._brokers.register(request.cluster_id, registration, done)
+            )
+        except Exception as error:  # noqa: BLE001  (told as a code)
+            return _Response(error_code=int(code_of(error, "register a broker")))
+        return _Response(broker_epoch=epoch)
+
+
+def _registration(request: Any) -> Registration:
+    return Registration(
+        request.broker_id,
+        request.incarnation_id,
+        tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in request.listeners),
+        {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features},
+        request.rack,
+        tuple(request.log_dirs),
+    )

@@ -1,0 +1,125 @@
+"""Who of the brokers lives: sessions, kept alive by heartbeats, in the active controller's memory.
+
+Sessions are not in the log. A new controller knows nothing of the heartbeats before it, so it gives
+every broker that serves a whole session: what a former controller measured never ends one. A
+session belongs to one life of a broker, named by its epoch. As in Kafka a registration alone begins
+none, and a new controller gives none to fenced brokers: the first heartbeat does.
+
+Pure: times are handed in, by the monotonic clock.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from metadata_topic.image.image import MetadataImage
+
+UNKNOWN_OFFSET: Final = -1
+
+
+@dataclass(slots=True)
+class BrokerSession:
+    """What the controller knows of one life of a broker.
+
+    Attributes:
+        broker_epoch: of that life.
+        contact_ms: when it sent its last heartbeat; None: it sent none yet.
+        registered_at: offset of its newest registration (inclusive): it has caught up when it has
+            read so far. A life that registers again keeps its epoch, and has more to read.
+        metadata_offset: how far (inclusive) it has read the metadata log; -1 unknown.
+        shutdown_offset: once the others have read so far, it may stop; -1: it does not stop.
+    """
+
+    broker_epoch: int
+    contact_ms: int | None
+    registered_at: int
+    metadata_offset: int = UNKNOWN_OFFSET
+    shutdown_offset: int = UNKNOWN_OFFSET
+
+
+class BrokerSessions:
+    """Sessions of one term of the active controller."""
+
+    def __init__(self, timeout_ms: int, image: MetadataImage, now_ms: int) -> None:
+        """Give every broker that is not fenced a whole session.
+
+        Args:
+            timeout_ms: `broker.session.timeout.ms`.
+            image: the newest one of the new controller.
+            now_ms: when its term begins.
+        """
+        self._timeout_ms = timeout_ms
+        self._sessions: dict[int, BrokerSession] = {}
+        for broker in image.brokers.values():
+            if broker.fenced:
+                continue
+            session = self.touch(broker.id, broker.epoch, now_ms)
+            if broker.in_controlled_shutdown:
+                # DIFFERS: Kafka's new controller lets it stop at once, whatever the others have
+                # read; they would send clients to leaders that are no more.
+                session.shutdown_offset = image.provenance.end_offset
+
+    def touch(self, broker_id: int, broker_epoch: int, now_ms: int) -> BrokerSession:
+        """A life of a broker is heard of now; the caller knows that it is the registered one."""
+        session = self.of(broker_id, broker_epoch)
+        session.contact_ms = now_ms
+        return session
+
+    def of(self, broker_id: int, broker_epoch: int) -> BrokerSession:
+        """What is known of the life that is registered, be it nothing."""
+        known = self._sessions.get(broker_id)
+        if known is None or known.broker_epoch != broker_epoch:
+            known = BrokerSession(broker_epoch, None, broker_epoch)
+            self._sessions[broker_id] = known
+        return known
+
+    def end(self, broker_id: int) -> None:
+        """Forget a broker; fine if it is not known."""
+        self._sessions.pop(broker_id, None)
+
+    def get(self, broker_id: int, broker_epoch: int) -> BrokerSession | None:
+        """The session of a life, be it over; None if there is none."""
+        session = self._sessions.get(broker_id)
+        return session if session is not None and session.broker_epoch == broker_epoch else None
+
+    def is_live(self, broker_id: int, broker_epoch: int, now_ms: int) -> bool:
+        """Whether this life was heard of within the session timeout."""
+        session = self.get(broker_id, broker_epoch)
+        return session is not None and self._has_contact(session, now_ms)
+
+    def _has_contact(self, session: BrokerSession, now_ms: int) -> bool:
+        return session.contact_ms is not None and now_ms - session.contact_ms <= self._timeout_ms
+
+    def ended(self, now_ms: int) -> list[tuple[int, int]]:
+        """(broker id, epoch) of the lives whose time is over, those heard of longest ago first."""
+        over = [
+            (session.contact_ms, broker_id, session.broker_epoch)
+            for broker_id, session in self._sessions.items()
+            if session.contact_ms is not None and not self._has_contact(session, now_ms)
+        ]
+        return [(broker_id, epoch) for _, broker_id, epoch in sorted(over)]
+
+    def next_end_ms(self, now_ms: int) -> int | None:
+        """When the next session that still runs is over, if nothing is heard; None without one."""
+        runs = [
+            session.contact_ms
+            for session in self._sessions.values()
+            if session.contact_ms is not None and self._has_contact(session, now_ms)
+        ]
+        return min(runs) + self._timeout_ms + 1 if runs else None
+
+    def lowest_active_offset(self, image: MetadataImage, *, without: int) -> int | None:
+        """How far (inclusive) all active brokers have read.
+
+        Args:
+            image: says who is active.
+            without: a broker that is not asked.
+
+        Returns:
+            -1: not known of all; None: no other broker is active.
+        """
+        offsets = []
+        for broker in image.brokers.values():
+            if broker.id != without and broker.is_active:
+                session = self.get(broker.id, broker.epoch)
+                offsets.append(UNKNOWN_OFFSET if session is None else session.metadata_offset)
+        return min(offsets) if offsets else None

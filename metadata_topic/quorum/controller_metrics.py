@@ -1,0 +1,68 @@
+"""What the controller counts; names are Kafka's, `tidemark_` ones are ours."""
+
+from collections.abc import Callable
+from typing import Final
+
+from runtime.metrics import Registry
+
+_CONTROLLER: Final = "kafka_controller_KafkaController_"
+_EVENTS: Final = "kafka_controller_ControllerEventManager_"
+
+
+class ControllerMetrics:
+    """Counters and times of decisions; gauges ask when somebody looks."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self.queue_time_ms = registry.histogram(
+            f"{_EVENTS}EventQueueTimeMs", "How long a decision waited for its turn."
+        )
+        self.processing_time_ms = registry.histogram(
+            f"{_EVENTS}EventQueueProcessingTimeMs", "How long it took to take a decision."
+        )
+        self.commit_time_ms = registry.histogram(
+            "tidemark_controller_commit_time_ms",
+            "From a decision to its commit, seen on this node; gathering and fsync included.",
+        )
+        self.started = registry.counter(
+            f"{_CONTROLLER}EventQueueOperationsStartedCount", "Decisions that were begun."
+        )
+        self.timed_out = registry.counter(
+            f"{_CONTROLLER}EventQueueOperationsTimedOutCount",
+            "Decisions that were not begun before their callers' time was over.",
+        )
+        self.timed_out_heartbeats = registry.counter(
+            f"{_CONTROLLER}TimedOutBrokerHeartbeatCount",
+            "Heartbeats of brokers that were not answered in time.",
+        )
+        self.new_controllers = registry.counter(
+            f"{_CONTROLLER}NewActiveControllersCount", "Elected controllers that were heard of."
+        )
+
+    def show(
+        self,
+        *,
+        is_active: Callable[[], bool],
+        applied: Callable[[], tuple[int, int, int]],
+        committed: Callable[[], int],
+    ) -> None:
+        """Let gauges ask.
+
+        Args:
+            is_active: whether this node takes decisions.
+            applied: offset and timestamp of the last record applied here, on the active controller
+                also if it is not committed, and how many ms ago that was.
+            committed: offset of the last committed record.
+        """
+        gauges: dict[str, tuple[str, Callable[[], float]]] = {
+            "ActiveControllerCount": ("Whether this node is the controller.", is_active),
+            "LastAppliedRecordOffset": ("Last record applied here.", lambda: applied()[0]),
+            "LastAppliedRecordTimestamp": ("Its time, in ms.", lambda: applied()[1]),
+            "LastAppliedRecordLagMs": (
+                "How long ago that was; 0 on the active controller.",
+                lambda: applied()[2],
+            ),
+            "LastCommittedRecordOffset": ("Last committed record.", committed),
+        }
+        for name, (text, fn) in gauges.items():
+            self._registry.gauge(f"{_CONTROLLER}{name}", text, fn=fn)

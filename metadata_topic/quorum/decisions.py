@@ -1,0 +1,93 @@
+"""A decision on its way through the active controller: asked, decided, committed, answered."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from metadata_topic.controller.result import Decided
+from metadata_topic.image.image import MetadataImage
+from runtime.scheduler import Timer
+
+R = TypeVar("R")
+
+Decide = Callable[[MetadataImage], Decided[R]]
+"""A controller function on an image, at once or in steps; it may be called twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[R]):
+    """The decision is committed and visible on this node."""
+
+    response: R
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """There is no response; nothing was decided, or nobody here knows what becomes of it."""
+
+    error: BaseException
+
+
+Outcome = Done[R] | Failed
+
+
+def _nothing(_end_offset: int) -> None:
+    """Nobody wants to know."""
+
+
+class Decision(Generic[R]):
+    """One decision; whoever asked for it hears of it exactly once.
+
+    Attributes:
+        decide: see `Decide`.
+        placed: called with the first offset after the decision, once its place in the log is
+            known and before anything else is decided.
+        outcome: what will be answered once `end_offset` is committed; None until it is decided.
+        end_offset: everything below (exclusive) must be committed before the answer.
+        size_bytes: of its records in the log, 0 for a decision without.
+        asked_ms, placed_ms: when, by the monotonic clock.
+        timer: ends the waiting; set by the one who queues it.
+    """
+
+    __slots__ = (
+        "_done",
+        "asked_ms",
+        "decide",
+        "end_offset",
+        "outcome",
+        "placed",
+        "placed_ms",
+        "size_bytes",
+        "timer",
+    )
+
+    def __init__(
+        self,
+        decide: Decide[R],
+        done: Callable[[Outcome[R]], None],
+        *,
+        asked_ms: int,
+        placed: Callable[[int], None] = _nothing,
+    ) -> None:
+        self.decide = decide
+        self.placed = placed
+        self.asked_ms = self.placed_ms = asked_ms
+        self.outcome: Outcome[R] | None = None
+        self.end_offset = -1
+        self.size_bytes = 0
+        self.timer: Timer | None = None
+        self._done: Callable[[Outcome[R]], None] | None = done
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the one who asked has heard, be it that the time was over."""
+        return self._done is None
+
+    def answer(self, outcome: Outcome[R]) -> None:
+        """Tell the one who asked, if that did not happen before."""
+        done, self._done = self._done, None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        if done is not None:
+            done(outcome)

@@ -1,0 +1,90 @@
+"""A controllers' listener without sockets: its handlers over a naive quorum."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from broker.config.broker_config import BrokerConfig
+from broker.config.live_config import LiveConfig
+from broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
+from broker.handlers.broker_registration import BrokerRegistrationHandler
+from broker.handlers.create_topics import CreateTopicsHandler
+from broker.handlers.delete_topics import DeleteTopicsHandler
+from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from broker.network.registry import DecodedHandler, RequestContext
+from broker.topics.cluster import ClusterView
+from broker.topics.creation import TopicCreation
+from kafka_protocol.wire.codec import message, request, response
+from metadata_topic.controller.features import SUPPORTED_FEATURES
+from metadata_topic.quorum.broker_control import BrokerControl
+from metadata_topic.quorum.controller_submit import ControllerSubmit
+from tests.support.worlds.admin import SETTINGS
+from tests.support.worlds.naive_quorum import PLAIN, NaiveQuorum
+
+SESSION_MS, BEAT_MS = 9_000, 2_000
+
+
+class Listener:
+    """A controller's handlers over a naive quorum."""
+
+    def __init__(self, log_dir: Path) -> None:
+        self.quorum = NaiveQuorum(replace(PLAIN, append_linger_ms=3))
+        loop = self.quorum.loop
+        control = BrokerControl(
+            loop, self.quorum.world, cluster_id="cluster", session_timeout_ms=SESSION_MS
+        )
+        self.registration = BrokerRegistrationHandler(control)
+        self.heartbeat = BrokerHeartbeatHandler(control, heartbeat_interval_ms=BEAT_MS)
+        self.submit = ControllerSubmit(loop)
+        config, _ = BrokerConfig.load(SETTINGS | {"log.dirs": str(log_dir)})
+        live = LiveConfig(config, lambda: loop.image)
+        creation = TopicCreation(
+            self.submit,
+            defaults=live.topic_defaults,
+            validate_config=live.validate_new_topic,
+            dice=self.quorum.ports.dice,
+        )
+        cluster = ClusterView(1, "cluster", lambda: loop.image)
+        self.create = CreateTopicsHandler(creation, live)
+        self.delete = DeleteTopicsHandler(cluster, self.submit, enabled=True)
+        self.alter = IncrementalAlterConfigsHandler(self.submit, live)
+        self.quorum.elect()
+
+    async def ask(
+        self, handler: DecodedHandler, asked: Any, version: int | None = None, *, ms: int = 1
+    ) -> Any:
+        """Send a request through its codec; time passes until the answer is there."""
+        chosen = handler.versions.last if version is None else version
+        key = handler.api_key
+        decoded, _ = request(key).decode(request(key).encode(asked, chosen), chosen)
+        context = RequestContext(key, chosen, 1, "test", "CONTROLLER", ("127.0.0.1", 1), 0)
+        task = asyncio.ensure_future(handler.handle(context, decoded))
+        for _ in range(5_000):
+            await asyncio.sleep(0)
+            if task.done():
+                break
+            self.quorum.run(ms)
+        answer = await task
+        return response(key).decode(response(key).encode(answer, chosen), chosen)[0]
+
+    async def register(self, version: int = 4, *, life: int = 1, **changes: Any) -> Any:
+        cls = message("BrokerRegistrationRequest").cls
+        fields = {
+            "broker_id": 1,
+            "cluster_id": "cluster",
+            "incarnation_id": bytes([life]) * 16,
+            "listeners": [cls.Listeners(name="PLAINTEXT", host="h", port=9092)],
+            "features": [
+                cls.Features(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in SUPPORTED_FEATURES.items()
+            ],
+            "rack": "r",
+            "log_dirs": [b"d" * 16] if version >= 2 else [],
+        }
+        return await self.ask(self.registration, cls(**(fields | changes)), version)
+
+    async def beat(self, epoch: int, *, version: int = 1, offset: int = 10**6, **said: Any) -> Any:
+        cls = message("BrokerHeartbeatRequest").cls
+        asked = cls(broker_id=1, broker_epoch=epoch, current_metadata_offset=offset, **said)
+        return await self.ask(self.heartbeat, asked, version, ms=50)

@@ -1,0 +1,159 @@
+"""What a controllers' listener serves besides the quorum: brokers, topics and settings.
+
+The handlers of clients' listeners take the controller's way in as it is: it has the signature of
+the metadata node's.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.types import ZERO_UUID
+from kafka_protocol.wire.codec import message
+from metadata_topic.controller.features import SUPPORTED_FEATURES
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.image.model import Endpoint
+from tests.support.worlds.admin import SET, TOPIC
+from tests.support.worlds.controller_listener import BEAT_MS, Listener
+
+
+@pytest.fixture
+def listener(tmp_path: Path) -> Listener:
+    return Listener(tmp_path)
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+async def test_a_broker_registers_beats_and_is_seen(listener: Listener, version: int) -> None:
+    registered = await listener.register(version)
+    assert registered.error_code == 0
+    broker = listener.quorum.image.brokers[1]
+    assert broker.epoch == registered.broker_epoch
+    assert broker.endpoints == (Endpoint("PLAINTEXT", "h", 9092),)
+    assert broker.features == SUPPORTED_FEATURES
+    assert broker.rack == "r"
+    assert broker.log_dirs == (b"d" * 16,)
+    early = await listener.beat(broker.epoch, offset=0)
+    assert (early.is_caught_up, early.is_fenced) == (False, True)
+    answer = await listener.beat(broker.epoch)
+    assert (answer.error_code, answer.is_caught_up, answer.is_fenced) == (0, True, False)
+    assert not listener.quorum.image.brokers[1].fenced
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_a_version_without_directories_is_refused_where_they_are_needed(
+    listener: Listener, version: int
+) -> None:
+    assert (await listener.register(version)).error_code == ErrorCode.INVALID_REGISTRATION
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"cluster_id": "another"}, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        ({"features": []}, ErrorCode.INVALID_REGISTRATION),
+        ({"log_dirs": [ZERO_UUID]}, ErrorCode.INVALID_REGISTRATION),
+        ({"is_migrating_zk_broker": True}, ErrorCode.BROKER_ID_NOT_REGISTERED),
+    ],
+)
+async def test_who_may_not_register_hears_why(
+    listener: Listener, changes: dict[str, Any], code: ErrorCode
+) -> None:
+    answer = await listener.register(**changes)
+    assert (answer.error_code, answer.broker_epoch) == (code, -1)
+    assert not listener.quorum.image.brokers
+
+
+async def test_a_second_process_of_one_id_is_refused(listener: Listener) -> None:
+    first = await listener.register()
+    await listener.beat(first.broker_epoch, offset=0)
+    second = await listener.register(life=2)
+    assert second.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert (await listener.register()).broker_epoch == first.broker_epoch
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_a_stopping_broker_is_told_when_it_may(listener: Listener, version: int) -> None:
+    epoch = (await listener.register()).broker_epoch
+    await listener.beat(epoch, version=version)
+    answer = await listener.beat(epoch, version=version, want_shut_down=True)
+    assert (answer.should_shut_down, answer.is_fenced) == (True, True)
+
+
+async def test_a_lost_directory_reaches_the_registration(listener: Listener) -> None:
+    epoch = (await listener.register(log_dirs=[b"a" * 16, b"b" * 16])).broker_epoch
+    await listener.beat(epoch)
+    await listener.beat(epoch, offline_log_dirs=[b"a" * 16])
+    assert listener.quorum.image.brokers[1].log_dirs == (b"b" * 16,)
+
+
+async def test_a_heartbeat_of_an_older_life_is_stale(listener: Listener) -> None:
+    epoch = (await listener.register()).broker_epoch
+    answer = await listener.beat(epoch - 1)
+    assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert answer.is_fenced
+
+
+async def test_a_heartbeat_is_answered_within_half_its_interval(listener: Listener) -> None:
+    epoch = (await listener.register()).broker_epoch
+    listener.quorum.commit_delay_ms = None
+    began = listener.quorum.ports.clock.monotonic_ms()
+    answer = await listener.beat(epoch)
+    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert listener.quorum.ports.clock.monotonic_ms() - began <= BEAT_MS // 2 + 50
+
+
+async def test_topics_are_made_altered_and_deleted_through_the_controller(
+    listener: Listener,
+) -> None:
+    await listener.beat((await listener.register()).broker_epoch)
+    cls = message("CreateTopicsRequest").cls
+    asked = cls(topics=[cls.Topics(name="t", num_partitions=2, replication_factor=1)])
+    (made,) = (await listener.ask(listener.create, asked)).topics
+    assert (made.error_code, made.num_partitions) == (0, 2)
+    (again,) = (await listener.ask(listener.create, asked)).topics
+    assert again.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+    cls = message("IncrementalAlterConfigsRequest").cls
+    change = cls.Resources.Configs(name="retention.ms", config_operation=SET, value="7")
+    resource = cls.Resources(resource_type=TOPIC, resource_name="t", configs=[change])
+    (altered,) = (await listener.ask(listener.alter, cls(resources=[resource]))).responses
+    assert altered.error_code == 0
+    assert listener.quorum.image.topic_config("t") == {"retention.ms": "7"}
+
+    cls = message("DeleteTopicsRequest").cls
+    asked = cls(topics=[cls.Topics(name="t")], timeout_ms=1_000)
+    (deleted,) = (await listener.ask(listener.delete, asked)).responses
+    assert deleted.error_code == 0
+    assert "t" not in listener.quorum.image.topics_by_name
+
+
+async def test_elsewhere_all_of_it_is_answered_with_not_controller(listener: Listener) -> None:
+    epoch = (await listener.register()).broker_epoch
+    listener.quorum.depose()
+    not_controller = ErrorCode.NOT_CONTROLLER
+    assert (await listener.register()).error_code == not_controller
+    assert (await listener.beat(epoch)).error_code == not_controller
+    cls = message("CreateTopicsRequest").cls
+    asked = cls(topics=[cls.Topics(name="t", num_partitions=1, replication_factor=1)])
+    (made,) = (await listener.ask(listener.create, asked)).topics
+    assert made.error_code == not_controller
+
+
+async def test_a_cancelled_caller_is_forgotten_and_its_decision_goes_on(listener: Listener) -> None:
+    task = asyncio.ensure_future(listener.submit(lambda _: ControllerResult((), "answer")))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.sleep(0)
+    listener.quorum.run(10)
+    assert task.cancelled()
+    assert listener.quorum.loop.decision_count == 0
+
+
+async def test_an_answer_comes_out_as_it_went_in(listener: Listener) -> None:
+    task = asyncio.ensure_future(listener.submit(lambda _: ControllerResult((), "answer")))
+    await asyncio.sleep(0)
+    listener.quorum.run(10)
+    assert await task == "answer"

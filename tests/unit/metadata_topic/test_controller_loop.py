@@ -1,0 +1,471 @@
+"""The active controller: when it serves, what it answers, what becomes of it when it is deposed."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.steps import Steps
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.records import make
+from metadata_topic.quorum.batches import read_batches
+from metadata_topic.testing import registration_of
+from tests.support.worlds.naive_quorum import (
+    ME,
+    PLAIN,
+    NaiveQuorum,
+    asking,
+    creating,
+    id_of,
+    names,
+    serving,
+    topic,
+)
+
+TIMED_OUT = "kafka_controller_KafkaController_EventQueueOperationsTimedOutCount"
+LINGERS = replace(PLAIN, append_linger_ms=25)
+
+# -- when it serves -------------------------------------------------------------------------------
+
+
+def test_before_the_first_record_of_the_epoch_is_committed_and_applied_nobody_is_served() -> None:
+    quorum = NaiveQuorum()
+    assert quorum.submit(creating("a")).code == ErrorCode.NOT_CONTROLLER
+    quorum.elect(commit=False)
+    assert quorum.submit(creating("a")).code == ErrorCode.NOT_CONTROLLER
+    quorum.commit(apply=False)
+    assert quorum.submit(creating("a")).code == ErrorCode.NOT_CONTROLLER
+    quorum.apply()
+    answer = quorum.submit(creating("a"))
+    assert not answer.is_there
+    quorum.run()
+    assert answer.response == "made a"
+
+
+def test_a_follower_names_the_leader() -> None:
+    quorum = serving()
+    quorum.depose()
+    answer = quorum.submit(creating("a"))
+    assert answer.code == ErrorCode.NOT_CONTROLLER
+    assert "node 2 leads" in str(answer.outcomes[0].error)
+
+
+def test_the_first_controller_of_a_cluster_writes_what_the_format_step_left() -> None:
+    quorum = serving()
+    assert quorum.image.metadata_version == 30
+    end = quorum.log_end()
+    quorum.depose()
+    quorum.elect()
+    quorum.run()
+    assert quorum.log_end() == end + 2, "two new epochs, and nothing else"
+
+
+def test_a_controller_registers_itself_once_an_incarnation() -> None:
+    settings = replace(PLAIN, registration=registration_of(ME))
+    quorum = serving(settings)
+    assert list(quorum.image.controllers) == [ME]
+    end = quorum.log_end()
+    quorum.depose()
+    quorum.elect()
+    quorum.run()
+    assert quorum.log_end() == end + 2
+
+
+def test_what_a_dead_controller_left_open_is_aborted_and_never_counts() -> None:
+    quorum = serving()
+    quorum.depose()
+    quorum.write_elsewhere([topic("before"), make("BeginTransactionRecord"), topic("dead")])
+    quorum.commit()
+    assert names(quorum.image) == []
+    quorum.elect()
+    answer = quorum.submit(creating("a"))
+    quorum.run()
+    assert answer.response == "made a"
+    assert names(quorum.image) == ["a", "before"]
+    assert quorum.replayed(quorum.committed) == quorum.image
+    records = [r.name for _, data in quorum.batches for b in read_batches(data) for r in b.records]
+    assert "AbortTransactionRecord" in records
+
+
+def test_bootstrap_records_of_which_half_was_written_are_written_whole() -> None:
+    quorum = NaiveQuorum()
+    quorum.epoch = 1
+    quorum.write_elsewhere([make("BeginTransactionRecord"), *PLAIN.bootstrap])
+    quorum.commit()
+    quorum.elect()
+    quorum.run()
+    assert quorum.image.metadata_version == 30
+    assert quorum.loop.is_active
+
+
+def test_first_records_that_cannot_be_written_end_the_term() -> None:
+    bad = make("TopicRecord", name="t" * 40_000, topic_id=id_of("t"))
+    quorum = NaiveQuorum(replace(PLAIN, bootstrap=(bad,)))
+    quorum.elect()
+    quorum.run()
+    assert not quorum.loop.is_active
+    assert len(quorum.resignations) == 1
+    assert "first records" in quorum.resignations[0]
+
+
+# -- decisions in flight --------------------------------------------------------------------------
+
+
+def test_decisions_overlap_and_are_answered_in_order_after_their_commit() -> None:
+    quorum = serving(commit_delay_ms=None)
+    heard: list[str] = []
+    for name in "abc":
+        quorum.loop.submit(creating(name), lambda o: heard.append(o.response))
+    quorum.run()
+    assert heard == []
+    assert names(quorum.loop.decided_image) == ["a", "b", "c"]
+    assert names(quorum.image) == []
+    end = quorum.log_end()
+    quorum.commit(end - 1)
+    assert heard == ["made a", "made b"]
+    quorum.commit()
+    assert heard == ["made a", "made b", "made c"]
+
+
+def test_an_answer_waits_until_readers_of_this_node_see_the_change() -> None:
+    quorum = serving(commit_delay_ms=None)
+    answer = quorum.submit(creating("a"))
+    quorum.run()
+    quorum.commit(apply=False)
+    assert not answer.is_there
+    quorum.apply()
+    assert answer.response == "made a"
+
+
+def test_an_answer_without_records_waits_for_what_it_rests_on() -> None:
+    quorum = serving(commit_delay_ms=None)
+    quorum.submit(creating("a"))
+    asked, refused = quorum.submit(asking), quorum.submit(creating("a"))
+    quorum.run()
+    assert not asked.is_there
+    assert not refused.is_there
+    quorum.commit()
+    assert asked.response == ("a",)
+    assert refused.code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_an_answer_that_rests_on_what_is_committed_comes_at_once() -> None:
+    quorum = serving(commit_delay_ms=None)
+    asked = quorum.submit(asking)
+    quorum.run(0)
+    assert asked.response == ()
+
+
+def test_decisions_within_the_linger_go_into_one_append_each_in_a_batch_of_its_own() -> None:
+    quorum = serving(LINGERS)
+    del quorum.appends[:]
+    answers = [quorum.submit(creating("a"))]
+    quorum.run(10)
+    answers += [quorum.submit(creating(name)) for name in "bc"]
+    quorum.run(14)
+    assert quorum.appends == []
+    quorum.run(1)
+    ((start, end),) = quorum.appends
+    assert end - start == 3
+    assert [facts.base_offset for facts, _ in quorum.batches[-3:]] == [start, start + 1, start + 2]
+    quorum.run(1)
+    assert all(answer.is_there for answer in answers)
+    assert [quorum.replayed(at).provenance.end_offset for at in range(start, end + 1)] == list(
+        range(start, end + 1)
+    )
+
+
+def test_much_data_does_not_wait_for_the_linger() -> None:
+    quorum = serving(replace(LINGERS, max_batch_bytes=400))
+    del quorum.appends[:]
+    for number in range(5):
+        quorum.submit(creating(f"topic-{number}"))
+    quorum.run(1)
+    assert quorum.appends != []
+
+
+def test_a_linger_of_zero_still_gathers_what_one_turn_decides() -> None:
+    quorum = serving()
+    del quorum.appends[:]
+    for name in "abcdefgh":
+        quorum.submit(creating(name))
+    quorum.run(1)
+    assert len(quorum.appends) == 1
+
+
+@pytest.mark.parametrize("delay_ms", [0, 1, 50])
+def test_a_broker_epoch_is_the_offset_of_its_record(delay_ms: int) -> None:
+    from metadata_topic.controller.brokers import register_broker
+
+    quorum = serving(LINGERS, commit_delay_ms=delay_ms)
+    quorum.submit(creating("a"))
+    answers = [
+        quorum.submit(lambda i, n=n: register_broker.steps(i, registration_of(n))) for n in (1, 2)
+    ]
+    quorum.run(200)
+    for broker_id, answer in zip((1, 2), answers, strict=True):
+        epoch = quorum.image.brokers[broker_id].epoch
+        assert answer.response == epoch
+        (record,) = [
+            record
+            for facts, data in quorum.batches
+            if facts.base_offset == epoch
+            for batch in read_batches(data)
+            for record in batch.records
+        ]
+        assert record.value.broker_id == broker_id
+
+
+def test_a_large_decision_lets_others_have_the_loop_and_keeps_its_place() -> None:
+    turns = 0
+
+    def large(image: MetadataImage) -> Steps[ControllerResult[int]]:
+        for _ in range(100):
+            yield
+        return ControllerResult((topic("large"),), len(image.topics_by_name))
+
+    quorum = serving()
+
+    def count() -> None:
+        nonlocal turns
+        turns += 1
+        if "large" not in quorum.loop.decided_image.topics_by_name:
+            quorum.ports.scheduler.call_later(0, count)
+
+    first, answer, after = (quorum.submit(d) for d in (creating("a"), large, asking))
+    count()
+    quorum.run(0)
+    assert turns >= 100
+    quorum.run(5)
+    assert (first.response, answer.response, after.response) == ("made a", 1, ("a", "large"))
+
+
+def test_a_decision_too_large_for_a_batch_counts_as_a_whole() -> None:
+    quorum = serving(replace(PLAIN, max_batch_bytes=1_000), commit_delay_ms=None)
+    answer = quorum.submit(creating(*(f"topic-{number:02}" for number in range(50))))
+    quorum.run(1)
+    parts = [facts for facts, _ in quorum.batches if facts.base_offset >= quorum.committed]
+    assert len(parts) > 3
+    for facts in parts[:-1]:
+        quorum.commit(facts.end_offset)
+        assert not answer.is_there
+        assert names(quorum.image) == []
+    quorum.commit()
+    assert answer.is_there
+    assert len(names(quorum.image)) == 50
+
+
+def test_a_decision_that_fails_leaves_nothing_behind() -> None:
+    quorum = serving()
+
+    def broken(_image: MetadataImage) -> ControllerResult[None]:
+        return ControllerResult(
+            (topic("ghost"), make("RemoveTopicRecord", topic_id=b"?" * 16)), None
+        )
+
+    def wrong(_image: MetadataImage) -> ControllerResult[None]:
+        raise ZeroDivisionError
+
+    end = quorum.log_end()
+    answers = [quorum.submit(broken), quorum.submit(wrong), quorum.submit(creating("a"))]
+    quorum.run()
+    assert [answer.code for answer in answers] == [ErrorCode.UNKNOWN_SERVER_ERROR, -1, 0]
+    assert names(quorum.image) == ["a"]
+    assert quorum.log_end() == end + 1
+
+
+def test_an_outcome_may_be_heard_within_the_append() -> None:
+    quorum = serving(commit_delay_ms=0)
+    heard: list[str] = []
+
+    def again(outcome: Any) -> None:
+        heard.append(outcome.response)
+        if len(heard) < 3:
+            quorum.loop.submit(creating(f"t{len(heard)}"), again)
+
+    quorum.loop.submit(creating("t"), again)
+    quorum.run()
+    assert heard == ["made t", "made t1", "made t2"]
+
+
+def test_control_records_of_the_quorum_in_between_move_the_place_of_the_next_decision() -> None:
+    quorum = serving()
+    quorum.write_control()
+    answer = quorum.submit(creating("a"))
+    quorum.run()
+    assert answer.response == "made a"
+    assert quorum.resignations == []
+
+
+# -- deadlines and bounds -------------------------------------------------------------------------
+
+
+def test_a_decision_in_flight_is_answered_at_its_deadline_and_goes_on() -> None:
+    quorum = serving(commit_delay_ms=None)
+    answer = quorum.submit(creating("a"), timeout_ms=100)
+    quorum.run(99)
+    assert not answer.is_there
+    quorum.run(1)
+    assert answer.code == ErrorCode.REQUEST_TIMED_OUT
+    quorum.commit()
+    assert names(quorum.image) == ["a"]
+    assert len(answer.outcomes) == 1
+    assert quorum.value(TIMED_OUT) == 0
+
+
+def test_a_decision_that_was_not_begun_by_its_deadline_is_not_taken() -> None:
+    quorum = serving(replace(PLAIN, uncommitted_bytes_max=1), commit_delay_ms=None)
+    quorum.submit(creating("a"), timeout_ms=1_000)
+    waits = quorum.submit(creating("b"), timeout_ms=50)
+    quorum.run(50)
+    assert waits.code == ErrorCode.REQUEST_TIMED_OUT
+    quorum.commit()
+    quorum.run()
+    quorum.commit()
+    assert names(quorum.image) == ["a"]
+    assert quorum.value(TIMED_OUT) == 1
+
+
+def test_nothing_more_is_decided_while_too_much_is_not_committed() -> None:
+    quorum = serving(replace(PLAIN, uncommitted_bytes_max=1), commit_delay_ms=None)
+    answers = [quorum.submit(creating(name)) for name in "ab"]
+    quorum.run()
+    assert names(quorum.loop.decided_image) == ["a"]
+    quorum.commit()
+    quorum.run()
+    quorum.commit()
+    assert [answer.code for answer in answers] == [0, 0]
+
+
+def test_one_decision_too_many_is_refused_with_a_code_that_clients_try_again_after() -> None:
+    quorum = serving(replace(PLAIN, decisions_max=3), commit_delay_ms=None)
+    answers = [quorum.submit(creating(name)) for name in "abcd"]
+    assert answers[3].code == ErrorCode.NOT_CONTROLLER
+    assert "changes wait already" in str(answers[3].outcomes[0].error)
+    quorum.run()
+    assert quorum.submit(creating("e")).code == ErrorCode.NOT_CONTROLLER
+    quorum.commit()
+    assert quorum.loop.decision_count == 0
+    assert [answer.code for answer in answers[:3]] == [0, 0, 0]
+
+
+# -- the end of a term ----------------------------------------------------------------------------
+
+
+def test_a_deposed_controller_says_so_even_if_the_records_are_committed_later() -> None:
+    quorum = serving(replace(LINGERS, uncommitted_bytes_max=300), commit_delay_ms=None)
+
+    def large(_image: MetadataImage) -> Steps[ControllerResult[None]]:
+        while True:
+            yield
+
+    in_log = quorum.submit(creating("in-log"))
+    quorum.run(25)
+    gathered = quorum.submit(creating("gathered"))
+    asked = quorum.submit(asking)
+    under_way = quorum.submit(large)
+    waits = quorum.submit(creating("waits"))
+    quorum.ports.scheduler.call_later(0, lambda: quorum.depose(keep_until=quorum.log_end()))
+    quorum.run(0)
+    answers = (in_log, gathered, asked, under_way, waits)
+    assert [answer.code for answer in answers] == [ErrorCode.NOT_CONTROLLER] * 5
+    assert names(quorum.loop.decided_image) == []
+    quorum.run(100)
+    quorum.commit()
+    assert names(quorum.image) == ["in-log"]
+    assert all(len(answer.outcomes) == 1 for answer in answers)
+    assert quorum.resignations == []
+
+
+def test_a_new_term_begins_with_the_committed_image() -> None:
+    quorum = serving(commit_delay_ms=None)
+    lost = quorum.submit(creating("a"))
+    quorum.run()
+    quorum.depose()
+    quorum.commit()
+    quorum.elect()
+    again = quorum.submit(creating("a"))
+    quorum.run()
+    quorum.commit()
+    assert lost.code == ErrorCode.NOT_CONTROLLER
+    assert again.response == "made a"
+
+
+def test_a_new_epoch_of_the_same_leader_is_a_new_term() -> None:
+    quorum = serving(commit_delay_ms=None)
+    answer = quorum.submit(creating("a"))
+    quorum.run()
+    quorum.elect(commit=False)
+    assert answer.code == ErrorCode.NOT_CONTROLLER
+    assert not quorum.loop.is_active
+    quorum.commit()
+    assert quorum.loop.is_active
+    assert names(quorum.loop.decided_image) == ["a"]
+
+
+@pytest.mark.parametrize("how", ["fault", "refusal"])
+def test_an_append_that_failed_ends_the_term_and_nothing_is_acknowledged_after_it(how: str) -> None:
+    quorum = serving(LINGERS)
+    answers = [quorum.submit(creating(name)) for name in "ab"]
+    if how == "fault":
+        quorum.fault = OSError(5, "half is written")
+    else:
+        quorum.refuses = True
+    quorum.run(25)
+    assert [answer.code for answer in answers] == [ErrorCode.NOT_CONTROLLER] * 2
+    assert len(quorum.resignations) == 1
+    quorum.commit()
+    quorum.run()
+    assert quorum.submit(creating("c")).code == ErrorCode.NOT_CONTROLLER, "not in this epoch again"
+    quorum.refuses = False
+    quorum.elect()
+    assert quorum.loop.is_active
+
+
+def test_an_image_that_a_decision_broke_ends_the_term(monkeypatch: pytest.MonkeyPatch) -> None:
+    from metadata_topic.image.loader import ImageLoader
+
+    quorum = serving(commit_delay_ms=None)
+    before = quorum.submit(creating("a"))
+    quorum.run()
+
+    def take(_self: ImageLoader) -> None:
+        raise AssertionError("a map is broken")
+
+    broken = quorum.submit(creating("b"))
+    monkeypatch.setattr(ImageLoader, "take", take)
+    quorum.run()
+    monkeypatch.undo()
+    assert [before.code, broken.code] == [ErrorCode.NOT_CONTROLLER] * 2
+    assert "a map is broken" in quorum.resignations[0]
+
+
+def test_a_process_that_ends_answers_all_who_wait() -> None:
+    quorum = serving(commit_delay_ms=None)
+    answer = quorum.submit(creating("a"))
+    quorum.run()
+    quorum.loop.close()
+    quorum.loop.close()
+    assert answer.code == ErrorCode.NOT_CONTROLLER
+    quorum.elect()
+    assert not quorum.loop.is_active
+
+
+def test_watchers_hear_of_the_begin_and_the_end_of_a_term() -> None:
+    class Watcher:
+        def __init__(self) -> None:
+            self.heard: list[str] = []
+
+        def on_active(self, image: MetadataImage) -> None:
+            self.heard.append(f"active {image.provenance.end_offset}")
+
+        def on_inactive(self) -> None:
+            self.heard.append("inactive")
+
+    quorum, watcher = NaiveQuorum(), Watcher()
+    quorum.loop.watch(watcher)
+    quorum.elect()
+    quorum.depose()
+    assert watcher.heard == ["active 1", "inactive"]
