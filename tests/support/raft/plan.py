@@ -46,6 +46,8 @@ class Plan:
         disk_us: of a disk operation, the same.
         propose_every_ms: mean time between two rounds of proposals; 0: none.
         snapshot_every_ms: the same for own snapshots and log starts; 0: none.
+        fetch_batches: in an answer at most.
+        retry_ms: the core's retry backoff.
         clock_skew: clocks run up to this part faster or slower.
     """
 
@@ -65,6 +67,7 @@ class Plan:
     snapshot_every_ms: int = 0
     clock_skew: float = 0.0
     fetch_batches: int = 1000
+    retry_ms: int = 20
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -105,6 +108,7 @@ def plan_of(seed: int) -> Plan:
         snapshot_every_ms=dice.choice((200, 1000, 5000)),
         clock_skew=dice.choice((0.0, 0.01, 0.1)),
         fetch_batches=dice.choice((1, 2, 5, 1000)),
+        retry_ms=dice.choice((20, 100, 100, 300)),
     )
 
 

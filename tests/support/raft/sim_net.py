@@ -72,7 +72,7 @@ class SimNet:
         return bool(self.loss) and self.world.net_dice.random() < self.loss
 
     def _arrival(self) -> int:
-        least, mean = self.world.plan.delay_us
+        least, mean = self.world.delay_us
         if not mean:
             return self.world.now_us + least
         dice = self.world.net_dice

@@ -85,7 +85,7 @@ class SimNode:
         self.flushing: int | None = None
         self.truncating: int | None = None
         self.installing: fx.InstallSnapshot | None = None
-        self._chunks_free_at = 0
+        self._log_free_at = 0
 
     def __repr__(self) -> str:
         return f"n{self.id}"
@@ -173,8 +173,6 @@ class SimNode:
         """An answer has come, or the time for it is over."""
         if self.sends.pop(number, None) is None:
             return
-        if isinstance(response, FetchResponse) and response.error == ErrorCode.NONE:
-            self.leader_log_start = max(self.leader_log_start, response.log_start_offset)
         self.step(Answered(number, response, self.world.core_dice.random()))
 
     # Quorum-state
@@ -212,6 +210,12 @@ class SimNode:
     def _later(self, carry_out: Callable[..., None], *args: Any) -> None:
         """Do something after a disk operation's time."""
         self.world.at_node(self.world.now_us + self._disk_us(), self, carry_out, *args)
+
+    def _in_order(self, carry_out: Callable[..., None], *args: Any) -> None:
+        """Do something to log or snapshots; one is done after the other."""
+        at = max(self._log_free_at, self.world.now_us) + self._disk_us()
+        self._log_free_at = at
+        self.world.at_node(at, self, carry_out, *args)
 
     def _disk_us(self) -> int:
         slow = self.disk_is_slow_until > self.world.now_us
@@ -327,7 +331,7 @@ class SimNode:
         if self.flushing is not None:
             raise Violation("one flush at a time", f"{self}")
         self.flushing = self.disk.end_offset
-        self._later(self._flushed, self.world.disk_dice.random() < 0.3)
+        self._in_order(self._flushed, self.world.disk_dice.random() < 0.3)
 
     def _flushed(self, began_late: bool) -> None:
         assert self.flushing is not None
@@ -342,26 +346,21 @@ class SimNode:
             raise Violation("one change of the log at a time", f"{self}")
         self.world.oracle.truncates(self, effect.end_offset)
         self.truncating = effect.end_offset
-        self._later(self._truncated)
+        self._in_order(self._truncated)
 
     def _truncated(self) -> None:
         assert self.truncating is not None
         end, self.truncating = self.truncating, None
         self.disk.truncate(end)
+        self.disk.flushed_end = end
         if self.flushing is not None:
             self.flushing = min(self.flushing, end)
         self.step(Truncated(end))
 
     # Snapshots that are fetched
 
-    def _chunks_later(self, carry_out: Callable[..., None], *args: Any) -> None:
-        """Operations on the file that is being fetched go one after the other."""
-        at = max(self._chunks_free_at, self.world.now_us + self._disk_us())
-        self._chunks_free_at = at
-        self.world.at_node(at, self, carry_out, *args)
-
     def _write_chunk(self, effect: fx.WriteChunk) -> None:
-        self._chunks_later(self._chunk_written, effect)
+        self._in_order(self._chunk_written, effect)
 
     def _chunk_written(self, effect: fx.WriteChunk) -> None:
         disk = self.disk
@@ -374,7 +373,7 @@ class SimNode:
         self.step(ChunkWritten(effect.snapshot_id, len(part[1])))
 
     def _drop_chunks(self, effect: fx.DropChunks) -> None:
-        self._chunks_later(self._chunks_dropped)
+        self._in_order(self._chunks_dropped)
 
     def _chunks_dropped(self) -> None:
         self.disk.part = None
@@ -383,7 +382,7 @@ class SimNode:
         if self.truncating is not None or self.installing is not None:
             raise Violation("one change of the log at a time", f"{self}")
         self.installing = effect
-        self._chunks_later(self._installed, effect)
+        self._in_order(self._installed, effect)
 
     def _installed(self, effect: fx.InstallSnapshot) -> None:
         self.installing = None
@@ -409,6 +408,9 @@ class SimNode:
             self.flushing = min(self.flushing, self.disk.end_offset)
 
     # The rest
+
+    def _note_leader_log_start(self, effect: fx.NoteLeaderLogStart) -> None:
+        self.leader_log_start = max(self.leader_log_start, effect.offset)
 
     def _advance(self, effect: fx.AdvanceHighWatermark) -> None:
         self.world.oracle.advances(self, effect.offset)
@@ -470,6 +472,7 @@ HANDLERS: dict[type[fx.Effect], Callable[[SimNode, Any], None]] = {
     fx.WriteChunk: SimNode._write_chunk,
     fx.InstallSnapshot: SimNode._install_snapshot,
     fx.DropChunks: SimNode._drop_chunks,
+    fx.NoteLeaderLogStart: SimNode._note_leader_log_start,
     fx.AdvanceHighWatermark: SimNode._advance,
     fx.RoleChanged: SimNode._role_changed,
     fx.WakeAt: SimNode._wake_at,

@@ -21,6 +21,7 @@ from metadata_topic.raft.roles import Role
 from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, VoterSet
+from tests.support.raft.brief import brief
 from tests.support.raft.errors import Violation
 from tests.support.raft.faults import Faults
 from tests.support.raft.model_disk import (
@@ -41,6 +42,9 @@ EQUAL_WITHIN_MS = 60_000
 CLOSED_WITHIN_MS = 12_000
 """A generous multiple of the core's own limit: clocks run apart and disks are slow."""
 SNAPSHOT_CHUNK_BYTES = 16
+BACKLOG_MAX = 200
+"""A leader with more uncommitted records gets no further ones."""
+CALM_US = (300, 500)
 
 
 def real_core(key: ReplicaKey, config: RaftConfig) -> Any:
@@ -86,6 +90,7 @@ class World:
         self.story: list[str] | None = None
         self.reports: list[str] = []
         self.is_disturbed = plan.disturbed
+        self.delay_us, self._disk_us = plan.delay_us, plan.disk_us
         self._heap: list[tuple[int, int, SimNode | None, int, Callable[..., None], Any]] = []
         self._order = 0
         self._payloads = 0
@@ -115,6 +120,7 @@ class World:
             static_nodes=() if plan.dynamic else tuple(map(address_of, plan.voters)),
             fetch_max_bytes=plan.fetch_batches * PAYLOAD_BYTES,
             snapshot_max_bytes=SNAPSHOT_CHUNK_BYTES,
+            retry_backoff_ms=plan.retry_ms,
         )
         node = SimNode(self, node_id, self._formatted(node_id, 0), config)
         if plan.clock_skew:
@@ -193,16 +199,16 @@ class World:
 
     def disk_us(self) -> int:
         """How long an operation of a disk takes."""
-        least, mean = self.plan.disk_us
+        least, mean = self._disk_us
         return least + int(self.disk_dice.random() * 2 * mean) if mean else least
 
     # A whole run
 
     def start(self) -> None:
         """Start all nodes, the workload and the faults."""
-        for number, node in enumerate(self.nodes.values()):
-            late_us = int(self._work_dice.random() * 300_000) if self.plan.disturbed else number
-            self.at_any_life(late_us, node, node.start)
+        for node in self.nodes.values():
+            late_us = int(self._work_dice.random() * 300_000) if self.plan.disturbed else 0
+            self.start_later(node, late_us // 1000)
         if self.plan.propose_every_ms:
             self._repeat(self.plan.propose_every_ms, self._propose_somewhere)
         if self.plan.snapshot_every_ms:
@@ -232,15 +238,12 @@ class World:
         if not self.run_until(lambda: self.leader is not None, LEADER_WITHIN_MS):
             raise Violation("calm brings a leader", f"not in {LEADER_WITHIN_MS} ms: {self.states}")
         leader_ms = (self.now_us - began) // 1000
-        self.plan_is_over = True
         if not self.run_until(self.all_equal, EQUAL_WITHIN_MS):
             raise Violation("calm makes all logs equal", f"{self.states}")
         equal_ms = (self.now_us - began) // 1000
         self._one_more_commit()
         self._nobody_waits()
         return Calm(leader_ms, equal_ms)
-
-    plan_is_over = False
 
     def _one_more_commit(self) -> None:
         before = self.oracle.high_watermark
@@ -266,6 +269,7 @@ class World:
         self.net.loss = self.net.duplication = 0.0
         self.net.cuts.clear()
         self.damage_chance = 0.0
+        self.delay_us = self._disk_us = CALM_US
         for node in self.nodes.values():
             node.paused_until = min(node.paused_until, self.now_us)
             node.disk_is_slow_until = 0
@@ -374,11 +378,15 @@ class World:
 
     def _propose_somewhere(self) -> None:
         dice = self._work_dice
+        if self.plan.disturbed and not self.is_disturbed:
+            return
         for node in self.nodes.values():
-            if self.plan_is_over or node.paused_until > self.now_us:
+            if node.paused_until > self.now_us:
                 continue
             sizes = tuple(dice.randrange(1, 4) for _ in range(dice.choice((1, 1, 1, 2, 4))))
             stale = dice.random() < 0.02
+            if node.disk.end_offset > self.oracle.high_watermark + BACKLOG_MAX:
+                continue
             if node.leads or (node.up and dice.random() < 0.02):
                 self.propose(node, sizes, stale=stale)
 
@@ -406,6 +414,7 @@ class World:
         facts = disk.facts_at(end)
         stored = StoredSnapshot(SnapshotFile(snapshot_id, len(content)), content, facts)
         self.oracle.is_of_committed_state(node, stored)
+        disk.flushed_end = max(disk.flushed_end, end)  # only flushed records get into one
         disk.snapshots[snapshot_id] = self.written_snapshots[content] = stored
         node.step(SnapshotWritten(stored.file))
         return snapshot_id
@@ -435,8 +444,8 @@ class World:
         )
         self.trace_hash = crc32(line.encode(), self.trace_hash)
         if self.trace is not None:
-            self.trace.append(f"{self.now_us / 1000:.3f} {self.state_of(node)}: {event}")
-            self.trace.extend(f"      {effect}" for effect in effects)
+            self.trace.append(f"{self.now_us / 1000:.3f} {self.state_of(node)}: {brief(event)}")
+            self.trace.extend(f"      {brief(effect)}" for effect in effects)
 
     def tell(self, text: str) -> None:
         """Put something into the trace."""
