@@ -39,7 +39,7 @@ class StoredSnapshot:
 def snapshot_content(snapshot_id: SnapshotId, writer: int, size_bytes: int) -> bytes:
     """Bytes that differ from those of any other snapshot and of any other writer."""
     text = f"{snapshot_id.end_offset}/{snapshot_id.epoch}/{writer}:".encode()
-    body = (text * (size_bytes // len(text) + 1))[:size_bytes]
+    body = text + (text * (size_bytes // len(text) + 1))[:size_bytes]
     return body + hashlib.sha256(body).digest()[:8]
 
 
