@@ -42,6 +42,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--seconds", type=float, help="begin no seed after so long")
     options.add_argument("--without", default="", help="numbers of faults to leave out")
     options.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="changes")
+    options.add_argument("--plain", action="store_true", help="make no failure smaller")
     options.add_argument("--trace", type=int, default=TRACE_LINES, help="lines of a failure")
     return options
 
@@ -78,7 +79,10 @@ def main(arguments: Sequence[str], *, make_core: CoreFactory = real_core) -> int
     print(summary, flush=True)
     if failed is None:
         return 0
-    _tell(failed, options, make_core)
+    if options.plain:
+        print(f"seed {failed.plan.seed}: {failed.violation}")
+    else:
+        _tell(failed, options, make_core)
     return 1
 
 

@@ -10,11 +10,19 @@ they are equal up to there, so that to compare two logs is to compare one batch.
 
 from typing import TYPE_CHECKING
 
-from metadata_topic.raft.effects import Persist, RoleChanged
-from metadata_topic.raft.events import ElectionState
+from metadata_topic.raft.effects import Effect, Persist, RoleChanged
+from metadata_topic.raft.events import (
+    ElectionState,
+    Event,
+    Received,
+    SnapshotInstalled,
+    Started,
+    Truncated,
+)
 from metadata_topic.raft.messages import (
+    FetchRequest,
     FetchResponse,
-    FetchSnapshotResponse,
+    FetchSnapshotRequest,
     Request,
     Response,
     VoteRequest,
@@ -55,6 +63,8 @@ class Oracle:
         self._votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
         self._epochs_said: dict[ReplicaKey, int] = {}
         self._epoch_floors: dict[int, int] = {}
+        self._contacts: dict[tuple[int, ReplicaKey], tuple[int, int]] = {}
+        self._led_since: dict[int, int] = {}
         self._voters = tuple(key_of(node_id) for node_id in world.plan.voters)
         self._majority = len(self._voters) // 2 + 1
         self._pending_max = PENDING_MAX_PER_NODE * len(world.plan.nodes)
@@ -94,7 +104,7 @@ class Oracle:
             case _, FetchResponse():
                 if response.high_watermark > self.high_watermark:
                     raise Violation("only what is committed is called so", f"{node}: {response}")
-            case _, FetchSnapshotResponse():
+            case _:
                 pass
 
     def _votes_for(self, node: "SimNode", epoch: int, candidate: ReplicaKey) -> None:
@@ -120,6 +130,7 @@ class Oracle:
         if effect.role is not Role.LEADER:
             return
         epoch = effect.epoch
+        self._led_since[node.id] = node.local_ms()
         me = (node.key, node.life)
         if epoch not in self._leaders:
             self.elections += 1
@@ -155,9 +166,6 @@ class Oracle:
             raise Violation(
                 "the same offset and epoch are the same bytes", f"{node}: {facts}: {old}, {new}"
             )
-
-    def flushed(self, node: "SimNode") -> None:
-        """Nothing new can be wrong on a disk that has more."""
 
     def truncates(self, node: "SimNode", end_offset: int) -> None:
         """What is committed is never cut."""
@@ -269,9 +277,41 @@ class Oracle:
 
     # All the time
 
+    def effects_of(self, node: "SimNode", event: Event, effects: list[Effect]) -> None:
+        """A pre-vote is no vote; voters are those of the log."""
+        if isinstance(event, Received):
+            request = event.request
+            if isinstance(request, VoteRequest) and request.pre_vote:
+                new = next((one for one in effects if isinstance(one, Persist)), None)
+                if new is not None and new.election.voted == request.candidate:
+                    raise Violation("a pre-vote is not persisted", f"{node}: {new}")
+            elif isinstance(request, FetchRequest | FetchSnapshotRequest):
+                if request.epoch == node.core.epoch:
+                    self._contacts[node.id, request.replica] = (request.epoch, node.local_ms())
+        elif isinstance(event, Started | Truncated | SnapshotInstalled):
+            told, found = node.core.history.latest, node.disk.facts_at(node.disk.end_offset)
+            if (told.kraft_version, told.voters) != (found.kraft_version, found.voters):
+                raise Violation("voters are what the log says", f"{node}: {told} for {found}")
+
+    def _leads_a_majority(self, node: "SimNode") -> None:
+        """A leader from which no majority has fetched for 1.5 fetch timeouts gives up."""
+        now_ms = node.local_ms()
+        since_ms = self._led_since[node.id]
+        limit_ms = now_ms - node.config.fetch_timeout_ms * 3 // 2
+        if since_ms >= limit_ms:
+            return
+        count = 0
+        for voter in self._voters:
+            epoch, at_ms = self._contacts.get((node.id, voter), (-1, -1))
+            count += voter == node.key or (epoch == node.core.epoch and at_ms >= limit_ms)
+        if count < self._majority:
+            raise Violation("a leader without a majority gives up", f"{node} in {node.core.epoch}")
+
     def after_step(self, node: "SimNode") -> None:
         """What a core believes of itself is so, and nothing in it grows without bound."""
         core, disk = node.core, node.disk
+        if core.role is Role.LEADER:
+            self._leads_a_majority(node)
         if core.epoch < self._epoch_floors[node.id]:
             raise Violation("epochs never go back", f"{node}: {core.epoch}")
         self._epoch_floors[node.id] = core.epoch

@@ -151,6 +151,7 @@ class SimNode:
         except Exception as error:
             raise Violation("the core fails", f"{self}: {type(error).__name__}: {error}") from error
         world.note(self, event, effects)
+        world.oracle.effects_of(self, event, effects)
         life = self.life
         for place, effect in enumerate(effects):
             if self.crash_after is not None and place >= self.crash_after:
@@ -338,7 +339,6 @@ class SimNode:
         disk = self.disk
         disk.flushed_end = max(disk.flushed_end, disk.end_offset if began_late else self.flushing)
         self.flushing = None
-        self.world.oracle.flushed(self)
         self.step(Flushed(disk.flushed_end))
 
     def _truncate(self, effect: fx.TruncateLog) -> None:

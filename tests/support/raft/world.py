@@ -367,13 +367,15 @@ class World:
             base += size
             self._payloads += 1
             data += b"P" + self._payloads.to_bytes(PAYLOAD_BYTES - 1, "big")
-        node.refused = False
+        node.refused, led = False, node.leads
         life = node.life
         node.step(Proposed(node.core.epoch, tuple(batches), data))
         if node.life != life:
             return False
         if node.refused == (node.disk.end_offset > before) or (stale and not node.refused):
             raise Violation("a proposal is appended or refused", f"{node} at {base}")
+        if not node.refused and not led:
+            raise Violation("only a leader appends what is proposed", f"{node} at {base}")
         return not node.refused
 
     def _propose_somewhere(self) -> None:
