@@ -10,6 +10,7 @@ from tests.support.tier.metadata_topic import Node
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, help="run this seed of a simulation, no others")
     parser.addoption("--events", type=int, help="for so many events")
+    parser.addoption("--rewrite-stories", action="store_true", help="write what happens now")
 
 
 @pytest.fixture

@@ -285,12 +285,13 @@ class Oracle:
                 new = next((one for one in effects if isinstance(one, Persist)), None)
                 if new is not None and new.election.voted == request.candidate:
                     raise Violation("a pre-vote is not persisted", f"{node}: {new}")
-            elif isinstance(request, FetchRequest | FetchSnapshotRequest):
-                if request.epoch == node.core.epoch:
-                    self._contacts[node.id, request.replica] = (request.epoch, node.local_ms())
+            elif request.epoch == node.core.epoch and isinstance(
+                request, FetchRequest | FetchSnapshotRequest
+            ):
+                self._contacts[node.id, request.replica] = (request.epoch, node.local_ms())
         elif isinstance(event, Started | Truncated | SnapshotInstalled):
             told, found = node.core.history.latest, node.disk.facts_at(node.disk.end_offset)
-            if (told.kraft_version, told.voters) != (found.kraft_version, found.voters):
+            if told != found:
                 raise Violation("voters are what the log says", f"{node}: {told} for {found}")
 
     def _leads_a_majority(self, node: "SimNode") -> None:

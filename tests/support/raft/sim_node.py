@@ -65,6 +65,7 @@ class SimNode:
         self.leader_log_start = 0
         self.crash_after: int | None = None
         self.down_ms = 0
+        self.restarts_after_close = True
         self.core: Any = None
         self._forget()
 
@@ -456,7 +457,8 @@ class SimNode:
     def _closed(self, effect: fx.Closed) -> None:
         self.world.tell(f"{self} has closed")
         self.stop()
-        self.world.start_later(self, 500)
+        if self.restarts_after_close:
+            self.world.start_later(self, 500)
 
 
 HANDLERS: dict[type[fx.Effect], Callable[[SimNode, Any], None]] = {

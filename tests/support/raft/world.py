@@ -409,7 +409,7 @@ class World:
         """Let a node make a snapshot of all that it knows to be committed."""
         disk, end = node.disk, node.known_high_watermark
         newest = disk.newest
-        if node.installing is not None or end <= (newest.file.id.end_offset if newest else 0):
+        if not node.up or node.installing is not None or end <= (newest.file.id.end_offset if newest else 0):
             return None
         snapshot_id = SnapshotId(end, disk.epoch_before(end))
         content = snapshot_content(snapshot_id, node.id, size)
@@ -424,6 +424,8 @@ class World:
     def raise_log_start(self, node: SimNode) -> bool:
         """Let a node drop its log below a snapshot; a follower as far as the leader did."""
         disk = node.disk
+        if not node.up:
+            return False
         limit = disk.end_offset if node.leads else node.leader_log_start
         ends = [one.end_offset for one in disk.snapshots if one.end_offset <= limit]
         if not ends or max(ends) <= disk.start_offset or node.installing is not None:
