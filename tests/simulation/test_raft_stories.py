@@ -1,6 +1,6 @@
 """Stories of the Raft core, told again exactly: commands and what comes of them.
 
-    pytest tests/simulation/test_raft_stories.py --rewrite-stories    # after a wanted change
+pytest tests/simulation/test_raft_stories.py --rewrite-stories    # after a wanted change
 """
 
 from pathlib import Path

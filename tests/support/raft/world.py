@@ -409,7 +409,8 @@ class World:
         """Let a node make a snapshot of all that it knows to be committed."""
         disk, end = node.disk, node.known_high_watermark
         newest = disk.newest
-        if not node.up or node.installing is not None or end <= (newest.file.id.end_offset if newest else 0):
+        least = newest.file.id.end_offset if newest else 0
+        if not node.up or node.installing is not None or end <= least:
             return None
         snapshot_id = SnapshotId(end, disk.epoch_before(end))
         content = snapshot_content(snapshot_id, node.id, size)
