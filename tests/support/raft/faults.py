@@ -5,26 +5,22 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from metadata_topic.raft.events import Closing, Resign
-from tests.support.raft.plan import Plan
+from metadata_topic.raft.messages import (
+    ANY_REPLICA,
+    FetchRequest,
+    FetchSnapshotRequest,
+    Request,
+    VoteRequest,
+)
+from metadata_topic.raft.snapshot_id import SnapshotId
+from tests.support.raft.plan import Plan, key_of
 
 if TYPE_CHECKING:
     from tests.support.raft.sim_node import SimNode
     from tests.support.raft.world import World
 
-KINDS = (
-    *("crash",) * 6,
-    *("crash_within_a_step",) * 4,
-    *("crash_many",) * 2,
-    *("one_way",) * 3,
-    *("isolate",) * 4,
-    *("split",) * 3,
-    *("pause",) * 3,
-    *("slow_disk",) * 2,
-    "resign",
-    *("close",) * 2,
-    "lose_disk",
-    "bad_network",
-)
+
+STRANGER = key_of(77)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +50,7 @@ def fault(plan: Plan, number: int) -> Fault:
     dice = Random(f"raft-fault-{plan.seed}-{number}")
     return Fault(
         number,
-        dice.choice(KINDS),
+        dice.choice(plan.kinds),
         int(dice.random() * 2 * plan.fault_every_ms),
         dice.choice((5, 50, 300, 1200, 2500, 4000)),
         dice.random(),
@@ -142,7 +138,11 @@ class Faults:
         node.paused_until = self._world.now_us + coming.for_ms * 1500
 
     def _slow_disk(self, node: "SimNode", coming: Fault) -> None:
-        node.disk_is_slow_until = self._world.now_us + coming.for_ms * 2000
+        until = self._world.now_us + coming.for_ms * 2000
+        if coming.part < 0.7:
+            node.log_is_slow_until = until
+        if coming.part > 0.4:
+            node.state_is_slow_until = until
 
     def _resign(self, node: "SimNode", coming: Fault) -> None:
         if node.leads:
@@ -164,6 +164,31 @@ class Faults:
             self._lost_voters.append(node.id)
         self._world.crash_for(node, coming.for_ms)
         self._world.lose_disk(node)
+
+    def _stray(self, node: "SimNode", coming: Fault) -> None:
+        """Requests of a node that nobody knows; some with numbers that cannot be."""
+        if not node.up:
+            return
+        epoch, end = node.core.epoch, node.disk.end_offset
+        pick = int(coming.part * 1000)
+        requests: tuple[Request, ...] = (
+            VoteRequest(epoch + 1, STRANGER, ANY_REPLICA, epoch, end, pre_vote=pick % 2 == 0),
+            VoteRequest(epoch + 1, STRANGER, node.key, epoch, 0, pre_vote=False),
+            VoteRequest(epoch, STRANGER, ANY_REPLICA, epoch, end, pre_vote=True),
+            VoteRequest(epoch + 10**6, STRANGER, ANY_REPLICA, epoch, end, pre_vote=False),
+            FetchRequest(STRANGER, epoch, end + 1000, epoch),
+            FetchRequest(STRANGER, epoch, -1, -1),
+            FetchRequest(STRANGER, epoch, 0, epoch + 1),
+            FetchSnapshotRequest(STRANGER, epoch, SnapshotId(0, 0), 0, 100),
+            FetchSnapshotRequest(STRANGER, epoch, SnapshotId(end, epoch), -5, 100),
+        )
+        # Who may not stand cannot spread an epoch that it was told: it waits until the quorum's own
+        # has risen above (as in Kafka).
+        spreads = node.id in self._world.plan.voters and not node.disk_number
+        if node.config.can_vote and not spreads:
+            requests = tuple(one for one in requests if one.epoch <= epoch)
+        request = requests[pick % len(requests)]
+        self._world.at_node(self._world.now_us, node, node.deliver, (node, -1, 0), request)
 
     def _bad_network(self, node: "SimNode", coming: Fault) -> None:
         net, plan = self._world.net, self._world.plan

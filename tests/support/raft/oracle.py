@@ -83,7 +83,7 @@ class Oracle:
         if new.epoch == old.epoch:
             if old.voted not in (None, new.voted):
                 raise Violation("a vote is kept", f"{node} on disk: {old} -> {new}")
-            if old.leader_id is not None and new.leader_id not in (None, old.leader_id):
+            if old.leader_id not in (None, new.leader_id):
                 raise Violation("one leader an epoch", f"{node} on disk: {old} -> {new}")
 
     def asks(self, node: "SimNode", request: Request) -> None:

@@ -59,7 +59,8 @@ class SimNode:
         self.disk_number = 0
         self.up = False
         self.paused_until = 0
-        self.disk_is_slow_until = 0
+        self.log_is_slow_until = 0
+        self.state_is_slow_until = 0
         self.clock_offset_ms = 0
         self.clock_rate = 1000
         self.leader_log_start = 0
@@ -210,18 +211,18 @@ class SimNode:
             self._held.append((after, carry_out, args))
 
     def _later(self, carry_out: Callable[..., None], *args: Any) -> None:
-        """Do something after a disk operation's time."""
-        self.world.at_node(self.world.now_us + self._disk_us(), self, carry_out, *args)
+        """Do something after the time that quorum-state or a read takes."""
+        at = self.world.now_us + self._disk_us(self.state_is_slow_until)
+        self.world.at_node(at, self, carry_out, *args)
 
     def _in_order(self, carry_out: Callable[..., None], *args: Any) -> None:
         """Do something to log or snapshots; one is done after the other."""
-        at = max(self._log_free_at, self.world.now_us) + self._disk_us()
+        at = max(self._log_free_at, self.world.now_us) + self._disk_us(self.log_is_slow_until)
         self._log_free_at = at
         self.world.at_node(at, self, carry_out, *args)
 
-    def _disk_us(self) -> int:
-        slow = self.disk_is_slow_until > self.world.now_us
-        return self.world.disk_us() * (30 if slow else 1)
+    def _disk_us(self, slow_until: int) -> int:
+        return self.world.disk_us() * (30 if slow_until > self.world.now_us else 1)
 
     # Messages
 

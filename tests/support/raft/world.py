@@ -192,9 +192,11 @@ class World:
         """Go on until something holds; whether it does."""
         until = self.now_us + within_ms * 1000
         while not holds():
-            if not self._heap or self._heap[0][0] > until:
-                return False
-            self.turn()
+            steps = self.steps
+            while self.steps == steps:
+                if not self._heap or self._heap[0][0] > until:
+                    return False
+                self.turn()
         return True
 
     def disk_us(self) -> int:
@@ -272,7 +274,7 @@ class World:
         self.delay_us = self._disk_us = CALM_US
         for node in self.nodes.values():
             node.paused_until = min(node.paused_until, self.now_us)
-            node.disk_is_slow_until = 0
+            node.log_is_slow_until = node.state_is_slow_until = 0
             node.crash_after = None
             if not node.up:
                 node.start()
@@ -379,18 +381,19 @@ class World:
         return not node.refused
 
     def _propose_somewhere(self) -> None:
-        dice = self._work_dice
         if self.plan.disturbed and not self.is_disturbed:
             return
-        for node in self.nodes.values():
-            if node.paused_until > self.now_us:
+        random = self._work_dice.random
+        nodes = list(self.nodes.values())
+        other = nodes[int(random() * len(nodes))] if random() < 0.1 else None
+        for node in nodes:
+            if not node.up or node.paused_until > self.now_us:
                 continue
-            sizes = tuple(dice.randrange(1, 4) for _ in range(dice.choice((1, 1, 1, 2, 4))))
-            stale = dice.random() < 0.02
-            if node.disk.end_offset > self.oracle.high_watermark + BACKLOG_MAX:
+            if node is not other and node.core.role is not Role.LEADER:
                 continue
-            if node.leads or (node.up and dice.random() < 0.02):
-                self.propose(node, sizes, stale=stale)
+            if node.disk.end_offset <= self.oracle.high_watermark + BACKLOG_MAX:
+                sizes = tuple(1 + int(random() * 3) for _ in range(1 + int(random() ** 3 * 4)))
+                self.propose(node, sizes, stale=random() < 0.02)
 
     def _snapshot_somewhere(self) -> None:
         dice = self._work_dice
