@@ -58,6 +58,7 @@ class Oracle:
         self.committed_epoch_at: dict[int, int] = {}  # by the batch's base offset
         self.elections = 0
         self.lost_disks: dict[ReplicaKey, ModelDisk] = {}
+        self._marks: list[tuple[int, int]] = []  # (epoch of the leader, committed up to)
         self._batches: dict[tuple[int, int], tuple[int, bytes, int]] = {}
         self._leaders: dict[int, tuple[ReplicaKey, int]] = {}
         self._votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
@@ -143,13 +144,15 @@ class Oracle:
         ]
         if len(votes) < self._majority:
             raise Violation("a majority of voters elects", f"{node} in {epoch} by {votes}")
-        self._has_what_is_committed(node)
+        self._has_what_is_committed(node, epoch)
 
-    def _has_what_is_committed(self, node: "SimNode") -> None:
-        if not self._holds(node.disk, self.high_watermark):
+    def _has_what_is_committed(self, node: "SimNode", epoch: int) -> None:
+        """A late answer can make a leader of an epoch that is over: it lacks what came after."""
+        end = max((end for one, end in self._marks if one <= epoch), default=0)
+        if not self._holds(node.disk, end):
             raise Violation(
                 "a leader has all that was ever committed",
-                f"{node} in {node.core.epoch} lacks something below {self.high_watermark}",
+                f"{node} in {epoch} lacks something below {end}",
             )
 
     # The log
@@ -239,9 +242,14 @@ class Oracle:
                 "a leader commits by an entry of its own epoch", f"{node} {offset}: {new[-1].facts}"
             )
         self._is_on_a_majority()
+        epoch = node.core.epoch
+        if self._marks and self._marks[-1][0] >= epoch:
+            self._marks[-1] = (self._marks[-1][0], offset)
+        else:
+            self._marks.append((epoch, offset))
         for other in self.world.nodes.values():
-            if other.leads and other.core.epoch >= node.core.epoch:
-                self._has_what_is_committed(other)
+            if other.leads:
+                self._has_what_is_committed(other, other.core.epoch)
 
     def _is_on_a_majority(self) -> None:
         if not self.high_watermark:

@@ -222,7 +222,7 @@ class SimNode:
         self.world.at_node(at, self, carry_out, *args)
 
     def _disk_us(self, slow_until: int) -> int:
-        return self.world.disk_us() * (30 if slow_until > self.world.now_us else 1)
+        return self.world.disk_us() * (60 if slow_until > self.world.now_us else 1)
 
     # Messages
 
