@@ -105,7 +105,7 @@ simulate: $(VENV)/.installed-dev
 		$(if $(SECONDS_MAX),--seconds $(SECONDS_MAX))
 
 simulate-bugs: $(VENV)/.installed-dev
-	@$(BIN)/python -m tests.planted.simulated $(IDS)
+	@$(BIN)/python -m tests.support.raft.planted $(IDS)
 
 pythons: $(VENV)/.installed-dev
 	WORKERS=$(WORKERS) $(BIN)/python .ci/pythons.py $(PYTEST_ARGS)

@@ -5,8 +5,10 @@ make simulate WORLD=raft SEEDS=1000-1299 EVENTS=5000                   # many
 """
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +25,15 @@ from tests.support.raft.seeds import replay_line, run_plan
 from tests.support.raft.small import SmallQuorum
 
 EVENTS = 2500
+PATCHES = (Path(__file__).parents[1] / "planted").glob("RC*.patch")
+RECORDED = sorted(
+    {
+        int(seed)
+        for path in PATCHES
+        for seed in re.findall(r"^Seed: (\d+)$", path.read_text(), re.MULTILINE)
+    }
+)
+"""Those that find a planted bug; `make simulate-bugs` tells how to record them anew."""
 LEADER_MS_P99_MAX = 2000 + 5 * 1000
 """One fetch timeout and five election timeouts."""
 
@@ -50,6 +61,11 @@ def test_every_rule_holds_after_every_step(request: pytest.FixtureRequest, block
     seeds, events = seeds_of(request, range(block * 10, block * 10 + 10))
     for seed in seeds:
         hold(seed, events)
+
+
+@pytest.mark.parametrize("seed", RECORDED)
+def test_a_recorded_seed_holds(seed: int) -> None:
+    hold(seed, EVENTS)
 
 
 @pytest.mark.long(seconds=150)

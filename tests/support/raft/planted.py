@@ -2,10 +2,11 @@
 
     make simulate-bugs                       # all whose patch says `Simulate: raft`
     make simulate-bugs IDS="RC10 RC14"
-    python -m tests.planted.simulated RC10 --seeds 0-499 --events 2500
+    python -m tests.support.raft.planted RC10 --seeds 0-499 --events 2500 --record
 
-`tests/planted/run.py` runs the one seed that a patch records; here seeds are tried from the first
-on, as if nobody knew. The exit status is 1 if a bug is not found.
+`tests/planted/run.py` runs the seed that a patch records (`Seed: 19`) with those of every day; here
+seeds are tried from the first on, as if nobody knew. Another core takes other turns with the same
+seed: `--record` writes down which seed it is now. The exit status is 1 if a bug is not found.
 """
 
 import argparse
@@ -28,6 +29,12 @@ def is_simulated(planted: Planted) -> bool:
     return SIMULATED.search(planted.path.read_text().partition("diff --git")[0]) is not None
 
 
+def record(patch: Path, seed: int) -> None:
+    """Write the seed that finds a bug into its patch."""
+    text = re.sub(r"^Seed: .*$", f"Seed: {seed}", patch.read_text(), count=1, flags=re.MULTILINE)
+    patch.write_text(re.sub(r"seed_holds\[\d+\]", f"seed_holds[{seed}]", text, count=1))
+
+
 def search(tree: Path, planted: Planted, options: argparse.Namespace) -> bool:
     """Plant a bug and run seeds until one finds it; whether one did."""
     began = time.monotonic()
@@ -48,6 +55,8 @@ def search(tree: Path, planted: Planted, options: argparse.Namespace) -> bool:
     git_apply(tree, planted.path, "--reverse")
     said = (done.stdout.strip() or done.stderr.strip()).splitlines()[-1]
     is_found = done.returncode == 1 and said.startswith("seed ")
+    if is_found and options.record:
+        record(planted.path, int(said.split()[1].rstrip(":")))
     words = said[:140] if is_found else f"NOT FOUND ({said[:140]}): {planted.bug}"
     print(f"{planted.id} {words} ({time.monotonic() - began:.0f} s)", flush=True)
     return is_found
@@ -59,6 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("ids", nargs="*", help="bugs to plant; none: all of the simulation")
     parser.add_argument("--seeds", default="0-499")
     parser.add_argument("--events", type=int, default=2500)
+    parser.add_argument("--record", action="store_true", help="write the seeds into the patches")
     options = parser.parse_args(arguments)
     bugs = [one for one in read_patches(ROOT, options.ids) if is_simulated(one)]
     with tempfile.TemporaryDirectory(prefix="simulated-") as name:
