@@ -399,6 +399,9 @@ class World:
         dice = self._work_dice
         nodes = list(self.nodes.values())
         node = nodes[int(dice.random() * len(nodes))]
+        leader = next((one for one in nodes if one.leads), None)
+        if leader is not None and dice.random() < 0.4:
+            node = leader  # others must load its snapshots then
         which = dice.random()
         size = int(dice.random() * 60)
         if not node.up or node.paused_until > self.now_us or node.installing is not None:
