@@ -125,6 +125,7 @@ def on_fetch_response(replica: Replica, pending: Pending, response: FetchRespons
     """Take what a Fetch brought; the caller has looked at the epoch and the leader."""
     state, request = replica.state, pending.request
     if not isinstance(state, Follower):
+        replica.back_off(pending.to)
         return
     state.asks_others = False
     if response.error is not ErrorCode.NONE:
