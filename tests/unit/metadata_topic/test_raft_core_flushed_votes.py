@@ -3,7 +3,14 @@
 from kafka_protocol.errors import ErrorCode
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.core import RaftCore
-from metadata_topic.raft.effects import Effect, FlushLog, Persist, Send
+from metadata_topic.raft.effects import (
+    AppendEpochStart,
+    Effect,
+    FlushLog,
+    Persist,
+    Send,
+    TruncateLog,
+)
 from metadata_topic.raft.events import (
     Answered,
     ElectionState,
@@ -13,6 +20,7 @@ from metadata_topic.raft.events import (
     Received,
     Started,
     Tick,
+    Truncated,
 )
 from metadata_topic.raft.log_view import LogView, SnapshotFile
 from metadata_topic.raft.messages import (
@@ -38,10 +46,11 @@ LEADER = Standing(1, 1, NODES[0])
 class Replica2:
     """The core of node 2, whose quorum-state is durable at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, end_offset: int = 0) -> None:
         self._core = RaftCore(ReplicaKey(2, b"2" * 16), RaftConfig(static_nodes=NODES))
         history = ((0, QuorumFacts(0, VOTERS)),)
-        self.step(Started(ElectionState(), 0, 0, (), (), history, 0.0), 0)
+        epochs = ((1, 0),) if end_offset else ()
+        self.step(Started(ElectionState(), 0, end_offset, epochs, (), history, 0.0), 0)
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         effects = self._core.step(event, now_ms)
@@ -55,6 +64,10 @@ def sends(effects: list[Effect], kind: type) -> list[Send]:
     return [one for one in effects if isinstance(one, Send) and isinstance(one.request, kind)]
 
 
+def yes_of(epoch: int) -> VoteResponse:
+    return VoteResponse(ErrorCode.NONE, Standing(epoch), granted=True)
+
+
 def test_a_candidate_shows_voters_only_what_it_has_flushed() -> None:
     replica = Replica2()
     begin = BeginQuorumEpochRequest(1, 1, ReplicaKey(2), NODES[0])
@@ -66,11 +79,27 @@ def test_a_candidate_shows_voters_only_what_it_has_flushed() -> None:
     assert any(isinstance(one, FlushLog) for one in appended)
 
     pre_vote, _ = sends(replica.step(Tick(0.0), 3000), VoteRequest)
-    yes = VoteResponse(ErrorCode.NONE, LEADER, granted=True)
-    stands = replica.step(Answered(pre_vote.number, yes, 0.0), 3010)
+    stands = replica.step(Answered(pre_vote.number, yes_of(1), 0.0), 3010)
     assert sends(stands, VoteRequest) == []
     asked = sends(replica.step(Flushed(1), 3020), VoteRequest)
     assert [(one.request.end_offset, one.request.pre_vote) for one in asked] == [(1, False)] * 2
+
+
+def test_a_winner_writes_nothing_while_its_log_is_being_cut() -> None:
+    replica = Replica2(end_offset=3)
+    leader = Standing(2, 1, NODES[0])
+    begin = BeginQuorumEpochRequest(2, 1, ReplicaKey(2), NODES[0])
+    (fetch,) = sends(replica.step(Received(1, begin, 0.0), 10), FetchRequest)
+    diverging = FetchResponse(ErrorCode.NONE, leader, -1, 0, diverging=EpochEnd(1, 2))
+    assert TruncateLog(2) in replica.step(Answered(fetch.number, diverging, 0.0), 20)
+
+    pre_vote, _ = sends(replica.step(Tick(0.0), 3000), VoteRequest)
+    stands = replica.step(Answered(pre_vote.number, yes_of(2), 0.0), 3010)
+    vote, _ = sends(stands, VoteRequest)
+    wins = replica.step(Answered(vote.number, yes_of(3), 0.0), 3020)
+    assert not [one for one in wins if isinstance(one, AppendEpochStart)]
+    leads = replica.step(Truncated(2), 3030)
+    assert [one.base_offset for one in leads if isinstance(one, AppendEpochStart)] == [2]
 
 
 def test_a_snapshot_below_the_log_is_not_what_precedes_it() -> None:
