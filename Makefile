@@ -8,6 +8,9 @@ RUN_S3_ARGS ?=
 RUN_SPARK_ARGS ?=
 IDS ?= $(ID)
 ROUNDS ?= 300
+WORLD ?= raft
+SEEDS ?= 1000-1299
+EVENTS ?= 5000
 # Three for each of two cores: the tests of brokers wait more than they compute.
 WORKERS ?= 6
 PYTEST = $(BIN)/pytest -n $(WORKERS)
@@ -20,7 +23,7 @@ SPARK_TESTS = $(wildcard tests/integration/test_lake_*.py tests/integration/test
 # Without byte code every broker that a test starts compiles all of its modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run run-s3 run-spark test again check lint localstack clients bytecode long spark prove-spark model planted pythons prove docs clean help
+.PHONY: run run-s3 run-spark test again check lint localstack clients bytecode long spark prove-spark model planted simulate simulate-bugs pythons prove docs clean help
 
 help:
 	@echo "make run    set up everything, start one broker on 127.0.0.1:9092, data under ./data"
@@ -29,6 +32,8 @@ help:
 	@echo "make test   set up everything, run all checks, and a round of each kind of test"
 	@echo "make check  the fast part: linters, types, import contracts, unit tests"
 	@echo "make planted [IDS=\"S06 B04\"] plant known bugs one by one: the tests must notice each"
+	@echo "make simulate [WORLD=raft SEEDS=1000-1299 EVENTS=5000] simulated clusters, one a seed"
+	@echo "make simulate-bugs  the same with each planted bug of that world: it must be found"
 	@echo "make pythons the unit and property tests with every Python from 3.11 to 3.14 on PATH"
 	@echo "make prove-spark  the pipeline on Spark at full length: 2 GB, 20 kills, all stores: half an hour"
 	@echo "make prove  everything: all rounds of all tests, all Pythons, all planted bugs, the whole model,"
@@ -93,6 +98,14 @@ model: $(VENV)/.installed-dev
 
 planted: $(VENV)/.installed-dev
 	$(BIN)/python tests/planted/run.py $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX)) $(IDS)
+
+# SECONDS_MAX ends it after that time.
+simulate: $(VENV)/.installed-dev
+	@$(BIN)/python -m tests.simulation.run $(WORLD) --seeds $(SEEDS) --events $(EVENTS) \
+		$(if $(SECONDS_MAX),--seconds $(SECONDS_MAX))
+
+simulate-bugs: $(VENV)/.installed-dev
+	@$(BIN)/python -m tests.support.raft.planted $(IDS)
 
 pythons: $(VENV)/.installed-dev
 	WORKERS=$(WORKERS) $(BIN)/python .ci/pythons.py $(PYTEST_ARGS)

@@ -302,7 +302,10 @@ class RaftCore:
                 replica.back_off(pending.to)
                 self._look_elsewhere()
             return True
-        if standing.leader_id >= 0 and self.leader_id is None:
+        if standing.leader_id >= 0 and isinstance(
+            replica.state, Unattached | Prospective | Candidate
+        ):
+            # Perhaps the leader is known from quorum-state and only its address is news.
             replica.follow(standing.epoch, standing.leader_id, standing.leader)
         return False
 

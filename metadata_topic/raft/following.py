@@ -9,7 +9,6 @@ from kafka_protocol.errors import ErrorCode
 from metadata_topic.raft.effects import (
     AdvanceHighWatermark,
     Append,
-    DropChunks,
     InstallSnapshot,
     NoteLeaderLogStart,
     TruncateLog,
@@ -125,6 +124,7 @@ def on_fetch_response(replica: Replica, pending: Pending, response: FetchRespons
     """Take what a Fetch brought; the caller has looked at the epoch and the leader."""
     state, request = replica.state, pending.request
     if not isinstance(state, Follower):
+        replica.back_off(pending.to)
         return
     state.asks_others = False
     if response.error is not ErrorCode.NONE:
@@ -246,7 +246,7 @@ def on_fetch_snapshot_response(
         return
     if response.error is not ErrorCode.NONE:
         replica.report(f"snapshot {request.snapshot_id} cannot be fetched: {response.error.name}")
-        drop_download(replica, state)
+        replica.drop_download(state)
         replica.back_off(pending.to)
         return
     if response.snapshot_id != request.snapshot_id or response.position != download.position:
@@ -261,7 +261,7 @@ def on_fetch_snapshot_response(
             f"do not fit in {response.size_bytes}",
             is_error=True,
         )
-        drop_download(replica, state)
+        replica.drop_download(state)
         replica.back_off(pending.to)
         return
     download.size_bytes = response.size_bytes
@@ -269,15 +269,11 @@ def on_fetch_snapshot_response(
     replica.do(WriteChunk(download.snapshot_id, response.position, response.data))
 
 
-def drop_download(replica: Replica, state: Follower) -> None:
-    """Go back to Fetch."""
-    if state.download is not None:
-        state.download = None
-        replica.do(DropChunks())
-
-
 def on_chunk_written(replica: Replica, event: ChunkWritten) -> None:
     """Ask for the next chunk, or install what is whole."""
+    if replica.stale_chunks:
+        replica.stale_chunks -= 1
+        return
     state = replica.state
     download = state.download if isinstance(state, Follower) else None
     if download is None or not download.is_writing or download.snapshot_id != event.snapshot_id:

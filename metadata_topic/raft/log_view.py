@@ -50,7 +50,11 @@ class LogView:
         self.end_offset = self.flushed_end = end_offset
         self._epochs = [epoch for epoch, _ in epochs]
         self._starts = [start for _, start in epochs]
-        self.snapshots = tuple(snapshots)
+        self.snapshots = self._at_or_above_start(snapshots)
+
+    def _at_or_above_start(self, snapshots: Sequence[SnapshotFile]) -> tuple[SnapshotFile, ...]:
+        """Leave out what a deletion has not come to yet: the oldest says what precedes the log."""
+        return tuple(one for one in snapshots if one.id.end_offset >= self.start_offset)
 
     @property
     def epochs(self) -> tuple[tuple[int, int], ...]:
@@ -121,11 +125,12 @@ class LogView:
             self._epochs.pop()
 
     def restart_at(self, snapshot: SnapshotFile) -> None:
-        """Drop everything but the snapshots: `snapshot` stands for all that was."""
+        """Drop everything, older snapshots too: `snapshot` stands for all that was."""
         end = snapshot.id.end_offset
         self.start_offset = self.end_offset = self.flushed_end = end
         self._epochs, self._starts = [], []
         self.add_snapshot(snapshot)
+        self.snapshots = self._at_or_above_start(self.snapshots)
 
     def add_snapshot(self, snapshot: SnapshotFile) -> None:
         """Take a new complete snapshot."""
@@ -136,7 +141,7 @@ class LogView:
         """Forget what lies wholly below `start_offset`."""
         assert self.start_offset <= start_offset <= self.end_offset
         self.start_offset = start_offset
-        self.snapshots = tuple(snapshots)
+        self.snapshots = self._at_or_above_start(snapshots)
         while len(self._starts) > 1 and self._starts[1] <= start_offset:
             del self._starts[0], self._epochs[0]
         if self._starts and self._starts[0] < start_offset:

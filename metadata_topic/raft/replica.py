@@ -79,6 +79,7 @@ class Replica:
         busy: a truncation or an installation of a snapshot is under way: nothing is appended.
         flushing: a flush is under way.
         flush_is_stale: the log was cut since that flush began.
+        stale_chunks: so many chunks that come to the disk next are of a download given up.
         closing_deadline_ms: when a closing process ends at the latest; None: it is not closing.
     """
 
@@ -97,6 +98,7 @@ class Replica:
         self.busy = False
         self.flushing = False
         self.flush_is_stale = False
+        self.stale_chunks = 0
         self.closing_deadline_ms: int | None = None
         self.pending: dict[int, Pending] = {}
         self._retry_at: dict[Node, int] = {}
@@ -354,10 +356,18 @@ class Replica:
         start = state.epoch_start_offset if isinstance(state, Leader) else None
         self.do(RoleChanged(self.role, self.epoch, self.election.leader_id, start))
 
+    def drop_download(self, state: Follower) -> None:
+        """Give up the snapshot that is being fetched, if one is."""
+        if state.download is not None:
+            # Another download of that snapshot must not take this one's last chunk for its own.
+            self.stale_chunks += state.download.is_writing
+            state.download = None
+            self.do(DropChunks())
+
     def leave(self, state: RoleState) -> None:
         """Let go of what belonged to a role; parked Fetches are answered."""
-        if isinstance(state, Follower) and state.download is not None:
-            self.do(DropChunks())
+        if isinstance(state, Follower):
+            self.drop_download(state)
         if isinstance(state, Leader):
             for parked in state.parked:
                 error = ErrorCode.NOT_LEADER_OR_FOLLOWER

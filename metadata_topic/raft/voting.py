@@ -236,6 +236,11 @@ def poll_candidate(replica: Replica, state: Candidate) -> bool:
 
 def _ask_for_votes(replica: Replica, state: Prospective | Candidate) -> None:
     is_pre_vote = isinstance(state, Prospective)
+    if not is_pre_vote and replica.log.flushed_end < replica.log.end_offset:
+        # A vote is for this log, and counts for a candidate that stands again in this epoch after
+        # a crash: what it shows must survive that.
+        replica.flush()
+        return
     after = replica.epoch_persist if is_pre_vote else replica.last_persist
     for voter_id in state.tally.unanswered:
         node = replica.node_of(voter_id)

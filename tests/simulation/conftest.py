@@ -1,10 +1,16 @@
-"""Two brokers on one metadata topic."""
+"""Two brokers on one metadata topic; the seed of a simulation that is to be replayed."""
 
 import pytest
 
 from rlmm.topic_based.memory_topic import MemoryTopic
 from runtime.sim.clock import ManualClock
 from tests.support.tier.metadata_topic import Node
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seed", type=int, help="run this seed of a simulation, no others")
+    parser.addoption("--events", type=int, help="for so many events")
+    parser.addoption("--rewrite-stories", action="store_true", help="write what happens now")
 
 
 @pytest.fixture

@@ -1,0 +1,128 @@
+"""The Raft core in simulated quorums: every rule of the oracle after every step, then calm.
+
+pytest tests/simulation/test_raft_core.py --seed=8812 --events=5000    # one seed
+make simulate WORLD=raft SEEDS=1000-1299 EVENTS=5000                   # many
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metadata_topic.raft.config import RaftConfig
+from metadata_topic.raft.core import RaftCore
+from metadata_topic.raft.effects import Respond
+from metadata_topic.raft.events import Event
+from metadata_topic.raft.messages import VoteResponse
+from metadata_topic.raft.voters import ReplicaKey
+from tests.simulation.run import main
+from tests.support.raft.plan import plan_of
+from tests.support.raft.seeds import replay_line, run_plan
+from tests.support.raft.small import SmallQuorum
+
+EVENTS = 2500
+PATCHES = (Path(__file__).parents[1] / "planted").glob("RC*.patch")
+RECORDED = sorted(
+    {
+        int(seed)
+        for path in PATCHES
+        for seed in re.findall(r"^Seed: (\d+)$", path.read_text(), re.MULTILINE)
+    }
+)
+"""Those that find a planted bug; `make simulate-bugs` tells how to record them anew."""
+LEADER_MS_P99_MAX = 2000 + 5 * 1000
+"""One fetch timeout and five election timeouts."""
+
+
+def hold(seed: int, events: int) -> int:
+    """Run a seed; how long it took to a leader once it was calm."""
+    plan = plan_of(seed)
+    outcome = run_plan(plan, events)
+    replay = f"pytest tests/simulation/test_raft_core.py --seed={seed} --events={events}"
+    assert outcome.violation is None, (
+        f"{outcome.violation}\nreplay: {replay}\n   or: {replay_line(outcome, events, plan)}"
+    )
+    assert outcome.calm is not None
+    return outcome.calm.leader_ms
+
+
+def seeds_of(request: pytest.FixtureRequest, usual: range) -> tuple[range, int]:
+    asked = request.config.getoption("--seed", default=None)
+    events = request.config.getoption("--events", default=None) or EVENTS
+    return (usual if asked is None else range(asked, asked + 1)), events
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_every_rule_holds_after_every_step(request: pytest.FixtureRequest, block: int) -> None:
+    seeds, events = seeds_of(request, range(block * 10, block * 10 + 10))
+    for seed in seeds:
+        hold(seed, events)
+
+
+@pytest.mark.parametrize("seed", RECORDED)
+def test_a_recorded_seed_holds(seed: int) -> None:
+    hold(seed, EVENTS)
+
+
+@pytest.mark.long(seconds=150)
+@pytest.mark.parametrize("block", range(4))
+def test_every_rule_holds_in_many_seeds(block: int) -> None:
+    waits = sorted(hold(seed, 5000) for seed in range(1000 + block * 100, 1100 + block * 100))
+    assert waits[98] <= LEADER_MS_P99_MAX
+
+
+def test_a_run_is_the_same_whatever_the_order_of_hashes() -> None:
+    program = (
+        "from tests.support.raft.plan import plan_of\n"
+        "from tests.support.raft.seeds import run_plan\n"
+        "print([run_plan(plan_of(seed), 1000).trace_hash for seed in (1, 2, 76)])"
+    )
+    hashes = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "4711")
+    ]
+    assert hashes[0] == hashes[1]
+
+
+class HastyCore(RaftCore):
+    """Lets votes out before they are on disk."""
+
+    def step(self, event: Event, now_ms: int) -> list[Any]:
+        return [
+            Respond(effect.token, effect.response, after=0)
+            if isinstance(effect, Respond) and isinstance(effect.response, VoteResponse)
+            else effect
+            for effect in super().step(event, now_ms)
+        ]
+
+
+def hasty(key: ReplicaKey, config: RaftConfig) -> HastyCore:
+    return HastyCore(key, config)
+
+
+def test_a_broken_core_is_found_made_small_and_replayed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["raft", "--seeds", "0-9", "--events", "400"], make_core=hasty) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "violations=1" in lines[0]
+    replay = lines[-1].removeprefix("replay: python -m tests.simulation.run ")
+    assert main(replay.split(), make_core=hasty) == 1
+    assert "a vote is durable before it leaves" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+@pytest.mark.parametrize("voters", [1, 2, 3, 4, 5])
+def test_an_undisturbed_quorum_elects_and_commits(voters: int, dynamic: bool) -> None:
+    quorum = SmallQuorum(voters, observers=2, dynamic=dynamic)
+    quorum.commit(2)
+    quorum.commit(1)
+    assert quorum.world.oracle.elections == 1

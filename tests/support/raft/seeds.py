@@ -1,0 +1,202 @@
+"""Runs of the simulated quorum by seed: what came of them, and a failure made small."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+
+from tests.support.raft.errors import Violation
+from tests.support.raft.plan import Plan
+from tests.support.raft.world import Calm, CoreFactory, World, real_core
+
+SHRINK_SECONDS = 40.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run.
+
+    Attributes:
+        events: steps of all cores, those after the last fault among them.
+        faults: how many there were.
+        calm: what came after them; None if it did not come to that.
+        violation: what was broken; None if all held.
+    """
+
+    plan: Plan
+    events: int
+    elections: int
+    committed: int
+    faults: int
+    trace_hash: int
+    calm: Calm | None
+    violation: Violation | None
+    trace: tuple[str, ...] = ()
+
+
+def run_plan(
+    plan: Plan, events: int, *, make_core: CoreFactory = real_core, trace_lines: int = 0
+) -> Outcome:
+    """Run a plan for so many steps, then until all is calm."""
+    world = World(plan, make_core=make_core, trace_lines=trace_lines)
+    calm, violation = None, None
+    try:
+        world.start()
+        world.run(events)
+        calm = world.calm_down()
+    except Violation as error:
+        violation = error
+    return Outcome(
+        plan,
+        world.steps,
+        world.oracle.elections,
+        world.oracle.high_watermark,
+        world.faults.count,
+        world.trace_hash,
+        calm,
+        violation,
+        tuple(world.trace or ()),
+    )
+
+
+@dataclass
+class Summary:
+    """Many runs together."""
+
+    seeds: int = 0
+    events: int = 0
+    elections: int = 0
+    committed: int = 0
+    violations: int = 0
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._leader_ms: list[int] = []
+
+    def take(self, outcome: Outcome) -> None:
+        """Count a run."""
+        self.seeds += 1
+        self.events += outcome.events
+        self.elections += outcome.elections
+        self.committed += outcome.committed
+        self.violations += outcome.violation is not None
+        if outcome.calm is not None:
+            self._leader_ms.append(outcome.calm.leader_ms)
+
+    def leader_ms(self, part: float) -> int:
+        """How long it took without faults until there was a leader, in so large a part of runs."""
+        ordered = sorted(self._leader_ms)
+        return ordered[min(int(len(ordered) * part), len(ordered) - 1)] if ordered else -1
+
+    def __str__(self) -> str:
+        rate = self.events / self.seconds if self.seconds else 0.0
+        waits = "/".join(str(self.leader_ms(part)) for part in (0.5, 0.9, 0.99, 1.0))
+        return (
+            f"seeds={self.seeds} events={self.events} elections={self.elections} "
+            f"committed={self.committed} steps_per_second={rate:.0f} "
+            f"violations={self.violations} leader_after_ms_p50/p90/p99/max={waits}"
+        )
+
+
+def run_seeds(
+    seeds: Iterable[int],
+    events: int,
+    plan_of: Callable[[int], Plan],
+    *,
+    make_core: CoreFactory = real_core,
+    until_s: float | None = None,
+) -> Iterator[tuple[Summary, Outcome]]:
+    """Run seeds one after the other; ends after the first violation, or when time is over."""
+    summary = Summary()
+    began = time.monotonic()
+    for seed in seeds:
+        outcome = run_plan(plan_of(seed), events, make_core=make_core)
+        summary.take(outcome)
+        summary.seconds = time.monotonic() - began
+        yield summary, outcome
+        if outcome.violation is not None:
+            return
+        if until_s is not None and time.monotonic() > until_s:
+            return
+
+
+def shrink(
+    failed: Outcome, events: int, *, make_core: CoreFactory = real_core
+) -> tuple[Outcome, int]:
+    """Find a simpler plan that breaks the same rule: fewer disturbances, then fewer faults.
+
+    Returns:
+        What came of it, and for how many events it must run.
+    """
+    assert failed.violation is not None
+    rule = failed.violation.rule
+    best, best_events = failed, min(events, failed.events)
+    ends = time.monotonic() + SHRINK_SECONDS
+
+    def attempt(plan: Plan, limit: int) -> bool:
+        nonlocal best, best_events
+        if plan == best.plan or time.monotonic() > ends:
+            return False
+        outcome = run_plan(plan, limit, make_core=make_core)
+        if outcome.violation is None or outcome.violation.rule != rule:
+            return False
+        best, best_events = outcome, min(limit, outcome.events)
+        return True
+
+    for change in (
+        {"observers": (), "outsiders": ()},
+        {"loss": 0.0, "duplication": 0.0},
+        {"snapshot_every_ms": 0},
+        {"clock_skew": 0.0},
+        {"delay_us": (500, 0), "disk_us": (500, 0)},
+    ):
+        attempt(replace(best.plan, **change), best_events)
+    _drop_faults(lambda: best, lambda plan: attempt(plan, best_events), ends)
+    return best, best_events
+
+
+def _drop_faults(best: Callable[[], Outcome], attempt: Callable[[Plan], bool], ends: float) -> None:
+    """Leave out halves of the faults, then quarters, and so on down to single ones."""
+    size = max(best().faults // 2, 1)
+    while time.monotonic() < ends:
+        first = 0
+        while first < best().faults and time.monotonic() < ends:
+            more = tuple(range(first, first + size))
+            plan = best().plan
+            attempt(replace(plan, without=tuple(sorted({*plan.without, *more}))))
+            first += size
+        if size == 1:
+            return
+        size //= 2
+
+
+def replay_line(outcome: Outcome, events: int, original: Plan) -> str:
+    """The command that runs it again."""
+    words = [f"python -m tests.simulation.run raft --seeds {outcome.plan.seed} --events {events}"]
+    for field in fields(Plan):
+        value = getattr(outcome.plan, field.name)
+        if field.name == "without":
+            if value:
+                words.append(f"--without {ranges(value)}")
+        elif value != getattr(original, field.name):
+            words.append(f"--set {field.name}={value!r}".replace(" ", ""))
+    return " ".join(words).replace("--set", "--set ").replace("  ", " ")
+
+
+def ranges(numbers: tuple[int, ...]) -> str:
+    """Rising numbers as 1-3,5."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def numbers_of(text: str) -> tuple[int, ...]:
+    """What `ranges` wrote."""
+    numbers: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        numbers.extend(range(int(first), int(last or first) + 1))
+    return tuple(numbers)
