@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kafka_protocol.files import metadata_value, snapshot
-from kafka_protocol.records.batch import iter_batches, read_header
+from kafka_protocol.files import metadata_value
+from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.records.control import (
     ControlType,
     control_entry,
@@ -21,7 +21,6 @@ from tests.support.samples.protocol_golden import (
     dumped_files,
     dumps,
     golden_file,
-    iter_golden,
     kafka_json,
 )
 
@@ -81,37 +80,6 @@ def test_control_records_are_those_kafka_printed(dumped: str) -> None:
             marker = f"endTxnMarker: {kind.name} coordinatorEpoch: {value.coordinator_epoch}"
             assert line.endswith(marker)
         assert control_entry(kind, value).value == record.value
-
-
-CHECKPOINTS = [*iter_golden("*.checkpoint"), *iter_golden("*.checkpoint.deleted")]
-
-
-@pytest.mark.parametrize("path", CHECKPOINTS, ids=lambda path: path.name)
-def test_snapshots_are_read_and_written_as_kafka_does(path: Any) -> None:
-    data = path.read_bytes()
-    read = snapshot.read(data)
-    written = snapshot.build(
-        read.values,
-        epoch=read.epoch,
-        last_contained_timestamp_ms=read.last_contained_timestamp_ms,
-        now_ms=read_header(data).base_timestamp,
-        kraft_version_level=read.kraft_version,
-        voters=read.voters,
-    )
-    # Kafka takes the clock anew for each batch: all but the times and checksums must agree.
-    for (position, ours), (same, theirs) in zip(
-        iter_batches(written), iter_batches(data), strict=True
-    ):
-        assert position == same
-        stamps = {"base_timestamp": 0, "max_timestamp": 0, "crc": 0}
-        assert ours._replace(**stamps) == theirs._replace(**stamps)
-        end = position + ours.size_bytes
-        assert written[position + 61 : end] == data[position + 61 : end]
-    if not path.name.startswith("bootstrap"):
-        snapshot_id = snapshot.parse_file_name(path.name.removesuffix(".deleted"))
-        assert snapshot_id is not None
-        assert snapshot_id.epoch == read.epoch
-        assert snapshot.file_name(snapshot_id) == path.name.removesuffix(".deleted")
 
 
 def remote_segment_line(record: Any, *, is_update: bool) -> str:
