@@ -214,7 +214,11 @@ class SnapshotFiles:
 
     def read(self, snapshot_id: SnapshotId) -> Snapshot:
         """Read one snapshot; errors as `read_snapshot`, and for one of another cluster."""
-        found = read_snapshot(self._disk.read_file(self.path(snapshot_id)))
+        return self.check(self._disk.read_file(self.path(snapshot_id)))
+
+    def check(self, data: bytes) -> Snapshot:
+        """Check the bytes of a snapshot; errors as `read`."""
+        found = read_snapshot(data)
         if self.cluster_id and found.cluster_id not in (None, self.cluster_id):
             raise CorruptSnapshotError(f"it is a snapshot of cluster {found.cluster_id}")
         return found
@@ -228,9 +232,7 @@ class SnapshotFiles:
         Raises:
             OSError: the disk failed; a `.part` may be left for the next start to remove.
         """
-        random_part = self._dice.uuid().hex()
-        name = snapshot_id.file_name.replace(SUFFIX, f"-{random_part}{PART_SUFFIX}")
-        part = self._directory / name
+        part = self.part_path(snapshot_id)
         file = self._disk.open_append(part)
         try:
             for chunk in chunks:
@@ -241,6 +243,12 @@ class SnapshotFiles:
             file.close()
         self._disk.rename(part, self.path(snapshot_id), durable=True)
         return size_bytes
+
+    def part_path(self, snapshot_id: SnapshotId) -> Path:
+        """A new name for a snapshot that is not whole yet."""
+        random_part = self._dice.uuid().hex()
+        name = snapshot_id.file_name.replace(SUFFIX, f"-{random_part}{PART_SUFFIX}")
+        return self._directory / name
 
     def size_bytes(self, snapshot_id: SnapshotId) -> int:
         """Size of one snapshot."""

@@ -1,0 +1,299 @@
+"""The driver of the Raft core on real files: what it makes durable, and before what."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from kafka_protocol.errors import ErrorCode
+from metadata_topic.quorum.driver import RaftFailureError
+from metadata_topic.raft.messages import (
+    BatchFacts,
+    FetchRequest,
+    FetchResponse,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
+from metadata_topic.raft.roles import Role
+from metadata_topic.raft.voters import ReplicaKey
+from runtime.sim.faulty_disk import FaultyDisk
+from tests.support.worlds.driven_quorum import DrivenNode, DrivenQuorum
+from tests.support.worlds.pools import HeldPool
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def three(root: Path) -> DrivenQuorum:
+    quorum = DrivenQuorum(root, [1, 2, 3])
+    quorum.start()
+    return quorum
+
+
+def core_of(node: DrivenNode):
+    assert node.driver is not None
+    return node.driver.core
+
+
+def test_a_sole_voter_leads_at_once_and_commits_alone(tmp_path: Path) -> None:
+    quorum = DrivenQuorum(tmp_path, [1])
+    quorum.start()
+    node = quorum.members[1]
+    assert node.leads
+    assert node.propose_noop()
+    assert node.committed == [1, 2]
+
+
+def test_what_is_proposed_is_committed_on_all_in_the_same_bytes(tmp_path: Path) -> None:
+    quorum = three(tmp_path)
+    leader = quorum.elect()
+    for _ in range(5):
+        assert leader.propose_noop()
+        quorum.advance(100)
+    quorum.advance(1_000)
+    assert [node.committed[-1] for node in quorum.members.values()] == [6, 6, 6]
+    assert len({node.log_bytes for node in quorum.members.values()}) == 1
+
+
+def test_only_the_leader_of_the_epoch_appends_and_only_at_the_end(tmp_path: Path) -> None:
+    quorum = three(tmp_path)
+    leader = quorum.elect()
+    quorum.advance(1_000)
+    follower = next(node for node in quorum.members.values() if node is not leader)
+    before = follower.log_bytes
+    assert not follower.propose_noop()
+    assert follower.log_bytes == before
+    assert leader.driver is not None
+    assert not leader.driver.propose(core_of(leader).log and _late_batch(leader), b"", 1)
+
+
+def _late_batch(node: DrivenNode):
+
+    end = node.opened.log.end_offset
+    return (BatchFacts(end + 1, end + 2, core_of(node).epoch),)
+
+
+def test_a_killed_leader_is_replaced_and_comes_back_as_a_follower(tmp_path: Path) -> None:
+    quorum = three(tmp_path)
+    first = quorum.elect()
+    first.propose_noop()
+    quorum.advance(1_000)
+    epoch = core_of(first).epoch
+    first.kill()
+    second = quorum.elect()
+    assert second is not first
+    assert core_of(second).epoch > epoch
+    second.propose_noop()
+    first.start()
+    assert first.roles[0].role is Role.RESIGNED, "it led that epoch: it must not lead it again"
+    quorum.advance(10_000)
+    assert len({node.log_bytes for node in quorum.members.values()}) == 1
+    assert len({node.committed[-1] for node in quorum.members.values()}) == 1
+
+
+def test_what_a_cut_off_leader_appended_is_truncated_when_it_comes_back(tmp_path: Path) -> None:
+    quorum = three(tmp_path)
+    old = quorum.elect()
+    quorum.advance(1_000)
+    committed = old.committed[-1]
+    others = [i for i in quorum.members if i != old.id]
+    quorum.cut = {(a, b) for i in others for a, b in ((i, old.id), (old.id, i))}
+    assert old.propose_noop()
+    assert old.propose_noop()
+    quorum.advance(10_000)
+    new = quorum.elect()
+    assert new is not old
+    assert old.committed[-1] == committed, "nothing is committed without a majority"
+    new.propose_noop()
+    quorum.cut = set()
+    quorum.advance(20_000)
+    assert len({node.log_bytes for node in quorum.members.values()}) == 1
+    leader = quorum.leader()
+    assert leader is not None
+    assert core_of(leader).high_watermark == leader.opened.log.end_offset
+
+
+def test_a_replica_behind_the_log_start_loads_the_snapshot(tmp_path: Path) -> None:
+    quorum = three(tmp_path)
+    leader = quorum.elect()
+    late = next(node for node in quorum.members.values() if node is not leader)
+    late.kill()
+    for _ in range(3):
+        leader.propose_noop()
+    quorum.advance(2_000)
+    snapshot_id = leader.make_snapshot()
+    leader.propose_noop()
+    quorum.advance(1_000)
+    late.start()
+    quorum.advance(10_000)
+    assert [one.snapshot.id for one in late.installed] == [snapshot_id]
+    assert core_of(late).log.start_offset == snapshot_id.end_offset
+    assert late.committed[-1] == core_of(leader).high_watermark == leader.opened.log.end_offset
+    late.kill()
+    late.start()
+    quorum.advance(10_000)
+    assert late.installed == [], "it is on its disk"
+    assert late.committed[-1] == core_of(leader).high_watermark
+
+
+def test_a_majority_commits_while_the_leaders_own_flush_is_under_way(tmp_path: Path) -> None:
+    quorum = DrivenQuorum(tmp_path, [1, 2, 3])
+    pools = {i: HeldPool(is_holding=False) for i in quorum.members}
+    for i, node in quorum.members.items():
+        node.pool = pools[i]
+    quorum.start()
+    leader = quorum.elect()
+    quorum.advance(1_000)
+    pools[leader.id].is_holding = True
+    assert leader.propose_noop()
+    quorum.advance(200)
+    assert pools[leader.id].held == 1, "its flush waits"
+    assert core_of(leader).log.flushed_end < leader.opened.log.end_offset
+    assert leader.committed[-1] == leader.opened.log.end_offset
+
+
+def test_a_vote_is_answered_only_once_it_is_durable(tmp_path: Path) -> None:
+    quorum = DrivenQuorum(tmp_path, [1, 2, 3])
+    node = quorum.members[1]
+    node.pool = pool = HeldPool()
+    driver = node.start()
+    answers: list[Response] = []
+    me = ReplicaKey(1, bytes([1]) * 16)
+    vote = VoteRequest(1, ReplicaKey(2, bytes([2]) * 16), me, 0, 0, pre_vote=False)
+    driver.receive(vote, answers.append)
+    assert answers == []
+    driver.receive(FetchRequest(ReplicaKey(3), 5, 0, 0), answers.append)
+    assert answers == [], "an answer names the epoch, which is not durable yet"
+    pool.release(1)
+    assert [type(one) for one in answers] == [FetchResponse], "the epoch is, the vote is not"
+    pool.release()
+    vote_answer = answers[1]
+    assert isinstance(vote_answer, VoteResponse)
+    assert vote_answer.granted
+    stored = node.opened.state_file.find()
+    assert stored is not None
+    assert (stored.epoch, stored.voted) == (1, ReplicaKey(2))
+
+
+def test_of_several_states_that_wait_the_newest_is_written(tmp_path: Path) -> None:
+    quorum = DrivenQuorum(tmp_path, [1, 2, 3])
+    node = quorum.members[1]
+    node.pool = pool = HeldPool()
+    driver = node.start()
+    answers: list[Response] = []
+    for epoch in (1, 2, 3):
+        vote = VoteRequest(epoch, ReplicaKey(2), ReplicaKey(1), 0, 0, pre_vote=False)
+        driver.receive(vote, answers.append)
+    pool.release()
+    assert [isinstance(one, VoteResponse) and one.granted for one in answers] == [True] * 3
+    stored = node.opened.state_file.find()
+    assert stored is not None
+    assert (stored.epoch, stored.voted) == (3, ReplicaKey(2))
+
+
+def test_a_vote_does_not_wait_for_a_flush_of_the_log(tmp_path: Path) -> None:
+    quorum = DrivenQuorum(tmp_path, [1, 2, 3])
+    pools = {i: HeldPool(is_holding=False) for i in quorum.members}
+    for i, node in quorum.members.items():
+        node.pool = pools[i]
+    quorum.start()
+    leader = quorum.elect()
+    pool = pools[leader.id]
+    pool.is_holding = True
+    assert leader.propose_noop()
+    assert pool.held == 1
+    vote = VoteRequest(9, ReplicaKey(2), ReplicaKey(leader.id), 8, 99, pre_vote=False)
+    assert leader.driver is not None
+    leader.driver.receive(vote, lambda _: None)
+    assert pool.held == 2, "quorum-state is on its way beside the log"
+
+
+class LateResults(HeldPool):
+    """Makes each call at once; what came of it is told when the test says so."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        result = fn(*args, **kwargs)
+        return super().submit(lambda: result)
+
+
+def test_what_is_appended_while_a_flush_is_under_way_is_not_flushed_by_it(tmp_path: Path) -> None:
+    quorum = DrivenQuorum(tmp_path, [1])
+    node = quorum.members[1]
+    node.pool = pool = LateResults(is_holding=False)
+    quorum.start()
+    pool.is_holding = True
+    assert node.propose_noop()
+    first_end = node.opened.log.end_offset
+    assert node.propose_noop()
+    pool.release(1)
+    assert node.committed[-1] == first_end
+    pool.release()
+    assert node.committed[-1] == first_end + 1
+
+
+def test_a_disk_that_fails_ends_the_replica_once_and_answers_nothing(tmp_path: Path) -> None:
+    quorum = DrivenQuorum(tmp_path, [1, 2, 3])
+    node = quorum.members[1]
+    node.disk = disk = FaultyDisk()
+    driver = node.start()
+    disk.fail(["rename", "fsync"], path_part="quorum-state")
+    answers: list[Response] = []
+    vote = VoteRequest(1, ReplicaKey(2), ReplicaKey(1), 0, 0, pre_vote=False)
+    driver.receive(vote, answers.append)
+    driver.receive(vote, answers.append)
+    assert answers == []
+    assert len(node.failures) == 1
+    assert isinstance(driver.failure, OSError)
+
+
+def test_a_leader_that_closes_hands_over_first(tmp_path: Path) -> None:
+    quorum = three(tmp_path)
+    leader = quorum.elect()
+    quorum.advance(1_000)
+    closed: list[bool] = []
+    assert leader.driver is not None
+    leader.driver.close(lambda: closed.append(True))
+    assert closed == []
+    quorum.advance(100)
+    assert closed == [True]
+    leader.kill()
+    successor = quorum.elect(within_ms=1_000)
+    assert successor is not leader
+
+
+def test_truncation_below_what_is_committed_ends_the_replica(tmp_path: Path) -> None:
+    quorum = three(tmp_path)
+    leader = quorum.elect()
+    quorum.advance(1_000)
+    follower = next(node for node in quorum.members.values() if node is not leader)
+    others = [node for node in quorum.members.values() if node is not follower]
+    for node in others:
+        node.kill()
+        for file in sorted(node.directory.iterdir()):
+            file.unlink()
+    quorum.advance(100)
+    for node in others:
+        node.start()
+    follower_core = core_of(follower)
+    assert follower_core.high_watermark > 0
+    quorum.advance(60_000)
+    # Two empty disks are a majority that forgot: the third must not forget, too.
+    assert follower_core.log.end_offset > 0
+    if follower.failures:
+        assert isinstance(follower.failures[0], RaftFailureError)
+    else:
+        assert follower.leads, "only its log is complete"
+
+
+def test_a_fetch_elsewhere_names_the_leader(tmp_path: Path) -> None:
+    quorum = three(tmp_path)
+    leader = quorum.elect()
+    quorum.advance(1_000)
+    follower = next(node for node in quorum.members.values() if node is not leader)
+    answers: list[Response] = []
+    assert follower.driver is not None
+    epoch = core_of(follower).epoch
+    follower.driver.receive(FetchRequest(ReplicaKey(9), epoch, 0, 0), answers.append)
+    assert answers[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert answers[0].standing.leader_id == leader.id
