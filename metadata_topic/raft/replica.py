@@ -8,7 +8,7 @@ Invariants kept here:
 """
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final
 
 from kafka_protocol.errors import ErrorCode
 from metadata_topic.raft.config import RaftConfig
@@ -48,7 +48,7 @@ from metadata_topic.raft.voter_history import VoterHistory
 from metadata_topic.raft.voters import ReplicaKey, VoterSet
 
 NO_VOTERS = VoterSet(())
-S = TypeVar("S", bound=RoleState)
+_REMEMBERED_MAX: Final = 64
 _ROLES = {
     Unattached: Role.UNATTACHED,
     Prospective: Role.PROSPECTIVE,
@@ -192,6 +192,9 @@ class Replica:
 
     def back_off(self, to: Node) -> None:
         """Leave a node alone for a while."""
+        if len(self._retry_at) >= _REMEMBERED_MAX:  # others name addresses, as many as they like
+            now_ms = self.now_ms
+            self._retry_at = {node: at for node, at in self._retry_at.items() if at > now_ms}
         self._retry_at[to] = self.now_ms + self.config.retry_backoff_ms
 
     def retry_at(self, to: Node) -> int | None:
