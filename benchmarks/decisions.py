@@ -39,7 +39,7 @@ from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.image.replay import replay_all
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.format import FormatPlan, format_directory
-from metadata_topic.quorum.node import MetadataNode, NodeIdentity
+from metadata_topic.quorum.node import MetadataNode, NodeIdentity, NodeSettings
 from metadata_topic.raft.voters import VoterEndpoint
 from runtime.metrics import Registry
 from runtime.ports import Ports, system_ports
@@ -139,11 +139,11 @@ def registration(life: int) -> Registration:
     )
 
 
-def started_node(home: Path, ports: Ports) -> MetadataNode:
+async def started_node(home: Path, ports: Ports) -> MetadataNode:
     identity = NodeIdentity(node_id=1, cluster_id="bench", directory_id=DIRECTORY_ID)
     config = MetadataLogConfig(max_record_bytes_between_snapshots=1 << 40)
-    node = MetadataNode(home, identity, ports, config)
-    node.start()
+    node = MetadataNode(home, identity, ports, NodeSettings(log=config))
+    await node.begin()
     return node
 
 
@@ -273,7 +273,7 @@ async def run(options: argparse.Namespace, home: Path) -> None:
     endpoint = VoterEndpoint("CONTROLLER", "localhost", 9093)
     plan = FormatPlan("bench", 1, (home,), home, endpoint, directory_ids={home: DIRECTORY_ID})
     format_directory(plan, disk=ports.disk, clock=ports.clock, dice=ports.dice)
-    node = started_node(home, ports)
+    node = await started_node(home, ports)
     broker = BrokerRegistration(node.submit, registration(1))
     await broker.register({})
     await broker.unfence()
@@ -287,7 +287,7 @@ async def run(options: argparse.Namespace, home: Path) -> None:
     await node.close()
     config, _ = BrokerConfig.load(SETTINGS | {"log.dirs": str(home)})
     print(f"{options.topics} topics {'':44} {'total ms':>10} {'longest':>10}")
-    node = started_node(home, ports)
+    node = await started_node(home, ports)
     gc.collect()
     gc.freeze()
     live = LiveConfig(config, lambda: node.image)

@@ -206,6 +206,7 @@ class Broker:
         finally:
             self.health.progress = lambda: ""
         self._node.start()
+        await self._node.ready()
         self.live = LiveConfig(self.config, self._image)
         check_tiered_topics(self.config, self._image())
 

@@ -235,8 +235,10 @@ async def _write_forgotten(
     ports = replace(system_ports(asyncio.get_running_loop()), disk=disk)
     node = open_metadata_node(config, directories, ports, lambda _error: None)
     # An old copy of the metadata must not be written to.
-    node.start(lambda image: check_lives(directories, image, config.log_dirs, config.node_id, disk))
     try:
+        await node.begin(
+            lambda image: check_lives(directories, image, config.log_dirs, config.node_id, disk)
+        )
         return await node.submit(decide)
     finally:
         await node.close()

@@ -5,16 +5,15 @@ from collections.abc import Callable
 from broker.config.broker_config import BrokerConfig
 from broker.node.directories import Directories
 from broker.node.endpoints import controller_endpoints
-from broker.node.raft_config import append_linger_ms
+from broker.node.raft_config import append_linger_ms, quorum_settings, raft_config
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.node import MetadataNode, NodeIdentity
+from metadata_topic.quorum.node import MetadataNode, NodeIdentity, NodeSettings
 from runtime.ports import Ports
 
 
 def metadata_log_config(config: BrokerConfig) -> MetadataLogConfig:
     """The metadata log's settings out of the broker's."""
     return MetadataLogConfig(
-        static_voters=tuple(voter.id for voter in config.controller_quorum_voters),
         segment_bytes=config.metadata_log_segment_bytes,
         segment_ms=config.metadata_log_segment_ms,
         max_record_bytes_between_snapshots=config.metadata_log_max_record_bytes_between_snapshots,
@@ -43,6 +42,12 @@ def open_metadata_node(
             endpoints=controller_endpoints(config),
         ),
         ports,
-        metadata_log_config(config),
+        NodeSettings(
+            quorum=quorum_settings(config),
+            raft=raft_config(config),
+            log=metadata_log_config(config),
+            session_timeout_ms=config.broker_session_timeout_ms,
+            has_broker=config.is_broker,
+        ),
         on_failure,
     )

@@ -1,7 +1,7 @@
 """The quorum's settings out of the broker's: what the Raft core and the start of it want."""
 
 from broker.config.broker_config import BrokerConfig
-from metadata_topic.quorum.quorum_start import QuorumSettings, QuorumStart
+from metadata_topic.quorum.quorum_start import QuorumSettings
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.messages import NOBODY, Node
 
@@ -20,8 +20,8 @@ def quorum_settings(config: BrokerConfig) -> QuorumSettings:
     )
 
 
-def raft_config(config: BrokerConfig, start: QuorumStart) -> RaftConfig:
-    """The settings of the Raft core.
+def raft_config(config: BrokerConfig) -> RaftConfig:
+    """The settings of the Raft core, without addresses.
 
     Kafka allows 0 for the timeouts, which would be due at once and for ever: 1 ms is the least
     here.
@@ -35,8 +35,6 @@ def raft_config(config: BrokerConfig, start: QuorumStart) -> RaftConfig:
         retry_backoff_ms=max(_number(config, "retry.backoff.ms"), 1),
         fetch_max_bytes=_number(config, "fetch.max.bytes"),
         snapshot_max_bytes=_number(config, "fetch.snapshot.max.bytes"),
-        bootstrap=start.bootstrap,
-        static_nodes=start.static_nodes,
     )
 
 

@@ -88,6 +88,12 @@ class DuplicateBrokerRegistrationError(ControllerError):
     code = ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
+class UnwrittenDecisionError(ControllerError):
+    """The log could not take the change now; it is not carried out, and may be asked for again."""
+
+    code = ErrorCode.NOT_CONTROLLER
+
+
 class NotControllerError(ControllerError):
     """This node is not the active controller, or ceased to be it before the change was committed.
 

@@ -48,6 +48,7 @@ class BrokerControl:
         cluster_id: str,
         session_timeout_ms: int,
         kraft_version: Callable[[], int] = lambda: 0,
+        own_broker_id: int | None = None,
     ) -> None:
         """Watch the controller's terms.
 
@@ -57,6 +58,8 @@ class BrokerControl:
             cluster_id: of this cluster.
             session_timeout_ms: `broker.session.timeout.ms`.
             kraft_version: the finalised level, which is not in the image.
+            own_broker_id: the broker in this process: it lives as long as this controller does, and
+                sends itself no heartbeats.
         """
         self._loop = loop
         self._clock = world.clock
@@ -65,6 +68,7 @@ class BrokerControl:
         self._cluster_id = cluster_id
         self._timeout_ms = session_timeout_ms
         self._kraft_version = kraft_version
+        self._own_broker_id = own_broker_id
         self._sessions: BrokerSessions | None = None
         self._fencing: set[tuple[int, int]] = set()
         self._timer: Timer | None = None
@@ -75,6 +79,8 @@ class BrokerControl:
     def on_active(self, image: MetadataImage) -> None:
         """Give every broker that serves a whole session."""
         self._sessions = BrokerSessions(self._timeout_ms, image, self._now())
+        if self._own_broker_id is not None:
+            self._sessions.end(self._own_broker_id)
         self._fencing = set()
         self._arm()
 

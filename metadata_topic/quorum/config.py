@@ -15,7 +15,6 @@ class MetadataLogConfig:
     """Typed view; names and defaults are Kafka's.
 
     Attributes:
-        static_voters: ids in `controller.quorum.voters`; none with a dynamic quorum.
         segment_bytes: `metadata.log.segment.bytes`.
         segment_ms: `metadata.log.segment.ms`.
         max_record_bytes_between_snapshots: `metadata.log.max.record.bytes.between.snapshots`.
@@ -27,8 +26,8 @@ class MetadataLogConfig:
         max_idle_interval_ms: `metadata.max.idle.interval.ms`. NoOp records tell other voters and
             observers how far the leader is; a quorum of one has nobody to tell, so it writes none
             (DIFFERS: Kafka writes two a second).
-        append_linger_ms: `controller.quorum.append.linger.ms`: how long decisions are gathered
-            before they are written; nothing gathers them in a quorum of one yet.
+        append_linger_ms: `controller.quorum.append.linger.ms`: how long decisions are gathered at
+            most, while those before them are being committed.
         min_insync_replicas: the broker's `min.insync.replicas`, for the bootstrap records.
         max_batch_bytes: largest batch that is appended.
         replay_records_before_snapshot: a start that replayed more records than this since the
@@ -37,7 +36,6 @@ class MetadataLogConfig:
         close_timeout_ms: how long a stop waits for decisions and snapshots under way (ours).
     """
 
-    static_voters: tuple[int, ...] = ()
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * 24 * 3600 * 1000
     max_record_bytes_between_snapshots: int = 20 << 20

@@ -4,6 +4,9 @@ A decision goes through four places, always in the order in which it was asked f
 taken (in steps, if it is large, with other work of the loop in between), is gathered with others
 into one append, and is in flight until it is committed and visible here. Only then it is answered.
 
+Decisions are gathered while those before them are being committed, for `append_linger_ms` at most;
+nobody waits for company that may not come (DIFFERS: Kafka always waits so long).
+
 Each is taken on the *decided* image: the committed one and everything decided since. So its answer,
 be it a refusal, may rest on records that are not committed yet; therefore also an answer without
 records waits until everything decided before is committed.
@@ -21,7 +24,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from kafka_protocol.errors import KafkaError
 from kafka_protocol.steps import Steps
+from metadata_topic.controller.errors import UnwrittenDecisionError
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import Provenance
@@ -80,6 +85,8 @@ class ControllerTerm:
         self._gathered = Gathered()
         self._in_flight: deque[Decision[Any]] = deque()
         self._uncommitted_bytes = 0
+        self._appended_end = 0
+        self._appended: MetadataImage | None = None
         self._wrote_ms = world.clock.monotonic_ms()
         self._turn_timer: Timer | None = None
         self._append_timer: Timer | None = None
@@ -241,8 +248,17 @@ class ControllerTerm:
         if len(self._gathered) >= self._settings.max_batch_bytes:
             self._append()
         elif self._append_timer is None:
-            linger_ms = self._settings.append_linger_ms
-            self._append_timer = self._world.scheduler.call_later(linger_ms, self._append)
+            self._append_after(self._settings.append_linger_ms if self._is_committing else 0)
+
+    @property
+    def _is_committing(self) -> bool:
+        """Whether something that was appended is not committed yet."""
+        return self._ready < self._appended_end
+
+    def _append_after(self, delay_ms: int) -> None:
+        if self._append_timer is not None:
+            self._append_timer.cancel()
+        self._append_timer = self._world.scheduler.call_later(delay_ms, self._append)
 
     def _append(self) -> None:
         if self._append_timer is not None:
@@ -252,14 +268,38 @@ class ControllerTerm:
         batches, data = self._gathered.take()
         try:
             is_taken = self._world.log.propose(batches, data, self.epoch)
+        except KafkaError as error:
+            if not self.is_over:  # else the log broke
+                self._take_back(error)
+            return
         except Exception as error:  # noqa: BLE001  (nobody knows what is in the log now)
-            reason = f"an append failed: {error!r}"
-        else:
-            reason = f"the log did not take batches at offset {batches[0].base_offset}"
-            if is_taken:
-                return
-        if not self.is_over:
-            self._fail(reason)
+            if not self.is_over:
+                self._fail(f"an append failed: {error!r}")
+            return
+        if is_taken:
+            self._appended_end, self._appended = batches[-1].end_offset, self.decided
+        elif not self.is_over:
+            self._fail(f"the log did not take batches at offset {batches[0].base_offset}")
+
+    def _take_back(self, error: KafkaError) -> None:
+        """Nothing was written, and the log goes on: forget what was decided since the last append.
+
+        Descriptors or memory ran out, say. The decision under way rests on what is forgotten, too.
+        """
+        if self._appended is None:
+            self._fail(f"the first append of a term failed: {error!r}")
+            return
+        self.decided = self._appended
+        dropped = [one for one in self._in_flight if one.end_offset > self._appended_end]
+        self._in_flight = deque(one for one in self._in_flight if one not in dropped)
+        if self._steps is not None and self._current is not None:
+            self._steps.close()
+            self._rest.close()
+            dropped.append(self._current)
+            self._current = self._steps = None
+        for decision in dropped:
+            self._uncommitted_bytes -= decision.size_bytes
+            decision.answer(Failed(UnwrittenDecisionError(f"the change is not written: {error}")))
 
     def settle(self, ready: int, image: MetadataImage) -> None:
         """Answer what is committed and visible.
@@ -272,6 +312,10 @@ class ControllerTerm:
         is_quiet = not self._gathered and self._steps is None
         if is_quiet and image.provenance.end_offset == self.decided.provenance.end_offset:
             self.decided = image  # equal to ours; so one of the two need not be kept
+            if self._appended is not None:
+                self._appended = image
+        if self._gathered and not self._is_committing:
+            self._append_after(0)
         self._settle()
         if self._waiting:
             self._arm()

@@ -140,9 +140,9 @@ class RaftDriver:
         before = self._log.end_offset
         try:
             self._log.append(data, timestamp_ms=self._clock.wall_ms())
-        except KafkaError as error:
-            if not self._log.is_untouched(before):
-                self._fail(error)
+        except Exception as error:
+            if not (isinstance(error, KafkaError) and self._log.is_untouched(before)):
+                self._fail(error)  # nobody knows what is in the log now
             raise
         self._handle(Proposed(epoch, batches, data))
         return True
@@ -159,6 +159,10 @@ class RaftDriver:
         """Let somebody else lead."""
         log.error("this node gives the lead up: %s", reason)
         self._handle(Resign(self._dice.random()))
+
+    def fail(self, error: BaseException) -> None:
+        """End the replica where it is, because what stands on it cannot go on."""
+        self._fail(error)
 
     def close(self, done: Callable[[], None]) -> None:
         """Hand the lead over and finish the work under way; then `done`, once."""

@@ -3,6 +3,10 @@
 from kafka_protocol.errors import TidemarkError
 
 
+class QuorumConfigError(TidemarkError):
+    """The voters on disk or in the configuration do not let this node run. Names both sides."""
+
+
 class UnusableMetadataError(TidemarkError):
     """The metadata directory holds what cannot be relied on.
 

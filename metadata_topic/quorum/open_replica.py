@@ -8,20 +8,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from metadata_topic.image.loader import ImageLoader
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.records import MetadataRecord
 from metadata_topic.quorum.config import MetadataLogConfig, NodeIdentity
+from metadata_topic.quorum.format import METADATA_DIRECTORY, read_bootstrap
 from metadata_topic.quorum.metadata_log import MetadataLog
 from metadata_topic.quorum.quorum_start import (
     FoundQuorum,
+    Membership,
     QuorumSettings,
     QuorumStart,
     plan_quorum_start,
 )
 from metadata_topic.quorum.quorum_state_file import QuorumStateFile
-from metadata_topic.quorum.recovery import read_directory, repair
+from metadata_topic.quorum.recovery import FoundMetadata, read_directory, repair
 from metadata_topic.quorum.snapshots import SnapshotFiles
-from metadata_topic.raft.events import Started
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.events import ElectionState, Started
 from metadata_topic.raft.voters import ReplicaKey
 from runtime.ports import Ports
 
@@ -33,58 +35,68 @@ class OpenReplica:
     """What a start has found and opened.
 
     Attributes:
-        started: the core's first event.
+        found: in the directory. A sole voter's loader holds all records, for all of them are
+            committed; that of one of several those of the newest snapshot, and the log's records
+            count once they are known to be committed.
         plan: how this node takes part.
-        loader: holds the records of the newest snapshot; those of the log count once they are
-            known to be committed.
-        snapshot_id: of that snapshot, None without one.
+        started: the core's first event.
+        bootstrap: the records that the format step left, for a cluster where nothing counts yet.
     """
 
     key: ReplicaKey
     log: MetadataLog
     state_file: QuorumStateFile
     files: SnapshotFiles
-    loader: ImageLoader
-    snapshot_id: SnapshotId | None
+    found: FoundMetadata
     plan: QuorumStart
     started: Started
+    bootstrap: tuple[MetadataRecord, ...] = ()
 
     @property
     def applied_end(self) -> int:
         """Up to where (exclusive) the loader's records reach."""
-        return 0 if self.snapshot_id is None else self.snapshot_id.end_offset
+        if self.plan.membership is Membership.SOLE_VOTER:
+            return self.started.end_offset
+        snapshot_id = self.found.snapshot_id
+        return 0 if snapshot_id is None else snapshot_id.end_offset
 
 
 def open_replica(
-    directory: Path,
+    log_dir: Path,
     identity: NodeIdentity,
     settings: QuorumSettings,
     *,
     ports: Ports,
     config: MetadataLogConfig,
+    check: Callable[[MetadataImage], None] | None = None,
     check_stop: Callable[[], None] = lambda: None,
 ) -> OpenReplica:
-    """Read a metadata directory and open its log; may wait for the disk.
+    """Read a metadata log directory and open its log; may wait for the disk.
 
     Args:
-        directory: of the metadata log; need not exist.
+        log_dir: holds `bootstrap.checkpoint` and `__cluster_metadata-0`, which need not exist.
         identity: of this node.
         settings: of the quorum.
         ports: disk, clock and dice.
         config: of the log.
+        check: sees the metadata as they were found, before anything is written; what it raises
+            ends the start. On one of several voters they are those of the newest snapshot.
         check_stop: called between batches while nothing is changed yet; raises to end it here.
 
     Raises:
         QuorumConfigError, UnusableMetadataError: this node must not start; nothing was changed.
+        NotFormattedError: there is nothing yet, and no bootstrap records.
         OSError, KafkaStorageError: the disk failed.
     """
     disk = ports.disk
     key = ReplicaKey(identity.node_id, identity.directory_id)
+    directory = log_dir / METADATA_DIRECTORY
     state_file = QuorumStateFile(directory, disk)
     files = SnapshotFiles(directory, disk, ports.dice, cluster_id=identity.cluster_id)
     election = state_file.find()
+    is_sole = _looks_sole(key, settings)
     found = read_directory(
-        directory, files=files, disk=disk, check_stop=check_stop, replays_log=False
+        directory, files=files, disk=disk, check_stop=check_stop, replays_log=is_sole
     )
     quorum = FoundQuorum(
         directory=str(directory),
@@ -94,11 +106,19 @@ def open_replica(
         newest_snapshot=found.snapshot_id,
     )
     plan = plan_quorum_start(key, settings, quorum)
+    if is_sole is not (plan.membership is Membership.SOLE_VOTER):
+        found = read_directory(
+            directory, files=files, disk=disk, check_stop=check_stop, replays_log=not is_sole
+        )
+    is_needed = settings.is_controller and found.loader.is_blank  # where nothing ever counted
+    bootstrap = tuple(read_bootstrap(log_dir, disk)) if is_needed else ()
+    if check is not None:
+        check(found.loader.take()[0])
     for note in plan.notes:
         log.warning("metadata quorum: %s", note)
     opened = repair(found, files=files, config=config, disk=disk, clock=ports.clock)
     started = Started(
-        election=plan.election,
+        election=_not_below(found.last_epoch, plan.election),
         start_offset=opened.start_offset,
         end_offset=opened.end_offset,
         epochs=() if found.verdict.is_replaced else found.epochs,
@@ -111,8 +131,19 @@ def open_replica(
         log=opened,
         state_file=state_file,
         files=files,
-        loader=found.loader,
-        snapshot_id=found.snapshot_id,
+        found=found,
         plan=plan,
         started=started,
+        bootstrap=bootstrap,
     )
+
+
+def _looks_sole(key: ReplicaKey, settings: QuorumSettings) -> bool:
+    """Guess who votes before the log was read; a wrong guess costs a second reading."""
+    others = [node for node in settings.static_voters if node.id != key.id]
+    return settings.is_controller and not others
+
+
+def _not_below(last_epoch: int, election: ElectionState) -> ElectionState:
+    """Also what is damaged says how many epochs there were."""
+    return election if last_epoch <= election.epoch else ElectionState(last_epoch)

@@ -13,8 +13,7 @@ from enum import Enum
 
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.primitives import uuid_to_text
-from metadata_topic.quorum.errors import UnusableMetadataError
-from metadata_topic.quorum.voter_check import QuorumConfigError
+from metadata_topic.quorum.errors import QuorumConfigError, UnusableMetadataError
 from metadata_topic.raft.events import ElectionState
 from metadata_topic.raft.messages import NOBODY, Node
 from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID, SnapshotId
@@ -173,6 +172,11 @@ def _check_static(me: ReplicaKey, settings: QuorumSettings, found: FoundQuorum) 
         raise QuorumConfigError(
             f"controller.quorum.voters={_shown(settings)} does not contain this controller, "
             f"node.id={me.id}: add it on all controllers, or correct node.id"
+        )
+    if not ids and not settings.bootstrap_servers:
+        raise QuorumConfigError(
+            "no voters: the directory was formatted without --standalone, and neither "
+            "controller.quorum.voters nor controller.quorum.bootstrap.servers is set"
         )
     election = found.election or ElectionState()
     voted_id = None if election.voted is None else election.voted.id

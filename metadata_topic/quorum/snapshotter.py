@@ -23,6 +23,7 @@ from metadata_topic.quorum.metadata_log import MetadataLog
 from metadata_topic.quorum.recovery import FoundMetadata
 from metadata_topic.quorum.snapshots import SnapshotFiles, snapshot_chunks
 from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.voter_history import QuorumFacts
 from runtime.ports import Ports
 from runtime.turns import run_in_steps
 
@@ -108,6 +109,7 @@ class Snapshotter:
         files: SnapshotFiles,
         log: MetadataLog,
         found: FoundMetadata,
+        facts_at: Callable[[int], QuorumFacts],
         note_flushed: Callable[[], Awaitable[None]],
         config: MetadataLogConfig,
         ports: Ports,
@@ -117,8 +119,8 @@ class Snapshotter:
         Args:
             files: where snapshots go.
             log: what they are made of.
-            found: what the start began with: the last snapshot, what was replayed after it, voters
-                and kraft.version by offset.
+            found: what the start began with: the last snapshot, and what was replayed after it.
+            facts_at: voters and kraft.version below an offset (exclusive).
             note_flushed: notes the log's flushed end on disk; asked before each snapshot, so that
                 no snapshot of ours ends above it.
             config: triggers and retention.
@@ -126,7 +128,7 @@ class Snapshotter:
         """
         self._files = files
         self._metadata_log = log
-        self._history = found.history
+        self._facts_at = facts_at
         self._note_flushed = note_flushed
         self._config = config
         self._clock = ports.clock
@@ -193,7 +195,7 @@ class Snapshotter:
 
     async def _write(self, image: MetadataImage, snapshot_id: SnapshotId) -> int:
         await self._note_flushed()
-        facts = self._history.at(snapshot_id.end_offset)
+        facts = self._facts_at(snapshot_id.end_offset)
         chunks = []
         for chunk in snapshot_chunks(
             snapshot_records(image),

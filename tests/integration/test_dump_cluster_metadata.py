@@ -27,6 +27,7 @@ from runtime.disk import Disk
 from runtime.ports import system_ports
 from runtime.sim.executors import SimExecutors
 from tests.support.kafka.tools import kafka_tool, require_kafka_tools
+from tests.support.worlds.one_node import sole_voter
 
 pytestmark = pytest.mark.jvm
 COMPLAINTS = ("mismatches", "corrupt", "isvalid: false", "Exception", "Could not", "not ending")
@@ -49,9 +50,9 @@ def a_busy_life(home: Path, *, standalone: bool) -> Path:
             home,
             NodeIdentity(node_id=1, cluster_id=plan.cluster_id, directory_id=ids[home]),
             replace(system_ports(asyncio.get_running_loop()), executors=SimExecutors()),
-            MetadataLogConfig(static_voters=() if standalone else (1,), segment_bytes=20_000),
+            sole_voter(MetadataLogConfig(segment_bytes=20_000), static=not standalone),
         )
-        node.start()
+        await node.begin()
         # With our own tagged fields: the directories it keeps, and one of them that is away.
         directory = bytes([100 + life]) * 16
         registration = replace(

@@ -23,12 +23,12 @@ from metadata_topic.controller.topic_specs import Config, TopicDefaults, TopicSp
 from metadata_topic.controller.topics import create_topics
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
-from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity
 from runtime.ports import system_ports
 from runtime.sim.executors import SimExecutors
 from tests.support.brokers.process import free_ports
 from tests.support.kafka.tools import PEERS, kafka_tool, require_kafka_tools
+from tests.support.worlds.one_node import sole_voter
 
 pytestmark = [pytest.mark.lasts(seconds=20), pytest.mark.jvm, pytest.mark.slow]
 
@@ -63,9 +63,9 @@ async def one_life_of_ours(log_dir: Path) -> MetadataImage:
             node_id=meta.node_id, cluster_id=meta.cluster_id, directory_id=meta.directory_id
         ),
         ports,
-        MetadataLogConfig(static_voters=(meta.node_id,)),
+        sole_voter(node_id=meta.node_id, static=True),
     )
-    node.start()
+    await node.begin()
     old = node.image.brokers[meta.node_id]
     registration = Registration(
         old.id, ports.dice.uuid(), old.endpoints, old.features, old.rack, old.log_dirs

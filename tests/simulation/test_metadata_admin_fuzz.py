@@ -35,6 +35,7 @@ from metadata_topic.testing import registration_of
 from runtime.sim.ports import simulated
 from tests.support.rounds import rounds
 from tests.support.worlds.forgetful_disk import QuickDisk
+from tests.support.worlds.one_node import looped, sole_voter
 
 T = TypeVar("T")
 ROUNDS = rounds("TIDEMARK_ADMIN_FUZZ", quick=1, full=2)
@@ -55,6 +56,7 @@ CONFIG = MetadataLogConfig(
     max_retention_bytes=4 << 20,
     max_batch_bytes=150_000,
 )
+
 LISTS = [name for name, key in TOPIC_KEYS.items() if key.type is ConfigType.LIST]
 BROKER_LISTS = [name for name, key in BROKER_KEYS.items() if key.type is ConfigType.LIST]
 NUMBERS = ["0", "1", "-1", "-2", "9223372036854775807", "2147483647", "1000000", "0.5", "true"]
@@ -77,7 +79,7 @@ class Resource:
 class Fuzz:
     def __init__(self, path: Path, seed: int) -> None:
         self.path = path
-        self.ports = simulated(seed, disk=QuickDisk())
+        self.ports = looped(simulated(seed, disk=QuickDisk()))
         self.image = EMPTY_IMAGE
         self.taken = 0
         self.refused: dict[str, int] = {}
@@ -200,9 +202,9 @@ class Fuzz:
             self.path,
             NodeIdentity(node_id=1, cluster_id="c", directory_id=self.directory_id),
             self.ports,
-            CONFIG,
+            sole_voter(CONFIG),
         )
-        self.node.start()
+        await self.node.begin()
         assert comparable(self.node.image) == comparable(self.image)
         await work()
         assert self.node.failure is None

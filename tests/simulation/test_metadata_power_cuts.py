@@ -24,6 +24,7 @@ from runtime.sim.ports import simulated
 from runtime.sim.power_cut_disk import PowerCutError
 from tests.support.rounds import rounds
 from tests.support.worlds.forgetful_disk import FORGETS, ForgetfulDisk, QuickDisk
+from tests.support.worlds.one_node import looped, sole_voter
 
 CONFIG = MetadataLogConfig(
     segment_bytes=500,
@@ -31,6 +32,7 @@ CONFIG = MetadataLogConfig(
     max_retention_bytes=1,
     max_batch_bytes=600,
 )
+
 ROUNDS = rounds("TIDEMARK_RAFT_SEEDS", quick=2, full=5)
 STEP = 1 if ROUNDS > 100 else 4
 """Each operation in long runs; otherwise every fourth, others for each kind of change."""
@@ -39,7 +41,7 @@ STEP = 1 if ROUNDS > 100 else 4
 class World:
     def __init__(self, path: Path, seed: int = 1) -> None:
         self.path = path
-        self.ports = simulated(seed)
+        self.ports = looped(simulated(seed))
         self.answered: set[str] = set()
         self.epoch = 0
         plan = FormatPlan("c", 1, (path,), path, VoterEndpoint("CONTROLLER", "localhost", 9093))
@@ -51,12 +53,12 @@ class World:
             self.path,
             NodeIdentity(node_id=1, cluster_id="c", directory_id=self.directory_id),
             replace(self.ports, disk=disk),
-            CONFIG,
+            sole_voter(CONFIG),
         )
 
     async def life(self, disk: Disk) -> None:
         node = self.node(disk)
-        node.start()
+        await node.begin()
         assert node.leader_epoch > self.epoch, "epochs never go back"
         self.epoch = node.leader_epoch
         assert self.answered <= set(node.image.topics_by_name), "lost what was answered"
@@ -138,10 +140,10 @@ def test_a_cut_while_a_snapshot_replaces_the_log_is_gone_on_with(kinds: str) -> 
             world.epoch = 9
             disk = ForgetfulDisk(world.ports.dice, operations, kinds)
             try:
-                world.node(disk).start()
-            except PowerCutError:
+                asyncio.run(world.node(disk).begin())
+            except (PowerCutError, MetadataUnavailable):
                 node = world.node(QuickDisk())
-                node.start()
+                asyncio.run(node.begin())
                 assert set(node.image.topics_by_name) == {"theirs"}
                 assert node.leader_epoch > 9
             else:
@@ -152,7 +154,7 @@ def test_a_cut_while_a_snapshot_replaces_the_log_is_gone_on_with(kinds: str) -> 
 
 def test_a_vote_is_not_forgotten_with_the_directory_it_lies_in(tmp_path: Path) -> None:
     """With static voters nothing but the start makes the directory."""
-    ports = simulated()
+    ports = looped(simulated())
     plan = FormatPlan("c", 1, (tmp_path,), tmp_path)
     ids = format_directory(plan, disk=QuickDisk(), clock=ports.clock, dice=ports.dice)
 
@@ -161,14 +163,14 @@ def test_a_vote_is_not_forgotten_with_the_directory_it_lies_in(tmp_path: Path) -
             tmp_path,
             NodeIdentity(node_id=1, cluster_id="c", directory_id=ids[tmp_path]),
             replace(ports, disk=disk),
-            MetadataLogConfig(static_voters=(1,)),
+            sole_voter(static=True),
         )
 
     disk = ForgetfulDisk(ports.dice, 10**9, "everything")
-    node(disk).start()
+    asyncio.run(node(disk).begin())
     disk.cut()
     again = node(QuickDisk())
-    again.start()
+    asyncio.run(again.begin())
     assert again.leader_epoch == 2
 
 
@@ -188,7 +190,7 @@ async def test_a_change_of_several_batches_stays_in_one_segment(tmp_path: Path) 
     world = World(tmp_path)
 
     node = world.node(QuickDisk())
-    node.start()
+    await node.begin()
     await world.create(node, "small", 1)
     before = set((tmp_path / METADATA_DIRECTORY).glob("*.log"))
     end = node.log_end_offset

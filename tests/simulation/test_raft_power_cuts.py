@@ -23,6 +23,7 @@ from runtime.disk import Disk
 from runtime.sim.ports import simulated
 from runtime.sim.power_cut_disk import PowerCutDisk, PowerCutError
 from tests.support.rounds import rounds
+from tests.support.worlds.one_node import looped, sole_voter
 
 CONFIG = MetadataLogConfig(
     segment_bytes=1500,
@@ -30,6 +31,7 @@ CONFIG = MetadataLogConfig(
     max_retention_bytes=5000,
     max_batch_bytes=1200,
 )
+
 SEEDS = range(rounds("TIDEMARK_RAFT_SEEDS", quick=2, full=12))
 
 
@@ -44,12 +46,12 @@ class World:
 
     def __init__(self, seed: int, path: Path, *, static: bool = False) -> None:
         self.path = path
-        self.ports = simulated(seed)
+        self.ports = looped(simulated(seed))
         self.answered: set[str] = set()
         self.asked: set[str] = set()
         self.epoch = 0
         self.lives = 0
-        self.static_voters = (1,) if static else ()
+        self.settings = sole_voter(CONFIG, static=static)
         endpoint = None if static else VoterEndpoint("CONTROLLER", "localhost", 9093)
         self.directory_id = format_directory(
             FormatPlan("cluster", 1, (path,), path, endpoint),
@@ -63,7 +65,7 @@ class World:
             self.path,
             NodeIdentity(node_id=1, cluster_id="cluster", directory_id=self.directory_id),
             replace(self.ports, disk=disk),
-            replace(CONFIG, static_voters=self.static_voters),
+            self.settings,
         )
 
     async def live(self, operations: int) -> None:
@@ -72,7 +74,7 @@ class World:
         disk = PowerCutDisk(self.path, self.ports.dice, operations)
         try:
             node = self.node(disk)
-            node.start()
+            await node.begin()
             self.check_start(node)
             for step in range(30):
                 await self.change(node, step)
@@ -151,8 +153,8 @@ def test_a_cut_at_every_single_operation_of_a_first_start(static: bool) -> None:
             disk = PowerCutDisk(world.path, world.ports.dice, operations)
             node = world.node(disk)
             try:
-                node.start()
-            except PowerCutError:
+                asyncio.run(node.begin())
+            except (PowerCutError, MetadataUnavailable):
                 asyncio.run(world.live(10**9))
                 assert world.epoch >= 1
             else:

@@ -53,6 +53,7 @@ from metadata_topic.quorum.node import MetadataNode, NodeIdentity
 from metadata_topic.testing import registration_of
 from runtime.sim.power_cut_disk import PowerCutError
 from tests.support.worlds.any_order import AnyOrder
+from tests.support.worlds.one_node import sole_voter
 
 if TYPE_CHECKING:
     from tests.support.damage.hosting_lives import HostingLives
@@ -68,7 +69,7 @@ CONFIGS: Final = {
     "tf": replace(_PLAIN, flush_messages=1),
 }
 """By the first letters of a topic's name."""
-METADATA_LOG: Final = MetadataLogConfig(segment_bytes=4_000)
+METADATA_NODE: Final = sole_voter(MetadataLogConfig(segment_bytes=4_000))
 HOUR_MS: Final = 3_600_000
 _REFUSED: Final = (KafkaError, PowerCutError)
 
@@ -100,7 +101,7 @@ class HostingLife:
             home,
             NodeIdentity(node_id=NODE, cluster_id=CLUSTER, directory_id=directories.ids[home]),
             ports,
-            METADATA_LOG,
+            METADATA_NODE,
             on_failure=lambda _error: self._end(),
         )
         is_missing_some = False
@@ -116,7 +117,7 @@ class HostingLife:
                 dice=ports.dice,
             )
 
-        self.node.start(settle)
+        await self._pumped(self.node.begin(settle))
         image = self.node.image
         self.logs = logs = LogManager(paths, _config_for, ports, to_loop=ports.scheduler.call_soon)
         for path, reason in directories.offline.items():

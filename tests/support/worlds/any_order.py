@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
 
 from runtime.dice import Dice
+from runtime.scheduler import Timer
 from runtime.sim.clock import ManualClock
 from runtime.sim.dice import SeededDice
 from runtime.sim.executors import SimExecutors
@@ -74,6 +75,20 @@ class AnyOrderPool:
             self.make_one()
 
 
+class _Turn:
+    """A call that can be taken back."""
+
+    def __init__(self, fn: Callable[[], object]) -> None:
+        self._fn: Callable[[], object] | None = fn
+
+    def __call__(self) -> None:
+        if self._fn is not None:
+            self._fn()
+
+    def cancel(self) -> None:
+        self._fn = None
+
+
 class TurnScheduler(ManualScheduler):
     """Timers on a clock that tests move; what is to be called soon waits for its turn."""
 
@@ -84,6 +99,14 @@ class TurnScheduler(ManualScheduler):
     def call_soon(self, fn: Callable[[], object]) -> None:
         """Keep the call for a turn of its own."""
         self._soon.append(fn)
+
+    def call_later(self, delay_ms: float, fn: Callable[[], object]) -> Timer:
+        """Call `fn` when the clock has moved by `delay_ms`; without a delay it waits for a turn."""
+        if delay_ms > 0:
+            return super().call_later(delay_ms, fn)
+        turn = _Turn(fn)
+        self._soon.append(turn)
+        return turn
 
     def take_turn(self) -> bool:
         """Make the oldest call that waits; False if none does."""

@@ -19,6 +19,7 @@ from metadata_topic.quorum.config import MetadataLogConfig, NodeIdentity
 from metadata_topic.quorum.driver import RaftDriver
 from metadata_topic.quorum.driver_ports import DriverWorld
 from metadata_topic.quorum.fetched import checked_prefix
+from metadata_topic.quorum.format import BOOTSTRAP_FILE, FormatPlan, format_directory
 from metadata_topic.quorum.open_replica import OpenReplica, open_replica
 from metadata_topic.quorum.quorum_start import QuorumSettings
 from metadata_topic.quorum.snapshot_store import DiskSnapshotStore
@@ -76,12 +77,17 @@ class DrivenNode:
     # -- lives ----------------------------------------------------------------------------------
 
     def start(self) -> RaftDriver:
-        """Begin a life with what is on the disk."""
+        """Begin a life with what is on the disk, which is formatted where there is nothing."""
         self.roles, self.committed, self.installed, self.failures = [], [], [], []
         self.lives += 1
         ports = self._ports()
+        home = self.directory.parent
+        if not (home / BOOTSTRAP_FILE).exists():
+            ids = {home: bytes([self.id]) * 16}
+            plan = FormatPlan(CLUSTER_ID, self.id, (home,), home, directory_ids=ids)
+            format_directory(plan, disk=Disk(), clock=ports.clock, dice=ports.dice)
         self.opened = opened = open_replica(
-            self.directory,
+            home,
             NodeIdentity(
                 node_id=self.id, cluster_id=CLUSTER_ID, directory_id=bytes([self.id]) * 16
             ),

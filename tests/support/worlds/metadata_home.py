@@ -10,13 +10,14 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.format import METADATA_DIRECTORY, FormatPlan, format_directory
-from metadata_topic.quorum.node import MetadataNode, NodeIdentity
+from metadata_topic.quorum.node import MetadataNode, NodeIdentity, NodeSettings
 from metadata_topic.raft.voters import VoterEndpoint
 from runtime.disk import Disk
 from runtime.executors import Pool
 from runtime.sim.executors import SimExecutors
 from runtime.sim.faulty_disk import FaultyDisk
 from runtime.sim.ports import simulated
+from tests.support.worlds.one_node import looped
 
 DIRECTORY_ID = b"D" * 16
 
@@ -35,7 +36,7 @@ class Home:
         self.metadata = path / METADATA_DIRECTORY
         self.log = self.metadata / "00000000000000000000.log"
         self.disk: Disk = FaultyDisk()
-        self.ports = simulated(7)
+        self.ports = looped(simulated(7))
         self.config = config
         self.failures: list[BaseException] = []
         endpoint = VoterEndpoint("CONTROLLER", "localhost", 9093)
@@ -49,7 +50,7 @@ class Home:
             self.path,
             NodeIdentity(node_id=1, cluster_id=self.cluster_id, directory_id=DIRECTORY_ID),
             replace(self.ports, disk=self.disk, executors=SimExecutors(pool)),
-            self.config,
+            None if self.config is None else NodeSettings(log=self.config),
             on_failure=self.failures.append,
         )
 
@@ -60,7 +61,7 @@ class Home:
     async def lived(self, work: Work | None = None, *, killed: bool = False) -> MetadataNode:
         """As `life`, in the loop that runs."""
         node = self.node()
-        node.start()
+        await node.begin()
         if work is not None:
             await work(node)
         if not killed:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from kafka_protocol.errors import KafkaError
 from kafka_protocol.records.control import control_batch, leader_change
 from metadata_topic.controller.errors import TopicExistsError
 from metadata_topic.controller.result import ControllerResult, Decided
@@ -70,6 +71,7 @@ class NaiveQuorum:
         appends: (base offset, end offset) of what the controller proposed, one entry each time.
         resignations: reasons the controller gave.
         fault: raised by the next propose, after half of the append.
+        shortage: raised by the next propose, which writes nothing.
         refuses: propose says no.
         audience: who listens.
     """
@@ -85,6 +87,7 @@ class NaiveQuorum:
         self.appends: list[tuple[int, int]] = []
         self.resignations: list[str] = []
         self.fault: Exception | None = None
+        self.shortage: KafkaError | None = None
         self.refuses = False
         self.audience = Audience()
         self.loader = ImageLoader(EMPTY_IMAGE)
@@ -107,6 +110,9 @@ class NaiveQuorum:
             return False
         if batches[0].base_offset != self.log_end():
             return False
+        if self.shortage is not None:
+            shortage, self.shortage = self.shortage, None
+            raise shortage
         parts = list(read_batches(data))
         assert [
             BatchFacts(p.header.base_offset, p.header.last_offset + 1, epoch) for p in parts

@@ -1,5 +1,7 @@
 """The settings of the quorum reach the Raft core."""
 
+from dataclasses import replace
+
 from broker.config.broker_config import BrokerConfig
 from broker.node.metadata_log import metadata_log_config
 from broker.node.raft_config import quorum_settings, raft_config
@@ -31,7 +33,8 @@ def configured(**more: str) -> tuple[BrokerConfig, RaftConfig]:
     config, warnings = BrokerConfig.load(BASE | {k.replace("_", "."): v for k, v in more.items()})
     assert warnings == []
     start = plan_quorum_start(ReplicaKey(2, b"d" * 16), quorum_settings(config), NEW)
-    return config, raft_config(config, start)
+    made = raft_config(config)
+    return config, replace(made, bootstrap=start.bootstrap, static_nodes=start.static_nodes)
 
 
 def test_defaults_are_kafkas() -> None:

@@ -28,13 +28,13 @@ from metadata_topic.controller.topic_specs import Assignment, TopicDefaults, Top
 from metadata_topic.controller.topics import CreatedTopic, create_topics
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import RECORD_WORK
-from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.decision_batches import BatchPlace, decide_and_prepare
 from metadata_topic.quorum.format import FormatPlan, format_directory
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable, NodeIdentity
 from metadata_topic.testing import apply, cluster_of, registration_of
 from runtime.sim.ports import simulated
 from runtime.turns import run_in_steps
+from tests.support.worlds.one_node import looped, sole_voter
 
 MANY = 3_000
 IDS = [number.to_bytes(16, "big") for number in range(1, MANY + 1)]
@@ -147,7 +147,7 @@ class Home:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.ports = simulated(7)
+        self.ports = looped(simulated(7))
         plan = FormatPlan("cluster", 1, (path,), path, directory_ids={path: b"D" * 16})
         format_directory(plan, disk=self.ports.disk, clock=self.ports.clock, dice=self.ports.dice)
 
@@ -156,9 +156,8 @@ class Home:
 
         async def run() -> MetadataNode:
             identity = NodeIdentity(node_id=1, cluster_id="cluster", directory_id=b"D" * 16)
-            config = MetadataLogConfig(static_voters=(1,))
-            node = MetadataNode(self.path, identity, self.ports, config)
-            node.start()
+            node = MetadataNode(self.path, identity, self.ports, sole_voter(static=True))
+            await node.begin()
             await work(node)
             return node
 
@@ -224,7 +223,7 @@ def test_a_node_that_fails_meanwhile_writes_nothing_more(home: Home) -> None:
         before, began = node.log_end_offset, []
         task = asyncio.ensure_future(node.submit(partial(noted, began)))
         await until_begun(began)
-        node._fail(OSError("the disk"))
+        node._replica.fail(OSError("the disk"))
         with pytest.raises(MetadataUnavailable):
             await task
         assert node.log_end_offset == before

@@ -27,12 +27,13 @@ from metadata_topic.testing import registration_of
 from runtime.disk import Disk
 from runtime.sim.clock import ManualClock
 from runtime.sim.ports import simulated
+from tests.support.worlds.one_node import looped, sole_voter
 
 METADATA = Path(__file__).parents[2] / "golden/cluster-metadata"
 STATIC = METADATA / "static-quorum"
 
 
-def node_in(home: Path, static_voters: tuple[int, ...] = ()) -> MetadataNode:
+def node_in(home: Path, *, static: bool = False) -> MetadataNode:
     meta = parse_meta_properties((home / META_PROPERTIES).read_bytes())
     assert meta.directory_id is not None
     return MetadataNode(
@@ -40,8 +41,8 @@ def node_in(home: Path, static_voters: tuple[int, ...] = ()) -> MetadataNode:
         NodeIdentity(
             node_id=meta.node_id, cluster_id=meta.cluster_id, directory_id=meta.directory_id
         ),
-        simulated(clock=ManualClock(1_800_000_000_000)),
-        MetadataLogConfig(static_voters=static_voters, segment_bytes=40_000),
+        looped(simulated(clock=ManualClock(1_800_000_000_000))),
+        sole_voter(MetadataLogConfig(segment_bytes=40_000), static=static),
     )
 
 
@@ -60,8 +61,8 @@ async def test_a_single_node_goes_on_in_the_next_epoch(
         for path in (kafka_home / METADATA_DIRECTORY).glob("*.checkpoint"):
             path.unlink()
 
-    node = node_in(kafka_home, (1,))
-    node.start()
+    node = node_in(kafka_home, static=True)
+    await node.begin()
     assert (node.leader_epoch, node.kraft_version) == (6, 0)
     assert len(node.image.topics_by_name) == 28
     before = node.image.topics_by_name["epochs"].partitions[0]
@@ -72,17 +73,17 @@ async def test_a_single_node_goes_on_in_the_next_epoch(
     assert (after.leader, after.leader_epoch, after.isr) == (1, 10, (1,))
     await node.snapshot()
     await node.close()
-    again = node_in(kafka_home, (1,))
-    again.start()
+    again = node_in(kafka_home, static=True)
+    await again.begin()
     assert again.image.topics_by_id == node.image.topics_by_id
     assert again.image.scram_credentials.keys() == node.image.scram_credentials.keys()
 
 
-def test_a_directory_formatted_by_kafkas_tool_starts(tmp_path: Path) -> None:
+async def test_a_directory_formatted_by_kafkas_tool_starts(tmp_path: Path) -> None:
     source = METADATA / "formatted/standalone-transaction.version-1"
     shutil.copytree(source, tmp_path, dirs_exist_ok=True)
     node = node_in(tmp_path)
-    node.start()
+    await node.begin()
     assert node.kraft_version == 1
     assert node.image.features["transaction.version"] == 1
     assert ("carol", 1) in node.image.scram_credentials

@@ -15,7 +15,11 @@ from metadata_topic.image.records import make
 from metadata_topic.quorum.batches import data_batch
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.decision_batches import ContradictoryDecision
-from metadata_topic.quorum.errors import MissingMetadataError, UnreadableRecordError
+from metadata_topic.quorum.errors import (
+    MissingMetadataError,
+    QuorumConfigError,
+    UnreadableRecordError,
+)
 from metadata_topic.quorum.format import (
     METADATA_DIRECTORY,
     FormatPlan,
@@ -23,13 +27,15 @@ from metadata_topic.quorum.format import (
     format_directory,
 )
 from metadata_topic.quorum.metadata_log import MetadataLog
-from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable, NodeIdentity
-from metadata_topic.quorum.voter_check import QuorumConfigError
+from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable, NodeIdentity, NodeSettings
+from metadata_topic.quorum.quorum_start import QuorumSettings
+from metadata_topic.raft.messages import Node
 from metadata_topic.raft.voters import VoterEndpoint
 from metadata_topic.testing import registration_of
 from runtime.disk import Disk
 from runtime.sim.faulty_disk import FaultyDisk
 from runtime.sim.ports import simulated
+from tests.support.worlds.one_node import looped
 
 DIRECTORY_ID = b"D" * 16
 
@@ -41,7 +47,7 @@ class Home:
         self.path = path
         self.metadata = path / METADATA_DIRECTORY
         self.disk = FaultyDisk()
-        self.ports = simulated(7, disk=self.disk)
+        self.ports = looped(simulated(7, disk=self.disk))
         self.failures: list[BaseException] = []
         endpoint = VoterEndpoint("CONTROLLER", "localhost", 9093) if standalone else None
         plan = FormatPlan("cluster", 1, (path,), path, endpoint, directory_ids={path: DIRECTORY_ID})
@@ -53,12 +59,16 @@ class Home:
         node_id: int = 1,
         directory_id: bytes = DIRECTORY_ID,
         config: MetadataLogConfig | None = None,
+        static_voters: tuple[Node, ...] = (),
     ) -> MetadataNode:
         return MetadataNode(
             self.path,
             NodeIdentity(node_id=node_id, cluster_id="cluster", directory_id=directory_id),
             self.ports,
-            config,
+            NodeSettings(
+                quorum=QuorumSettings(is_controller=True, static_voters=static_voters),
+                log=config or MetadataLogConfig(),
+            ),
             on_failure=self.failures.append,
         )
 
@@ -71,7 +81,7 @@ class Home:
 
         async def run() -> MetadataNode:
             node = self.node(config=config)
-            node.start()
+            await node.begin()
             await work(node)
             await node.close()
             return node
@@ -87,7 +97,7 @@ class Home:
 
         async def run() -> MetadataNode:
             node = self.node(config=config)
-            node.start()
+            await node.begin()
             await work(node)
             return node
 
@@ -133,10 +143,10 @@ def test_each_start_opens_a_new_epoch_and_keeps_what_was_there(home: Home) -> No
     assert (home.metadata / "leader-epoch-checkpoint").read_text().splitlines()[1] == "4"
 
 
-def test_static_voters_give_kraft_version_0(tmp_path: Path) -> None:
+async def test_static_voters_give_kraft_version_0(tmp_path: Path) -> None:
     home = Home(tmp_path, standalone=False)
-    node = home.node(config=MetadataLogConfig(static_voters=(1,)))
-    node.start()
+    node = home.node(static_voters=(Node(1, "localhost", 9093),))
+    await node.begin()
     assert node.kraft_version == 0
     assert node.image.provenance.end_offset == 5
     assert '"currentVoters":[{"voterId":1}]' in (home.metadata / "quorum-state").read_text()
@@ -245,7 +255,7 @@ def test_a_failing_subscriber_ends_the_node(home: Home) -> None:
 
     async def work(node: MetadataNode) -> None:
         node.subscribe(broken)
-        with pytest.raises(RuntimeError):
+        with pytest.raises(MetadataUnavailable):
             await node.submit(a_topic("a", b"a" * 16))
         assert isinstance(node.failure, RuntimeError)
 
@@ -295,24 +305,24 @@ def test_a_transaction_without_end_leaves_nothing_and_is_aborted(home: Home) -> 
 
 
 def test_another_node_id_or_directory_is_refused_with_both_values(home: Home) -> None:
-    with pytest.raises(QuorumConfigError, match=r"node.id 2 .*\[1\]"):
-        home.node(node_id=2).start()
+    with pytest.raises(QuorumConfigError, match=r"that of voter 1, .* node.id=2: .* was copied"):
+        home.node(node_id=2).open()
     with pytest.raises(QuorumConfigError, match=r"RERERERERERERERERERERA.*RUVFRUVFRUVF"):
-        home.node(directory_id=b"E" * 16).start()
+        home.node(directory_id=b"E" * 16).open()
 
 
 def test_without_voters_or_with_others_the_node_does_not_start(tmp_path: Path) -> None:
     home = Home(tmp_path, standalone=False)
     with pytest.raises(QuorumConfigError, match=r"controller\.quorum\.voters"):
-        home.node().start()
-    with pytest.raises(QuorumConfigError, match="quorum of one"):
-        home.node(config=MetadataLogConfig(static_voters=(1, 2, 3))).start()
+        home.node().open()
+    with pytest.raises(QuorumConfigError, match=r"2@localhost:9094 does not contain .*node\.id=1"):
+        home.node(static_voters=(Node(2, "localhost", 9094),)).open()
 
 
 def test_an_unformatted_directory_is_refused_before_an_epoch_is_opened(home: Home) -> None:
     (home.path / "bootstrap.checkpoint").unlink()
     with pytest.raises(NotFormattedError):
-        home.node().start()
+        home.node().open()
     assert not (home.metadata / "quorum-state").exists()
 
 
@@ -326,7 +336,7 @@ def test_a_record_of_a_newer_version_is_fatal_and_named(home: Home) -> None:
     log = home.metadata / "00000000000000000000.log"
     log.write_bytes(log.read_bytes() + batch)
     with pytest.raises(UnreadableRecordError, match=r"000\.log.*position \d+.*99"):
-        home.node().start()
+        home.node().open()
 
 
 def test_a_torn_tail_is_cut(home: Home) -> None:
@@ -382,7 +392,7 @@ async def test_time_alone_makes_a_snapshot_if_something_changed(home: Home) -> N
     scheduler = home.ports.scheduler
     config = MetadataLogConfig(max_snapshot_interval_ms=600_000)
     node = home.node(config=config)
-    node.start()
+    await node.begin()
     scheduler.advance(540_000)
     await asyncio.sleep(0)
     assert node.latest_snapshot_id == (0, 0)
@@ -419,7 +429,7 @@ def test_records_that_are_nowhere_are_not_made_up(home: Home) -> None:
     for path in home.metadata.glob("*.checkpoint"):
         path.unlink()
     with pytest.raises(MissingMetadataError):
-        home.node().start()
+        home.node().open()
 
 
 def test_a_snapshot_that_cannot_be_written_is_tried_again(home: Home) -> None:
@@ -435,7 +445,7 @@ def test_a_snapshot_that_cannot_be_written_is_tried_again(home: Home) -> None:
 
 async def test_a_closed_node_takes_nothing(home: Home) -> None:
     node = home.node()
-    node.start()
+    await node.begin()
     await node.close()
     with pytest.raises(MetadataUnavailable):
         await node.submit(a_topic("a", b"a" * 16))

@@ -165,7 +165,7 @@ def test_a_snapshot_stores_the_voters_of_its_own_offset(home: Home) -> None:
         await node.submit(topics("a"))
         making = asyncio.ensure_future(node.snapshot())
         end = node.log_end_offset
-        node._history.note(BatchFacts(end, end + 1, 1, voters=other))
+        node._replica.history.note(BatchFacts(end, end + 1, 1, voters=other))
         made = await making
         assert made is not None
         written = read_snapshot((home.metadata / made.file_name).read_bytes())

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from metadata_topic.quorum.abstention import ABSTAINED, AbstentionError, abstain_until
+from metadata_topic.quorum.errors import QuorumConfigError
 from metadata_topic.quorum.quorum_start import (
     FoundQuorum,
     Membership,
@@ -20,7 +21,6 @@ from metadata_topic.quorum.quorum_state_file import (
     dump_quorum_state,
     parse_quorum_state,
 )
-from metadata_topic.quorum.voter_check import QuorumConfigError
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.core import RaftCore
 from metadata_topic.raft.effects import Respond

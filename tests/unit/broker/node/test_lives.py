@@ -23,12 +23,12 @@ from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
-from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.format import FormatPlan, format_directory
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity, QuorumConfigError
 from metadata_topic.testing import apply, cluster_of
 from runtime.disk import Disk, OpenFile
 from runtime.sim.ports import simulated
+from tests.support.worlds.one_node import looped, sole_voter
 
 CLUSTER = "tidemarkLivesCluster01"
 REGISTERED, LIVES_WRITTEN, SETTLED = "registered", "lives written", "settled"
@@ -51,7 +51,7 @@ class Machine:
         self.root = root
         self.log_dirs = [root / f"data-{number}" for number in range(dirs)]
         self.metadata = root / "metadata" if dedicated else self.log_dirs[0]
-        self.ports = simulated(7, disk=UnhurriedDisk())
+        self.ports = looped(simulated(7, disk=UnhurriedDisk()))
         everything = tuple(dict.fromkeys([self.metadata, *self.log_dirs]))
         plan = FormatPlan(CLUSTER, 1, everything, self.metadata, None)
         format_directory(plan, disk=self.ports.disk, clock=self.ports.clock, dice=self.ports.dice)
@@ -74,7 +74,7 @@ class Machine:
                 directory_id=directories.ids[self.metadata],
             ),
             self.ports,
-            MetadataLogConfig(static_voters=(1,)),
+            sole_voter(static=True),
         )
 
         def settle(image: MetadataImage) -> None:
@@ -88,7 +88,7 @@ class Machine:
             )
 
         try:
-            node.start(settle)
+            await node.begin(settle)
             working = [path for path in self.log_dirs if path in directories.ids]
             if until != SETTLED:
                 await self._register(node, [directories.ids[p] for p in working], working, until)

@@ -1,0 +1,272 @@
+"""One node of the metadata quorum: its replica of the log, the images, the active controller.
+
+    replica = MetadataReplica(open_replica(...), world)
+    replica.start()
+    replica.receive(request, respond)                        # from the network
+    replica.submit(lambda image: create_topics.steps(image, ...), done)
+    replica.close(done)
+
+On the event loop's thread only and without asyncio: the simulator runs the same code.
+
+What comes of a commit goes one way: the high watermark moves, the loader reads up to it and
+publishes an image, subscribers hear of it, and only then the controller answers. Whatever breaks on
+the way ends the node: it would show a cluster that does not exist.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.quorum.broker_control import BrokerControl
+from metadata_topic.quorum.controller_loop import ControllerLoop
+from metadata_topic.quorum.controller_metrics import ControllerMetrics
+from metadata_topic.quorum.controller_ports import ControllerSettings, ControllerWorld
+from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS
+from metadata_topic.quorum.decisions import Decide, Outcome
+from metadata_topic.quorum.described import Now, audience_of, describe_quorum
+from metadata_topic.quorum.driver import RaftDriver
+from metadata_topic.quorum.driver_answers import Respondent
+from metadata_topic.quorum.driver_ports import DriverWorld, Transport
+from metadata_topic.quorum.metadata_loader import Applied, MetadataLoader, Subscriber
+from metadata_topic.quorum.open_replica import OpenReplica
+from metadata_topic.quorum.snapshot_store import DiskSnapshotStore
+from metadata_topic.quorum.view import QuorumView
+from metadata_topic.raft.config import RaftConfig
+from metadata_topic.raft.core import RaftCore
+from metadata_topic.raft.effects import RoleChanged
+from metadata_topic.raft.events import SnapshotInstalled
+from metadata_topic.raft.messages import BatchFacts, Request
+from metadata_topic.raft.voter_history import VoterHistory
+from runtime.ports import Ports
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaWorld:
+    """What a node of the quorum stands on.
+
+    Attributes:
+        cluster_id: of this cluster.
+        raft: settings of the core; whom to ask is taken from the plan of the start.
+        controller: settings of the active controller.
+        session_timeout_ms: `broker.session.timeout.ms`.
+        own_broker_id: the broker in this process, None without one.
+        transport: to the other nodes.
+        on_role: told after each change of role, epoch or leader.
+        on_applied: told after each image, when subscribers and waiting callers know of it.
+        on_failure: told once, when the node cannot go on.
+    """
+
+    cluster_id: str
+    ports: Ports
+    raft: RaftConfig
+    controller: ControllerSettings
+    session_timeout_ms: int
+    transport: Transport
+    own_broker_id: int | None = None
+    on_role: Callable[[RoleChanged], object] = lambda _change: None
+    on_applied: Callable[[Applied], object] = lambda _applied: None
+    on_failure: Callable[[BaseException], object] = lambda _error: None
+
+
+class _LeadersLog:
+    """The log as the active controller writes it."""
+
+    def __init__(self, driver: RaftDriver, opened: OpenReplica) -> None:
+        self._driver, self._log = driver, opened.log
+
+    def propose(self, batches: tuple[BatchFacts, ...], data: bytes | bytearray, epoch: int) -> bool:
+        return self._driver.propose(batches, data, epoch)
+
+    def log_end(self) -> int:
+        return self._log.end_offset
+
+    def flushed_end(self) -> int:
+        return self._log.flushed_end
+
+
+class MetadataReplica:
+    """See the module.
+
+    Attributes:
+        opened: what the start has found.
+        driver: of the Raft core.
+        controller: takes decisions while this node leads.
+        brokers: registrations and heartbeats by the active controller's side.
+        failure: what ended the node; None while it is well.
+    """
+
+    def __init__(self, opened: OpenReplica, world: ReplicaWorld) -> None:
+        """Put the parts together; nothing happens before `start`."""
+        self.opened = opened
+        self.failure: BaseException | None = None
+        self._world, ports = world, world.ports
+        plan = opened.plan
+        raft = replace(world.raft, bootstrap=plan.bootstrap, static_nodes=plan.static_nodes)
+        self.driver = RaftDriver(
+            RaftCore(opened.key, raft),
+            DriverWorld(
+                log=opened.log,
+                state_file=opened.state_file,
+                snapshots=DiskSnapshotStore(opened.files, opened.log, ports.disk),
+                transport=world.transport,
+                listener=self,
+                ports=ports,
+            ),
+        )
+        self._loader = MetadataLoader(
+            opened.log,
+            opened.found.loader,
+            opened.applied_end,
+            ports,
+            on_applied=self._applied,
+            on_failure=self.fail,
+        )
+        controller_world = ControllerWorld(
+            log=_LeadersLog(self.driver, opened),
+            clock=ports.clock,
+            scheduler=ports.scheduler,
+            settings=world.controller,
+            metrics=ControllerMetrics(ports.metrics),
+            resign=self.driver.resign,
+            audience=lambda: audience_of(self.driver.core),
+        )
+        self.controller = ControllerLoop(controller_world)
+        self.brokers = BrokerControl(
+            self.controller,
+            controller_world,
+            cluster_id=world.cluster_id,
+            session_timeout_ms=world.session_timeout_ms,
+            kraft_version=lambda: self.kraft_version,
+            own_broker_id=world.own_broker_id,
+        )
+
+    # -- facts ----------------------------------------------------------------------------------
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest committed metadata that were published here."""
+        return self._loader.image
+
+    @property
+    def applied_end(self) -> int:
+        """Everything below (exclusive) is in the image, or in an open metadata transaction."""
+        return self._loader.end_offset
+
+    @property
+    def history(self) -> VoterHistory:
+        """Voters and kraft.version by offset."""
+        return self.driver.core.history
+
+    @property
+    def kraft_version(self) -> int:
+        """0 with static voters, 1 with voters in the log."""
+        return self.history.latest.kraft_version
+
+    @property
+    def high_watermark(self) -> int:
+        """First offset not known to be committed (exclusive end); -1 unknown."""
+        return self.driver.core.high_watermark
+
+    def describe(self) -> QuorumView:
+        """The quorum as this node sees it."""
+        clock = self._world.ports.clock
+        return describe_quorum(self.driver.core, Now(clock.wall_ms(), clock.monotonic_ms()))
+
+    # -- life -----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take part in the quorum."""
+        self.controller.on_applied(self._loader.image, self._loader.end_offset)
+        self.driver.start(self.opened.started)
+
+    def close(self, done: Callable[[], None]) -> None:
+        """Hand the lead over, finish what is under way on the disk, let go of the log.
+
+        Callers that wait for decisions hear that this is no controller any more. After a failure
+        the log is left as it is, as after a kill.
+        """
+        self.controller.close()
+        self.driver.close(partial(self._close_log, done))
+
+    def _close_log(self, done: Callable[[], None]) -> None:
+        self._loader.close()
+        if self.failure is not None:
+            done()
+            return
+        ports = self._world.ports
+
+        def closed() -> None:
+            error = closing.exception()
+            if error is not None:
+                self.fail(error)
+            done()
+
+        closing = ports.executors.commit.submit(self.opened.log.close)
+        closing.add_done_callback(lambda _: ports.scheduler.call_soon(closed))
+
+    def fail(self, error: BaseException) -> None:
+        """End the node where it is; the log is left as after a kill."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        log.error("the metadata node cannot go on: %s", error)
+        self._loader.close()
+        self.driver.fail(error)
+        self.controller.close()
+        self._world.on_failure(error)
+
+    # -- what others ask ------------------------------------------------------------------------
+
+    def receive(self, request: Request, respond: Respondent) -> None:
+        """Take a request of another replica; `respond` is called at most once, perhaps at once."""
+        self.driver.receive(request, respond)
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Call `subscriber(image, delta)` for each image that differs from the one before.
+
+        It must be quick; an error in it ends the node.
+        """
+        self._loader.subscribe(subscriber)
+
+    def submit(
+        self,
+        decide: Decide[R],
+        done: Callable[[Outcome[R]], None],
+        *,
+        timeout_ms: int = DECISION_TIMEOUT_MS,
+    ) -> None:
+        """Take a decision, if this is the active controller; see `ControllerLoop.submit`."""
+        self.controller.submit(decide, done, timeout_ms=timeout_ms)
+
+    # -- what the driver tells ------------------------------------------------------------------
+
+    def on_role(self, change: RoleChanged) -> None:
+        """Role, epoch or leader are others now."""
+        self.controller.on_role(change)
+        self._world.on_role(change)
+
+    def on_high_watermark(self, offset: int) -> None:
+        """Everything below `offset` (exclusive) is committed and may be applied."""
+        self.controller.on_committed(offset)
+        self._loader.on_high_watermark(offset)
+
+    def on_snapshot_installed(self, event: SnapshotInstalled) -> None:
+        """A fetched snapshot stands for everything that was applied before."""
+
+    def on_leader_log_start(self, offset: int) -> None:
+        """The leader's log starts at `offset`."""
+
+    def on_failure(self, error: BaseException) -> None:
+        """The driver cannot go on."""
+        self.fail(error)
+
+    def _applied(self, applied: Applied) -> None:
+        self.controller.on_applied(applied.image, applied.end_offset)
+        self._world.on_applied(applied)
