@@ -7,7 +7,6 @@ import pytest
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.steps import Steps
-from metadata_topic.controller.errors import UnwrittenDecisionError
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
@@ -157,82 +156,6 @@ def test_an_answer_that_rests_on_what_is_committed_comes_at_once() -> None:
     asked = quorum.submit(asking)
     quorum.run(0)
     assert asked.response == ()
-
-
-def test_decisions_within_the_linger_go_into_one_append_each_in_a_batch_of_its_own() -> None:
-    quorum = serving(LINGERS, commit_delay_ms=None)
-    quorum.submit(creating("first"))
-    quorum.run()
-    del quorum.appends[:]
-    answers = [quorum.submit(creating("a"))]
-    quorum.run(10)
-    answers += [quorum.submit(creating(name)) for name in "bc"]
-    quorum.run(14)
-    assert quorum.appends == []
-    quorum.run(1)
-    ((start, end),) = quorum.appends
-    assert end - start == 3
-    assert [facts.base_offset for facts, _ in quorum.batches[-3:]] == [start, start + 1, start + 2]
-    quorum.commit()
-    quorum.run(1)
-    assert all(answer.is_there for answer in answers)
-    assert [quorum.replayed(at).provenance.end_offset for at in range(start, end + 1)] == list(
-        range(start, end + 1)
-    )
-
-
-def test_nothing_waits_for_company_while_nothing_is_being_committed() -> None:
-    quorum = serving(LINGERS, commit_delay_ms=None)
-    del quorum.appends[:]
-    answers = [quorum.submit(creating("a"))]
-    quorum.run()
-    assert len(quorum.appends) == 1
-    answers += [quorum.submit(creating(name)) for name in "bc"]
-    quorum.run(3)
-    assert len(quorum.appends) == 1, "a is not committed yet"
-    quorum.commit()
-    quorum.run()
-    assert len(quorum.appends) == 2, "now the linger is not waited for"
-    quorum.commit()
-    assert all(answer.is_there for answer in answers)
-
-
-def test_an_append_for_which_memory_is_short_takes_back_what_was_decided_and_no_more() -> None:
-    quorum = serving(LINGERS, commit_delay_ms=None)
-    first = quorum.submit(creating("first"))
-    quorum.run()
-    lost = [quorum.submit(creating(name)) for name in "ab"]
-    quorum.run()
-    assert names(quorum.loop.decided_image) == ["a", "b", "first"]
-    quorum.shortage = UnwrittenDecisionError("no memory")
-    quorum.run(25)
-    assert [answer.code for answer in lost] == [ErrorCode.NOT_CONTROLLER] * 2
-    assert names(quorum.loop.decided_image) == ["first"]
-    again = quorum.submit(creating("a"))
-    quorum.run(25)
-    quorum.commit()
-    quorum.run()
-    assert [first.is_there, again.is_there] == [True, True]
-    assert quorum.resignations == []
-    assert names(quorum.loop.image) == ["a", "first"]
-
-
-def test_much_data_does_not_wait_for_the_linger() -> None:
-    quorum = serving(replace(LINGERS, max_batch_bytes=400))
-    del quorum.appends[:]
-    for number in range(5):
-        quorum.submit(creating(f"topic-{number}"))
-    quorum.run(1)
-    assert quorum.appends != []
-
-
-def test_a_linger_of_zero_still_gathers_what_one_turn_decides() -> None:
-    quorum = serving()
-    del quorum.appends[:]
-    for name in "abcdefgh":
-        quorum.submit(creating(name))
-    quorum.run(1)
-    assert len(quorum.appends) == 1
 
 
 @pytest.mark.parametrize("delay_ms", [0, 1, 50])
