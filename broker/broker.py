@@ -23,7 +23,6 @@ from broker.node.directory_checks import (
 )
 from broker.node.endpoints import (
     advertised_endpoints,
-    check_single_node,
     listener_addresses,
     network_limits,
 )
@@ -32,8 +31,10 @@ from broker.node.housekeeping_tasks import housekeeping_tasks
 from broker.node.log_cleaning import make_cleaner
 from broker.node.metadata_log import open_metadata_node
 from broker.node.registration import BrokerRegistration
+from broker.node.roles import check_roles
+from broker.observe.cluster_metrics import register_metadata_metrics
 from broker.observe.health import offline_directories, offline_reasons
-from broker.observe.metrics import register_metadata_metrics, register_replica_metrics
+from broker.observe.metrics import register_replica_metrics
 from broker.process.broker_logs import BrokerLogs
 from broker.process.broker_tier import BrokerTier
 from broker.process.server_process import ServerProcess
@@ -90,7 +91,7 @@ class Broker(ServerProcess):
             ConfigError, DirectoryError, InternalTopicError, TierStartError, OSError: it cannot;
                 `stop` undoes what was started until then.
         """
-        check_single_node(self.config)
+        check_roles(self.config)
         log.info("files: at most %d can be open", raise_file_limit())
         self._open_directories()
         await self._start_http()
