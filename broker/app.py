@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from broker.broker import Broker
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
 from broker.node.directories import DirectoryError
+from broker.process.server_process import ServerProcess
 from broker.remote.process import start_tier_process
 from broker.remote.supervisor import Spawn
 from broker.remote.tier import TierStartError
@@ -46,7 +46,7 @@ _EXPECTED: Final = (
 """What the user can mend: told in one line. Anything else is a mistake of ours, with its stack."""
 
 
-def _nothing(_: Broker) -> None:
+def _nothing(_: ServerProcess) -> None:
     """Nobody waits for the start."""
 
 
@@ -54,15 +54,15 @@ def run(
     config: BrokerConfig,
     make_ports: MakePorts = system_ports,
     *,
-    on_started: Callable[[Broker], None] = _nothing,
+    on_started: Callable[[ServerProcess], None] = _nothing,
     spawn_tier: Spawn = start_tier_process,
 ) -> int:
-    """Run a broker until SIGTERM or SIGINT.
+    """Run a broker, a controller or both until SIGTERM or SIGINT.
 
     Args:
         config: its settings.
         make_ports: what it stands on, given its event loop.
-        on_started: called once, when clients are served.
+        on_started: called once, when clients are served, or the controller takes part.
         spawn_tier: starts a tier process.
 
     Returns:
@@ -77,41 +77,52 @@ def run(
 async def _run(
     config: BrokerConfig,
     make_ports: MakePorts,
-    on_started: Callable[[Broker], None],
+    on_started: Callable[[ServerProcess], None],
     spawn_tier: Spawn,
 ) -> int:
     loop = asyncio.get_running_loop()
     asked_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked_to_stop.set)
-    broker = Broker(config, _with_its_clock(config, make_ports(loop)), spawn_tier)
-    watch = LoopWatch(broker.metrics, "tidemark_")
+    server = _server(config, _with_its_clock(config, make_ports(loop)), spawn_tier)
+    watch = LoopWatch(server.metrics, "tidemark_")
     waiting = asyncio.ensure_future(asked_to_stop.wait())
     try:
-        starting = asyncio.ensure_future(broker.start())
+        starting = asyncio.ensure_future(server.start())
         await _first_of(starting, waiting)
         if starting.done():
             starting.result()
-            on_started(broker)
-            await _first_of(waiting, broker.fatal)
-            if broker.fatal.done():
-                broker.fatal.result()
+            on_started(server)
+            await _first_of(waiting, server.fatal)
+            if server.fatal.done():
+                server.fatal.result()
         else:
             starting.cancel()
             await asyncio.wait({starting})
     except _EXPECTED as error:
-        log.error("the broker ends: %s", error)  # noqa: TRY400 - the message says it all
+        log.error("the process ends: %s", error)  # noqa: TRY400 - the message says it all
         sys.stderr.write(f"tidemark: {error}\n")
         return EXIT_FAILED
     except Exception:
-        log.exception("the broker ends")
+        log.exception("the process ends")
         return EXIT_FAILED
     finally:
         waiting.cancel()
         log.info("stopping")
-        await broker.stop()
+        await server.stop()
         watch.stop()
     return EXIT_OK
+
+
+def _server(config: BrokerConfig, ports: Ports, spawn_tier: Spawn) -> ServerProcess:
+    """What `process.roles` names; a controller does not load what a broker needs."""
+    if config.is_broker:
+        from broker.broker import Broker
+
+        return Broker(config, ports, spawn_tier)
+    from broker.controller_server import Controller
+
+    return Controller(config, ports)
 
 
 def _with_its_clock(config: BrokerConfig, ports: Ports) -> Ports:

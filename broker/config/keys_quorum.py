@@ -8,6 +8,81 @@ from typing import Final
 from broker.config.key import INT, LIST, LONG, STRING, Key
 
 QUORUM_KEYS: Final[tuple[Key, ...]] = (
+    Key(
+        "broker.heartbeat.interval.ms",
+        INT,
+        "2000",
+        "How often a broker tells the controller that it lives.",
+    ),
+    Key(
+        "broker.session.timeout.ms",
+        INT,
+        "9000",
+        "Silence after which the controller fences a broker.",
+    ),
+    Key(
+        "controller.quorum.append.linger.ms",
+        INT,
+        "25",
+        "How long metadata records are collected at most while earlier ones are committed.",
+        low=0,
+    ),
+    Key(
+        "controller.quorum.election.backoff.max.ms",
+        INT,
+        "1000",
+        "Longest wait of a proposed successor before it stands for election.",
+        low=0,
+    ),
+    Key(
+        "controller.quorum.election.timeout.ms",
+        INT,
+        "1000",
+        "Time without votes after which a candidate starts a new election.",
+        low=0,
+    ),
+    Key(
+        "controller.quorum.fetch.max.bytes",
+        INT,
+        "1048576",
+        "Most bytes of the metadata log in one fetch between controllers.",
+        low=1,
+    ),
+    Key(
+        "controller.quorum.fetch.snapshot.max.bytes",
+        INT,
+        "1048576",
+        "Most bytes of a snapshot in one fetch between controllers.",
+        low=1,
+    ),
+    Key(
+        "controller.quorum.fetch.timeout.ms",
+        INT,
+        "2000",
+        "Time without a successful fetch after which a follower seeks a new leader.",
+        low=0,
+    ),
+    Key(
+        "controller.quorum.request.timeout.ms",
+        INT,
+        "2000",
+        "How long a request between controllers may take.",
+        low=0,
+    ),
+    Key(
+        "controller.quorum.retry.backoff.ms",
+        INT,
+        "20",
+        "Wait before a failed request between controllers is tried again.",
+        low=0,
+    ),
+    Key(
+        "metadata.max.idle.interval.ms",
+        INT,
+        "500",
+        "How often an idle leader with listeners writes a no-op record; 0: never.",
+        low=0,
+    ),
     Key("broker.id", INT, "-1", "Old name of `node.id`; must be equal when both are set."),
     Key(
         "broker.rack",

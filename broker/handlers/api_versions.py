@@ -16,15 +16,18 @@ Versions; the header of every answer is that of version 0 (KIP-511):
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers.parts import HandlerParts
 from broker.network.registry import DecodedHandler, Handler, HandlerTable, RequestContext
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.features import SUPPORTED_FEATURES, finalized_features
+from metadata_topic.image.image import MetadataImage
+
+if TYPE_CHECKING:
+    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
 
 _Response: Final = response(ApiKey.API_VERSIONS).cls
 _ApiKey: Final = _Response.ApiKeys
@@ -96,15 +99,17 @@ def _entry(handler: Handler) -> Any:
     )
 
 
-def make(parts: HandlerParts) -> ApiVersionsHandler:
+def features_of(image: MetadataImage, kraft_version: int) -> Features:
+    """What a node can do, and what is in force in its image."""
+    return Features(
+        supported=SUPPORTED_FEATURES,
+        finalized=finalized_features(image, kraft_version),
+        epoch=image.provenance.offset,
+    )
+
+
+def make(parts: "HandlerParts") -> ApiVersionsHandler:
     """Make the handler that describes the table which it is put into."""
-
-    def features() -> Features:
-        image = parts.cluster.image()
-        return Features(
-            supported=SUPPORTED_FEATURES,
-            finalized=finalized_features(image, parts.node.kraft_version),
-            epoch=image.provenance.offset,
-        )
-
-    return ApiVersionsHandler(parts.table, features)
+    return ApiVersionsHandler(
+        parts.table, lambda: features_of(parts.cluster.image(), parts.node.kraft_version)
+    )

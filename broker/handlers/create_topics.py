@@ -11,12 +11,11 @@ Versions:
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.config.describe import describe_topic
 from broker.config.live_config import LiveConfig
 from broker.config.topic_config import InvalidConfig, normalise
-from broker.handlers.parts import HandlerParts
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import GUARDED_TOPICS
 from broker.topics.creation import TopicCreation
@@ -27,6 +26,9 @@ from kafka_protocol.wire.codec import message, response
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.topics import CreatedTopic
 from runtime.turns import run_in_steps
+
+if TYPE_CHECKING:
+    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
 
 _Response: Final = message("CreateTopicsResponse").cls
 _Topic: Final = _Response.Topics
@@ -169,6 +171,6 @@ def _all_failed(
     return _Response(topics=answers, throttle_time_ms=throttle_ms)
 
 
-def make(parts: HandlerParts) -> CreateTopicsHandler:
+def make(parts: "HandlerParts") -> CreateTopicsHandler:
     """Make the handler of CreateTopics."""
     return CreateTopicsHandler(parts.creation, parts.live)

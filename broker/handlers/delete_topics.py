@@ -14,9 +14,8 @@ Versions:
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers.parts import HandlerParts
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import GUARDED_TOPICS, ClusterView
 from broker.topics.creation import Settled, Submit
@@ -32,6 +31,9 @@ from metadata_topic.controller.result import ControllerResult, Decided
 from metadata_topic.controller.topic_deletion import DeletedTopic, delete_topics
 from metadata_topic.image.image import MetadataImage
 from runtime.turns import run_in_steps
+
+if TYPE_CHECKING:
+    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
 
 log = logging.getLogger(__name__)
 
@@ -207,7 +209,7 @@ def _answer(topic: DeletedTopic) -> Any:
     return _failed((topic.name, topic.topic_id), topic.error.code, str(topic.error))
 
 
-def make(parts: HandlerParts) -> DeleteTopicsHandler:
+def make(parts: "HandlerParts") -> DeleteTopicsHandler:
     """Make the handler of DeleteTopics."""
     return DeleteTopicsHandler(
         parts.cluster,

@@ -7,15 +7,17 @@ Versions:
 * 2: fenced brokers, if they are asked for (KIP-1073).
 """
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers.parts import HandlerParts
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import ALL_CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED, ClusterView
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message
 from kafka_protocol.wire.schema import Versions
+
+if TYPE_CHECKING:
+    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
 
 _Response: Final = message("DescribeClusterResponse").cls
 _Broker: Final = _Response.Brokers
@@ -64,6 +66,6 @@ class DescribeClusterHandler(DecodedHandler):
         )
 
 
-def make(parts: HandlerParts) -> DescribeClusterHandler:
+def make(parts: "HandlerParts") -> DescribeClusterHandler:
     """Make the handler of DescribeCluster."""
     return DescribeClusterHandler(parts.cluster)

@@ -9,10 +9,9 @@ Versions:
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.config.aliases import topic_name_of
-from broker.handlers.parts import HandlerParts
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import GUARDED_TOPICS
 from broker.topics.creation import Submit
@@ -29,6 +28,9 @@ from metadata_topic.controller.configs import (
 )
 from metadata_topic.controller.result import Decided
 from metadata_topic.image.image import MetadataImage, ResourceType
+
+if TYPE_CHECKING:
+    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
 
 _Response: Final = message("IncrementalAlterConfigsResponse").cls
 _Result: Final = _Response.Responses
@@ -112,6 +114,6 @@ def _answer(altered: AlteredResource) -> Any:
     )
 
 
-def make(parts: HandlerParts) -> IncrementalAlterConfigsHandler:
+def make(parts: "HandlerParts") -> IncrementalAlterConfigsHandler:
     """Make the handler of IncrementalAlterConfigs."""
     return IncrementalAlterConfigsHandler(parts.node.submit, parts.live)

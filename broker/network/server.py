@@ -36,7 +36,7 @@ ACCEPTS_MAX = 64
 
 
 class Server:
-    """All client connections of a process.
+    """All connections of one kind of listener: of clients, or of controllers.
 
     Attributes:
         bound: listener name -> (host, port) really bound, after `start`.
@@ -67,10 +67,11 @@ class Server:
         self._metrics(metrics)
 
     def _metrics(self, metrics: Registry) -> None:
-        metrics.gauge(
+        # Set, not asked for: several servers of a process count in one metric.
+        self._open = metrics.gauge(
             "kafka_server_socket_server_metrics_connection_count",
-            "Open client connections.",
-            fn=lambda: len(self._connections),
+            "Open connections, by listener.",
+            ("listener",),
         )
         self._accepted = metrics.counter(
             "kafka_server_socket_server_metrics_connection_creation_total",
@@ -136,6 +137,7 @@ class Server:
             ) from error
         self._listening.append(sock)
         self.bound[listener.name] = (host, sock.getsockname()[1])
+        self._open.inc(0, listener.name)
         self.loop.add_reader(sock, self._accept, sock, listener.name)
 
     async def stop(self, grace_ms: int = 5_000) -> None:
@@ -223,6 +225,7 @@ class Server:
         self._per_ip[host] += 1
         self._accepted.inc(1, listener_name)
         self._provisional += over
+        self._open.inc(1, listener_name)
         self._connections.add(Connection(self, sock, listener_name, address, provisional=over))
 
     @staticmethod
@@ -240,6 +243,7 @@ class Server:
     def forget(self, connection: Connection, peer: Peer, reason: str, *, quiet: bool) -> None:
         """A connection has closed: count it out and write its log line."""
         self._connections.discard(connection)
+        self._open.inc(-1, peer.listener_name)
         host = peer.address[0]
         self._per_ip[host] -= 1
         if self._per_ip[host] <= 0:

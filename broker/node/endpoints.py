@@ -1,63 +1,46 @@
-"""Where this node listens, and what the cluster metadata say about it.
-
-One node for now: what would need others is refused here with a clear error, so that nobody believes
-in replicas that do not exist.
-"""
+"""Where this node listens, and what the cluster metadata say about it."""
 
 import socket
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.config.broker_config import BrokerConfig
-from broker.config.key import ConfigError
 from broker.config.listeners import Listener
 from broker.network.limits import ListenerAddress, NetworkLimits
-from broker.remote.tier import RemoteTier
 from metadata_topic.image.model import Endpoint
+
+if TYPE_CHECKING:
+    from broker.remote.tier import RemoteTier  # a controller has none
 
 _PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
-def check_single_node(config: BrokerConfig) -> None:
-    """Refuse a configuration of several nodes.
-
-    Raises:
-        ConfigError: this node is not broker and controller at once, or has fellow voters.
-    """
-    if not (config.is_broker and config.is_controller):
-        raise ConfigError(
-            "process.roles",
-            ",".join(config.process_roles),
-            "must be broker,controller: this version runs one node that is both",
-        )
-    others = [voter for voter in config.controller_quorum_voters if voter.id != config.node_id]
-    if others:
-        shown = ",".join(f"{v.id}@{v.host}:{v.port}" for v in config.controller_quorum_voters)
-        raise ConfigError(
-            "controller.quorum.voters",
-            shown,
-            f"must name this node alone (node.id={config.node_id}): there is no replication yet",
-        )
-
-
 def resolve_ports(config: BrokerConfig) -> BrokerConfig:
-    """Choose a free port for each listener of clients that has port 0.
+    """Choose a free port for each listener that has port 0.
 
-    What is advertised under port 0 gets the same port.
+    What is advertised under port 0 gets the same port, and so does this node's own entry in
+    `controller.quorum.voters`.
     """
     chosen = {
         listener.name: free_port(listener.host)
-        for listener in config.broker_listeners
+        for listener in config.listeners
         if listener.port == 0
     }
     if not chosen:
         return config
+    controllers = [chosen[name] for name in config.controller_listener_names if name in chosen]
     return replace(
         config,
         listeners=tuple(_with_port(one, chosen) for one in config.listeners),
         advertised_listeners=tuple(_with_port(one, chosen) for one in config.advertised_listeners),
+        controller_quorum_voters=tuple(
+            replace(voter, port=controllers[0])
+            if controllers and voter.id == config.node_id and voter.port == 0
+            else voter
+            for voter in config.controller_quorum_voters
+        ),
     )
 
 
@@ -76,11 +59,13 @@ def _with_port(listener: Listener, chosen: dict[str, int]) -> Listener:
 
 
 def listener_addresses(config: BrokerConfig) -> list[ListenerAddress]:
-    """Where to listen for clients.
-
-    Controller listeners are not opened: a quorum of one has nobody to talk to.
-    """
+    """Where to listen for clients."""
     return [ListenerAddress(one.name, one.host, one.port) for one in config.broker_listeners]
+
+
+def controller_addresses(config: BrokerConfig) -> list[ListenerAddress]:
+    """Where to listen for other controllers, brokers and tools that ask a controller."""
+    return [ListenerAddress(one.name, one.host, one.port) for one in config.controller_listeners]
 
 
 def advertised_endpoints(config: BrokerConfig) -> tuple[Endpoint, ...]:
@@ -89,7 +74,7 @@ def advertised_endpoints(config: BrokerConfig) -> tuple[Endpoint, ...]:
 
 
 def controller_endpoints(config: BrokerConfig) -> tuple[Endpoint, ...]:
-    """What other controllers would be told."""
+    """What other controllers and brokers are told."""
     return _endpoints(config.controller_listeners)
 
 
@@ -116,7 +101,7 @@ def bootstrap_of(config: BrokerConfig) -> str:
     return f"{host}:{endpoint.port}"
 
 
-def network_limits(config: BrokerConfig, tier: RemoteTier | None) -> NetworkLimits:
+def network_limits(config: BrokerConfig, tier: "RemoteTier | None" = None) -> NetworkLimits:
     """Limits of connections and requests; the tier's own clients are exempt from those by count."""
     return NetworkLimits(
         request_bytes_max=config.socket_request_max_bytes,

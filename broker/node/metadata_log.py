@@ -7,7 +7,9 @@ from broker.node.directories import Directories
 from broker.node.endpoints import controller_endpoints
 from broker.node.raft_config import append_linger_ms, quorum_settings, raft_config
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.node import MetadataNode, NodeIdentity, NodeSettings
+from metadata_topic.quorum.node import MetadataNode, NodeIdentity, NodeSettings, Peers
+from metadata_topic.quorum.peers import peers_of
+from metadata_topic.quorum.rpc import WireIdentity
 from runtime.ports import Ports
 
 
@@ -24,6 +26,11 @@ def metadata_log_config(config: BrokerConfig) -> MetadataLogConfig:
         append_linger_ms=append_linger_ms(config),
         min_insync_replicas=config.min_insync_replicas,
     )
+
+
+def _transport(config: BrokerConfig, directories: Directories, ports: Ports) -> Peers:
+    identity = WireIdentity(directories.cluster_id, config.controller_listener_names[0])
+    return peers_of(identity, config.node_id, ports.scheduler, ports.executors)
 
 
 def open_metadata_node(
@@ -48,6 +55,7 @@ def open_metadata_node(
             log=metadata_log_config(config),
             session_timeout_ms=config.broker_session_timeout_ms,
             has_broker=config.is_broker,
+            transport=_transport(config, directories, ports),
         ),
         on_failure,
     )

@@ -29,13 +29,18 @@ def raft_config(config: BrokerConfig) -> RaftConfig:
     return RaftConfig(
         can_vote=config.is_controller,
         election_timeout_ms=max(_number(config, "election.timeout.ms"), 1),
-        fetch_timeout_ms=max(_number(config, "fetch.timeout.ms"), 1),
+        fetch_timeout_ms=fetch_timeout_ms(config),
         election_backoff_max_ms=_number(config, "election.backoff.max.ms"),
         request_timeout_ms=max(_number(config, "request.timeout.ms"), 1),
         retry_backoff_ms=max(_number(config, "retry.backoff.ms"), 1),
         fetch_max_bytes=_number(config, "fetch.max.bytes"),
         snapshot_max_bytes=_number(config, "fetch.snapshot.max.bytes"),
     )
+
+
+def fetch_timeout_ms(config: BrokerConfig) -> int:
+    """After how long without its leader's answers a follower looks for another."""
+    return max(_number(config, "fetch.timeout.ms"), 1)
 
 
 def append_linger_ms(config: BrokerConfig) -> int:

@@ -1,9 +1,10 @@
-"""Is this broker well, and may clients be sent to it? Both with reasons.
+"""Is this node well, and may clients be sent to it? Both with reasons.
 
 Three pages answer three different callers. `/health` is for whoever restarts dead processes: as
 long as the event loop turns it answers 200, and its JSON says green, yellow or red. It does not
 turn into 503 when the tier is red, because a restart would not mend a remote store. `/ready` is for
-load balancers and scripts: 200 from the moment clients are served until shutdown begins, else 503.
+load balancers and scripts: 200 from the moment clients are served until shutdown begins, else 503;
+of a node that is only a controller 200 while it knows a leader and has applied what is committed.
 """
 
 import json
@@ -27,33 +28,37 @@ Check = Callable[[], Sequence[str]]
 
 @dataclass(slots=True)
 class Health:
-    """Collects what the broker's parts say about themselves.
+    """Collects what the parts of a node say about themselves.
 
     Attributes:
-        node_id: this broker.
-        stage: where in its life the broker is: starting, running, stopping.
+        node_id: this node.
+        kind: broker or controller.
+        stage: where in its life the node is: starting, running, stopping.
         progress: how far a start or a stop is; empty while there is nothing to say.
         checks: by the name of a part, what is wrong with it: red.
         warnings: by the name of a part, what takes longer than it should, or is put off: yellow.
         notes: by the name of a part, what it is about to do: no reason to look.
+        waits_for: what a node that runs lacks to be of use; nothing where it is ready.
     """
 
     node_id: int
+    kind: str = "broker"
     stage: str = "starting"
     progress: Callable[[], str] = field(default=lambda: "")
     checks: dict[str, Check] = field(default_factory=dict)
     warnings: dict[str, Check] = field(default_factory=dict)
     notes: dict[str, Check] = field(default_factory=dict)
+    waits_for: Check = field(default=lambda: ())
 
     @property
     def is_ready(self) -> bool:
         """Whether clients are served."""
-        return self.stage == "running"
+        return self.stage == "running" and not self.waits_for()
 
     @property
     def shown_stage(self) -> str:
         """The stage, and where a start or a stop is long, how far it is."""
-        progress = "" if self.is_ready else self.progress()
+        progress = "" if self.stage == "running" else self.progress()
         if self.stage == "starting":
             return progress or self.stage
         return f"{self.stage}: {progress}" if progress else self.stage
@@ -79,8 +84,10 @@ class Health:
     def ready_page(self) -> HttpAnswer:
         """Readiness: 200 or 503."""
         report = self.report() | {"ready": self.is_ready}
-        if not self.is_ready:
-            report["reasons"] = [f"the broker is {self.shown_stage}"]
+        if self.stage != "running":
+            report["reasons"] = [f"the {self.kind} is {self.shown_stage}"]
+        elif not self.is_ready:
+            report["reasons"] = list(self.waits_for())
         return _json(200 if self.is_ready else 503, report)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from kafka_protocol.errors import ErrorCode, KafkaError
 from metadata_topic.controller.brokers import Registration
@@ -69,6 +69,14 @@ class MetadataUnavailable(KafkaError):
     code = ErrorCode.NOT_CONTROLLER
 
 
+class Peers(Transport, Protocol):
+    """The way to the other nodes, until it is closed."""
+
+    def close(self) -> None:
+        """End all connections; nobody waits for an answer after it."""
+        ...
+
+
 class Alone:
     """The transport of a sole voter, who has nobody to ask."""
 
@@ -82,6 +90,9 @@ class Alone:
         """Never called."""
         raise AssertionError(f"a node without a transport wants to ask node {to.id}")
 
+    def close(self) -> None:
+        """There is nothing to close."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
@@ -93,7 +104,7 @@ class NodeSettings:
         log: of the metadata log.
         session_timeout_ms: `broker.session.timeout.ms`.
         has_broker: the process is a broker, too.
-        transport: to the other nodes.
+        transport: to the other nodes; the node closes it.
     """
 
     quorum: QuorumSettings = field(default_factory=lambda: QuorumSettings(is_controller=True))
@@ -101,7 +112,7 @@ class NodeSettings:
     log: MetadataLogConfig = field(default_factory=MetadataLogConfig)
     session_timeout_ms: int = 9_000
     has_broker: bool = True
-    transport: Transport = field(default_factory=Alone)
+    transport: Peers = field(default_factory=Alone)
 
 
 class MetadataNode:
@@ -209,6 +220,11 @@ class MetadataNode:
     def has_caught_up(self) -> bool:
         """Whether a leader is known and everything it calls committed is in the image."""
         return self.leader_id >= 0 and 0 <= self.high_watermark <= self._replica.applied_end
+
+    @property
+    def applied_end(self) -> int:
+        """Committed records up to here (exclusive) have been read."""
+        return self._replica.applied_end
 
     def describe(self) -> QuorumView:
         """The quorum as this node sees it."""
@@ -446,7 +462,10 @@ class MetadataNode:
         self._look()
         closed = asyncio.get_running_loop().create_future()
         self._replica.close(partial(closed.set_result, None))
-        await self._wait({asyncio.ensure_future(_of(closed))}, "the end", deadline_ms)
+        try:
+            await self._wait({asyncio.ensure_future(_of(closed))}, "the end", deadline_ms)
+        finally:
+            self._settings.transport.close()
         if self.failure is not None:
             log.warning("the metadata log is left as after a kill: %s", self.failure)
 

@@ -13,7 +13,7 @@ from tidemark.formatting import format_node, is_formatted
 from tidemark.loading import load, log_to_stdout
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.process.server_process import ServerProcess
 
 
 def _bucket(_: click.Context, __: click.Parameter, text: str | None) -> S3Bucket | None:
@@ -71,7 +71,9 @@ def _warn_of_half_a_topic(data: Path) -> None:
         click.echo(text, err=True)
 
 
-def _seeding(file: Path, config: BrokerConfig, data: Path, then: str) -> "Callable[[Broker], None]":
+def _seeding(
+    file: Path, config: BrokerConfig, data: Path, then: str
+) -> "Callable[[ServerProcess], None]":
     """Read a seed; returns what carries it out in a broker that has started, and prints `then`.
 
     Raises:
@@ -85,7 +87,7 @@ def _seeding(file: Path, config: BrokerConfig, data: Path, then: str) -> "Callab
     plan = read_plan(file)
     listener = config.advertised_listeners[0]
 
-    def seed(broker: "Broker") -> None:
+    def seed(broker: "ServerProcess") -> None:
         address = f"{listener.host}:{listener.port}"
         seeder = Seeder(plan, address, UnfinishedSeed(data), click.echo)
         seed_at_start(broker.fatal, seeder, lambda: click.echo(then))

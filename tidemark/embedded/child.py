@@ -43,6 +43,7 @@ def _run(given: dict[str, Any], events_fd: int, spawn_tier: "EarlyTierProcess | 
     from broker.app import run
     from broker.broker import Broker
     from broker.control.status import bootstrap_servers
+    from broker.process.server_process import ServerProcess
     from runtime.clock import ShiftedClock
     from runtime.ports import Ports, system_ports
     from tidemark.embedded.settings import embedded_settings
@@ -61,7 +62,8 @@ def _run(given: dict[str, Any], events_fd: int, spawn_tier: "EarlyTierProcess | 
         ports = system_ports(loop)
         return replace(ports, clock=ShiftedClock(ports.clock, given["offset_ms"]))
 
-    def started(broker: Broker) -> None:
+    def started(broker: ServerProcess) -> None:
+        assert isinstance(broker, Broker)
         ready = {
             "event": "ready",
             "bootstrap_servers": bootstrap_servers(broker.config),

@@ -1,6 +1,6 @@
 """Gauges of the whole cluster follow each image."""
 
-from broker.observe.metrics import register_metadata_metrics
+from broker.observe.cluster_metrics import register_metadata_metrics
 from metadata_topic.controller.brokers import fence_broker
 from metadata_topic.controller.topic_specs import TopicDefaults, TopicSpec
 from metadata_topic.controller.topics import create_topics

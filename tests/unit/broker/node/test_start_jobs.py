@@ -22,6 +22,7 @@ class WatchedDisk(Disk):
     """Notes which threads read from directories and write files."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.reads: dict[str, set[int]] = {}
         self.writes: dict[str, set[int]] = {}
 

@@ -1,0 +1,64 @@
+"""What brokers and admin clients ask of the active controller; any other answers 41."""
+
+from dataclasses import dataclass
+
+from broker.config.live_config import LiveConfig
+from broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
+from broker.handlers.broker_registration import BrokerRegistrationHandler
+from broker.handlers.create_topics import CreateTopicsHandler
+from broker.handlers.delete_topics import DeleteTopicsHandler
+from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from broker.network.registry import HandlerTable
+from broker.topics.cluster import ClusterView
+from broker.topics.creation import Settled, Submit, TopicCreation
+from metadata_topic.quorum.broker_control import BrokerControl
+from runtime.dice import Dice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeParts:
+    """What these handlers are made of.
+
+    Attributes:
+        live: settings of this node, which new topics take their defaults from.
+        cluster: the image.
+        creation: of topics.
+        submit: to the active controller, if it is this node's.
+        brokers: their registrations and heartbeats.
+        settled: waits until this node's broker has taken away the files of topics.
+    """
+
+    live: LiveConfig
+    cluster: ClusterView
+    creation: TopicCreation
+    submit: Submit
+    brokers: BrokerControl
+    settled: Settled = lambda _ids: None
+
+
+def creation_without_broker(submit: Submit, live: LiveConfig, dice: Dice) -> TopicCreation:
+    """Creation of topics by a node that has no partitions of its own to wait for."""
+    return TopicCreation(
+        submit,
+        defaults=live.topic_defaults,
+        validate_config=live.validate_new_topic,
+        dice=dice,
+    )
+
+
+def add_change_handlers(table: HandlerTable, parts: ChangeParts) -> None:
+    """Add them to the table of a controllers' listener."""
+    config = parts.live.current
+    interval_ms = config.broker_heartbeat_interval_ms
+    table.add(BrokerRegistrationHandler(parts.brokers))
+    table.add(BrokerHeartbeatHandler(parts.brokers, heartbeat_interval_ms=interval_ms))
+    table.add(CreateTopicsHandler(parts.creation, parts.live))
+    table.add(
+        DeleteTopicsHandler(
+            parts.cluster,
+            parts.submit,
+            enabled=config.delete_topic_enable,
+            settled=parts.settled,
+        )
+    )
+    table.add(IncrementalAlterConfigsHandler(parts.submit, parts.live))

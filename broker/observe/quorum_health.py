@@ -1,0 +1,70 @@
+"""What a controller's pages say of its quorum: is there a leader, and how far are we?"""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from metadata_topic.quorum.view import QuorumView
+
+_FETCH_TIMEOUTS: Final = 2
+
+
+class ObservedQuorum(Protocol):
+    """This node's replica of the metadata log, as far as its health goes."""
+
+    def describe(self) -> QuorumView:
+        """The quorum as this replica sees it now."""
+        ...
+
+    @property
+    def applied_end(self) -> int:
+        """Committed records up to here (exclusive) have been read."""
+        ...
+
+
+class QuorumHealth:
+    """Red after two fetch timeouts without a leader; ready once all that is committed is applied.
+
+    Somebody calls `look` from time to time, more often than that, so that an absence is noticed
+    also while nobody asks for the pages.
+    """
+
+    def __init__(self, quorum: ObservedQuorum, *, fetch_timeout_ms: int, now_ms: int) -> None:
+        """Begin without a leader.
+
+        Args:
+            quorum: whom to look at.
+            fetch_timeout_ms: `controller.quorum.fetch.timeout.ms`.
+            now_ms: monotonic.
+        """
+        self._quorum = quorum
+        self._limit_ms = _FETCH_TIMEOUTS * fetch_timeout_ms
+        self._seen_ms = now_ms
+
+    def look(self, now_ms: int) -> None:
+        """Note whether there is a leader."""
+        if self._quorum.describe().leader_id >= 0:
+            self._seen_ms = now_ms
+
+    def problems(self, now_ms: int) -> Sequence[str]:
+        """Why the node is red."""
+        self.look(now_ms)
+        absent_ms = now_ms - self._seen_ms
+        if absent_ms <= self._limit_ms:
+            return ()
+        epoch = self._quorum.describe().epoch
+        return (
+            f"no leader of the metadata quorum is known for {absent_ms} ms (epoch {epoch}): do a "
+            "majority of the voters run, and do they reach each other?",
+        )
+
+    def waits_for(self) -> Sequence[str]:
+        """Why the node is not ready."""
+        view = self._quorum.describe()
+        if view.leader_id < 0:
+            return ("no leader of the metadata quorum is known",)
+        if view.high_watermark < 0:
+            return (f"how far the log is committed is not known yet (leader {view.leader_id})",)
+        applied = self._quorum.applied_end
+        if applied < view.high_watermark:
+            return (f"applied up to offset {applied} of {view.high_watermark}",)
+        return ()

@@ -1,0 +1,1 @@
+"""What processes of both kinds, brokers and controllers, are put together from."""

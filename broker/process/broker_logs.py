@@ -1,0 +1,145 @@
+"""The partitions' logs of a broker, from its directories to the clean mark of a stop."""
+
+import asyncio
+import contextlib
+import logging
+from functools import partial
+from pathlib import Path
+
+from broker.config.live_config import LiveConfig
+from broker.node.directories import Directories
+from broker.node.directory_checks import without_sidecars, write_life, writes_sidecars
+from broker.node.start_jobs import Count, beside_the_loop
+from broker.observe.health import Health, offline_directories
+from broker.remote.process import TIER_NAMES
+from broker.replica.wanted import assigned_partitions, wanted_replica
+from local_log.errors import KafkaStorageError, LogClosed
+from local_log.load_run import LoadRun
+from local_log.log_dirs import LogManager
+from local_log.log_loading import Loaded
+from metadata_topic.image.image import MetadataImage
+from runtime.executors import Pool
+from runtime.ports import Ports
+
+log = logging.getLogger(__name__)
+
+
+class BrokerLogs:
+    """Opens and closes them beside the event loop.
+
+    Attributes:
+        manager: of the logs, opened or not.
+        incarnation_id: of this life of the broker, named in every directory before it registers.
+        is_missing_some: a log directory that this broker had is not there or does not work.
+    """
+
+    def __init__(
+        self,
+        live: LiveConfig,
+        directories: Directories,
+        ports: Ports,
+        health: Health,
+        pool: Pool,
+    ) -> None:
+        """Nothing is read before `open`.
+
+        Args:
+            live: the broker's settings.
+            directories: locked and checked; those that are offline stay so.
+            ports: of the process.
+            health: says how far a start or a stop is.
+            pool: waits for the threads that open logs.
+        """
+        config = live.current
+        self._live, self._directories, self._ports = live, directories, ports
+        self._health, self._pool, self._node_id = health, pool, config.node_id
+        self.is_missing_some = False
+        self.incarnation_id = b""
+        self.manager = LogManager(
+            list(config.log_dirs),
+            live.log_config,
+            ports,
+            to_loop=asyncio.get_running_loop().call_soon_threadsafe,
+            own_names=TIER_NAMES,
+        )
+        for path, reason in directories.offline.items():
+            self.manager.put_offline(path, reason)
+
+    async def open(self, image: MetadataImage, *, is_missing_some: bool) -> None:
+        """Open what the metadata want of what lies in the directories.
+
+        As in Kafka nothing is served before all of it is open; but the health pages answer, the
+        tier is held, and a signal ends the start.
+
+        Raises:
+            KafkaStorageError: no log directory works.
+        """
+        node_id = self._node_id
+        previous = image.brokers.get(node_id)
+        run = self.manager.load_run(
+            lambda tp: wanted_replica(image, node_id, tp, is_missing_some=is_missing_some),
+            threads=self._live.current.num_recovery_threads_per_data_dir,
+            compare=writes_sidecars(image, node_id),
+            without_sidecars=without_sidecars(image, node_id, self._directories.ids),
+            last_broker_epoch=None if previous is None else previous.epoch,
+            assigned=assigned_partitions(image, node_id),
+        )
+        self.manager.take(await self._finished(run))
+        self.incarnation_id = self._ports.dice.uuid()
+        await self._pool.run(self._settle, image)
+        if not self.manager.online_dirs():
+            raise KafkaStorageError(
+                "no log directory works: " + "; ".join(offline_directories(self.manager.dirs))
+            )
+        self.is_missing_some = is_missing_some or len(self.manager.online_dirs()) < len(
+            self.manager.dirs
+        )
+
+    async def _finished(self, run: LoadRun) -> Loaded:
+        """What `run` has opened."""
+
+        def stop() -> None:
+            log.info("the start ends while logs are opened: done=%d of=%s", run.done, run.total)
+            run.stop()
+
+        self._health.progress = run.stage
+        try:
+            return await beside_the_loop(self._pool, run.run, stop=stop)
+        finally:
+            self._health.progress = lambda: ""
+
+    def _settle(self, image: MetadataImage) -> None:
+        """Write what the directories must say before this life begins; on a pool thread."""
+        self.manager.renew_checkpoints()
+        for directory in self.manager.online_dirs():
+            path = directory.path
+            try:
+                write_life(self._ports.disk, path, image, self._node_id, self.incarnation_id)
+            except OSError as error:
+                self.manager.fail(directory, error)
+
+    async def set_aside(self) -> None:
+        """Rename what is no partition of ours; whoever cancels this gets the end of it first."""
+        await beside_the_loop(self._pool, self.manager.set_aside, stop=lambda: None)
+
+    async def close(self, *, clean: bool, broker_epoch: int) -> None:
+        """Close all logs, and say how far it is.
+
+        Args:
+            clean: mark them as closed in good order.
+            broker_epoch: of the life that ends.
+        """
+        count = Count(len(self.manager.all()), "logs are closed", self._ports.clock)
+        self._health.progress = count.text
+        await self._pool.run(
+            partial(
+                self.manager.close, clean=clean, broker_epoch=broker_epoch, closed=count.one_more
+            )
+        )
+
+    def file_failed(self, path: Path, error: OSError) -> None:
+        """A file could not be read while it was sent: its log fails, as at any other read."""
+        for one in self.manager.all():
+            if one.directory == path.parent and not one.is_offline:
+                with contextlib.suppress(KafkaStorageError, LogClosed):
+                    one.health.fail(error)

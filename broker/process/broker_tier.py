@@ -1,0 +1,94 @@
+"""The remote tier of a broker: its process is started first, works last and is stopped first."""
+
+import asyncio
+from pathlib import Path
+
+from broker.config.broker_config import BrokerConfig
+from broker.config.live_config import LiveConfig
+from broker.node.directories import Directories
+from broker.node.endpoints import bootstrap_of
+from broker.observe.health import Health
+from broker.observe.metrics_page import MetricsPage
+from broker.remote.config import tier_config
+from broker.remote.supervisor import Spawn
+from broker.remote.tier import RemoteTier
+from broker.replica.manager import ReplicaManager
+from broker.topics.creation import TopicCreation
+from broker.topics.internal import ensure_remote_metadata_topic
+from metadata_topic.quorum.node import MetadataNode
+from rlm.config import TierConfig
+from runtime.ports import Ports
+
+
+class BrokerTier:
+    """See the module.
+
+    Attributes:
+        tier: what the process answers and is told; None where the broker has no remote tier.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, directories: Directories, ports: Ports, spawn: Spawn
+    ) -> None:
+        """Nothing runs before the tier's `start`.
+
+        Args:
+            config: of the broker; says whether there is a tier.
+            directories: locked and checked.
+            ports: of the process.
+            spawn: starts a tier process.
+        """
+        self._config, self._directories, self._settings = config, directories, config
+        self.tier: RemoteTier | None = None
+        if config.remote_log_storage_system_enable:
+            loop = asyncio.get_running_loop()
+            self.tier = RemoteTier(self._tier_config(config), ports, loop, spawn)
+
+    def show(self, health: Health, metrics_page: MetricsPage) -> None:
+        """Let the pages of the process say how it is."""
+        if (tier := self.tier) is not None:
+            metrics_page.others.append(tier.metrics)
+            health.checks["tier"] = lambda: tier.state().reasons
+            health.warnings["tier"] = tier.judgements.late
+            health.notes["tier"] = tier.judgements.progress
+
+    def _tier_config(self, config: BrokerConfig) -> TierConfig:
+        return tier_config(
+            config,
+            self._config.layers.static,
+            node_id=self._config.node_id,
+            cluster_id=self._directories.cluster_id,
+            state_dir=str(self._config.metadata_log_dir),
+            cache_dir=str(self._first_working_dir()),
+            old_state_dirs=[str(self._config.log_dirs[0])],
+            bootstrap_servers=bootstrap_of(self._config),
+        )
+
+    def _first_working_dir(self) -> Path:
+        usable = [path for path in self._config.log_dirs if path in self._directories.ids]
+        return usable[0] if usable else self._config.metadata_log_dir
+
+    async def ensure_topic(self, node: MetadataNode, creation: TopicCreation) -> None:
+        """Make the topic of the remote metadata, where it is not there yet."""
+        await ensure_remote_metadata_topic(
+            node.image,
+            creation,
+            self._config.rlmm_settings,
+            prefix=str(self._config.get("remote.log.metadata.manager.impl.prefix")),
+        )
+
+    async def connect(self, node: MetadataNode, replicas: ReplicaManager, live: LiveConfig) -> None:
+        """Let the tier work, now that its Kafka clients can reach us."""
+        tier = self.tier
+        assert tier is not None
+        replicas.listeners.append(tier.on_replicas)
+        node.subscribe(lambda image, delta: self._reconfigure(tier, live))
+        self._reconfigure(tier, live)
+        await tier.connect()
+
+    def _reconfigure(self, tier: RemoteTier, live: LiveConfig) -> None:
+        """Hand on settings that were changed over the wire."""
+        config = live.current
+        if config is not self._settings:
+            self._settings = config
+            tier.reconfigure(self._tier_config(config))

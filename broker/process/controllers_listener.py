@@ -1,0 +1,51 @@
+"""The listener of the controllers: a server of its own, with a table of its own, and no data."""
+
+import logging
+
+from broker.config.broker_config import BrokerConfig
+from broker.handlers.api_versions import features_of
+from broker.handlers.controllers.changes import ChangeParts, add_change_handlers
+from broker.handlers.controllers.parts import ControllerParts
+from broker.handlers.controllers.table import build_controller_handlers
+from broker.network.server import Server
+from broker.node.endpoints import controller_addresses, network_limits
+from metadata_topic.quorum.node import MetadataNode
+from metadata_topic.quorum.rpc import WireIdentity
+from runtime.ports import Ports
+
+log = logging.getLogger(__name__)
+
+GRACE_MS = 500
+"""By the time it closes, the replica has answered all that it will answer."""
+
+
+class ControllersListener:
+    """Opens it, and closes it."""
+
+    def __init__(
+        self, config: BrokerConfig, node: MetadataNode, changes: ChangeParts, ports: Ports
+    ) -> None:
+        """Make the handlers; nothing is opened before `open`."""
+        parts = ControllerParts(
+            WireIdentity(node.cluster_id, config.controller_listener_names[0]),
+            node,
+            lambda: features_of(node.image, node.kraft_version),
+        )
+        table = build_controller_handlers(parts)
+        add_change_handlers(table, changes)
+        self._server = Server(table, network_limits(config), ports)
+        self._addresses = controller_addresses(config)
+
+    async def open(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: an address cannot be bound.
+        """
+        await self._server.start(self._addresses)
+        for name, (host, port) in self._server.bound.items():
+            log.info("listening: listener=%s address=%s:%d (controllers)", name, host, port)
+
+    async def close(self) -> None:
+        """Close; answers that are made already are sent."""
+        await self._server.stop(GRACE_MS)

@@ -1,0 +1,134 @@
+"""What both kinds of process do around their parts: open, show pages, end, stop in order.
+
+A part that is started pushes its undoing; a stop undoes in the reverse order, whatever was reached.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from broker.config.broker_config import BrokerConfig
+from broker.config.key import ConfigError
+from broker.node.directories import Directories, open_directories
+from broker.node.endpoints import resolve_ports
+from broker.node.start_jobs import StopMark, beside_the_loop
+from broker.observe.health import Health, routes
+from broker.observe.http import HttpServer, pages
+from broker.observe.metrics_page import MetricsPage
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.quorum.node import MetadataNode
+from runtime.executors import Pool
+from runtime.ports import Ports
+
+log = logging.getLogger(__name__)
+
+Undo = Callable[[], Awaitable[object] | None]
+
+
+class ServerProcess:
+    """A process of the running event loop; `start` is the matter of its kind.
+
+    Attributes:
+        config: as it was given, with ports chosen for those that are 0.
+        health: what the health pages say.
+        metrics: everything that is counted here.
+        fatal: fails when the process cannot go on and must be stopped.
+    """
+
+    def __init__(self, config: BrokerConfig, ports: Ports) -> None:
+        """Take the parts; nothing is touched yet.
+
+        Args:
+            config: its settings.
+            ports: of its own: the pools end with it.
+        """
+        self.config = resolve_ports(config)
+        self.metrics = ports.metrics
+        self.health = Health(config.node_id)
+        self.fatal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ports = ports
+        self._metrics_page = MetricsPage(ports.metrics)
+        self._undo: list[Undo] = []
+        self._clean = False
+        self._directories: Directories  # by `_open_directories`
+
+    async def start(self) -> None:
+        """Serve; see the kinds.
+
+        Raises:
+            ConfigError, DirectoryError, QuorumConfigError, OSError and others: it cannot; `stop`
+                undoes what was started until then.
+        """
+        raise NotImplementedError
+
+    async def stop(self) -> None:
+        """Stop in the reverse order of the start; a second call does nothing."""
+        self._clean = self.health.stage == "running" and not self.fatal.done()
+        self.health.stage = "stopping"
+        while self._undo:
+            undo = self._undo.pop()
+            try:
+                done = undo()
+                if done is not None:
+                    await done
+            except Exception:
+                self._clean = False
+                log.exception("a part did not stop cleanly")
+        log.info("stopped: node_id=%d", self.config.node_id)
+
+    def _on_stop(self, undo: Undo) -> None:
+        self._undo.append(undo)
+
+    # -- what every start begins with
+
+    def _open_directories(self) -> None:
+        """Lock and check the directories; the pools end before they are given up."""
+        self._directories = open_directories(
+            self.config.log_dirs,
+            metadata_path=self.config.metadata_log_dir,
+            node_id=self.config.node_id,
+            disk=self._ports.disk,
+        )
+        self._on_stop(self._directories.release)
+        self._on_stop(self._ports.executors.shutdown)
+
+    async def _start_http(self) -> None:
+        address = self.config.http_listener
+        if address is None:
+            return
+        server = HttpServer(*address, pages(routes(self.health, self._metrics_page)))
+        try:
+            await server.start()
+        except OSError as error:
+            shown = f"{address[0]}:{address[1]}"
+            raise ConfigError("tidemark.http.listener", shown, f"cannot listen: {error}") from error
+        self._on_stop(server.stop)
+        log.info("serving metrics and health: address=%s:%d", address[0], server.port)
+
+    async def _open_node(self, node: MetadataNode, check: Callable[[MetadataImage], None]) -> None:
+        """Read the metadata log beside the event loop; nothing is written before `check`."""
+        mark = StopMark()
+        self.health.progress = lambda: "reading the metadata log"
+        try:
+            opening = partial(node.open, check, mark.check)
+            await beside_the_loop(self._recovery_pool, opening, stop=mark.stop)
+        finally:
+            self.health.progress = lambda: ""
+
+    @property
+    def _recovery_pool(self) -> Pool:
+        """Waits for the threads that open logs, and for disks at the start."""
+        return self._ports.executors.pool("log-recovery", 1)
+
+    # -- the end
+
+    def _fail(self, error: BaseException) -> None:
+        """The metadata node cannot go on."""
+        self.health.checks["metadata"] = lambda: [f"the metadata log failed: {error}"]
+        self._end(error)
+
+    def _end(self, error: BaseException) -> None:
+        """The process cannot go on: whoever runs it stops it."""
+        if not self.fatal.done():
+            self.fatal.set_exception(error)
