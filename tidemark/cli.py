@@ -19,6 +19,7 @@ _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "directories": "Look at a node's log directories; give a lost one up.",
         "format": "Prepare the log directories of a node.",
         "log": "Look at the files of one partition: inspect, accept.",
+        "metadata-quorum": "Describe the quorum of the controllers: who leads, how far all are.",
         "pipeline": "Run jobs on Spark that read topics from the remote tier: export, verify.",
         "remote": "Look at the remote tier of a cluster: segments, audit; claim, forget.",
         "rsm": "For authors and operators of storage plugins: check.",

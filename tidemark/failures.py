@@ -33,9 +33,11 @@ def _is_expected(error: Exception) -> bool:
     from tidemark.formatting import FormatError
     from tidemark.log_directories import LogDirectoryError
     from tidemark.offline_topics import OfflineLogError
+    from tidemark.quorum.description import QuorumError
     from tidemark.rsm.plugin import PluginError
     from tidemark.seed.errors import SeedError
 
     expected = (ConfigError, DirectoryError, AlreadyFormattedError, NotFormattedError, FormatError)
     ours = (LogDirectoryError, OfflineLogError, ClusterError, PipelineError, PluginError)
-    return isinstance(error, (*expected, *ours, SeedError, UnusableMetadataError, OSError))
+    more = (SeedError, UnusableMetadataError, QuorumError)
+    return isinstance(error, (*expected, *ours, *more, OSError))

@@ -15,7 +15,7 @@ class LazyGroup(click.Group):
 
         Args:
             args: as click's.
-            module: where a command lives, `{}` for its name.
+            module: where a command lives, `{}` for its name with underscores.
             names: one line of help for each command.
             kwargs: as click's.
         """
@@ -30,7 +30,8 @@ class LazyGroup(click.Group):
         """See click."""
         if cmd_name not in self._names:
             return None
-        command = importlib.import_module(self._module.format(cmd_name)).command
+        module = self._module.format(cmd_name.replace("-", "_"))
+        command = importlib.import_module(module).command
         assert isinstance(command, click.Command)
         return command
 

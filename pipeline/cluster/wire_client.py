@@ -5,14 +5,15 @@ topic ids. Blocking, one connection a broker, plain TCP.
 """
 
 import socket
+import time
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from kafka_protocol.errors import MalformedMessageError, TidemarkError
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import header_versions
 
-_TIMEOUT_S = 30.0
+_TIMEOUT_S: Final = 30.0
 _FRAME_BYTES_MAX = 100 << 20
 
 Address = tuple[str, int]
@@ -30,7 +31,9 @@ class WireClient:
     """Connections to the brokers of one cluster; use it in a `with` block.
 
     Attributes:
+        bootstrap: the addresses that were given.
         others: brokers that are known beside the bootstrap servers.
+        timeout_s: how long a question may take, with the connection and all of its answer.
     """
 
     def __init__(self, bootstrap: str, client_id: str = "tidemark") -> None:
@@ -40,8 +43,9 @@ class WireClient:
             bootstrap: `host:port`, several with commas between.
             client_id: how the tool calls itself.
         """
-        self._bootstrap = [_address(one) for one in bootstrap.split(",") if one.strip()]
-        if not self._bootstrap:
+        self.timeout_s = _TIMEOUT_S
+        self.bootstrap = tuple(_address(one) for one in bootstrap.split(",") if one.strip())
+        if not self.bootstrap:
             raise ClusterError("no bootstrap server is named: give host:port[,host:port]")
         self._client_id = client_id.encode()
         self.others: Sequence[Address] = ()
@@ -66,7 +70,7 @@ class WireClient:
             ClusterError: none does.
         """
         errors = []
-        for address in dict.fromkeys((*self._bootstrap, *self.others)):
+        for address in dict.fromkeys((*self.bootstrap, *self.others)):
             try:
                 return self.ask(address, api_key, version, body)
             except ClusterError as error:
@@ -101,15 +105,17 @@ class WireClient:
         return value
 
     def _exchange(self, address: Address, frame: bytes) -> bytearray:
+        deadline = time.monotonic() + self.timeout_s
         connection = self._sockets.get(address)
         if connection is None:
-            connection = socket.create_connection(address, _TIMEOUT_S)
+            connection = socket.create_connection(address, self.timeout_s)
             self._sockets[address] = connection
+        connection.settimeout(_left_s(deadline))
         connection.sendall(len(frame).to_bytes(4, "big") + frame)
-        size = int.from_bytes(_exactly(connection, 4), "big")
+        size = int.from_bytes(_exactly(connection, 4, deadline), "big")
         if size > _FRAME_BYTES_MAX:
             raise ConnectionError(f"an answer of {size} bytes; is this a Kafka listener?")
-        answer = _exactly(connection, size)
+        answer = _exactly(connection, size, deadline)
         if int.from_bytes(answer[:4], "big") != self._correlation_id:
             raise ConnectionError("it answers another question")
         return answer
@@ -120,15 +126,23 @@ class WireClient:
             connection.close()
 
 
-def _exactly(connection: socket.socket, size: int) -> bytearray:
+def _exactly(connection: socket.socket, size: int, deadline: float) -> bytearray:
     data = bytearray(size)
     left = memoryview(data)
     while left:
+        connection.settimeout(_left_s(deadline))
         count = connection.recv_into(left)
         if not count:
             raise ConnectionError("the connection was closed; is this a Kafka listener?")
         left = left[count:]
     return data
+
+
+def _left_s(deadline: float) -> float:
+    left_s = deadline - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError("timed out")
+    return left_s
 
 
 def _address(text: str) -> Address:

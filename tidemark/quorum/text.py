@@ -1,0 +1,126 @@
+"""A described quorum as text, byte for byte that of Kafka's kafka-metadata-quorum.sh. Pure."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from kafka_protocol.types import ZERO_UUID
+from kafka_protocol.wire.primitives import uuid_to_text
+from tidemark.quorum.description import Endpoint, QuorumDescription, QuorumError, ReplicaState
+
+COLUMNS: Final = (
+    "NodeId",
+    "DirectoryId",
+    "LogEndOffset",
+    "Lag",
+    "LastFetchTimestamp",
+    "LastCaughtUpTimestamp",
+    "Status",
+)
+_UNKNOWN: Final = -1
+_NAME_WIDTH: Final = 24
+
+
+def status_text(quorum: QuorumDescription) -> str:
+    """What `describe --status` prints.
+
+    MaxFollowerLag is in records, of the voter whose log is the shortest; MaxFollowerLagTimeMs is
+    how long ago it had everything, 0 for the leader itself, -1 if that is not known.
+
+    Raises:
+        QuorumError: the leader is no voter.
+    """
+    leader = quorum.leader
+    slowest = min(quorum.voters, key=lambda voter: voter.log_end_offset)
+    values = {
+        "ClusterId": quorum.cluster_id,
+        "LeaderId": quorum.leader_id,
+        "LeaderEpoch": quorum.leader_epoch,
+        "HighWatermark": quorum.high_watermark,
+        "MaxFollowerLag": leader.log_end_offset - slowest.log_end_offset,
+        "MaxFollowerLagTimeMs": _lag_ms(leader, slowest),
+        "CurrentVoters": _replicas(quorum, quorum.voters),
+        "CurrentObservers": _replicas(quorum, quorum.observers),
+    }
+    return "".join(f"{name + ':':<{_NAME_WIDTH}}{value}\n" for name, value in values.items())
+
+
+def replication_text(quorum: QuorumDescription, now_ms: int | None = None) -> str:
+    """What `describe --replication` prints: a line a replica, the leader first.
+
+    Args:
+        quorum: as described.
+        now_ms: wall clock, for times as "5 ms ago" (`--human-readable`); None: as they are.
+
+    Raises:
+        QuorumError: the leader is no voter; a time lies after `now_ms`.
+    """
+    leader = quorum.leader
+    followers = [voter for voter in quorum.voters if voter.id != quorum.leader_id]
+    groups = (("Leader", [leader]), ("Follower", followers), ("Observer", quorum.observers))
+    rows = [
+        _row(one, leader.log_end_offset - one.log_end_offset, status, now_ms)
+        for status, replicas in groups
+        for one in replicas
+    ]
+    return table_text(COLUMNS, rows)
+
+
+def table_text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Lines of cells, each as wide as its column's widest, with a tab behind each."""
+    lines = [columns, *rows]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    return "".join(
+        "".join(f"{cell:<{width}}\t" for cell, width in zip(line, widths, strict=True)) + "\n"
+        for line in lines
+    )
+
+
+def _row(one: ReplicaState, lag: int, status: str, now_ms: int | None) -> tuple[str, ...]:
+    return (
+        str(one.id),
+        uuid_to_text(one.directory_id),
+        str(one.log_end_offset),
+        str(lag),
+        _time(one.last_fetch_ms, "last fetch", now_ms),
+        _time(one.last_caught_up_ms, "last caught up", now_ms),
+        status,
+    )
+
+
+def _time(time_ms: int, what: str, now_ms: int | None) -> str:
+    if now_ms is None or time_ms == _UNKNOWN:
+        return str(time_ms)
+    if not 0 < time_ms <= now_ms:
+        raise QuorumError(
+            f"a {what} timestamp is {time_ms}, and this machine's clock is at {now_ms}: the clocks "
+            "differ; look without --human-readable"
+        )
+    return f"{now_ms - time_ms} ms ago"
+
+
+def _lag_ms(leader: ReplicaState, slowest: ReplicaState) -> int:
+    if slowest is leader:
+        return 0
+    if _UNKNOWN in (leader.last_caught_up_ms, slowest.last_caught_up_ms):
+        return _UNKNOWN
+    return leader.last_caught_up_ms - slowest.last_caught_up_ms
+
+
+def _replicas(quorum: QuorumDescription, replicas: Iterable[ReplicaState]) -> str:
+    shown = [_replica(one, quorum.endpoints.get(one.id, ())) for one in replicas]
+    return f"[{', '.join(shown)}]"
+
+
+def _replica(one: ReplicaState, endpoints: Sequence[Endpoint]) -> str:
+    fields = [f'"id": {one.id}']
+    if one.directory_id != ZERO_UUID:
+        fields.append(f'"directoryId": "{uuid_to_text(one.directory_id)}"')
+    if endpoints:
+        texts = ", ".join(f'"{_endpoint(endpoint)}"' for endpoint in endpoints)
+        fields.append(f'"endpoints": [{texts}]')
+    return "{" + ", ".join(fields) + "}"
+
+
+def _endpoint(endpoint: Endpoint) -> str:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"{endpoint.listener}://{host}:{endpoint.port}"
