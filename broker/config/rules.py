@@ -231,7 +231,7 @@ def _advertised(
                 "advertised.listeners", str(listener), "must name a host that clients can reach"
             )
     clients = tuple(one for one in found if one.name not in controllers)
-    if not clients:
+    if not clients and "broker" in _words(values, "process.roles"):
         raise ConfigError(
             "advertised.listeners", ",".join(given), "must contain a listener for clients"
         )

@@ -5,6 +5,7 @@ A part that is started pushes its undoing; a stop undoes in the reverse order, w
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -26,7 +27,7 @@ log = logging.getLogger(__name__)
 Undo = Callable[[], Awaitable[object] | None]
 
 
-class ServerProcess:
+class ServerProcess(ABC):
     """A process of the running event loop; `start` is the matter of its kind.
 
     Attributes:
@@ -53,6 +54,7 @@ class ServerProcess:
         self._clean = False
         self._directories: Directories  # by `_open_directories`
 
+    @abstractmethod
     async def start(self) -> None:
         """Serve; see the kinds.
 
@@ -60,7 +62,6 @@ class ServerProcess:
             ConfigError, DirectoryError, QuorumConfigError, OSError and others: it cannot; `stop`
                 undoes what was started until then.
         """
-        raise NotImplementedError
 
     async def stop(self) -> None:
         """Stop in the reverse order of the start; a second call does nothing."""

@@ -187,6 +187,10 @@ MAY_SLEEP = {
     "tests/support/raft_answers/controller.py": "waits for a condition with a deadline, in a loop",
     "tests/support/raft_answers/other_voters.py": "is the slow answer itself",
     "tests/support/raft_answers/record_starts.py": "gives a recorded process time to go wrong",
+    "tests/support/quorum/changes.py": "is a client's pause between two changes",
+    "tests/support/quorum/controllers.py": "asks a process that starts until it answers",
+    "tests/support/quorum/kept_brokers.py": "sends a heartbeat now and then, as brokers do",
+    "tests/support/quorum/quorum.py": "waits for a condition with a deadline, in a loop",
     "tests/support/raft_answers/stage.py": "asks a recorded process until it has come to rest",
 }
 

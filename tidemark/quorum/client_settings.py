@@ -11,8 +11,14 @@ from tidemark.quorum.description import QuorumError
 _API_TIMEOUT: Final = "default.api.timeout.ms"
 _REQUEST_TIMEOUT: Final = "request.timeout.ms"
 _KNOWN: Final = frozenset(
-    (_API_TIMEOUT, _REQUEST_TIMEOUT, "client.id", "security.protocol")
-    + ("bootstrap.servers", "bootstrap.controllers")
+    (
+        _API_TIMEOUT,
+        _REQUEST_TIMEOUT,
+        "client.id",
+        "security.protocol",
+        "bootstrap.servers",
+        "bootstrap.controllers",
+    )
 )
 
 

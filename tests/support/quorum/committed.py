@@ -97,7 +97,7 @@ def _newest_snapshot(directory: Path, end_offset: int) -> tuple[SnapshotId | Non
 
 
 def _batches(directory: Path, end_offset: int) -> Iterator[tuple[int, bytes]]:
-    """(base offset, bytes) below `end_offset`; what is being appended behind it is not looked at."""
+    """(base offset, bytes) below `end_offset`; what is appended behind it is not looked at."""
     for path in sorted(directory.glob("*.log")):
         if int(path.stem) >= end_offset:
             return

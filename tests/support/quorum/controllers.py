@@ -149,7 +149,7 @@ class Controller(ABC):
             await self.format()
         self.write_config()
         with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(
+            self.process = subprocess.Popen(  # noqa: ASYNC220  (forks, and does not wait)
                 self.start_command(), stdout=log, stderr=log, cwd=ROOT, env=environment()
             )
         self.is_paused = False

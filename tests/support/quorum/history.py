@@ -1,7 +1,7 @@
 """What a client was told of its changes, and whether the metadata agree.
 
-A topic's changes are asked for one after the other. While each is acknowledged or refused, one state
-is possible; after an answer that does not say (none, a timeout, "not the controller", which a
+A topic's changes are asked for one after the other. While each is acknowledged or refused, one
+state is possible; after an answer that does not say (none, a timeout, "not the controller", which a
 deposed controller says of what its successor may commit) there are two, and the topic is left
 alone from then on: what was sent may take effect any time later.
 """

@@ -107,6 +107,6 @@ async def registered(
     brokers = [KeptBroker(quorum, one, Random(f"{seed}-{one}")) for one in BROKERS]
     tasks = [asyncio.create_task(one.run()) for one in brokers]
     async with asyncio.timeout(60):
-        while any(one.is_fenced for one in brokers):
+        while any(one.is_fenced for one in brokers):  # noqa: ASYNC110 - no event tells it
             await asyncio.sleep(0.02)
     return brokers, tasks

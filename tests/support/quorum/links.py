@@ -10,6 +10,7 @@ say yes to them.
 import asyncio
 import re
 from collections.abc import Iterable, Mapping
+from typing import Self
 
 from tests.support.brokers.process import free_ports
 
@@ -37,7 +38,7 @@ class Links:
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def __aenter__(self) -> "Links":
+    async def __aenter__(self) -> Self:
         for node_id, port in self.ports.items():
             self._servers.append(await self._serve(node_id, port))
         return self

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from kafka_protocol.wire.api_keys import ApiKey
 from tests.support.brokers.process import free_ports
@@ -93,7 +93,7 @@ class Quorum:
         place = self.directory / (name or f"controller-{node_id}")
         return self.plan.kind(node_id, place, self.membership, self.plan.settings)
 
-    async def __aenter__(self) -> "Quorum":
+    async def __aenter__(self) -> Self:
         if self.links:
             await self.links.__aenter__()
         try:

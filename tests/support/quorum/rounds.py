@@ -1,0 +1,159 @@
+"""Rounds of killing, pausing and cutting off the active controller under continuous changes.
+
+    python -m tests.support.quorum.rounds --rounds 50 --seed 1 [--dynamic] [--kafka]
+
+Prints a line a round and the seed; exit code 1 with the first thing that cannot be.
+"""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from tests.support.quorum.changes import Changes
+from tests.support.quorum.committed import differences, read_copy
+from tests.support.quorum.kafka_controllers import KafkaController
+from tests.support.quorum.kept_brokers import registered
+from tests.support.quorum.own_controllers import TidemarkController
+from tests.support.quorum.quorum import Leader, Plan, Quorum, until
+
+DEEDS = ("kill", "pause", "cut")
+BETWEEN = 10
+"""Changes that are acknowledged before the next round."""
+PROGRESS_S = 60.0
+
+
+@dataclass
+class Report:
+    """What came of it.
+
+    Attributes:
+        without_ms: how long nobody led, a round each, as the harness sees it.
+        wrong: what cannot be; a sentence each.
+    """
+
+    without_ms: list[tuple[str, int]] = field(default_factory=list)
+    acknowledged: int = 0
+    unknown: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+
+async def run_rounds(
+    quorum: Quorum, *, seed: int, rounds: int, say: Callable[[str], None] = lambda _text: None
+) -> Report:
+    """Go through rounds, and judge what is on the disks in the end."""
+    dice, report = Random(seed), Report()
+    changes = Changes(quorum, seed)
+    _, tasks = await registered(quorum, seed)
+    tasks.append(asyncio.create_task(changes.run()))
+    try:
+        for number in range(rounds):
+            done = changes.history.acknowledged + BETWEEN
+            await until(
+                lambda done=done: changes.history.acknowledged >= done or _broken(tasks),  # type: ignore[misc]
+                f"{BETWEEN} changes are acknowledged in round {number}",
+                deadline_s=PROGRESS_S,
+            )
+            _raise_broken(tasks)
+            leader = await quorum.leader()
+            deed = dice.choice(DEEDS)
+            began = time.monotonic()
+            again = await _without(quorum, leader, deed)
+            took_ms = int((again - began) * 1000)
+            report.without_ms.append((deed, took_ms))
+            say(
+                f"round {number}: {deed} controller {leader.node_id} of epoch {leader.epoch}: "
+                f"another led after {took_ms} ms, {changes.history.acknowledged} acknowledged"
+            )
+        await changes.rest()
+        await _judge(quorum, changes, report)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return report
+
+
+async def _without(quorum: Quorum, leader: Leader, deed: str) -> float:
+    """Take the leader away until another leads, and give it back; when that one led."""
+    controller, gone = quorum.controllers[leader.node_id], [leader.node_id]
+    if deed == "kill":
+        controller.kill()
+        await quorum.leader(above=leader.epoch, without=gone)
+        led = time.monotonic()
+        await controller.start()
+    elif deed == "pause":
+        controller.pause()
+        await quorum.leader(above=leader.epoch, without=gone)
+        led = time.monotonic()
+        controller.resume()
+    else:
+        assert quorum.links is not None
+        there, back = quorum.links.around(leader.node_id)
+        quorum.links.cut([*there, *back])
+        await quorum.leader(above=leader.epoch, without=gone)
+        led = time.monotonic()
+        quorum.links.heal()
+    return led
+
+
+async def _judge(quorum: Quorum, changes: Changes, report: Report) -> None:
+    history = changes.history
+    report.acknowledged = history.acknowledged
+    report.unknown = len([one for one in history.subjects.values() if not one.is_settled])
+    end = (await quorum.leader()).high_watermark
+    await quorum.settled()  # up to an end that is not before that one
+    copies = [read_copy(one, end) for one in quorum.controllers.values()]
+    report.wrong += differences(copies)
+    for copy in copies:
+        report.wrong += history.contradictions(copy.topics, f"controller {copy.node_id}")
+
+
+def _broken(tasks: list["asyncio.Task[None]"]) -> bool:
+    return any(task.done() for task in tasks)
+
+
+def _raise_broken(tasks: list["asyncio.Task[None]"]) -> None:
+    for task in tasks:
+        if task.done():
+            task.result()
+            raise AssertionError("a client has ended")
+
+
+async def _main(options: argparse.Namespace, directory: Path) -> int:
+    kind = KafkaController if options.kafka else TidemarkController
+    async with Quorum(directory, Plan(kind, options.dynamic)) as quorum:
+        report = await run_rounds(quorum, seed=options.seed, rounds=options.rounds, say=print)
+    times = sorted(ms for _, ms in report.without_ms)
+    print(
+        f"seed {options.seed}: {options.rounds} rounds, {report.acknowledged} acknowledged, "
+        f"{report.unknown} topics unknown; without a leader: median {times[len(times) // 2]} ms, "
+        f"p95 {times[int(len(times) * 0.95)]} ms, longest {times[-1]} ms"
+    )
+    for text in report.wrong[:20]:
+        print(text)
+    return 1 if report.wrong else 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--dynamic", action="store_true", help="voters in the log")
+    parser.add_argument("--kafka", action="store_true", help="Apache Kafka's controllers")
+    parser.add_argument("--keep", type=Path, help="directory for everything, kept")
+    options = parser.parse_args()
+    if options.keep:
+        options.keep.mkdir(parents=True, exist_ok=True)
+        sys.exit(asyncio.run(_main(options, options.keep)))
+    with tempfile.TemporaryDirectory() as directory:
+        sys.exit(asyncio.run(_main(options, Path(directory))))
+
+
+if __name__ == "__main__":
+    main()
