@@ -55,11 +55,12 @@ async def test_a_wiped_static_voter_comes_back_through_the_log(tmp_path: Path) -
 
 async def test_kafkas_tools_read_what_three_controllers_wrote(tmp_path: Path) -> None:
     require_kafka_tools()
-    async with Quorum(tmp_path, Plan(TidemarkController, True, has_links=False)) as quorum:
-        report = await run_rounds(quorum, seed=7, rounds=0)
+    async with Quorum(tmp_path, Plan(TidemarkController, True)) as quorum:
+        report = await run_rounds(quorum, seed=7, rounds=1)
         assert report.wrong == []
         end = (await quorum.leader()).high_watermark
         await quorum.settled()
+        await quorum.stop()
         for one in quorum.controllers.values():
             theirs = await asyncio.to_thread(dumped_topics, one.metadata, end)
             assert theirs == read_copy(one, end).topics

@@ -78,10 +78,11 @@ class Changes:
         """Ask the active controller; None where there is no answer."""
         if self.active < 0:
             await self._find()
-        port = self._quorum.controllers.get(self.active)
-        if port is None:
+        if self.active < 0:
             return None
-        talk = talks.setdefault(self.active, Talk(port.port))
+        talk = talks.get(self.active)
+        if talk is None:
+            talk = talks[self.active] = self._quorum.talk(self.active)
         try:
             return await talk.ask(api, fields, timeout_s=PATIENCE_S)
         except NO_ANSWER:

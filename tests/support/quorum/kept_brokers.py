@@ -73,7 +73,7 @@ class KeptBroker:
             claims = await self._quorum.claims()
             if not claims:
                 return None
-            self._talk = Talk(self._quorum.controllers[claims[0].node_id].port)
+            self._talk = self._quorum.talk(claims[0].node_id)
         try:
             answer = await self._talk.ask(api, dict(fields), timeout_s=PATIENCE_S)
         except NO_ANSWER:

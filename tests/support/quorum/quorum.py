@@ -79,6 +79,7 @@ class Quorum:
         own_ports = dict(zip(ids, free_ports(plan.count), strict=True))
         self.links = Links(own_ports) if plan.has_links else None
         ports = self.links.ports if self.links else own_ports
+        self._talks: list[Talk] = []
         directory_ids = Random(str(directory))
         self.membership = Membership(
             tuple(Member(one, ports[one], directory_ids.randbytes(16)) for one in ids),
@@ -87,6 +88,12 @@ class Quorum:
         self.controllers = {one: self.made(one) for one in ids}
         for one, controller in self.controllers.items():
             controller.port = own_ports[one]
+
+    def talk(self, node_id: int) -> Talk:
+        """A connection to a controller; it ends with the block."""
+        talk = Talk(self.controllers[node_id].port)
+        self._talks.append(talk)
+        return talk
 
     def made(self, node_id: int, name: str = "") -> Controller:
         """A controller in a directory of its own; not started."""
@@ -105,10 +112,13 @@ class Quorum:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        for talk in self._talks:
+            talk.close()
         for one in self.controllers.values():
             one.close()
         if self.links:
             await self.links.__aexit__()
+        await asyncio.sleep(0)  # the loop takes note that connections are closed
 
     async def stop(self) -> None:
         """Stop all of them gracefully, at once."""
