@@ -26,6 +26,7 @@ from local_log.partition_log import PartitionLog
 from metadata_topic.quorum.batches import note_flushed_end
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.flushed_end_file import NO_EPOCH, FlushedEnd, FlushedEndFile
+from metadata_topic.quorum.log_gate import LogGate
 from metadata_topic.raft.snapshot_id import SnapshotId
 from runtime.clock import Clock
 from runtime.disk import Buffer, Disk
@@ -38,11 +39,16 @@ _LARGE: Final = 2
 
 
 class MetadataLog:
-    """Appends and reads batches; who leads and what is committed is decided elsewhere."""
+    """Appends and reads batches; who leads and what is committed is decided elsewhere.
+
+    Attributes:
+        gate: whoever uses the log beside the loop comes through it.
+    """
 
     def __init__(
         self, log: PartitionLog, config: MetadataLogConfig, clock: Clock, noted: FlushedEndFile
     ) -> None:
+        self.gate = LogGate()
         self._log = log
         self._config = config
         self._clock = clock
@@ -240,7 +246,7 @@ class MetadataLog:
     # -- how far it is durable ------------------------------------------------------------------
 
     def flush(self) -> int:
-        """Make everything appended durable; may run on a pool thread, one at a time.
+        """Make everything appended durable; may run on pool threads, also on two at once.
 
         Returns:
             The end (exclusive) of what was there when the flush began; later appends are not in it.
