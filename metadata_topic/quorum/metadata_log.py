@@ -332,6 +332,40 @@ class MetadataLog:
         self._log.raise_log_start(min(offset, self._log.high_watermark))
         self._log.retain(self._clock.wall_ms())
 
+    # What a snapshot contains goes in four parts: what others see on the loop, what may wait for
+    # the disk on a pool thread. Nobody cuts the log meanwhile, see `gate`.
+
+    def raise_start(self, offset: int) -> None:
+        """Let the log begin at `offset`, the end of a snapshot, from now on; in memory.
+
+        Raises:
+            OffsetOutOfRange: above the high watermark.
+        """
+        self._log.raise_log_start(offset)
+
+    def forget_epochs_before(self, offset: int) -> None:
+        """Write the epochs as they are once the log begins at `offset`; on a pool thread.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        self._log.epoch_file.write_clipped_ahead(offset)
+
+    def take_out_old_segments(self) -> None:
+        """Let nobody find segments that lie wholly below the log start any more; in memory."""
+        expiry = self._log.retention.expire(self._clock.wall_ms())
+        if expiry is not None:
+            self._log.retention.take_out(expiry)
+
+    def delete_old_segments(self) -> None:
+        """Delete the files of segments that were taken out; on a pool thread.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        retention = self._log.retention
+        retention.delete_later(retention.rename_leaving())
+
     def close(self) -> None:
         """Flush, note it, and release the files."""
         self.flush()
