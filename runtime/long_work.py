@@ -1,8 +1,8 @@
 """Long work of an event loop's thread, without asyncio: in steps, and with calls on pools between.
 
-Such work is a generator. It yields None where other work of the loop may come first, and an
-`OnPool` where something is to be done beside the loop: it is sent the result, or what the call
-raised is raised there.
+Such work is a generator. It yields None where other work of the loop may come first, an `OnPool`
+where something is to be done beside the loop: it is sent the result, or what the call raised is
+raised there. With an `Until` it waits for something that others bring about.
 
     def copied(pool: Pool, source: Path) -> Work[int]:
         data = yield OnPool(pool, source.read_bytes)
@@ -36,7 +36,18 @@ class OnPool:
     call: Callable[[], object]
 
 
-Work = Generator[OnPool | None, Any, R_co]
+Wait = Callable[[Callable[[], None]], None]
+"""Calls the function that it is given on the loop, once, now or later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """Go on when `wait` has called what it is given."""
+
+    wait: Wait
+
+
+Work = Generator[OnPool | Until | None, Any, R_co]
 _GO_ON: Final = (None, None)
 
 
@@ -106,10 +117,13 @@ class Run(Generic[R]):
                 self.is_over = True
                 self._failed(caught)
         else:
-            if wanted is None:
-                self._scheduler.call_soon(partial(self._resume, _GO_ON))
-            else:
-                wanted.pool.submit(wanted.call).add_done_callback(self._pool_done)
+            match wanted:
+                case None:
+                    self._scheduler.call_soon(partial(self._resume, _GO_ON))
+                case Until(wait):
+                    wait(partial(self._resume, _GO_ON))
+                case OnPool(pool, call):
+                    pool.submit(call).add_done_callback(self._pool_done)
 
     def _pool_done(self, future: "Future[object]") -> None:
         """On any thread."""

@@ -8,8 +8,9 @@
 
 On the loop's thread only, without asyncio: the simulator runs the same code. Appends go to the page
 cache at once; fsyncs, truncations and files of snapshots are work for a pool, votes in one queue,
-the log in another, so that neither holds up the other. A message leaves once the vote or epoch that
-it depends on is durable, and waits for nothing else.
+the log in another, so that neither holds up the other. What cuts the log waits until nobody uses it
+beside the loop (`log_gate`). A message leaves once the vote or epoch that it depends on is durable,
+and waits for nothing else.
 
 The core is never entered twice: what happens while a step is carried out waits for its end. The
 listener is told after the step, one thing at a time; it may propose and close from there.
@@ -19,7 +20,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from kafka_protocol.errors import KafkaError, TidemarkError
 from kafka_protocol.records.control import leader_change
@@ -77,6 +78,8 @@ from runtime.scheduler import Timer
 from runtime.work_queue import WorkQueue
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class RaftFailureError(TidemarkError):
@@ -292,7 +295,7 @@ class RaftDriver:
             case FlushLog():
                 self._log_work.add(self._log.flush, lambda end: self._handle(Flushed(end)))
             case TruncateLog(end_offset):
-                self._log_work.add(
+                self._alone(
                     partial(self._truncate, end_offset),
                     lambda _: self._handle(Truncated(end_offset)),
                 )
@@ -302,9 +305,7 @@ class RaftDriver:
                     lambda end: self._handle(ChunkWritten(snapshot_id, end)),
                 )
             case InstallSnapshot(snapshot_id, size_bytes):
-                self._log_work.add(
-                    partial(snapshots.install, snapshot_id, size_bytes), self._installed
-                )
+                self._alone(partial(snapshots.install, snapshot_id, size_bytes), self._installed)
             case DropChunks():
                 self._log_work.add(snapshots.drop_chunks, lambda _: None)
             case _:
@@ -315,6 +316,16 @@ class RaftDriver:
         if effect.with_voters:
             entries += quorum_entries(effect.kraft_version, effect.voters)
         self._log.append_controls(entries, epoch=effect.epoch, timestamp_ms=self._clock.wall_ms())
+
+    def _alone(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        """Change the log beside the loop, once nobody else uses it there."""
+        gate = self._log.gate
+
+        def finish(result: T) -> None:
+            done(result)  # the core and the listeners know of it before anybody reads on
+            gate.open()
+
+        self._log_work.add(work, finish, first=gate.shut)
 
     def _truncate(self, end_offset: int) -> None:
         """Cut the log, and make what is left durable: the core counts on it."""

@@ -9,6 +9,7 @@ from kafka_protocol.errors import ErrorCode, KafkaError
 from metadata_topic.quorum.driver_ports import DriverWorld
 from metadata_topic.raft.effects import RespondChunk, RespondRecords
 from metadata_topic.raft.messages import FetchResponse, FetchSnapshotResponse, Response
+from runtime.executors import Pool
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,7 @@ class Answers:
         self._log, self._snapshots = world.log, world.snapshots
         self._scheduler = world.ports.scheduler
         self._pool = world.ports.executors.reads
+        self._log_pool = self._log.gate.pool(self._pool, self._scheduler)
         self._leads = leads
         self._waiting: dict[int, Respondent] = {}
         self._tokens = 0
@@ -61,6 +63,9 @@ class Answers:
         if effect.offset >= effect.end_offset:
             self._records_read(effect, b"")
             return
+        if self._log.gate.is_shut:
+            self._records_gone(effect)
+            return
         try:
             data = self._log.read_resident(effect.offset, effect.max_bytes, effect.end_offset)
         except (KafkaError, OSError) as error:
@@ -70,6 +75,7 @@ class Answers:
             self._records_read(effect, data)
             return
         self._read(
+            self._log_pool,
             partial(self._log.read, effect.offset, effect.max_bytes, end_offset=effect.end_offset),
             partial(self._records_read, effect),
             partial(self._records_unreadable, effect),
@@ -79,8 +85,7 @@ class Answers:
         standing = effect.standing
         if data and not self._leads(standing.epoch):
             # The log may have been cut and continued while it was read.
-            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            self.respond(effect.token, FetchResponse(error, standing))
+            self._records_gone(effect)
             return
         response = FetchResponse(
             ErrorCode.NONE,
@@ -90,6 +95,10 @@ class Answers:
             data=data,
         )
         self.respond(effect.token, response)
+
+    def _records_gone(self, effect: RespondRecords) -> None:
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        self.respond(effect.token, FetchResponse(error, effect.standing))
 
     def _records_unreadable(self, effect: RespondRecords, error: BaseException) -> None:
         log.warning("cannot read the metadata log: offset=%d: %s", effect.offset, error)
@@ -102,6 +111,7 @@ class Answers:
         """Answer a FetchSnapshot with bytes of the file; see the effect."""
         read = self._snapshots.read_chunk
         self._read(
+            self._pool,
             partial(read, effect.snapshot_id, effect.position, effect.max_bytes),
             partial(self._chunk_read, effect),
             partial(self._chunk_unreadable, effect),
@@ -128,6 +138,7 @@ class Answers:
 
     def _read(
         self,
+        pool: Pool,
         work: Callable[[], T],
         done: Callable[[T], None],
         failed: Callable[[BaseException], None],
@@ -139,5 +150,5 @@ class Answers:
             else:
                 done(future.result())
 
-        future = self._pool.submit(work)
+        future = pool.submit(work)
         future.add_done_callback(lambda _: self._scheduler.call_soon(finish))

@@ -26,6 +26,7 @@ from local_log.partition_log import PartitionLog
 from metadata_topic.quorum.batches import note_flushed_end
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.flushed_end_file import NO_EPOCH, FlushedEnd, FlushedEndFile
+from metadata_topic.quorum.log_gate import LogGate
 from metadata_topic.raft.snapshot_id import SnapshotId
 from runtime.clock import Clock
 from runtime.disk import Buffer, Disk
@@ -38,11 +39,16 @@ _LARGE: Final = 2
 
 
 class MetadataLog:
-    """Appends and reads batches; who leads and what is committed is decided elsewhere."""
+    """Appends and reads batches; who leads and what is committed is decided elsewhere.
+
+    Attributes:
+        gate: whoever uses the log beside the loop comes through it.
+    """
 
     def __init__(
         self, log: PartitionLog, config: MetadataLogConfig, clock: Clock, noted: FlushedEndFile
     ) -> None:
+        self.gate = LogGate()
         self._log = log
         self._config = config
         self._clock = clock
@@ -240,7 +246,7 @@ class MetadataLog:
     # -- how far it is durable ------------------------------------------------------------------
 
     def flush(self) -> int:
-        """Make everything appended durable; may run on a pool thread, one at a time.
+        """Make everything appended durable; may run on pool threads, also on two at once.
 
         Returns:
             The end (exclusive) of what was there when the flush began; later appends are not in it.
@@ -325,6 +331,40 @@ class MetadataLog:
         """Drop segments that lie wholly below `offset`, which a snapshot contains."""
         self._log.raise_log_start(min(offset, self._log.high_watermark))
         self._log.retain(self._clock.wall_ms())
+
+    # What a snapshot contains goes in four parts: what others see on the loop, what may wait for
+    # the disk on a pool thread. Nobody cuts the log meanwhile, see `gate`.
+
+    def raise_start(self, offset: int) -> None:
+        """Let the log begin at `offset`, the end of a snapshot, from now on; in memory.
+
+        Raises:
+            OffsetOutOfRange: above the high watermark.
+        """
+        self._log.raise_log_start(offset)
+
+    def forget_epochs_before(self, offset: int) -> None:
+        """Write the epochs as they are once the log begins at `offset`; on a pool thread.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        self._log.epoch_file.write_clipped_ahead(offset)
+
+    def take_out_old_segments(self) -> None:
+        """Let nobody find segments that lie wholly below the log start any more; in memory."""
+        expiry = self._log.retention.expire(self._clock.wall_ms())
+        if expiry is not None:
+            self._log.retention.take_out(expiry)
+
+    def delete_old_segments(self) -> None:
+        """Delete the files of segments that were taken out; on a pool thread.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        retention = self._log.retention
+        retention.delete_later(retention.rename_leaving())
 
     def close(self) -> None:
         """Flush, note it, and release the files."""

@@ -39,14 +39,9 @@ class DiskSnapshotStore:
     def read_chunk(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> bytes | None:
         """Bytes of a snapshot; None if it is not here any more."""
         try:
-            file = self._disk.open_read(self._files.path(snapshot_id))
+            return self._files.read_part(snapshot_id, position, max_bytes) or None
         except FileNotFoundError:
             return None
-        try:
-            size = min(max_bytes, file.size() - position)
-            return self._disk.read_at(file, position, size) if size > 0 else None
-        finally:
-            file.close()
 
     def write_chunk(self, snapshot_id: SnapshotId, position: int, data: bytes) -> int:
         """Write bytes of the one that is being fetched; position 0 begins anew.

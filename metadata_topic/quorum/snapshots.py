@@ -9,6 +9,7 @@ Source: KIP-630, KIP-853 for the voters; checked against Kafka's own snapshots.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -235,14 +236,32 @@ class SnapshotFiles:
         part = self.part_path(snapshot_id)
         file = self._disk.open_append(part)
         try:
-            for chunk in chunks:
-                self._disk.append(file, chunk)
-            self._disk.fsync(file)
-            size_bytes = file.size()
+            try:
+                for chunk in chunks:
+                    self._disk.append(file, chunk)
+                self._disk.fsync(file)
+                size_bytes = file.size()
+            finally:
+                file.close()
+            self._disk.rename(part, self.path(snapshot_id), durable=True)
+        except OSError:
+            with suppress(OSError):  # on a full disk each try would leave one
+                self._disk.unlink(part)
+            raise
+        return size_bytes
+
+    def read_part(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> bytes:
+        """Bytes of a snapshot from `position` on; none at its end.
+
+        Raises:
+            OSError: the disk failed, or the snapshot is not here any more.
+        """
+        file = self._disk.open_read(self.path(snapshot_id))
+        try:
+            size_bytes = min(max_bytes, file.size() - position)
+            return self._disk.read_at(file, position, size_bytes) if size_bytes > 0 else b""
         finally:
             file.close()
-        self._disk.rename(part, self.path(snapshot_id), durable=True)
-        return size_bytes
 
     def part_path(self, snapshot_id: SnapshotId) -> Path:
         """A new name for a snapshot that is not whole yet."""

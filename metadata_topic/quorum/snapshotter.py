@@ -10,7 +10,6 @@ Source: KIP-630; triggers and clean-up as in Kafka's SnapshotGenerator and Kafka
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.steps import Pace, Steps
@@ -21,6 +20,12 @@ from metadata_topic.quorum.batches import read_records, whole_batches
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.metadata_log import MetadataLog
 from metadata_topic.quorum.recovery import FoundMetadata
+from metadata_topic.quorum.snapshot_rules import (
+    KeptSnapshot,
+    SnapshotFacts,
+    is_snapshot_due,
+    snapshots_to_delete,
+)
 from metadata_topic.quorum.snapshots import SnapshotFiles, snapshot_chunks
 from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
@@ -28,66 +33,6 @@ from runtime.ports import Ports
 from runtime.turns import run_in_steps
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotFacts:
-    """What has happened since the last snapshot.
-
-    Attributes:
-        bytes_since: of record batches appended.
-        records_since: replayed by the last start, before anything new.
-        waited_ms: since the last snapshot, or since the start.
-        has_new_records: the image contains more than the last snapshot.
-    """
-
-    bytes_since: int
-    records_since: int
-    waited_ms: int
-    has_new_records: bool
-
-
-def is_snapshot_due(facts: SnapshotFacts, config: MetadataLogConfig) -> bool:
-    """Decide whether to make a snapshot now."""
-    if not facts.has_new_records:
-        return False
-    interval_ms = config.max_snapshot_interval_ms
-    return (
-        facts.bytes_since >= config.max_record_bytes_between_snapshots
-        or facts.records_since > config.replay_records_before_snapshot
-        or (interval_ms > 0 and facts.waited_ms >= interval_ms)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class KeptSnapshot:
-    """A snapshot on disk, for `snapshots_to_delete`."""
-
-    id: SnapshotId
-    size_bytes: int
-    age_ms: int
-
-
-def snapshots_to_delete(
-    snapshots: list[KeptSnapshot], log_bytes: int, config: MetadataLogConfig
-) -> int:
-    """Say how many of the oldest snapshots can go; the newest always stays.
-
-    Args:
-        snapshots: oldest first.
-        log_bytes: size of the log.
-        config: retention by time, and by size of log and snapshots together.
-    """
-    total = log_bytes + sum(snapshot.size_bytes for snapshot in snapshots)
-    count = 0
-    for snapshot in snapshots[:-1]:
-        too_old = 0 <= config.max_retention_ms < snapshot.age_ms
-        too_large = 0 <= config.max_retention_bytes < total
-        if not (too_old or too_large):
-            break
-        count += 1
-        total -= snapshot.size_bytes
-    return count
 
 
 def _read_back(chunk: bytearray) -> Steps[None]:

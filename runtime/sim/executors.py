@@ -10,26 +10,27 @@ class SimExecutors:
 
     Attributes:
         changes: a pool of its own where a test holds it: its work waits for that of the others.
+        reads: likewise.
+        background: likewise.
     """
 
-    __slots__ = ("_pool", "changes")
+    __slots__ = ("_pool", "background", "changes", "reads")
 
-    def __init__(self, pool: Pool | None = None, *, changes: Pool | None = None) -> None:
+    def __init__(
+        self,
+        pool: Pool | None = None,
+        *,
+        changes: Pool | None = None,
+        reads: Pool | None = None,
+        background: Pool | None = None,
+    ) -> None:
         self._pool = pool or InlinePool()
         self.changes = changes or self._pool
+        self.reads = reads or self._pool
+        self.background = background or self._pool
 
     @property
     def commit(self) -> Pool:
-        """The one pool."""
-        return self._pool
-
-    @property
-    def reads(self) -> Pool:
-        """The one pool."""
-        return self._pool
-
-    @property
-    def background(self) -> Pool:
         """The one pool."""
         return self._pool
 
@@ -43,5 +44,6 @@ class SimExecutors:
 
     def shutdown(self, *, wait: bool = True) -> None:
         """Shut the pools down."""
-        self.changes.shutdown(wait=wait)
+        for pool in (self.changes, self.reads, self.background):
+            pool.shutdown(wait=wait)
         self._pool.shutdown(wait=wait)

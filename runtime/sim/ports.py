@@ -37,6 +37,8 @@ def simulated(
     disk: Disk | None = None,
     pool: Pool | None = None,
     changes: Pool | None = None,
+    reads: Pool | None = None,
+    background: Pool | None = None,
 ) -> SimPorts:
     """Make the ports of a simulated process.
 
@@ -45,13 +47,13 @@ def simulated(
         clock: where time begins, or time that it shares with others; default: a new clock.
         disk: default: real files without faults.
         pool: runs what goes to any pool; default: at once, in the caller's thread.
-        changes: runs what goes to the pool of that name; default: `pool`.
+        changes, reads, background: run what goes to the pool of that name; default: `pool`.
     """
     clock = clock or ManualClock()
     return SimPorts(
         clock=clock,
         scheduler=ManualScheduler(clock),
-        executors=SimExecutors(pool, changes=changes),
+        executors=SimExecutors(pool, changes=changes, reads=reads, background=background),
         disk=disk or Disk(),
         dice=SeededDice(seed),
     )

@@ -9,18 +9,18 @@ from kafka_protocol.records.control import control_batch, snapshot_footer, snaps
 from kafka_protocol.records.records import build_batch
 from metadata_topic.image.records import make
 from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.snapshot_rules import (
+    KeptSnapshot,
+    SnapshotFacts,
+    is_snapshot_due,
+    snapshots_to_delete,
+)
 from metadata_topic.quorum.snapshots import (
     CorruptSnapshotError,
     SnapshotFiles,
     SnapshotId,
     read_snapshot,
     snapshot_chunks,
-)
-from metadata_topic.quorum.snapshotter import (
-    KeptSnapshot,
-    SnapshotFacts,
-    is_snapshot_due,
-    snapshots_to_delete,
 )
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from runtime.disk import Disk

@@ -1,0 +1,106 @@
+"""When a snapshot of the metadata is due, and what it lets go: pure functions.
+
+Source: KIP-630; triggers and clean-up as in Kafka's SnapshotGenerator and KafkaMetadataLog.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.raft.snapshot_id import SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFacts:
+    """What has happened since the last snapshot.
+
+    Attributes:
+        bytes_since: of record batches applied.
+        records_since: replayed by the last start, before anything new.
+        waited_ms: since the last snapshot, or since the start.
+        has_new_records: the image contains more than the last snapshot.
+    """
+
+    bytes_since: int
+    records_since: int
+    waited_ms: int
+    has_new_records: bool
+
+
+def is_snapshot_due(facts: SnapshotFacts, config: MetadataLogConfig) -> bool:
+    """Decide whether to make a snapshot now."""
+    if not facts.has_new_records:
+        return False
+    interval_ms = config.max_snapshot_interval_ms
+    return (
+        facts.bytes_since >= config.max_record_bytes_between_snapshots
+        or facts.records_since > config.replay_records_before_snapshot
+        or (interval_ms > 0 and facts.waited_ms >= interval_ms)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSnapshot:
+    """A snapshot on disk, for `snapshots_to_delete`."""
+
+    id: SnapshotId
+    size_bytes: int
+    age_ms: int
+
+
+def snapshots_to_delete(
+    snapshots: Sequence[KeptSnapshot], log_bytes: int, config: MetadataLogConfig
+) -> int:
+    """Say how many of the oldest snapshots can go; the newest always stays.
+
+    Args:
+        snapshots: oldest first.
+        log_bytes: size of the log.
+        config: retention by time, and by size of log and snapshots together.
+    """
+    total = log_bytes + sum(snapshot.size_bytes for snapshot in snapshots)
+    count = 0
+    for snapshot in snapshots[:-1]:
+        too_old = 0 <= config.max_retention_ms < snapshot.age_ms
+        too_large = 0 <= config.max_retention_bytes < total
+        if not (too_old or too_large):
+            break
+        count += 1
+        total -= snapshot.size_bytes
+    return count
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """What of the log bounds its new start.
+
+    Attributes:
+        size_bytes: of all segments.
+        start_offset: first offset still in the log.
+        start_limit: the log start may not rise above it: the high watermark, and on a follower the
+            leader's log start.
+    """
+
+    size_bytes: int
+    start_offset: int
+    start_limit: int
+
+
+def snapshots_to_let_go(
+    snapshots: Sequence[KeptSnapshot], log: LogFacts, config: MetadataLogConfig
+) -> int:
+    """Say how many of the oldest snapshots go now.
+
+    The log start rises to the end of the oldest that is left, so it must be allowed to. What ends
+    below the log start is of no use to anybody.
+
+    Args:
+        snapshots: oldest first.
+        log: see there.
+        config: as `snapshots_to_delete`.
+    """
+    useless = sum(one.id.end_offset < log.start_offset for one in snapshots[:-1])
+    count = max(useless, snapshots_to_delete(snapshots, log.size_bytes, config))
+    while count > useless and snapshots[count].id.end_offset > log.start_limit:
+        count -= 1
+    return count
