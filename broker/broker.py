@@ -31,7 +31,7 @@ from broker.node.housekeeping_tasks import housekeeping_tasks
 from broker.node.log_cleaning import make_cleaner
 from broker.node.metadata_log import open_metadata_node
 from broker.node.registration import BrokerRegistration
-from broker.node.roles import check_roles
+from broker.node.roles import check_roles, check_voters
 from broker.observe.cluster_metrics import register_metadata_metrics
 from broker.observe.health import offline_directories, offline_reasons
 from broker.observe.metrics import register_replica_metrics
@@ -135,6 +135,7 @@ class Broker(ServerProcess):
         self._on_stop(self._node.close)
         await self._open_node(self._node, self._settle_directories)
         self._node.start()
+        check_voters(self.config, self._node.voters)
         await self._node.ready()
         self.live = LiveConfig(self.config, self._image)
         check_tiered_topics(self.config, self._image())
