@@ -15,6 +15,7 @@ from broker.config.live_config import LiveConfig, check_tiered_topics
 from broker.control.commands import ControlCommands
 from broker.control.wiring import add_commands
 from broker.coordinator.service import begin_groups
+from broker.handlers.controllers.changes import ChangeParts
 from broker.handlers.handler_table import build_handlers
 from broker.handlers.parts import HandlerParts
 from broker.network.server import Server
@@ -31,12 +32,13 @@ from broker.node.housekeeping_tasks import housekeeping_tasks
 from broker.node.log_cleaning import make_cleaner
 from broker.node.metadata_log import open_metadata_node
 from broker.node.registration import BrokerRegistration
-from broker.node.roles import check_roles
+from broker.node.roles import check_roles, check_voters
 from broker.observe.cluster_metrics import register_metadata_metrics
 from broker.observe.health import offline_directories, offline_reasons
 from broker.observe.metrics import register_replica_metrics
 from broker.process.broker_logs import BrokerLogs
 from broker.process.broker_tier import BrokerTier
+from broker.process.controllers_listener import ControllersListener
 from broker.process.server_process import ServerProcess
 from broker.remote.process import start_tier_process
 from broker.remote.supervisor import Spawn
@@ -135,6 +137,7 @@ class Broker(ServerProcess):
         self._on_stop(self._node.close)
         await self._open_node(self._node, self._settle_directories)
         self._node.start()
+        check_voters(self.config, self._node.voters)
         await self._node.ready()
         self.live = LiveConfig(self.config, self._image)
         check_tiered_topics(self.config, self._image())
@@ -276,6 +279,21 @@ class Broker(ServerProcess):
         self._on_stop(self._registration.leave)
         for name, (host, port) in self._server.bound.items():
             log.info("listening: listener=%s address=%s:%d", name, host, port)
+        await self._listen_to_controllers()
+
+    async def _listen_to_controllers(self) -> None:
+        """Tools may ask the controller as they ask one that is a process of its own."""
+        changes = ChangeParts(
+            live=self.live,
+            cluster=ClusterView(self.config.node_id, self._node.cluster_id, self._image),
+            creation=self._creation,
+            submit=self._node.submit,
+            brokers=self._node.brokers,
+            settled=self._replicas.settled,
+        )
+        listener = ControllersListener(self.config, self._node, changes, self._ports)
+        await listener.open_if_it_can()
+        self._on_stop(listener.close)
 
     async def _connect_tier(self) -> None:
         """Let the tier work, now that its Kafka clients can reach us."""

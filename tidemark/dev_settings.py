@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 HOST: Final = "127.0.0.1"
 HTTP_PORT: Final = 9464
+CONTROLLERS_MAX: Final = 5
 _MEBIBYTE: Final = 1 << 20
 
 
@@ -72,6 +73,27 @@ def dev_settings(data: Path, port: int, s3: S3Bucket | None = None) -> dict[str,
         "remote.log.manager.task.retry.backoff.max.ms": "5000",
         "tidemark.remote.copy.max.ms": "30000",
         "tidemark.remote.delete.grace.ms": "5000",
+    }
+
+
+def dev_controller_settings(data: Path, port: int, count: int, node_id: int) -> dict[str, str]:
+    """Return the entries of a server.properties of one controller of several.
+
+    Args:
+        data: directory of this controller alone.
+        port: of the first controller's listener; the others' follow, then the pages' ports.
+        count: controllers in the quorum.
+        node_id: of this one, 1 to `count`.
+    """
+    voters = [f"{one}@{HOST}:{port + one - 1}" for one in range(1, count + 1)]
+    return {
+        "process.roles": "controller",
+        "node.id": str(node_id),
+        "listeners": f"CONTROLLER://{HOST}:{port + node_id - 1}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": ",".join(voters),
+        "log.dirs": str(data / "metadata"),
+        "tidemark.http.listener": f"{HOST}:{port + count + node_id - 1}",
     }
 
 

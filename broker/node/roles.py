@@ -29,7 +29,7 @@ def check_voters(config: BrokerConfig, voters: VoterSet) -> None:
     Raises:
         ConfigError: the log has other voters.
     """
-    if config.is_broker and voters.ids and voters.ids != (config.node_id,):
+    if config.is_broker and voters.ids != (config.node_id,):
         shown = ",".join(config.process_roles)
         raise _alone("process.roles", f"{shown} with voters {list(voters.ids)}", config)
 

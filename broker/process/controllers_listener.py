@@ -46,6 +46,19 @@ class ControllersListener:
         for name, (host, port) in self._server.bound.items():
             log.info("listening: listener=%s address=%s:%d (controllers)", name, host, port)
 
+    async def open_if_it_can(self) -> None:
+        """Listen, or say that nobody can ask this controller.
+
+        The only voter needs nobody: earlier versions did not open its listener, and its port may be
+        one that cannot be had.
+        """
+        try:
+            await self.open()
+        except OSError as error:
+            log.warning(
+                "the controller's listener is not open, so that no tool can ask this one: %s", error
+            )
+
     async def close(self) -> None:
         """Close; answers that are made already are sent."""
         await self._server.stop(GRACE_MS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.config.broker_config import BrokerConfig
-from tidemark.dev_settings import S3Bucket, dev_settings
+from tidemark.dev_settings import CONTROLLERS_MAX, S3Bucket, dev_settings
 from tidemark.formatting import format_node, is_formatted
 from tidemark.loading import load, log_to_stdout
 
@@ -41,11 +41,28 @@ def _bucket(_: click.Context, __: click.Parameter, text: str | None) -> S3Bucket
     "--seed", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="Topics, configs and records to begin with, in YAML; topics that exist are left alone.",
 )  # fmt: skip
+@click.option(
+    "--controllers", metavar="N", type=click.IntRange(1, CONTROLLERS_MAX),
+    help="Instead of a broker, run a metadata quorum of N processes that are only controllers, on"
+    " --port and those that follow; their pages are on the N ports after them.",
+)  # fmt: skip
 @click.option("--override", multiple=True, metavar="K=V", help="Replace one entry; repeatable.")
 def command(
-    data: Path, port: int, s3: S3Bucket | None, seed: Path | None, override: tuple[str, ...]
+    *,
+    data: Path,
+    port: int,
+    s3: S3Bucket | None,
+    seed: Path | None,
+    controllers: int | None,
+    override: tuple[str, ...],
 ) -> None:
     """Run one broker with a local remote tier, ready in a second, nothing to set up."""
+    if controllers is not None:
+        if s3 is not None or seed is not None:
+            raise click.UsageError("--controllers starts no broker: leave out --s3 and --seed")
+        from tidemark.dev_controllers import DevControllers
+
+        sys.exit(DevControllers(data.absolute(), port, controllers, override).run(click.echo))
     log_to_stdout()
     directory = data.absolute()
     config = load(dev_settings(directory, port, s3), override, list_without_effect=False)

@@ -18,8 +18,8 @@ def embedded_settings(
         given: what the test sets.
     """
     settings = dev_settings(data, port) | {
-        # A quorum of one listens for nobody: the port is only written down.
-        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:1",
+        # Any port: nobody needs to know it.
+        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:0",
         "controller.quorum.bootstrap.servers": f"{HOST}:1",
         "tidemark.control.listener": f"{HOST}:0",
         "tidemark.control.token": token,
