@@ -47,7 +47,9 @@ def simulated(
         clock: where time begins, or time that it shares with others; default: a new clock.
         disk: default: real files without faults.
         pool: runs what goes to any pool; default: at once, in the caller's thread.
-        changes, reads, background: run what goes to the pool of that name; default: `pool`.
+        changes: runs what goes to the pool of that name; default: `pool`.
+        reads: the same of that name.
+        background: the same of that name.
     """
     clock = clock or ManualClock()
     return SimPorts(
