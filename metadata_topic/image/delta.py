@@ -46,9 +46,10 @@ class MetadataDelta:
         changed_brokers: ids registered, unregistered or changed.
         changed_controllers: the same for controllers.
         features_changed: a finalised level is another.
+        is_replacement: the next image is not made of records on top of `base` (`difference`).
     """
 
-    def __init__(self, base: MetadataImage) -> None:
+    def __init__(self, base: MetadataImage, *, is_replacement: bool = False) -> None:
         self.base = base
         self.created_topics: set[bytes] = set()
         self.deleted_topics: dict[bytes, TopicName] = {}
@@ -57,6 +58,7 @@ class MetadataDelta:
         self.changed_brokers: set[int] = set()
         self.changed_controllers: set[int] = set()
         self.features_changed = False
+        self.is_replacement = is_replacement
         # Maps that differ from those of base, by the name of the image's field.
         self._maps: dict[str, MutableMapping[Any, Any]] = {}
         self._own_topics: set[bytes] = set()
@@ -80,9 +82,10 @@ class MetadataDelta:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing changed but the provenance."""
+        """Whether nothing changed but the provenance; after a replacement nobody knows."""
         return (
-            not self._maps
+            not self.is_replacement
+            and not self._maps
             and self._next_producer_id == self.base.next_producer_id
             and self._removals_are_kept == self.base.removals_are_kept
         )

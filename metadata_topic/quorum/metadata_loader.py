@@ -4,8 +4,13 @@ Nothing above the high watermark is read. A run of batches that is there makes o
 are taken in steps, with other work of the loop in between, and what is not in memory is read on a
 pool. An image ends at the end of a batch, outside of any transaction (`image.loader`).
 
+A snapshot that was fetched stands for everything before its end: the images begin anew with it, and
+subscribers get one delta against what they had.
+
 A record that cannot be read or replayed ends the node: going on without it would show a cluster
 that does not exist.
+
+Source: KIP-630, Loading Snapshots.
 """
 
 from collections.abc import Callable
@@ -16,14 +21,18 @@ from kafka_protocol.errors import MalformedMessageError, TidemarkError
 from kafka_protocol.records.errors import InvalidRecordError
 from kafka_protocol.steps import Pace, Steps
 from metadata_topic.image.delta import MetadataDelta
+from metadata_topic.image.difference import difference
 from metadata_topic.image.errors import BrokenMetadataLogError
-from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import RECORD_WORK, UnknownMetadataRecordError
 from metadata_topic.quorum.batches import CorruptBatchError, read_records, whole_batches
-from metadata_topic.quorum.metadata_log import MetadataLog
-from runtime.long_work import OnPool, Run, Work
+from metadata_topic.quorum.loader_metrics import LoaderMetrics
+from metadata_topic.quorum.snapshots import Snapshot
+from metadata_topic.quorum.stored import StoredMetadata, replay_snapshot
+from metadata_topic.raft.snapshot_id import SnapshotId
+from runtime.long_work import OnPool, Run, Until, Work
 from runtime.ports import Ports
 
 READ_BYTES_MAX: Final = 1 << 20
@@ -68,7 +77,7 @@ class MetadataLoader:
 
     def __init__(
         self,
-        log: MetadataLog,
+        stored: StoredMetadata,
         loader: ImageLoader,
         end_offset: int,
         ports: Ports,
@@ -79,18 +88,22 @@ class MetadataLoader:
         """Take what a start has found; nothing is read before `on_high_watermark`.
 
         Args:
-            log: where the records are.
+            stored: where the records are.
             loader: holds the snapshot's records.
             end_offset: of the snapshot.
             ports: scheduler, and the pool for what is not in memory.
             on_applied: called after the subscribers, also where no record changed anything.
             on_failure: told once; nothing is applied after that.
         """
-        self._log, self._loader = log, loader
-        self._scheduler, self._pool = ports.scheduler, ports.executors.reads
+        self._stored, self._log, self._loader = stored, stored.log, loader
+        self._scheduler, self._clock = ports.scheduler, ports.clock
+        self._reads = ports.executors.reads
+        self._log_reads = stored.log.gate.pool(self._reads, ports.scheduler)
+        self.metrics = LoaderMetrics(ports.metrics)
         self._on_applied, self._on_failure = on_applied, on_failure
         self._subscribers: list[Subscriber] = []
         self._committed = self.end_offset = end_offset
+        self._fetched: SnapshotId | None = None
         self._run: Run[None] | None = None
         self._is_closed = False
         self.image, _ = loader.take()
@@ -102,6 +115,15 @@ class MetadataLoader:
     def on_high_watermark(self, offset: int) -> None:
         """Everything below `offset` (exclusive) is committed; a lower one than before is late."""
         self._committed = max(self._committed, offset)
+        self._go_on()
+
+    def on_snapshot_installed(self, snapshot_id: SnapshotId) -> None:
+        """A fetched snapshot is on the disk, and the log begins at its end."""
+        self._fetched = snapshot_id
+        self._committed = max(self._committed, snapshot_id.end_offset)
+        self._go_on()
+
+    def _go_on(self) -> None:
         if self._is_closed or self._run is not None or self._committed <= self.end_offset:
             return
         self._run = Run(
@@ -125,11 +147,17 @@ class MetadataLoader:
 
     def _catch_up(self) -> Work[None]:
         while self.end_offset < self._committed:
+            yield Until(self._log.gate.when_open)  # it may be cut, or begin anew
+            if self._fetched is not None:
+                fetched, self._fetched = self._fetched, None
+                if fetched.end_offset > self.end_offset:
+                    yield from self._replace(fetched)
+                continue
             end = self._committed
             data = self._log.read_resident(self.end_offset, READ_BYTES_MAX, end)
             if data is None:
                 read = partial(self._log.read, self.end_offset, READ_BYTES_MAX, end_offset=end)
-                data = yield OnPool(self._pool, read)
+                data = yield OnPool(self._log_reads, read)
             if not data:
                 return  # the high watermark lies within a batch
             yield from self._apply(data)
@@ -158,8 +186,34 @@ class MetadataLoader:
                 f"{offset} or in its batch: {error}. Start the version that wrote it"
             ) from error
 
+    def _replace(self, snapshot_id: SnapshotId) -> Work[None]:
+        """Begin anew with a fetched snapshot; all of it was checked before it got its name."""
+        began_ms = self._clock.monotonic_ms()
+        loader = ImageLoader(EMPTY_IMAGE)
+        try:
+            read = partial(self._stored.files.read, snapshot_id)
+            snapshot: Snapshot = yield OnPool(self._reads, read)
+            yield from replay_snapshot.steps(loader, snapshot_id, snapshot)
+        except FileNotFoundError:
+            if self._fetched is None:
+                raise
+            return  # a newer one was fetched meanwhile
+        except _UNREADABLE as error:
+            raise UnreadableCommitError(
+                f"{snapshot_id.file_name}: a record cannot be read or replayed: {error}. Start the "
+                "version that wrote it"
+            ) from error
+        image, _ = loader.take()
+        delta = yield from difference.steps(self.image, image)
+        self._loader, self.image, self.end_offset = loader, image, snapshot_id.end_offset
+        self.metrics.loaded(len(snapshot.data), self._clock.monotonic_ms() - began_ms)
+        self._tell(delta, 0)
+
     def _publish(self, size_bytes: int) -> None:
         self.image, delta = self._loader.take()
+        self._tell(delta, size_bytes)
+
+    def _tell(self, delta: MetadataDelta, size_bytes: int) -> None:
         if not delta.is_empty:
             for subscriber in self._subscribers:
                 subscriber(self.image, delta)

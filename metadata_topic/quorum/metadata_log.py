@@ -327,11 +327,6 @@ class MetadataLog:
             self._write_note(FlushedEnd(offset))
             self._noted_segment = self._newest_segment
 
-    def delete_before(self, offset: int) -> None:
-        """Drop segments that lie wholly below `offset`, which a snapshot contains."""
-        self._log.raise_log_start(min(offset, self._log.high_watermark))
-        self._log.retain(self._clock.wall_ms())
-
     # What a snapshot contains goes in four parts: what others see on the loop, what may wait for
     # the disk on a pool thread. Nobody cuts the log meanwhile, see `gate`.
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from kafka_protocol.errors import ErrorCode, KafkaError
 from metadata_topic.controller.brokers import Registration
@@ -33,20 +33,17 @@ from metadata_topic.quorum.decisions import Decide, Outcome
 from metadata_topic.quorum.driver_answers import Respondent
 from metadata_topic.quorum.driver_ports import Transport
 from metadata_topic.quorum.errors import QuorumConfigError
-from metadata_topic.quorum.metadata_loader import Applied, Subscriber
+from metadata_topic.quorum.metadata_loader import Subscriber
 from metadata_topic.quorum.open_replica import OpenReplica, open_replica
 from metadata_topic.quorum.quorum_start import Membership, QuorumSettings
 from metadata_topic.quorum.replica import MetadataReplica, ReplicaWorld
-from metadata_topic.quorum.snapshotter import Snapshotter
 from metadata_topic.quorum.view import QuorumView
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.messages import Node, Request, Response
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.snapshot_id import SnapshotId
-from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import VoterSet
 from runtime.ports import Ports
-from runtime.scheduler import Timer
 
 __all__ = [
     "MetadataNode",
@@ -59,8 +56,6 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
-
-_SNAPSHOT_CHECK_MS: Final = 60_000
 
 
 class MetadataUnavailable(KafkaError):
@@ -146,12 +141,10 @@ class MetadataNode:
         self._on_failure = on_failure
         self._asked: set[asyncio.Task[object]] = set()
         self._waiting: set[asyncio.Future[None]] = set()
-        self._timer: Timer | None = None
         self._is_closed = False
         # Set by open.
         self._opened: OpenReplica | None = None
         self._replica: MetadataReplica
-        self._snapshotter: Snapshotter
 
     # -- facts ----------------------------------------------------------------------------------
 
@@ -204,7 +197,7 @@ class MetadataNode:
     @property
     def latest_snapshot_id(self) -> SnapshotId | None:
         """The newest snapshot on disk."""
-        return self._snapshotter.last_id
+        return self._replica.snapshotter.last_id
 
     @property
     def failure(self) -> BaseException | None:
@@ -264,24 +257,16 @@ class MetadataNode:
                 ports=ports,
                 raft=settings.raft,
                 controller=self._controller_settings(opened),
+                log=settings.log,
                 session_timeout_ms=settings.session_timeout_ms,
                 transport=settings.transport,
                 own_broker_id=self.node_id if settings.has_broker else None,
                 on_role=lambda _change: self._look(),
-                on_applied=self._applied,
+                on_applied=lambda _applied: self._look(),
                 on_failure=self._failed,
             ),
         )
         self._replica.controller.watch(self)
-        self._snapshotter = Snapshotter(
-            files=opened.files,
-            log=opened.log,
-            found=opened.found,
-            facts_at=self._facts_at,
-            note_flushed=self._note_flushed,
-            config=settings.log,
-            ports=ports,
-        )
 
     def _controller_settings(self, opened: OpenReplica) -> ControllerSettings:
         config, identity = self._settings.log, self._identity
@@ -299,9 +284,6 @@ class MetadataNode:
     def start(self) -> None:
         """Take part in the quorum; on the loop, after `open`."""
         self._replica.start()
-        self._timer = self._scheduler.every(
-            _SNAPSHOT_CHECK_MS, self._snapshot_if_due, "metadata-snapshot"
-        )
 
     async def begin(self, check: Callable[[MetadataImage], None] | None = None) -> None:
         """`open`, `start` and `ready`, where the loop has nothing else to do meanwhile."""
@@ -415,31 +397,22 @@ class MetadataNode:
         if self.failure is not None or self._is_closed or self._opened is None:
             raise MetadataUnavailable("the metadata log takes no records") from self.failure
 
-    def _applied(self, applied: Applied) -> None:
-        self._snapshotter.note_appended(applied.size_bytes)
-        self._look()
-        self._snapshot_if_due()
-
     def _failed(self, error: BaseException) -> None:
         self._look()
         self._on_failure(error)
 
     # -- snapshots and the end ------------------------------------------------------------------
 
-    def _snapshot_if_due(self) -> None:
-        if self.failure is None and self.is_leader and self._snapshotter.is_due(self.image):
-            self._keep(asyncio.ensure_future(self._snapshotter.make(self.image)))
-
     async def snapshot(self) -> SnapshotId | None:
         """Make a snapshot of the current image now; None if it could not be written."""
-        return await self._snapshotter.make(self.image)
+        made: asyncio.Future[SnapshotId | None] = asyncio.get_running_loop().create_future()
 
-    def _facts_at(self, end_offset: int) -> QuorumFacts:
-        return self._replica.history.at(end_offset)
+        def done(snapshot_id: SnapshotId | None) -> None:
+            if not made.done():
+                made.set_result(snapshot_id)
 
-    async def _note_flushed(self) -> None:
-        if self.failure is None:
-            await self._ports.executors.commit.run(self._replica.opened.log.note_flushed)
+        self._replica.snapshot(done)
+        return await made
 
     async def close(self) -> None:
         """Finish what is under way, hand the lead over, then let go of the log.
@@ -450,12 +423,10 @@ class MetadataNode:
             MetadataUnavailable: something under way did not end in time, or the disk failed; the
                 log is left as it is, as after a kill.
         """
-        if self._timer is not None:
-            self._timer.cancel()
         clock = self._ports.clock
         deadline_ms = clock.monotonic_ms() + self._settings.log.close_timeout_ms
         while self._asked:
-            await self._wait(self._asked, f"{len(self._asked)} changes or snapshots", deadline_ms)
+            await self._wait(self._asked, f"{len(self._asked)} changes", deadline_ms)
         if self._opened is None or self._is_closed:
             return
         self._is_closed = True

@@ -39,6 +39,7 @@ from metadata_topic.quorum.log_survey import SegmentSurvey, sound_batches, surve
 from metadata_topic.quorum.log_verdict import DirectoryFacts, Verdict, judge
 from metadata_topic.quorum.metadata_log import MetadataLog
 from metadata_topic.quorum.snapshots import CorruptSnapshotError, Snapshot, SnapshotFiles
+from metadata_topic.quorum.stored import replay_snapshot
 from metadata_topic.raft.log_view import SnapshotFile
 from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts, VoterHistory
@@ -248,20 +249,12 @@ def _load_snapshot(
     check_stop: Callable[[], None],
 ) -> None:
     try:
-        end = Provenance(
-            snapshot_id.end_offset - 1, snapshot_id.epoch, snapshot.last_contained_timestamp_ms
-        )
-        for records in snapshot.batches():
+        for _ in replay_snapshot.steps(loader, snapshot_id, snapshot):
             check_stop()
-            for record in records:
-                loader.add(record)
-            loader.end_of_batch(end)  # nothing of the others is needed to replay it
-        loader.end_of_batch(end)
     except _UNREADABLE as error:
         raise UnreadableRecordError(
             f"{path}: a record cannot be read or replayed: {error}. Nothing was changed"
         ) from error
-    loader.record_count = 0
 
 
 def _load_segment(

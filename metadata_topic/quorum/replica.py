@@ -17,10 +17,11 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.broker_control import BrokerControl
+from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.controller_loop import ControllerLoop
 from metadata_topic.quorum.controller_metrics import ControllerMetrics
 from metadata_topic.quorum.controller_ports import ControllerSettings, ControllerWorld
@@ -33,18 +34,25 @@ from metadata_topic.quorum.driver_ports import DriverWorld, Transport
 from metadata_topic.quorum.metadata_loader import Applied, MetadataLoader, Subscriber
 from metadata_topic.quorum.open_replica import OpenReplica
 from metadata_topic.quorum.snapshot_store import DiskSnapshotStore
+from metadata_topic.quorum.snapshotter import Done, FoundSnapshot, Snapshotter
+from metadata_topic.quorum.stored import StoredMetadata
 from metadata_topic.quorum.view import QuorumView
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.core import RaftCore
 from metadata_topic.raft.effects import RoleChanged
 from metadata_topic.raft.events import SnapshotInstalled
 from metadata_topic.raft.messages import BatchFacts, Request
-from metadata_topic.raft.voter_history import VoterHistory
+from metadata_topic.raft.roles import Role
+from metadata_topic.raft.voter_history import QuorumFacts, VoterHistory
 from runtime.ports import Ports
+from runtime.scheduler import Timer
 
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
+
+SNAPSHOT_CHECK_MS: Final = 60_000
+"""So often a node looks whether a snapshot is due by time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +63,7 @@ class ReplicaWorld:
         cluster_id: of this cluster.
         raft: settings of the core; whom to ask is taken from the plan of the start.
         controller: settings of the active controller.
+        log: of the metadata log: when a snapshot is due, and what is kept.
         session_timeout_ms: `broker.session.timeout.ms`.
         own_broker_id: the broker in this process, None without one.
         transport: to the other nodes.
@@ -67,6 +76,7 @@ class ReplicaWorld:
     ports: Ports
     raft: RaftConfig
     controller: ControllerSettings
+    log: MetadataLogConfig
     session_timeout_ms: int
     transport: Transport
     own_broker_id: int | None = None
@@ -99,6 +109,7 @@ class MetadataReplica:
         driver: of the Raft core.
         controller: takes decisions while this node leads.
         brokers: registrations and heartbeats by the active controller's side.
+        snapshotter: makes snapshots here.
         failure: what ended the node; None while it is well.
     """
 
@@ -120,14 +131,24 @@ class MetadataReplica:
                 ports=ports,
             ),
         )
+        stored = StoredMetadata(opened.log, opened.files)
         self._loader = MetadataLoader(
-            opened.log,
+            stored,
             opened.found.loader,
             opened.applied_end,
             ports,
             on_applied=self._applied,
             on_failure=self.fail,
         )
+        self.snapshotter = Snapshotter(
+            stored,
+            _found_snapshot(opened),
+            self.driver,
+            facts_at=self._facts_at,
+            config=world.log,
+            ports=ports,
+        )
+        self._timer: Timer | None = None
         controller_world = ControllerWorld(
             log=_LeadersLog(self.driver, opened),
             clock=ports.clock,
@@ -174,6 +195,9 @@ class MetadataReplica:
         """First offset not known to be committed (exclusive end); -1 unknown."""
         return self.driver.core.high_watermark
 
+    def _facts_at(self, end_offset: int) -> QuorumFacts:
+        return self.history.at(end_offset)
+
     def describe(self) -> QuorumView:
         """The quorum as this node sees it."""
         clock = self._world.ports.clock
@@ -185,6 +209,9 @@ class MetadataReplica:
         """Take part in the quorum."""
         self.controller.on_applied(self._loader.image, self._loader.end_offset)
         self.driver.start(self.opened.started)
+        self._timer = self._world.ports.scheduler.every(
+            SNAPSHOT_CHECK_MS, lambda: self.snapshotter.look(self.image), "metadata-snapshot"
+        )
 
     def close(self, done: Callable[[], None]) -> None:
         """Hand the lead over, finish what is under way on the disk, let go of the log.
@@ -192,8 +219,14 @@ class MetadataReplica:
         Callers that wait for decisions hear that this is no controller any more. After a failure
         the log is left as it is, as after a kill.
         """
+        self._stop_timer()
         self.controller.close()
-        self.driver.close(partial(self._close_log, done))
+        self.snapshotter.close()
+        self.driver.close(lambda: self.snapshotter.when_idle(partial(self._close_log, done)))
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _close_log(self, done: Callable[[], None]) -> None:
         self._loader.close()
@@ -217,7 +250,9 @@ class MetadataReplica:
             return
         self.failure = error
         log.error("the metadata node cannot go on: %s", error)
+        self._stop_timer()
         self._loader.close()
+        self.snapshotter.abandon()
         self.driver.fail(error)
         self.controller.close()
         self._world.on_failure(error)
@@ -235,6 +270,10 @@ class MetadataReplica:
         """
         self._loader.subscribe(subscriber)
 
+    def snapshot(self, done: Done) -> None:
+        """Make a snapshot of the newest image now; see `Snapshotter.make`."""
+        self.snapshotter.make(self.image, done)
+
     def submit(
         self,
         decide: Decide[R],
@@ -250,6 +289,7 @@ class MetadataReplica:
     def on_role(self, change: RoleChanged) -> None:
         """Role, epoch or leader are others now."""
         self.controller.on_role(change)
+        self.snapshotter.on_role(leads=change.role is Role.LEADER)
         self._world.on_role(change)
 
     def on_high_watermark(self, offset: int) -> None:
@@ -259,9 +299,12 @@ class MetadataReplica:
 
     def on_snapshot_installed(self, event: SnapshotInstalled) -> None:
         """A fetched snapshot stands for everything that was applied before."""
+        self.snapshotter.on_installed(event.snapshot.id)
+        self._loader.on_snapshot_installed(event.snapshot.id)
 
     def on_leader_log_start(self, offset: int) -> None:
         """The leader's log starts at `offset`."""
+        self.snapshotter.on_leader_log_start(offset)
 
     def on_failure(self, error: BaseException) -> None:
         """The driver cannot go on."""
@@ -270,3 +313,10 @@ class MetadataReplica:
     def _applied(self, applied: Applied) -> None:
         self.controller.on_applied(applied.image, applied.end_offset)
         self._world.on_applied(applied)
+        self.snapshotter.note_applied(applied.image, applied.size_bytes)
+
+
+def _found_snapshot(opened: OpenReplica) -> FoundSnapshot:
+    newest = [one for one in opened.found.snapshots if one.id == opened.found.snapshot_id]
+    end, replayed = opened.started.end_offset, opened.found.bytes_after_snapshot
+    return FoundSnapshot(newest[0] if newest else None, end, replayed)

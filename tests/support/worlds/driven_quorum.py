@@ -93,8 +93,12 @@ class DrivenNode:
             ),
             QuorumSettings(is_controller=True, static_voters=self.quorum.nodes),
             ports=ports,
-            config=MetadataLogConfig(),
+            config=self.quorum.config,
         )
+        self.driver = driver = self._begin(opened, ports)
+        return driver
+
+    def _begin(self, opened: OpenReplica, ports: SimPorts) -> RaftDriver:
         config = RaftConfig(bootstrap=opened.plan.bootstrap, static_nodes=opened.plan.static_nodes)
         driver = RaftDriver(
             RaftCore(opened.key, config),
@@ -102,12 +106,11 @@ class DrivenNode:
                 log=opened.log,
                 state_file=opened.state_file,
                 snapshots=DiskSnapshotStore(opened.files, opened.log, self.disk),
-                transport=_Wire(self, self.lives),
+                transport=Wire(self, self.lives),
                 listener=self,
                 ports=ports,
             ),
         )
-        self.driver = driver
         driver.start(opened.started)
         return driver
 
@@ -172,7 +175,10 @@ class DrivenNode:
         )
         size = opened.files.write(snapshot_id, chunks)
         self.driver.note_snapshot(SnapshotWritten(SnapshotFile(snapshot_id, size)))
-        opened.log.delete_before(snapshot_id.end_offset)
+        opened.log.raise_start(snapshot_id.end_offset)
+        opened.log.forget_epochs_before(snapshot_id.end_offset)
+        opened.log.take_out_old_segments()
+        opened.log.delete_old_segments()
         self.driver.note_log_start(
             LogStartRaised(snapshot_id.end_offset, (SnapshotFile(snapshot_id, size),))
         )
@@ -185,7 +191,7 @@ class DrivenNode:
         return log.read(log.start_offset, 1 << 30) if log.end_offset > log.start_offset else b""
 
 
-class _Wire:
+class Wire:
     """The transport of one life."""
 
     def __init__(self, node: DrivenNode, life: int) -> None:
@@ -225,18 +231,23 @@ class DrivenQuorum:
 
     Attributes:
         cut: (from, to) whose requests are lost.
+        config: of all logs; for lives that begin later.
     """
 
     def __init__(self, root: Path, ids: Sequence[int]) -> None:
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.nodes = tuple(Node(node_id, "here", 9000 + node_id) for node_id in ids)
+        self.config = MetadataLogConfig()
         self.members = {
-            node_id: DrivenNode(self, node_id, root / f"node-{node_id}" / "__cluster_metadata-0")
+            node_id: self._node(node_id, root / f"node-{node_id}" / "__cluster_metadata-0")
             for node_id in ids
         }
         self.by_port = {9000 + node_id: node for node_id, node in self.members.items()}
         self.cut: set[tuple[int, int]] = set()
+
+    def _node(self, node_id: int, directory: Path) -> DrivenNode:
+        return DrivenNode(self, node_id, directory)
 
     def start(self) -> None:
         """Start all that are down."""

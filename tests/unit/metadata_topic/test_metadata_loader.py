@@ -16,6 +16,8 @@ from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.flushed_end_file import NO_EPOCH, FlushedEndFile
 from metadata_topic.quorum.metadata_loader import Applied, MetadataLoader, UnreadableCommitError
 from metadata_topic.quorum.metadata_log import MetadataLog
+from metadata_topic.quorum.snapshots import SnapshotFiles
+from metadata_topic.quorum.stored import StoredMetadata
 from runtime.disk import Disk
 from runtime.sim.clock import ManualClock
 from runtime.sim.ports import SimPorts, simulated
@@ -44,6 +46,7 @@ class World:
     def __init__(self, path: Path) -> None:
         self.ports: SimPorts = simulated()
         self.log = self.opened(path)
+        self.files = SnapshotFiles(path, Disk(), self.ports.dice)
         self.images: list[MetadataImage] = []
         self.applied: list[Applied] = []
         self.failures: list[Exception] = []
@@ -56,7 +59,7 @@ class World:
 
     def loader(self, ports: SimPorts | None = None) -> MetadataLoader:
         made = MetadataLoader(
-            self.log,
+            StoredMetadata(self.log, self.files),
             ImageLoader(EMPTY_IMAGE),
             0,
             ports or self.ports,
