@@ -114,10 +114,10 @@ def poll_unattached_asks(replica: Replica, state: Unattached) -> None:
 # -- answers of Fetch -------------------------------------------------------------------------
 
 
-def on_fetch_failure(replica: Replica) -> None:
-    """No answer came: turn to the others, or back to the leader."""
+def on_fetch_failure(replica: Replica, pending: Pending) -> None:
+    """No answer came: turn from the leader to the others, or back to it."""
     if isinstance(replica.state, Follower):
-        replica.state.asks_others = not replica.state.asks_others
+        replica.state.asks_others = pending.to == replica.state.leader
 
 
 def on_fetch_response(replica: Replica, pending: Pending, response: FetchResponse) -> None:
