@@ -1,0 +1,116 @@
+"""Three controllers of Tidemark beside three of Apache Kafka: commits, losses, rest, size, start.
+
+    python -m benchmarks.controllers [commits] [loss] [idle] [start] [wide] [--quick] [--no-kafka]
+
+* commits: a topic's config is changed over the wire, one at a time and 100 at once, each on its own
+  connection, with a linger of 0 and of 25 ms; the wait until the answer, so fsync on a majority
+  included. CPU is that of all three.
+* loss: kill -9 or SIGTERM of the active controller, to the first change that a client gets through
+  which asks the other two without a pause. Default timeouts.
+* idle: without brokers and clients.
+* start: a follower comes back to the two others, from the start of its process.
+* wide: 100,000 partitions of three replicas, see `controllers_wide`.
+
+Both kinds have their defaults, three processes on this machine and the same client, which shares
+the cores with them. Compare only within one run. Kafka's heap is 256 MB, 1 GB in `wide`.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from benchmarks.controllers_commits import commits
+from benchmarks.controllers_loss import loss
+from benchmarks.controllers_rest import idle, start
+from benchmarks.controllers_wide import wide
+from tests.support.quorum.controllers import Controller
+from tests.support.quorum.kafka_controllers import KafkaController
+from tests.support.quorum.own_controllers import TidemarkController
+
+Part = Callable[[type[Controller], Path], Awaitable[dict[str, float]]]
+
+
+class WideKafkaController(KafkaController):
+    """With room for very many partitions."""
+
+    heap = "1g"
+
+
+def parts_of(options: argparse.Namespace) -> dict[str, Part]:
+    """What can be measured, by name."""
+    quick = options.quick
+
+    async def losses(kind: type[Controller], directory: Path) -> dict[str, float]:
+        kills = options.kills if kind is TidemarkController else options.kafka_kills
+        return await loss(kind, directory, kills=kills, stops=options.stops)
+
+    async def wides(kind: type[Controller], directory: Path) -> dict[str, float]:
+        room = WideKafkaController if kind is KafkaController else kind
+        return await wide(room, directory, options.partitions)
+
+    return {
+        "commits": lambda kind, directory: commits(kind, directory, 2 if quick else 8),
+        "loss": losses,
+        "idle": lambda kind, directory: idle(kind, directory, 5 if quick else 30),
+        "start": lambda kind, directory: start(kind, directory, 2 if quick else 10),
+        "wide": wides,
+    }
+
+
+def show(name: str, by_kind: dict[str, dict[str, float]]) -> None:
+    """A row a figure, a column a kind."""
+    figures = list(dict.fromkeys(one for found in by_kind.values() for one in found))
+    for figure in figures:
+        cells = [found.get(figure, float("nan")) for found in by_kind.values()]
+        print(f"{name:8} {figure:58}" + "".join(f"{cell:12.3f}" for cell in cells), flush=True)
+
+
+def measure(options: argparse.Namespace) -> None:
+    kinds: dict[str, type[Controller]] = {}
+    if not options.no_tidemark:
+        kinds["tidemark"] = TidemarkController
+    if not options.no_kafka:
+        kinds["kafka"] = KafkaController
+    parts = parts_of(options)
+    print(f"{'part':8} {'figure':58}" + "".join(f"{label:>12}" for label in kinds), flush=True)
+    for name in options.part or list(parts):
+        found, loads, began = {}, [], time.monotonic()
+        for label, kind in kinds.items():
+            loads.append(f"{os.getloadavg()[0]:.1f}")
+            with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as scratch:
+                found[label] = asyncio.run(parts[name](kind, Path(scratch) / label))
+        show(name, found)
+        took_s = time.monotonic() - began
+        print(f"{name:8} took {took_s:.0f} s; load average before each: {' '.join(loads)}\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("part", nargs="*", metavar="PART", help="commits loss idle start wide")
+    parser.add_argument("--quick", action="store_true", help="small numbers, to try the program")
+    parser.add_argument("--kills", type=int, help="of Tidemark's controllers, default 100")
+    parser.add_argument("--kafka-kills", type=int, help="of Kafka's, default 20")
+    parser.add_argument("--stops", type=int, help="of each, default 10")
+    parser.add_argument("--partitions", type=int, help="in `wide`, default 100000")
+    parser.add_argument("--no-kafka", action="store_true")
+    parser.add_argument("--no-tidemark", action="store_true")
+    options = parser.parse_args()
+    wrong = set(options.part) - {"commits", "loss", "idle", "start", "wide"}
+    if wrong:
+        sys.exit(f"no such part: {', '.join(sorted(wrong))}")
+    usual = (3, 2, 2, 10_000) if options.quick else (100, 20, 10, 100_000)
+    for name, value in zip(("kills", "kafka_kills", "stops", "partitions"), usual, strict=True):
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    measure(options)
+
+
+if __name__ == "__main__":
+    main()
