@@ -145,6 +145,7 @@ class Pings:
         self._port = controller.port
         self._task: asyncio.Task[NoReturn] | None = None
         self._sent = 0.0
+        self.has_answered = asyncio.Event()
         self.first_s = float("inf")
         self.longest_s = 0.0
         self.count = 0
@@ -191,4 +192,5 @@ class Pings:
             self.longest_s = max(self.longest_s, now - sent)
         else:
             self.first_s = now - self._began
+            self.has_answered.set()
         self.count += 1

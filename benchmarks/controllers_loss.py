@@ -53,8 +53,9 @@ def _row(what: str, seconds: list[float]) -> dict[str, float]:
     if not seconds:
         return {}
     ordered = sorted(seconds)
-    row = f"without a controller, {what} x{len(seconds)}: "
+    row = f"without a controller, {what}: "
     return {
+        f"{row}rounds": len(ordered),
         f"{row}median s": statistics.median(ordered),
         f"{row}p95 s": ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))],
         f"{row}longest s": ordered[-1],

@@ -46,6 +46,7 @@ async def start(kind: type[Controller], directory: Path, runs: int) -> dict[str,
                 await follower.start(wait=False)
                 await caught_up(quorum, follower.node_id)
                 whole.append(time.perf_counter() - began)
+                await pings.has_answered.wait()
             answers.append(pings.first_s)
     return {
         "start to the first answer, median s": statistics.median(answers),

@@ -94,6 +94,7 @@ async def _follower_starts(quorum: Quorum, *, wiped: bool = False) -> dict[str, 
         await follower.start(wait=False)
         await caught_up(quorum, follower.node_id)
         took = time.perf_counter() - began
+        await pings.has_answered.wait()
     row = "a wiped follower fetches it: " if wiped else "a follower starts: "
     return {
         f"{row}first answer, s": pings.first_s,
