@@ -24,7 +24,7 @@ from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHan
 from broker.handlers.metadata import MetadataHandler
 from broker.network.registry import Handler, RequestContext
 from broker.node.registration import BrokerRegistration
-from broker.observe.metrics import register_metadata_metrics
+from broker.observe.cluster_metrics import register_metadata_metrics
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import TopicCreation
 from kafka_protocol.wire.codec import message, response
