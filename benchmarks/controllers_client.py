@@ -21,7 +21,7 @@ from tests.support.quorum.quorum import Quorum
 from tests.support.quorum.talk import NO_ANSWER, VERSIONS, Talk
 
 ALTER: Final = ApiKey.INCREMENTAL_ALTER_CONFIGS
-FIRST_ANSWER_S: Final = 60.0
+FIRST_ANSWER_S: Final = 180.0
 _AGAIN_S: Final = 0.005
 _ANSWER_S: Final = 5.0
 _PING_S: Final = 0.01

@@ -2,10 +2,16 @@
 
 import asyncio
 import time
+from typing import Final
 
 import psutil
 
+from tests.support.quorum.controllers import Controller
 from tests.support.quorum.quorum import Quorum
+
+_LOOK_S: Final = 0.5
+_IDLE: Final = 0.15
+"""Share of a core."""
 
 
 class Costs:
@@ -55,3 +61,19 @@ async def caught_up(quorum: Quorum, node_id: int, deadline_s: float = 120) -> No
             if leader.ends.get(node_id, -1) >= leader.high_watermark:
                 return
             await asyncio.sleep(0.01)
+
+
+async def idle_again(controller: Controller, deadline_s: float = 120) -> float:
+    """Wait until a controller does nothing but wait; `perf_counter` of when that began.
+
+    What it has fetched it must still load: no answer says when that is done, its CPU does.
+    """
+    process = psutil.Process(controller.pid)
+    async with asyncio.timeout(deadline_s):
+        while True:
+            began, before = time.perf_counter(), process.cpu_times()
+            await asyncio.sleep(_LOOK_S)
+            now = process.cpu_times()
+            spent_s = now.user + now.system - before.user - before.system
+            if spent_s / (time.perf_counter() - began) < _IDLE:
+                return began
