@@ -60,8 +60,10 @@ class SegmentIndex:
     __slots__ = (
         "_active",
         "_block",
+        "_changes",
         "_data",
         "_disk",
+        "_durable",
         "_file",
         "base_offset",
         "entries",
@@ -79,6 +81,8 @@ class SegmentIndex:
         self._block: _Block | None = None  # the newest part of a closed index that was read
         self._file: OpenFile | None = None
         self._active = False
+        self._changes = 0  # of the file, counted after each
+        self._durable = -1  # how many of them are known to survive a power cut
         self.is_moving = False  # see `LogSegment.is_moving`
         self.max_entries = 0
         self.entries = 0  # only while active
@@ -105,6 +109,7 @@ class SegmentIndex:
         self.entries = len(data) // size
         self.max_entries = max_bytes // size
         self._disk.truncate(file, max(self.max_entries, self.entries) * size)
+        self._changes += 1
         self._loaded(data)
 
     def _writable(self) -> OpenFile:
@@ -196,6 +201,7 @@ class SegmentIndex:
     def _append(self, entry: bytes) -> None:
         assert self._data is not None
         self._disk.write_at(self._writable(), self.entries * self.entry_size, entry)
+        self._changes += 1
         self._data += entry
         self.entries += 1
 
@@ -219,6 +225,7 @@ class SegmentIndex:
         """Cut the file to its entries and stop writing; look-ups go on."""
         if self._active:
             self._disk.truncate(self._writable(), self.entries * self.entry_size)
+            self._changes += 1
             self._active = False
             self._file = None
             self._data = None
@@ -229,17 +236,27 @@ class SegmentIndex:
         size, file = self.entry_size, self._writable()
         self._disk.truncate(file, entries * size)
         self._disk.truncate(file, max(self.max_entries, entries) * size)
+        self._changes += 1
         del self._data[entries * size :]
         self.entries = entries
         self._loaded(self._data)
 
     def fsync(self) -> None:
-        """Return when the entries survive a power cut."""
-        file = self._file
+        """Return when the entries survive a power cut; may run beside the thread that appends.
+
+        While it is written, and nothing has changed since the last time, the disk is left alone: an
+        fsync of a clean file waits for the disk all the same. Entries come each index interval, so
+        a log that is flushed after every small append would wait three times for each of them. The
+        files of a closed index may be replaced by repairs.
+        """
+        file, changes = self._file, self._changes  # before: what changes meanwhile is not in it
+        if self._active and changes == self._durable:
+            return
         if file is not None:
             self._disk.fsync(file)
         else:
             self._disk.fsync_path(self.path)
+        self._durable = changes
 
     def release(self) -> None:
         """Let go of the file and of what was read of it, without trimming."""

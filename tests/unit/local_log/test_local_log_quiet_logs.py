@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from runtime.disk import Disk, OpenFile
 from tests.support.worlds.local_log import NOW_MS, append, files_of, open_log, with_config
 
 LIVES = 6
@@ -41,3 +42,38 @@ def test_an_interval_goes_on_over_a_clean_stop(tmp_path: Path) -> None:
         log.close()
     name = f"{0:020}.index"
     assert files_of(tmp_path / "many")[name] == files_of(tmp_path / "one")[name] != b""
+
+
+class CountingDisk(Disk):
+    """Notes which files were fsynced, by the ends of their names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fsynced: list[str] = []
+
+    def fsync(self, file: OpenFile) -> None:
+        self.fsynced.append(file.path.suffix)
+        super().fsync(file)
+
+
+def test_a_flush_waits_for_an_index_only_where_it_has_an_entry_more(tmp_path: Path) -> None:
+    disk = CountingDisk()
+    log = open_log(tmp_path, disk=disk)
+
+    def flushed_after(**batch: int) -> list[str]:
+        append(log, **batch)
+        disk.fsynced.clear()
+        log.flush()
+        return sorted(disk.fsynced)
+
+    append(log)
+    log.flush()
+    assert flushed_after(at_ms=NOW_MS + 1) == [".log"]
+    append(log, at_ms=NOW_MS + 2, size=2 * INTERVAL)
+    assert flushed_after(at_ms=NOW_MS + 3, size=INTERVAL) == [".index", ".log", ".timeindex"]
+    append(log, at_ms=NOW_MS + 4)  # the entry that is due after so much
+    log.flush()
+    assert flushed_after(at_ms=NOW_MS + 5) == [".log"]
+    log.truncate_to(1)
+    assert flushed_after(at_ms=NOW_MS + 6) == [".index", ".log", ".timeindex"]
+    log.close()
