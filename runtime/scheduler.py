@@ -79,7 +79,10 @@ class LoopScheduler:
 
     def call_soon(self, fn: Callable[[], object]) -> None:
         """Call `fn` on the loop's thread soon; from any thread."""
-        self._loop.call_soon_threadsafe(fn)
+        if asyncio._get_running_loop() is self._loop:
+            self._loop.call_soon(fn)  # it is awake: nothing needs to go through its pipe
+        else:
+            self._loop.call_soon_threadsafe(fn)
 
     def call_later(self, delay_ms: float, fn: Callable[[], object]) -> Timer:
         """Call `fn` once after `delay_ms`."""

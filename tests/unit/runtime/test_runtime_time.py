@@ -92,6 +92,26 @@ def test_ids_are_usable_on_a_command_line(dice):
     assert 0 <= dice.random() < 1
 
 
+@pytest.mark.parametrize("is_on_loop", [True, False])
+async def test_what_is_to_run_soon_runs_in_order_after_its_caller(is_on_loop):
+    loop, seen = asyncio.get_running_loop(), []
+    scheduler, ran = LoopScheduler(loop), asyncio.Event()
+
+    def ask() -> None:
+        scheduler.call_soon(lambda: seen.append("first"))
+        scheduler.call_soon(lambda: seen.append(threading.current_thread().name))
+        scheduler.call_soon(ran.set)
+
+    if is_on_loop:
+        ask()
+        assert not seen, "run within the caller"
+    else:
+        spawn_thread("asker", ask)
+    async with asyncio.timeout(10):
+        await ran.wait()
+    assert seen == ["first", threading.current_thread().name]
+
+
 async def test_pool_gives_results_and_errors_back_to_the_loop():
     pool = make_pool("log-io", 2)
     assert await pool.run(lambda a, b: a + b, 1, 2) == 3
