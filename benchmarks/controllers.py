@@ -54,10 +54,10 @@ def parts_of(options: argparse.Namespace) -> dict[str, Part]:
         return await wide(room, directory, options.partitions)
 
     return {
-        "commits": lambda kind, directory: commits(kind, directory, 2 if quick else 8),
+        "commits": lambda kind, directory: commits(kind, directory, 2 if quick else 6),
         "loss": losses,
         "idle": lambda kind, directory: idle(kind, directory, 5 if quick else 30),
-        "start": lambda kind, directory: start(kind, directory, 2 if quick else 10),
+        "start": lambda kind, directory: start(kind, directory, 2 if quick else 6),
         "wide": wides,
     }
 
@@ -96,8 +96,8 @@ def main() -> None:
     parser.add_argument("part", nargs="*", metavar="PART", help="commits loss idle start wide")
     parser.add_argument("--quick", action="store_true", help="small numbers, to try the program")
     parser.add_argument("--kills", type=int, help="of Tidemark's controllers, default 100")
-    parser.add_argument("--kafka-kills", type=int, help="of Kafka's, default 20")
-    parser.add_argument("--stops", type=int, help="of each, default 10")
+    parser.add_argument("--kafka-kills", type=int, help="of Kafka's, default 12")
+    parser.add_argument("--stops", type=int, help="of each, default 8")
     parser.add_argument("--partitions", type=int, help="in `wide`, default 100000")
     parser.add_argument("--no-kafka", action="store_true")
     parser.add_argument("--no-tidemark", action="store_true")
@@ -105,7 +105,7 @@ def main() -> None:
     wrong = set(options.part) - {"commits", "loss", "idle", "start", "wide"}
     if wrong:
         sys.exit(f"no such part: {', '.join(sorted(wrong))}")
-    usual = (3, 2, 2, 10_000) if options.quick else (100, 20, 10, 100_000)
+    usual = (3, 2, 2, 10_000) if options.quick else (100, 12, 8, 100_000)
     for name, value in zip(("kills", "kafka_kills", "stops", "partitions"), usual, strict=True):
         if getattr(options, name) is None:
             setattr(options, name, value)
