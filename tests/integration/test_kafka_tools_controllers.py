@@ -8,7 +8,7 @@ from tests.support.kafka.tools import kafka_tool, require_kafka_tools
 from tests.support.quorum.own_controllers import TidemarkController
 from tests.support.quorum.quorum import Plan, Quorum
 
-pytestmark = pytest.mark.lasts(seconds=20)
+pytestmark = pytest.mark.jvm
 
 
 def configs(port: int, *arguments: str) -> str:
