@@ -31,6 +31,7 @@ from broker.node.housekeeping import Housekeeping
 from broker.node.housekeeping_tasks import housekeeping_tasks
 from broker.node.log_cleaning import make_cleaner
 from broker.node.metadata_log import open_metadata_node
+from broker.node.moved_voter import moved_voter
 from broker.node.registration import BrokerRegistration
 from broker.node.roles import check_roles, check_voters
 from broker.observe.cluster_metrics import register_metadata_metrics
@@ -138,6 +139,8 @@ class Broker(ServerProcess):
         await self._open_node(self._node, self._settle_directories)
         self._node.start()
         check_voters(self.config, self._node.voters)
+        if moved := moved_voter(self.config, self._node.voters):
+            log.warning(moved)
         await self._node.ready()
         self.live = LiveConfig(self.config, self._image)
         check_tiered_topics(self.config, self._image())

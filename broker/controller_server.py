@@ -11,6 +11,7 @@ from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from broker.handlers.controllers.changes import ChangeParts, creation_without_broker
 from broker.node.metadata_log import open_metadata_node
+from broker.node.moved_voter import moved_voter
 from broker.node.raft_config import fetch_timeout_ms
 from broker.node.roles import check_roles
 from broker.observe.cluster_metrics import register_metadata_metrics
@@ -56,6 +57,8 @@ class Controller(ServerProcess):
         register_metadata_metrics(self.metrics, self._image, self._node)
         await self._listen()
         self._node.start()
+        if moved := moved_voter(self.config, self._node.voters):
+            log.warning(moved)
         self._watch_the_quorum()
         self.health.stage = "running"
         log.info(

@@ -1,4 +1,4 @@
-"""DescribeConfigs (32): settings of topics and of this broker, with where each value comes from.
+"""DescribeConfigs (32): settings of topics and of this node, with where each value comes from.
 
 Versions:
 
@@ -9,7 +9,7 @@ Versions:
 """
 
 from collections.abc import Collection, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.config.describe import (
     ConfigEntry,
@@ -19,9 +19,7 @@ from broker.config.describe import (
 )
 from broker.config.live_config import LiveConfig
 from broker.handlers.errors_out import code_of, message_of
-from broker.handlers.parts import HandlerParts
 from broker.network.registry import DecodedHandler, RequestContext
-from broker.remote.tier import RemoteTier
 from broker.topics.cluster import ClusterView, why_missing
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
@@ -29,6 +27,10 @@ from kafka_protocol.wire.codec import LongArray, message, response
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.image.image import ResourceType
 from runtime.turns import run_in_steps
+
+if TYPE_CHECKING:  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts
+    from broker.remote.tier import RemoteTier
 
 _Response: Final = message("DescribeConfigsResponse").cls
 _Result: Final = _Response.Results
@@ -46,7 +48,7 @@ class DescribeConfigsHandler(DecodedHandler):
     versions = Versions(1, 4)
 
     def __init__(
-        self, cluster: ClusterView, config: LiveConfig, tier: RemoteTier | None = None
+        self, cluster: ClusterView, config: LiveConfig, tier: "RemoteTier | None" = None
     ) -> None:
         self._cluster = cluster
         self._config = config
@@ -122,6 +124,6 @@ def _encodable(entry: ConfigEntry, with_synonyms: bool, with_documentation: bool
     )
 
 
-def make(parts: HandlerParts) -> DescribeConfigsHandler:
+def make(parts: "HandlerParts") -> DescribeConfigsHandler:
     """Make the handler of DescribeConfigs."""
     return DescribeConfigsHandler(parts.cluster, parts.live, parts.tier)

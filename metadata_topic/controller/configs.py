@@ -199,8 +199,8 @@ def _check_resource(image: MetadataImage, kind: int, name: str) -> None:
                 raise InvalidRequestError(
                     f"Unable to parse broker name as a base 10 number: {_shown(name)!r}"
                 )
-            if int(name) not in image.brokers:
-                raise BrokerIdNotRegisteredError(f"No broker with id {name} found.")
+            if int(name) not in image.brokers and int(name) not in image.controllers:
+                raise BrokerIdNotRegisteredError(f"No node with id {name} found.")
         case _:
             raise InvalidRequestError(f"Unexpected resource type {kind}")
 

@@ -116,18 +116,22 @@ class RaftDriver:
         self._persist: Persist | None = None
         self._timer: Timer | None = None
         self._closed: Callable[[], None] | None = None
-        self._is_over = False
+        self._is_started = self._is_over = False
 
     # -- what happens ---------------------------------------------------------------------------
 
     def start(self, event: Started) -> None:
         """Begin, with what was found on the disk."""
+        self._is_started = True
         self._handle(event)
         self.metrics.show(self.core)
 
     def receive(self, request: Request, respond: Respondent) -> None:
-        """Take a request of another replica; `respond` is called at most once, perhaps at once."""
-        if not self._is_over:
+        """Take a request of another replica; `respond` is called at most once, perhaps at once.
+
+        Before the start it is dropped: the listener opens first, and the other asks again.
+        """
+        if self._is_started and not self._is_over:
             token = self._answers.expect(respond)
             self._handle(Received(token, request, self._dice.random()))
 
@@ -176,7 +180,7 @@ class RaftDriver:
     def close(self, done: Callable[[], None]) -> None:
         """Hand the lead over and finish the work under way; then `done`, once."""
         self._closed = done
-        if self._is_over:
+        if self._is_over or not self._is_started:
             self._end()
         else:
             self._handle(Closing(self._dice.random()))

@@ -130,3 +130,11 @@ def test_cluster_id_and_api_versions_are_told(
     }.items():
         assert re.search(re.escape(name) + ": " + re.escape(served), versions), name
     assert re.search(r"AlterConfigs\(33\): UNSUPPORTED", versions)
+
+
+def test_metadata_quorum_asks_the_broker_for_its_controller(tool: Callable[..., str]) -> None:
+    status = tool("metadata-quorum", "describe", "--status")
+    assert re.search(r"^LeaderId: +1$", status, re.MULTILINE)
+    replicas = tool("metadata-quorum", "describe", "--replication").splitlines()
+    assert [line.split()[0] for line in replicas] == ["NodeId", "1"]
+    assert replicas[1].split()[-1] == "Leader"

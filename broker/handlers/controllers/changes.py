@@ -1,4 +1,7 @@
-"""What brokers and admin clients ask of the active controller; any other answers 41."""
+"""What brokers and admin clients ask of the active controller; any other answers 41.
+
+But DescribeConfigs: each controller answers it for itself, and for topics by its image (KIP-919).
+"""
 
 from dataclasses import dataclass
 
@@ -7,6 +10,7 @@ from broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
 from broker.handlers.broker_registration import BrokerRegistrationHandler
 from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.delete_topics import DeleteTopicsHandler
+from broker.handlers.describe_configs import DescribeConfigsHandler
 from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
 from broker.network.registry import HandlerTable
 from broker.topics.cluster import ClusterView
@@ -62,3 +66,4 @@ def add_change_handlers(table: HandlerTable, parts: ChangeParts) -> None:
         )
     )
     table.add(IncrementalAlterConfigsHandler(parts.submit, parts.live))
+    table.add(DescribeConfigsHandler(parts.cluster, parts.live))

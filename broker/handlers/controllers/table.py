@@ -5,8 +5,9 @@ of registration, heartbeats and changes is added by those who build it: `parts.t
 """
 
 from broker.handlers.api_versions import ApiVersionsHandler
-from broker.handlers.controllers import describe_cluster, describe_quorum, quorum_requests
+from broker.handlers.controllers import describe_cluster, quorum_requests
 from broker.handlers.controllers.parts import ControllerParts
+from broker.handlers.describe_quorum import DescribeQuorumHandler
 from broker.network.registry import HandlerTable
 
 
@@ -15,6 +16,6 @@ def build_controller_handlers(parts: ControllerParts) -> HandlerTable:
     for handler in quorum_requests.make(parts):
         parts.table.add(handler)
     parts.table.add(ApiVersionsHandler(parts.table, parts.features))
-    parts.table.add(describe_quorum.make(parts))
+    parts.table.add(DescribeQuorumHandler(parts.quorum.describe))
     parts.table.add(describe_cluster.make(parts))
     return parts.table

@@ -167,3 +167,17 @@ def test_min_isr_clears_eligible_replicas_where_they_are_a_feature() -> None:
     cluster = alter(image, Resource(BROKER, "", (change,)))
     assert cluster.records[-1].name == "ClearElrRecord"
     assert cluster.records[-1].value.topic_name == ""
+
+
+def test_settings_of_a_registered_controller_can_be_changed(image: MetadataImage) -> None:
+    """Controllers take settings of nodes, too (KIP-919)."""
+    with_controller = apply(
+        image, [make("RegisterControllerRecord", controller_id=9, incarnation_id=b"i" * 16)]
+    )
+    wanted = [Resource(BROKER, name, (Change("k", "v"),)) for name in ("9", "10")]
+    decided = alter(with_controller, *wanted)
+    known, unknown = decided.response
+    assert known.error is None
+    assert unknown.error is not None
+    assert unknown.error.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert str(unknown.error) == "No node with id 10 found."

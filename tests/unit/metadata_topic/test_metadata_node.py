@@ -29,8 +29,8 @@ from metadata_topic.quorum.format import (
 from metadata_topic.quorum.metadata_log import MetadataLog
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable, NodeIdentity, NodeSettings
 from metadata_topic.quorum.quorum_start import QuorumSettings
-from metadata_topic.raft.messages import Node
-from metadata_topic.raft.voters import VoterEndpoint
+from metadata_topic.raft.messages import Node, Response, VoteRequest
+from metadata_topic.raft.voters import ReplicaKey, VoterEndpoint
 from metadata_topic.testing import registration_of
 from runtime.disk import Disk
 from runtime.sim.faulty_disk import FaultyDisk
@@ -473,6 +473,20 @@ def test_a_log_cut_anywhere_starts_with_what_was_before_the_cut(home: Home) -> N
 
 async def test_closing_a_node_that_never_started_is_fine(home: Home) -> None:
     await home.node().close()
+
+
+async def test_a_node_that_was_only_opened_answers_nobody_and_closes(home: Home) -> None:
+    """Its listener opens between the two, and may find its port taken."""
+    node = home.node()
+    node.open()
+    other, itself = ReplicaKey(2, b"E" * 16), ReplicaKey(1, DIRECTORY_ID)
+    answers: list[Response] = []
+    node.receive(VoteRequest(1, other, itself, 0, 0, pre_vote=True), answers.append)
+    await node.close()
+    assert (answers, home.failures) == ([], [])
+    again = home.node()
+    await again.begin()
+    await again.close()
 
 
 def test_snapshots_asked_for_at_once_do_not_disturb_each_other(home: Home) -> None:

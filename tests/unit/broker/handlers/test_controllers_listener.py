@@ -111,7 +111,7 @@ def test_what_is_announced_is_in_kafkas_list_with_the_same_versions() -> None:
 
 def test_no_listener_of_brokers_serves_a_vote() -> None:
     served = {module.__name__.rpartition(".")[2] for module in APIS}  # type: ignore[attr-defined]
-    assert not served & {"vote", "quorum_requests", "describe_quorum"}
+    assert not served & {"vote", "quorum_requests"}
 
 
 async def connect(port: int) -> Client:

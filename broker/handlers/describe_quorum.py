@@ -6,13 +6,13 @@ Versions:
 * 1: when each replica last fetched, and last had everything (KIP-836).
 * 2: error texts, directory ids, and where the controllers listen (KIP-853).
 
-Only the leader knows; the others answer NOT_LEADER_OR_FOLLOWER and, as Kafka's, no word more.
+Only the leader knows; the others answer NOT_LEADER_OR_FOLLOWER and, as Kafka's, no word more. A
+broker whose controller is in its own process and the only one answers in its place.
 """
 
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers.controllers.parts import ControllerParts, Quorum
 from broker.network.registry import DecodedHandler, RequestContext
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
@@ -20,6 +20,9 @@ from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.quorum.rpc import PARTITION, TOPIC, only_partition
 from metadata_topic.quorum.view import QuorumView, ReplicaProgress
+
+if TYPE_CHECKING:
+    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
 
 _Response: Final = response(ApiKey.DESCRIBE_QUORUM).cls
 _Topic: Final = _Response.Topics
@@ -41,14 +44,14 @@ class DescribeQuorumHandler(DecodedHandler):
     api_key = ApiKey.DESCRIBE_QUORUM
     versions = Versions(0, 2)
 
-    def __init__(self, quorum: Quorum) -> None:
-        self._quorum = quorum
+    def __init__(self, describe: Callable[[], QuorumView]) -> None:
+        self._describe = describe
 
     def handle(self, context: RequestContext, request: Any) -> Any:
         """Describe the quorum, where this node leads it."""
         if only_partition(request.topics, "topic_name", "partition_index") is None:
             return _refused(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        view = self._quorum.describe()
+        view = self._describe()
         if not view.is_leader:
             return _refused(request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return _described(view)
@@ -111,6 +114,6 @@ def _replicas(cls: Any, replicas: Iterable[ReplicaProgress]) -> list[Any]:
     ]
 
 
-def make(parts: ControllerParts) -> DescribeQuorumHandler:
+def make(parts: "HandlerParts") -> DescribeQuorumHandler:
     """Make the handler of DescribeQuorum."""
-    return DescribeQuorumHandler(parts.quorum)
+    return DescribeQuorumHandler(parts.node.describe)
