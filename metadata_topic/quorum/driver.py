@@ -113,12 +113,13 @@ class RaftDriver:
         self._persist: Persist | None = None
         self._timer: Timer | None = None
         self._closed: Callable[[], None] | None = None
-        self._is_over = False
+        self._has_begun = self._is_over = False
 
     # -- what happens ---------------------------------------------------------------------------
 
     def start(self, event: Started) -> None:
         """Begin, with what was found on the disk."""
+        self._has_begun = True
         self._handle(event)
 
     def receive(self, request: Request, respond: Respondent) -> None:
@@ -168,9 +169,12 @@ class RaftDriver:
         self._fail(error)
 
     def close(self, done: Callable[[], None]) -> None:
-        """Hand the lead over and finish the work under way; then `done`, once."""
+        """Hand the lead over and finish the work under way; then `done`, once.
+
+        Fine to call before `start`, which then does not come.
+        """
         self._closed = done
-        if self._is_over:
+        if self._is_over or not self._has_begun:
             self._end()
         else:
             self._handle(Closing(self._dice.random()))
