@@ -105,7 +105,7 @@ class Controller(ServerProcess):
         )
         self._on_stop(timer.cancel)
         self.health.checks["quorum"] = lambda: quorum.problems(clock.monotonic_ms())
-        self.health.waits_for = quorum.waits_for
+        self.health.waits_for = lambda: quorum.waits_for(clock.monotonic_ms())
 
     def _image(self) -> MetadataImage:
         return self._node.image

@@ -1,8 +1,8 @@
-"""Numbers about the cluster and its metadata log, as this node knows them; see `metrics`."""
+"""Numbers about the cluster, as this node knows it; see `metrics`."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import DIRECTORY_UNASSIGNED, PartitionImage, TopicImage
@@ -10,34 +10,28 @@ from metadata_topic.image.sorted_map import Tally
 from runtime.metrics import Registry
 
 
-class MetadataLog(Protocol):
-    """What the metadata node tells about its log."""
+class ObservedNode(Protocol):
+    """What the metadata node tells about itself."""
 
     @property
-    def leader_epoch(self) -> int:
-        """Epoch of the quorum's leader."""
+    def failure(self) -> BaseException | None:
+        """What ended it, None while it is well."""
         ...
 
     @property
-    def high_watermark(self) -> int:
-        """First offset (exclusive end) that is not committed."""
-        ...
-
-    @property
-    def log_end_offset(self) -> int:
-        """First offset not yet written."""
+    def ignores_static_voters(self) -> bool:
+        """Whether `controller.quorum.voters` is set while the voters stand in the log."""
         ...
 
 
 def register_metadata_metrics(
-    metrics: Registry, image: Callable[[], MetadataImage], node: MetadataLog
+    metrics: Registry, image: Callable[[], MetadataImage], node: ObservedNode
 ) -> None:
-    """The controller's view of the cluster and of the metadata log."""
+    """The controller's view of the cluster."""
     controller = "kafka_controller_KafkaController_"
     tally: Tally[TopicImage] = Tally(_by_place)
     tally.of(image().topics_by_id)  # all of them once; later only what changed
     gauges: dict[str, tuple[str, Callable[[], float]]] = {
-        f"{controller}ActiveControllerCount": ("Whether this node is the controller.", lambda: 1),
         f"{controller}GlobalTopicCount": (
             "Topics of the cluster.",
             lambda: len(image().topics_by_id),
@@ -50,6 +44,14 @@ def register_metadata_metrics(
             "Partitions without a leader, or whose leader lacks their log directory.",
             lambda: _offline_partitions(tally, image()),
         ),
+        f"{controller}PreferredReplicaImbalanceCount": (
+            "Partitions that are not led by their first replica.",
+            lambda: sum(
+                number
+                for place, number in tally.of(image().topics_by_id).items()
+                if not place.is_preferred
+            ),
+        ),
         f"{controller}ActiveBrokerCount": (
             "Registered brokers that are not fenced.",
             lambda: sum(not b.fenced for b in image().brokers.values()),
@@ -58,34 +60,38 @@ def register_metadata_metrics(
             "Registered brokers that are fenced.",
             lambda: sum(b.fenced for b in image().brokers.values()),
         ),
-        "kafka_server_raft_metrics_current_epoch": (
-            "Epoch of the metadata quorum.",
-            lambda: node.leader_epoch,
+        f"{controller}ControlledShutdownBrokerCount": (
+            "Registered brokers that are about to stop.",
+            lambda: sum(b.in_controlled_shutdown for b in image().brokers.values()),
         ),
-        "kafka_server_raft_metrics_high_watermark": (
-            "Committed end of the metadata log.",
-            lambda: node.high_watermark,
+        f"{controller}MetadataErrorCount": (
+            "1 once this node cannot go on.",
+            lambda: node.failure is not None,
         ),
-        "kafka_server_raft_metrics_log_end_offset": (
-            "End of the metadata log.",
-            lambda: node.log_end_offset,
-        ),
-        "kafka_server_broker_metadata_metrics_last_applied_record_offset": (
-            "Last metadata record contained in the image.",
-            lambda: image().provenance.offset,
+        f"{controller}IgnoredStaticVoters": (
+            "1 if controller.quorum.voters is set while the voters stand in the log.",
+            lambda: node.ignores_static_voters,
         ),
     }
     for name, (text, fn) in gauges.items():
         metrics.gauge(name, text, fn=fn)
 
 
-_Place = tuple[int, bytes]
-"""A partition's leader (-1 for none) and the leader's log directory."""
+class _Place(NamedTuple):
+    """A partition's leader (-1 for none), the leader's log directory, whether it is the first."""
+
+    leader: int
+    directory_id: bytes
+    is_preferred: bool
 
 
 def _by_place(topics: Iterable[TopicImage]) -> Counter[_Place]:
     return Counter(
-        (partition.leader, _directory_of_leader(partition))
+        _Place(
+            partition.leader,
+            _directory_of_leader(partition),
+            partition.replicas[:1] == (partition.leader,),
+        )
         for topic in topics
         for partition in topic.partitions.values()
     )
@@ -103,6 +109,5 @@ def _offline_partitions(tally: Tally[TopicImage], image: MetadataImage) -> int:
 
 
 def _works(place: _Place, image: MetadataImage) -> bool:
-    leader, directory_id = place
-    broker = image.brokers.get(leader)
-    return broker is not None and broker.works_with(directory_id)
+    broker = image.brokers.get(place.leader)
+    return broker is not None and broker.works_with(place.directory_id)

@@ -24,8 +24,9 @@ class ObservedQuorum(Protocol):
 class QuorumHealth:
     """Red after two fetch timeouts without a leader; ready once all that is committed is applied.
 
-    Somebody calls `look` from time to time, more often than that, so that an absence is noticed
-    also while nobody asks for the pages.
+    A leader that is known and does not answer is none: who loses an election follows the one that
+    it knew again. Somebody calls `look` from time to time, more often than every two fetch
+    timeouts, so that an absence is noticed also while nobody asks for the pages.
     """
 
     def __init__(self, quorum: ObservedQuorum, *, fetch_timeout_ms: int, now_ms: int) -> None:
@@ -39,11 +40,14 @@ class QuorumHealth:
         self._quorum = quorum
         self._limit_ms = _FETCH_TIMEOUTS * fetch_timeout_ms
         self._seen_ms = now_ms
+        self._seen = (-1, -1)
 
     def look(self, now_ms: int) -> None:
         """Note whether there is a leader."""
-        if self._quorum.describe().leader_id >= 0:
-            self._seen_ms = now_ms
+        view = self._quorum.describe()
+        if view.leader_id >= 0 and (view.epoch, view.leader_id) != self._seen:
+            self._seen, self._seen_ms = (view.epoch, view.leader_id), now_ms
+        self._seen_ms = max(self._seen_ms, view.leader_answered_ms)
 
     def problems(self, now_ms: int) -> Sequence[str]:
         """Why the node is red."""
@@ -51,16 +55,17 @@ class QuorumHealth:
         absent_ms = now_ms - self._seen_ms
         if absent_ms <= self._limit_ms:
             return ()
-        epoch = self._quorum.describe().epoch
+        view = self._quorum.describe()
+        last = f", then it was node {view.leader_id}" if view.leader_id >= 0 else ""
         return (
-            f"no leader of the metadata quorum is known for {absent_ms} ms (epoch {epoch}): do a "
-            "majority of the voters run, and do they reach each other?",
+            f"no leader of the metadata quorum is known for {absent_ms} ms (epoch {view.epoch}"
+            f"{last}): do a majority of the voters run, and do they reach each other?",
         )
 
-    def waits_for(self) -> Sequence[str]:
+    def waits_for(self, now_ms: int) -> Sequence[str]:
         """Why the node is not ready."""
         view = self._quorum.describe()
-        if view.leader_id < 0:
+        if view.leader_id < 0 or self.problems(now_ms):
             return ("no leader of the metadata quorum is known",)
         if view.high_watermark < 0:
             return (f"how far the log is committed is not known yet (leader {view.leader_id})",)

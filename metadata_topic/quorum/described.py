@@ -31,6 +31,7 @@ def describe_quorum(core: RaftCore, now: Now) -> QuorumView:
         epoch=standing.epoch,
         leader_id=standing.leader_id,
         leader=standing.leader,
+        leader_answered_ms=core.replica.leader_answered_ms if known is None else now.monotonic_ms,
         is_leader=known is not None,
         high_watermark=core.high_watermark,
         voters=tuple(_voters(core, {} if known is None else known.voters, now)),

@@ -27,6 +27,7 @@ from kafka_protocol.records.control import leader_change
 from metadata_topic.quorum.batches import quorum_entries
 from metadata_topic.quorum.driver_answers import Answers, Respondent
 from metadata_topic.quorum.driver_ports import DriverWorld
+from metadata_topic.quorum.raft_metrics import RaftMetrics
 from metadata_topic.raft.core import RaftCore
 from metadata_topic.raft.effects import (
     AdvanceHighWatermark,
@@ -91,6 +92,7 @@ class RaftDriver:
 
     Attributes:
         core: the replica; read it, never step it.
+        metrics: see there.
         failure: what ended the replica; None while it is well.
     """
 
@@ -108,6 +110,7 @@ class RaftDriver:
         self._notices: deque[Callable[[], None]] = deque()
         self._is_stepping = self._is_telling = False
         self._answers = Answers(world, self._leads)
+        self.metrics = RaftMetrics(world.ports.metrics, self._clock)
         self._durable = 0
         self._held: list[tuple[int, Callable[[], None]]] = []
         self._persist: Persist | None = None
@@ -121,6 +124,7 @@ class RaftDriver:
         """Begin, with what was found on the disk."""
         self._has_begun = True
         self._handle(event)
+        self.metrics.show(self.core)
 
     def receive(self, request: Request, respond: Respondent) -> None:
         """Take a request of another replica; `respond` is called at most once, perhaps at once."""
@@ -148,6 +152,8 @@ class RaftDriver:
             if not (isinstance(error, KafkaError) and self._log.is_untouched(before)):
                 self._fail(error)  # nobody knows what is in the log now
             raise
+        end = batches[-1].end_offset
+        self.metrics.appended(end - before, end)
         self._handle(Proposed(epoch, batches, data))
         return True
 
@@ -268,9 +274,11 @@ class RaftDriver:
             case RoleChanged(role, epoch, leader_id):
                 leader = -1 if leader_id is None else leader_id
                 log.info("metadata quorum: role=%s epoch=%d leader=%d", role.value, epoch, leader)
+                self.metrics.on_role(effect)
                 self._notices.append(partial(listener.on_role, effect))
             case AdvanceHighWatermark(offset):
                 self._log.set_high_watermark(offset)
+                self.metrics.committed(offset)
                 self._notices.append(partial(listener.on_high_watermark, offset))
             case NoteLeaderLogStart(offset):
                 self._notices.append(partial(listener.on_leader_log_start, offset))
@@ -296,8 +304,9 @@ class RaftDriver:
             case Append(batches, data):
                 if batches[-1].end_offset > self._log.end_offset:  # else by `propose`
                     self._log.append_fetched(data, timestamp_ms=self._clock.wall_ms())
+                    self.metrics.fetched(batches[-1].end_offset - batches[0].base_offset)
             case FlushLog():
-                self._log_work.add(self._log.flush, lambda end: self._handle(Flushed(end)))
+                self._flush()
             case TruncateLog(end_offset):
                 self._alone(
                     partial(self._truncate, end_offset),
@@ -314,6 +323,15 @@ class RaftDriver:
                 self._log_work.add(snapshots.drop_chunks, lambda _: None)
             case _:
                 assert_never(effect)
+
+    def _flush(self) -> None:
+        began_ms = self._clock.monotonic_ms()
+
+        def flushed(end_offset: int) -> None:
+            self.metrics.fsync_ms.observe(self._clock.monotonic_ms() - began_ms)
+            self._handle(Flushed(end_offset))
+
+        self._log_work.add(self._log.flush, flushed)
 
     def _open_epoch(self, effect: AppendEpochStart) -> None:
         entries = [leader_change(effect.leader_id, effect.voters.ids, effect.granting)]

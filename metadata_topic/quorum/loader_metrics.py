@@ -1,10 +1,14 @@
-"""What is counted of loading snapshots; the first name is KIP-630's, the others are Kafka's."""
+"""What is counted of loading the metadata; KIP-630's name beside those of today's Kafka."""
 
+from collections.abc import Callable
 from typing import Final
 
+from metadata_topic.image.image import MetadataImage
+from runtime.clock import Clock
 from runtime.metrics import Registry
 
 _LOADER: Final = "kafka_server_MetadataLoader_"
+_BROKER: Final = "kafka_server_broker_metadata_metrics_"
 
 
 class LoaderMetrics:
@@ -13,10 +17,20 @@ class LoaderMetrics:
     Attributes:
         load_latency_ms: from the name of a fetched snapshot to the image made of it.
         loads: images that were replaced by a snapshot.
+        loaded_bytes: of these snapshots.
+        errors: records that could not be read or replayed; the first ends the node.
     """
 
-    def __init__(self, registry: Registry) -> None:
-        """Make the metrics."""
+    def __init__(
+        self, registry: Registry, clock: Clock, image: Callable[[], MetadataImage]
+    ) -> None:
+        """Make the metrics.
+
+        Args:
+            registry: where they are shown.
+            clock: wall time, for the age of the last record.
+            image: the newest.
+        """
         self.load_latency_ms = registry.histogram(
             "kafka_controller_KafkaController_LoadSnapshotLatencyMs",
             "How long it took to load a fetched snapshot.",
@@ -26,6 +40,36 @@ class LoaderMetrics:
         )
         self.loaded_bytes = registry.counter(
             "tidemark_metadata_snapshot_loaded_bytes_total", "Bytes of them."
+        )
+        self.errors = registry.counter(
+            f"{_BROKER}metadata_load_error_count",
+            "Committed records that could not be read or replayed.",
+        )
+        gauges: dict[str, tuple[str, Callable[[], float]]] = {
+            f"{_LOADER}CurrentMetadataVersion": (
+                "Finalised level of metadata.version; 0 before the first records.",
+                lambda: image().metadata_version,
+            ),
+            f"{_BROKER}last_applied_record_offset": (
+                "Last metadata record contained in the image; -1 none.",
+                lambda: image().provenance.offset,
+            ),
+            f"{_BROKER}last_applied_record_timestamp": (
+                "Its time, in ms; -1 none.",
+                lambda: image().provenance.timestamp_ms,
+            ),
+            f"{_BROKER}last_applied_record_lag_ms": (
+                "How long ago that was.",
+                lambda: max(0, clock.wall_ms() - image().provenance.timestamp_ms),
+            ),
+        }
+        for name, (text, fn) in gauges.items():
+            registry.gauge(name, text, fn=fn)
+        registry.gauge(
+            f"{_LOADER}FinalizedLevel",
+            "Finalised levels of features.",
+            ("featureName",),
+            lambda: {(name,): float(level) for name, level in image().features.items()},
         )
 
     def loaded(self, size_bytes: int, took_ms: int) -> None:

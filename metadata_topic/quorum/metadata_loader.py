@@ -99,7 +99,6 @@ class MetadataLoader:
         self._scheduler, self._clock = ports.scheduler, ports.clock
         self._reads = ports.executors.reads
         self._log_reads = stored.log.gate.pool(self._reads, ports.scheduler)
-        self.metrics = LoaderMetrics(ports.metrics)
         self._on_applied, self._on_failure = on_applied, on_failure
         self._subscribers: list[Subscriber] = []
         self._committed = self.end_offset = end_offset
@@ -107,6 +106,7 @@ class MetadataLoader:
         self._run: Run[None] | None = None
         self._is_closed = False
         self.image, _ = loader.take()
+        self.metrics = LoaderMetrics(ports.metrics, ports.clock, lambda: self.image)
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call `subscriber(image, delta)` for each image that differs from the one before."""
@@ -142,6 +142,8 @@ class MetadataLoader:
         self._run = None
 
     def _fail(self, error: Exception) -> None:
+        if isinstance(error, UnreadableCommitError):
+            self.metrics.errors.inc()
         self.close()
         self._on_failure(error)
 

@@ -180,6 +180,11 @@ class MetadataNode:
         return self._replica.kraft_version
 
     @property
+    def ignores_static_voters(self) -> bool:
+        """Whether `controller.quorum.voters` is set while the voters stand in the log."""
+        return self.kraft_version > 0 and bool(self._settings.quorum.static_voters)
+
+    @property
     def high_watermark(self) -> int:
         """First offset not known to be committed (exclusive end); -1 unknown."""
         return self._replica.high_watermark

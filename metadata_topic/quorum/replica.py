@@ -311,6 +311,7 @@ class MetadataReplica:
         self.fail(error)
 
     def _applied(self, applied: Applied) -> None:
+        self.driver.metrics.applied(applied.end_offset)
         self.controller.on_applied(applied.image, applied.end_offset)
         self._world.on_applied(applied)
         self.snapshotter.note_applied(applied.image, applied.size_bytes)

@@ -38,6 +38,8 @@ class QuorumView:
         epoch: this replica's.
         leader_id: who leads the epoch, -1 if not known.
         leader: where the leader listens, None if not known.
+        leader_answered_ms: when a leader last answered a Fetch of this replica, by the monotonic
+            clock; now where this replica leads; -1 never.
         is_leader: this replica leads.
         high_watermark: -1 unknown.
         voters: by rising id; only a leader knows their progress.
@@ -48,6 +50,7 @@ class QuorumView:
     epoch: int
     leader_id: int = NOBODY
     leader: Node | None = None
+    leader_answered_ms: int = -1
     is_leader: bool = False
     high_watermark: int = -1
     voters: tuple[ReplicaProgress, ...] = ()

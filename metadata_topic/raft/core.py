@@ -276,7 +276,7 @@ class RaftCore:
         if event.response is None:
             replica.back_off(pending.to)
             if is_fetch:
-                following.on_fetch_failure(replica)
+                following.on_fetch_failure(replica, pending)
             return
         if not self._is_handled(pending, event.response):
             self._dispatch(pending, event.response)

@@ -114,10 +114,10 @@ def poll_unattached_asks(replica: Replica, state: Unattached) -> None:
 # -- answers of Fetch -------------------------------------------------------------------------
 
 
-def on_fetch_failure(replica: Replica) -> None:
-    """No answer came: turn to the others, or back to the leader."""
+def on_fetch_failure(replica: Replica, pending: Pending) -> None:
+    """No answer came: turn from the leader to the others, or back to it."""
     if isinstance(replica.state, Follower):
-        replica.state.asks_others = not replica.state.asks_others
+        replica.state.asks_others = pending.to == replica.state.leader
 
 
 def on_fetch_response(replica: Replica, pending: Pending, response: FetchResponse) -> None:
@@ -134,7 +134,7 @@ def on_fetch_response(replica: Replica, pending: Pending, response: FetchRespons
     is_ours = request.offset == replica.log.end_offset and request.epoch == replica.epoch
     if not is_ours or replica.busy or state.download is not None:
         return
-    state.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
+    _leader_answered(replica, state)
     state.has_fetched = True
     state.leader_resigned = False
     if response.log_start_offset >= 0:
@@ -149,6 +149,11 @@ def on_fetch_response(replica: Replica, pending: Pending, response: FetchRespons
         replica.back_off(pending.to)
         return
     raise_high_watermark(replica, min(response.high_watermark, replica.log.end_offset))
+
+
+def _leader_answered(replica: Replica, state: Follower) -> None:
+    state.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
+    replica.leader_answered_ms = replica.now_ms
 
 
 def raise_high_watermark(replica: Replica, offset: int) -> None:
@@ -252,7 +257,7 @@ def on_fetch_snapshot_response(
     if response.snapshot_id != request.snapshot_id or response.position != download.position:
         replica.back_off(pending.to)
         return
-    state.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
+    _leader_answered(replica, state)
     end = response.position + len(response.data)
     is_changed = download.size_bytes not in (0, response.size_bytes)
     if not response.data or end > response.size_bytes or is_changed:

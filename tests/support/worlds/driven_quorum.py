@@ -58,6 +58,7 @@ class DrivenNode:
         committed: high watermarks of this life.
         installed: snapshots of this life.
         failures: of this life.
+        ports: of this life.
     """
 
     def __init__(self, quorum: "DrivenQuorum", node_id: int, directory: Path) -> None:
@@ -68,6 +69,7 @@ class DrivenNode:
         self.disk = Disk()
         self.driver: RaftDriver | None = None
         self.opened: OpenReplica
+        self.ports: SimPorts
         self.roles: list[RoleChanged] = []
         self.committed: list[int] = []
         self.installed: list[SnapshotInstalled] = []
@@ -80,7 +82,7 @@ class DrivenNode:
         """Begin a life with what is on the disk, which is formatted where there is nothing."""
         self.roles, self.committed, self.installed, self.failures = [], [], [], []
         self.lives += 1
-        ports = self._ports()
+        self.ports = ports = self._ports()
         home = self.directory.parent
         if not (home / BOOTSTRAP_FILE).exists():
             ids = {home: bytes([self.id]) * 16}

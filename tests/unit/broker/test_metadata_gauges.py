@@ -10,10 +10,9 @@ from metadata_topic.testing import apply, cluster_of
 from runtime.metrics import Registry
 
 
-class Log:
-    leader_epoch = 1
-    high_watermark = 2
-    log_end_offset = 3
+class Node:
+    failure: BaseException | None = None
+    ignores_static_voters = False
 
 
 def test_partitions_and_those_without_a_working_leader_are_counted_after_each_change() -> None:
@@ -23,7 +22,7 @@ def test_partitions_and_those_without_a_working_leader_are_counted_after_each_ch
     def now() -> MetadataImage:
         return image
 
-    register_metadata_metrics(registry, now, Log())
+    register_metadata_metrics(registry, now, Node())
 
     def gauges() -> tuple[float, float]:
         found = {sample.name.rpartition("_")[2]: sample.value for sample in registry.samples()}

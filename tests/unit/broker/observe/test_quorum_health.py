@@ -34,22 +34,36 @@ def test_without_a_leader_for_two_fetch_timeouts_it_is_red() -> None:
     assert health.problems(20_001 + 2 * TIMEOUT_MS)
 
 
+def test_a_leader_that_is_known_and_does_not_answer_is_none() -> None:
+    told = Told()
+    health = QuorumHealth(told, fetch_timeout_ms=TIMEOUT_MS, now_ms=0)
+    told.view = QuorumView(epoch=4, leader_id=2, leader_answered_ms=900, high_watermark=0)
+    health.look(1_000)
+    told.view = QuorumView(epoch=4, leader_id=2, leader_answered_ms=1_500, high_watermark=0)
+    assert health.problems(1_500 + 2 * TIMEOUT_MS) == ()
+    (problem,) = health.problems(1_501 + 2 * TIMEOUT_MS)
+    assert "then it was node 2" in problem
+    assert health.waits_for(1_501 + 2 * TIMEOUT_MS)
+    told.view = QuorumView(epoch=5, leader_id=3, leader_answered_ms=1_500, high_watermark=0)
+    assert health.problems(9_000) == (), "a new one was heard of"
+
+
 def test_it_is_ready_once_what_a_leader_committed_is_applied() -> None:
     told = Told()
     health = QuorumHealth(told, fetch_timeout_ms=TIMEOUT_MS, now_ms=0)
-    assert "no leader" in health.waits_for()[0]
+    assert "no leader" in health.waits_for(0)[0]
     told.view = QuorumView(epoch=4, leader_id=2)
-    assert "not known yet" in health.waits_for()[0]
+    assert "not known yet" in health.waits_for(0)[0]
     told.view, told.applied_end = QuorumView(epoch=4, leader_id=2, high_watermark=7), 6
-    assert "6 of 7" in health.waits_for()[0]
+    assert "6 of 7" in health.waits_for(0)[0]
     told.applied_end = 7
-    assert health.waits_for() == ()
+    assert health.waits_for(0) == ()
 
 
 def test_the_page_of_a_controller_that_runs_says_what_it_waits_for() -> None:
     told = Told()
     quorum = QuorumHealth(told, fetch_timeout_ms=TIMEOUT_MS, now_ms=0)
-    health = Health(5, kind="controller", waits_for=quorum.waits_for)
+    health = Health(5, kind="controller", waits_for=lambda: quorum.waits_for(0))
     assert json.loads(health.ready_page().body)["reasons"] == ["the controller is starting"]
     health.stage = "running"
     page = health.ready_page()

@@ -1,0 +1,201 @@
+"""What is counted of one replica of the quorum; names are Kafka's, `tidemark_` ones are ours.
+
+Source: raft-metrics of Apache Kafka 4.3. Its poll-idle-ratio-avg is missing: the core has no thread
+of its own. Rates are counters here, whose rate Prometheus makes.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from kafka_protocol.wire.primitives import uuid_to_text
+from metadata_topic.raft.core import RaftCore
+from metadata_topic.raft.effects import RoleChanged
+from metadata_topic.raft.roles import Role
+from runtime.clock import Clock
+from runtime.metrics import Labelled, Registry
+from runtime.recent import Recent
+
+_RAFT: Final = "kafka_server_raft_metrics_"
+_WAITING_MAX: Final = 1_000
+"""Appends whose commit is timed at once; further ones in between are not."""
+_VOTED = {Role.UNATTACHED, Role.PROSPECTIVE}
+_STANDING = {Role.PROSPECTIVE, Role.CANDIDATE}
+
+
+class RaftMetrics:
+    """Numbers of one replica.
+
+    Attributes:
+        fsync_ms: how long the log took to become durable.
+        commit_ms: from an append here, as leader, to its commit.
+        apply_ms: from a commit that was heard of to an image with it.
+    """
+
+    def __init__(self, registry: Registry, clock: Clock) -> None:
+        """Make the metrics; gauges follow with `show`."""
+        self._registry, self._clock = registry, clock
+        self.fsync_ms = registry.histogram(
+            "tidemark_metadata_fsync_time_ms", "How long the metadata log took to become durable."
+        )
+        self.commit_ms = registry.histogram(
+            "tidemark_metadata_commit_time_ms",
+            "From an append to the metadata log by this leader to its commit.",
+        )
+        self.apply_ms = registry.histogram(
+            "tidemark_metadata_apply_time_ms",
+            "From the news of a commit to an image with it on this node.",
+        )
+        self._fetched = registry.counter(
+            f"{_RAFT}fetch_records_total", "Records that were fetched from the leader."
+        )
+        self._appended = registry.counter(
+            f"{_RAFT}append_records_total", "Records that this node appended as the leader."
+        )
+        self._commits, self._elections = Recent(clock), Recent(clock)
+        self._uncommitted: deque[tuple[int, int]] = deque()
+        self._unapplied: deque[tuple[int, int]] = deque()
+        self._stands_since_ms: int | None = None
+
+    # -- what happens ---------------------------------------------------------------------------
+
+    def appended(self, records: int, end_offset: int) -> None:
+        """This leader appended records; its log ends at `end_offset` (exclusive) now."""
+        self._appended.inc(records)
+        self._remember(self._uncommitted, end_offset)
+
+    def fetched(self, records: int) -> None:
+        """Records of the leader were appended here."""
+        self._fetched.inc(records)
+
+    def committed(self, offset: int) -> None:
+        """Everything below `offset` (exclusive) is committed."""
+        for took_ms in self._passed(self._uncommitted, offset):
+            self.commit_ms.observe(took_ms)
+            self._commits.note(took_ms)
+        self._remember(self._unapplied, offset)
+
+    def applied(self, end_offset: int) -> None:
+        """Everything below `end_offset` (exclusive) is in an image."""
+        for took_ms in self._passed(self._unapplied, end_offset):
+            self.apply_ms.observe(took_ms)
+
+    def on_role(self, change: RoleChanged) -> None:
+        """Role, epoch or leader are others now."""
+        now_ms = self._clock.monotonic_ms()
+        if change.role is not Role.LEADER:
+            self._uncommitted.clear()  # whoever leads next decides about them
+        if change.role in _STANDING and self._stands_since_ms is None:
+            self._stands_since_ms = now_ms
+        elif change.role in (Role.LEADER, Role.FOLLOWER) and self._stands_since_ms is not None:
+            self._elections.note(now_ms - self._stands_since_ms)
+            self._stands_since_ms = None
+
+    def _remember(self, waiting: deque[tuple[int, int]], offset: int) -> None:
+        if len(waiting) < _WAITING_MAX:
+            waiting.append((offset, self._clock.monotonic_ms()))
+
+    def _passed(self, waiting: deque[tuple[int, int]], offset: int) -> list[int]:
+        now_ms = self._clock.monotonic_ms()
+        took: list[int] = []
+        while waiting and waiting[0][0] <= offset:
+            took.append(now_ms - waiting.popleft()[1])
+        return took
+
+    # -- what is asked for ----------------------------------------------------------------------
+
+    def show(self, core: RaftCore) -> None:
+        """Let gauges ask a core that has started."""
+        gauges: dict[str, tuple[str, Callable[[], float]]] = {
+            "current_leader": (
+                "Who leads the epoch; -1 unknown.",
+                lambda: _or_none(core.leader_id),
+            ),
+            "current_vote": (
+                "Whom this node voted for in the epoch; -1 nobody.",
+                lambda: -1 if core.election.voted is None else core.election.voted.id,
+            ),
+            "current_epoch": ("The epoch.", lambda: core.epoch),
+            "high_watermark": (
+                "First offset that is not known to be committed; -1 unknown.",
+                lambda: core.high_watermark,
+            ),
+            "log_end_offset": ("First offset not written yet.", lambda: core.log.end_offset),
+            "log_end_epoch": ("Epoch of the last record.", lambda: core.log.last_epoch),
+            "number_unknown_voter_connections": (
+                "Voters of which no address is known.",
+                lambda: sum(core.replica.node_of(one) is None for one in core.voters.ids),
+            ),
+            "number_of_voters": ("Voters.", lambda: len(core.voters.ids)),
+            "number_of_observers": (
+                "Others that fetch; only the leader knows them.",
+                lambda: 0 if core.leadership is None else len(core.leadership.observers),
+            ),
+            "uncommitted_voter_change": (
+                "1 while a change of the voters is not committed; only on the leader.",
+                lambda: (
+                    core.leadership is not None
+                    and core.history.entries[-1][0] > max(core.high_watermark, 0)
+                ),
+            ),
+            "commit_latency_avg": (
+                "Average ms from an append to its commit, in the last minute.",
+                lambda: self._commits.average,
+            ),
+            "commit_latency_max": ("The longest of them.", lambda: self._commits.longest),
+            "election_latency_avg": (
+                "Average ms of an election that this node stood in, in the last minute.",
+                lambda: self._elections.average,
+            ),
+            "election_latency_max": ("The longest of them.", lambda: self._elections.longest),
+        }
+        gauge = self._registry.gauge
+        for name, (text, fn) in gauges.items():
+            gauge(f"{_RAFT}{name}", text, fn=fn)
+        gauge(
+            f"{_RAFT}current_state",
+            "What this node is; 1 for the state that holds.",
+            ("state",),
+            lambda: {(state_of(core),): 1.0},
+        )
+        gauge(
+            f"{_RAFT}current_vote_directory_id",
+            "The directory id of whom this node voted for; 1 for the one that holds.",
+            ("directory_id",),
+            lambda: _voted_directory(core),
+        )
+        gauge(
+            "tidemark_metadata_voter_lag",
+            "Records that a voter has not fetched yet; only the leader knows.",
+            ("voter",),
+            lambda: iter(_lags(core)),
+        )
+
+
+def state_of(core: RaftCore) -> str:
+    """What a replica is, in the words of Kafka's current-state."""
+    role, has_voted = core.role, core.election.voted is not None
+    if role is Role.RESIGNED:
+        return Role.UNATTACHED.value
+    if role is Role.FOLLOWER and not core.voters.has(core.key):
+        return "observer"
+    return f"{role.value}-voted" if role in _VOTED and has_voted else role.value
+
+
+def _or_none(replica_id: int | None) -> int:
+    return -1 if replica_id is None else replica_id
+
+
+def _voted_directory(core: RaftCore) -> dict[tuple[str, ...], float]:
+    voted = core.election.voted
+    return {("" if voted is None else uuid_to_text(voted.directory_id),): 1.0}
+
+
+def _lags(core: RaftCore) -> list[Labelled]:
+    known = core.leadership
+    if known is None:
+        return []
+    end = core.log.end_offset
+    return [
+        ((str(key.id),), float(end - max(one.end_offset, 0))) for key, one in known.voters.items()
+    ]

@@ -1,0 +1,20 @@
+"""Averages of what happened lately forget what is old."""
+
+from runtime.recent import WINDOW_MS, Recent
+from runtime.sim.clock import ManualClock
+
+
+def test_the_average_and_the_longest_of_what_happened_lately() -> None:
+    clock = ManualClock()
+    recent = Recent(clock)
+    assert (recent.average, recent.longest) == (0, 0)
+    recent.note(10)
+    recent.note(30)
+    assert (recent.average, recent.longest) == (20, 30)
+    clock.advance(WINDOW_MS // 2)
+    recent.note(5)
+    assert (recent.average, recent.longest) == (15, 30)
+    clock.advance(WINDOW_MS // 2)
+    assert (recent.average, recent.longest) == (5, 5)
+    clock.advance(WINDOW_MS)
+    assert (recent.average, recent.longest) == (0, 0)
