@@ -16,7 +16,7 @@ from tests.support.quorum.kept_brokers import until_registered
 from tests.support.quorum.own_controllers import TidemarkController
 from tests.support.quorum.quorum import Plan, Quorum
 
-pytestmark = pytest.mark.lasts(seconds=60)
+pytestmark = [pytest.mark.lasts(seconds=90), pytest.mark.patience(seconds=120)]
 
 KINDS = pytest.mark.parametrize("is_dynamic", [False, True], ids=["static", "dynamic"])
 LATER = ("--no-initial-controllers",)

@@ -19,7 +19,7 @@ from tests.support.quorum.kept_brokers import registered, until_registered
 from tests.support.quorum.own_controllers import TidemarkController
 from tests.support.quorum.quorum import Plan, Quorum, until
 
-pytestmark = pytest.mark.lasts(seconds=40)
+pytestmark = [pytest.mark.lasts(seconds=60), pytest.mark.patience(seconds=180)]
 
 SNAPSHOTS = {
     "metadata.log.max.record.bytes.between.snapshots": "8000",
