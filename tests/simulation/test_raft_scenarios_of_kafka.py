@@ -19,7 +19,8 @@ from tests.support.raft.sim_node import SimNode
 from tests.support.raft.world import World
 from tests.support.rounds import rounds
 
-SEEDS = range(rounds("TIDEMARK_RAFT_SCENARIO_SEEDS", quick=3, full=100))
+SEEDS = range(rounds("TIDEMARK_RAFT_SCENARIO_SEEDS", quick=3, full=30))
+pytestmark = pytest.mark.rounds(seconds=2)
 both_kinds_of_voters = pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 each_seed = pytest.mark.parametrize("seed", SEEDS)
 PROGRESS = 10
