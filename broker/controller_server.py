@@ -5,11 +5,14 @@ replica, which may then be elected. It opens no tier and no partition's log. Dow
 its lead over while it still hears the others, then the listener, the log and the directories.
 """
 
+import asyncio
 import logging
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from broker.handlers.controllers.changes import ChangeParts, creation_without_broker
+from broker.node.endpoints import controller_endpoints
+from broker.node.identity_check import Identity
 from broker.node.metadata_log import open_metadata_node
 from broker.node.moved_voter import moved_voter
 from broker.node.raft_config import fetch_timeout_ms
@@ -18,9 +21,12 @@ from broker.observe.cluster_metrics import register_metadata_metrics
 from broker.observe.health import Health
 from broker.observe.quorum_health import QuorumHealth
 from broker.process.controllers_listener import ControllersListener
+from broker.process.identity_watch import IdentityWatch, watch_on
 from broker.process.server_process import ServerProcess
 from broker.topics.cluster import ClusterView
+from kafka_protocol.files.meta_properties import META_PROPERTIES
 from metadata_topic.image.image import MetadataImage
+from metadata_topic.raft.voters import ReplicaKey
 from runtime.disk import raise_file_limit
 from runtime.ports import Ports
 
@@ -54,11 +60,15 @@ class Controller(ServerProcess):
         self._node = open_metadata_node(self.config, self._directories, self._ports, self._fail)
         self._on_stop(self._node.close)
         await self._open_node(self._node, lambda _image: None)
+        watch = self._identity_watch()
+        await watch.before_the_start()
         register_metadata_metrics(self.metrics, self._image, self._node)
         await self._listen()
         self._node.start()
         if moved := moved_voter(self.config, self._node.voters):
             log.warning(moved)
+        watching = watch_on(watch, self._end)
+        self._on_stop(lambda: _cancelled(watching))
         self._watch_the_quorum()
         self.health.stage = "running"
         log.info(
@@ -80,6 +90,16 @@ class Controller(ServerProcess):
         # Before the listener: the others hear that this node does not lead any more.
         self._on_stop(node.close)
 
+    def _identity_watch(self) -> IdentityWatch:
+        directories, path = self._directories, self.config.metadata_log_dir
+        key = ReplicaKey(self.config.node_id, directories.ids[path])
+        me = Identity(key, directories.cluster_id, str(path / META_PROPERTIES))
+        plan, own = self._node.plan, controller_endpoints(self.config)
+        here = {(one.host, one.port) for one in own}
+        others = [one for one in plan.controllers if (one.host, one.port) not in here]
+        needed = plan.voters.majority if plan.voters.ids else len(others) // 2 + 1
+        return IdentityWatch(me, plan.controllers, needed, self._ports)
+
     def _watch_the_quorum(self) -> None:
         clock, timeout_ms = self._ports.clock, fetch_timeout_ms(self.config)
         quorum = QuorumHealth(self._node, fetch_timeout_ms=timeout_ms, now_ms=clock.monotonic_ms())
@@ -92,3 +112,8 @@ class Controller(ServerProcess):
 
     def _image(self) -> MetadataImage:
         return self._node.image
+
+
+async def _cancelled(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.wait({task})

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 pytest.register_assert_rewrite("tests.support")
 
 COROUTINE_SECONDS_MAX = 60
-"""A coroutine test that waits for what never comes fails after this time."""
+"""A coroutine test that waits for what never comes fails after this time, or its `patience`."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -27,6 +27,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
 
     unhandled: list[dict[str, Any]] = []
+    patience = pyfuncitem.get_closest_marker("patience")
+    seconds_max = patience.kwargs["seconds"] if patience else COROUTINE_SECONDS_MAX
 
     def note(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         unhandled.append(context)
@@ -34,10 +36,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
     async def within_its_time() -> None:
         asyncio.get_running_loop().set_exception_handler(note)
-        async with asyncio.timeout(COROUTINE_SECONDS_MAX) as limit:
+        async with asyncio.timeout(seconds_max) as limit:
             await test(**arguments)
         # Who waits for a cancellation takes that of the time limit for it.
-        assert not limit.expired(), f"it hung for {COROUTINE_SECONDS_MAX} s"
+        assert not limit.expired(), f"it hung for {seconds_max} s"
         assert not unhandled, "a callback or a task of the loop failed"
 
     asyncio.run(within_its_time())

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from kafka_protocol.types import ZERO_UUID
 from metadata_topic.quorum.idle_records import Audience
 from metadata_topic.quorum.view import ControllerNode, QuorumView, ReplicaProgress
 from metadata_topic.raft import role_states
@@ -47,9 +48,17 @@ def _voters(core: RaftCore, known: _Known, now: Now) -> Iterator[ReplicaProgress
             and voter.key.id == core.key.id
         ):
             end_offset = core.log.end_offset
-            yield ReplicaProgress(voter.key, end_offset, now.wall_ms, now.wall_ms)
+            yield ReplicaProgress(core.key, end_offset, now.wall_ms, now.wall_ms)
         else:
-            yield _progress(voter.key, known.get(voter.key), now)
+            progress = known.get(voter.key)
+            yield _progress(_heard_key(voter.key, progress), progress, now)
+
+
+def _heard_key(key: ReplicaKey, known: role_states.ReplicaProgress | None) -> ReplicaKey:
+    """A static voter is named by the directory that fetches for it (Kafka names none)."""
+    if known is None or key.directory_id != ZERO_UUID:
+        return key
+    return ReplicaKey(key.id, known.directory_id)
 
 
 def _observers(known: _Known, now: Now) -> Iterator[ReplicaProgress]:

@@ -178,7 +178,10 @@ class RaftDriver:
         self._fail(error)
 
     def close(self, done: Callable[[], None]) -> None:
-        """Hand the lead over and finish the work under way; then `done`, once."""
+        """Hand the lead over and finish the work under way; then `done`, once.
+
+        Fine to call before `start`, which then does not come.
+        """
         self._closed = done
         if self._is_over or not self._is_started:
             self._end()

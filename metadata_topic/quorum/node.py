@@ -35,7 +35,7 @@ from metadata_topic.quorum.driver_ports import Transport
 from metadata_topic.quorum.errors import QuorumConfigError
 from metadata_topic.quorum.metadata_loader import Subscriber
 from metadata_topic.quorum.open_replica import OpenReplica, open_replica
-from metadata_topic.quorum.quorum_start import Membership, QuorumSettings
+from metadata_topic.quorum.quorum_start import Membership, QuorumSettings, QuorumStart
 from metadata_topic.quorum.replica import MetadataReplica, ReplicaWorld
 from metadata_topic.quorum.view import QuorumView
 from metadata_topic.raft.config import RaftConfig
@@ -218,6 +218,11 @@ class MetadataNode:
     def has_caught_up(self) -> bool:
         """Whether a leader is known and everything it calls committed is in the image."""
         return self.leader_id >= 0 and 0 <= self.high_watermark <= self._replica.applied_end
+
+    @property
+    def plan(self) -> QuorumStart:
+        """How this node takes part, by what `open` has found."""
+        return self._replica.opened.plan
 
     @property
     def applied_end(self) -> int:

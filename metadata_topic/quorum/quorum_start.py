@@ -101,6 +101,16 @@ class QuorumStart:
         """Who votes, as far as it is known at the start."""
         return self.history[-1][1].voters or NO_VOTERS
 
+    @property
+    def controllers(self) -> tuple[Node, ...]:
+        """Where controllers can be asked, this node included if it votes."""
+        voters = tuple(
+            Node(voter.key.id, voter.endpoints[0].host, voter.endpoints[0].port)
+            for voter in self.voters.voters
+            if voter.endpoints
+        )
+        return self.static_nodes or voters or self.bootstrap
+
 
 def plan_quorum_start(me: ReplicaKey, settings: QuorumSettings, found: FoundQuorum) -> QuorumStart:
     """Decide how a node takes part.

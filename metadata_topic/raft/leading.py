@@ -7,6 +7,8 @@ Source: KIP-595 (Fetch, BeginQuorumEpoch, leader progress timeout), KIP-630 (sna
 from typing import Final
 
 from kafka_protocol.errors import ErrorCode
+from kafka_protocol.types import ZERO_UUID
+from kafka_protocol.wire.primitives import uuid_to_text
 from metadata_topic.raft.effects import (
     AdvanceHighWatermark,
     Append,
@@ -183,10 +185,41 @@ def _progress_of(replica: Replica, state: Leader, key: ReplicaKey) -> ReplicaPro
     for voter, progress in state.voters.items():
         # A static voter is known without its directory; another directory is another replica.
         if voter.id == key.id and replica.voters.has(key):
-            return progress
+            if _speaks(replica, state, progress, key):
+                return progress
+            break
     if key not in state.observers and len(state.observers) < OBSERVERS_MAX:
         state.observers[key] = ReplicaProgress()
     return state.observers.get(key)
+
+
+def _speaks(replica: Replica, state: Leader, progress: ReplicaProgress, key: ReplicaKey) -> bool:
+    """Whether a replica speaks for the static voter of its id: of two at a time only the first.
+
+    Both counted as one voter, a majority of voters would not be a majority of disks. A directory
+    that is silent for a fetch timeout is lost: the voter has a new one.
+    """
+    mine, known = key.directory_id, progress.directory_id
+    if mine in (known, ZERO_UUID):
+        return True
+    heard_ms = progress.last_fetch_ms
+    is_alive = heard_ms is not None and replica.now_ms - heard_ms < replica.config.fetch_timeout_ms
+    if known != ZERO_UUID and is_alive:
+        if key not in state.observers:
+            replica.report(
+                f"two nodes are voter {key.id}: directory ids {uuid_to_text(known)} and "
+                f"{uuid_to_text(mine)}; the second does not count",
+                is_error=True,
+            )
+        return False
+    if known != ZERO_UUID:
+        replica.report(
+            f"voter {key.id} has directory id {uuid_to_text(mine)} now, it had "
+            f"{uuid_to_text(known)}: what that one had flushed and voted is gone"
+        )
+    state.observers.pop(key, None)
+    progress.directory_id = mine
+    return True
 
 
 def _note_fetch(replica: Replica, state: Leader, request: FetchRequest) -> None:

@@ -5,6 +5,7 @@ Times are milliseconds of the clock of `step`.
 
 from dataclasses import dataclass, field
 
+from kafka_protocol.types import ZERO_UUID
 from metadata_topic.raft.messages import EpochEnd, FetchRequest, Node
 from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey, VoterSet
@@ -143,6 +144,7 @@ class ReplicaProgress:
         last_caught_up_ms: when it last had all that the leader had; None if never.
         leader_end_then: the leader's log end at its last Fetch.
         begin_sent_ms: when BeginQuorumEpoch went to it last.
+        directory_id: of the replica that speaks for a static voter; zero where none is known.
     """
 
     end_offset: int = -1
@@ -150,6 +152,7 @@ class ReplicaProgress:
     last_caught_up_ms: int | None = None
     leader_end_then: int = -1
     begin_sent_ms: int | None = None
+    directory_id: bytes = ZERO_UUID
 
 
 @dataclass(slots=True)

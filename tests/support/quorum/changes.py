@@ -19,6 +19,7 @@ from tests.support.quorum.talk import NO_ANSWER, Talk
 ANSWER_MS = 3_000
 PATIENCE_S = 4.0
 PAUSE_S = 0.02
+NOBODY_S = 0.1
 OPEN_TOPICS = 12
 UNKNOWN = frozenset({
     ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -65,24 +66,29 @@ class Changes:
                 await self._may_go.wait()
             idle.clear()
             if await client.change() is Outcome.UNKNOWN:
-                await self._find()
+                self.active = -1
             await asyncio.sleep(PAUSE_S)
 
-    async def _find(self) -> None:
-        """Whoever leads in the highest epoch; a leader that was cut off says so of itself."""
-        claims = await self._quorum.claims()
-        if claims:
-            self.active = claims[0].node_id
+    async def _found(self) -> int:
+        """Whoever leads in the highest epoch, once there is one; one that is cut off says it, too.
+
+        Nothing is asked for meanwhile: each request that nobody answers is a topic whose state is
+        unknown from then on.
+        """
+        while self.active < 0:
+            claims = await self._quorum.claims()
+            if claims:
+                self.active = claims[0].node_id
+            else:
+                await asyncio.sleep(NOBODY_S)
+        return self.active
 
     async def ask(self, talks: dict[int, Talk], api: ApiKey, fields: dict[str, Any]) -> Any:
         """Ask the active controller; None where there is no answer."""
-        if self.active < 0:
-            await self._find()
-        if self.active < 0:
-            return None
-        talk = talks.get(self.active)
+        active = await self._found()
+        talk = talks.get(active)
         if talk is None:
-            talk = talks[self.active] = self._quorum.talk(self.active)
+            talk = talks[active] = self._quorum.talk(active)
         try:
             return await talk.ask(api, fields, timeout_s=PATIENCE_S)
         except NO_ANSWER:

@@ -110,3 +110,11 @@ async def registered(
         while any(one.is_fenced for one in brokers):  # noqa: ASYNC110 - no event tells it
             await asyncio.sleep(0.02)
     return brokers, tasks
+
+
+async def until_registered(quorum: Quorum, seed: int) -> None:
+    """Once a controller takes decisions and commits them; the brokers go away again."""
+    _, tasks = await registered(quorum, seed)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

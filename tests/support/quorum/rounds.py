@@ -22,7 +22,11 @@ from tests.support.quorum.kept_brokers import registered
 from tests.support.quorum.own_controllers import TidemarkController
 from tests.support.quorum.quorum import Leader, Plan, Quorum, until
 
-DEEDS = ("kill", "pause", "cut")
+DEEDS = ("kill", "pause", "cut", "cut off its answers", "cut off its ears", "pause a follower")
+"""What is done; but for the last to the leader. Cut in one direction only, it still hears, or still
+speaks."""
+FOLLOWER_S = 4.0
+"""How long a follower sleeps: longer than a leader's patience (1.5 fetch timeouts)."""
 BETWEEN = 10
 """Changes that are acknowledged before the next round."""
 PROGRESS_S = 60.0
@@ -33,7 +37,7 @@ class Report:
     """What came of it.
 
     Attributes:
-        without_ms: how long nobody led, a round each, as the harness sees it.
+        without_ms: how long nobody led, by what was done to the leader, as the harness sees it.
         wrong: what cannot be; a sentence each.
     """
 
@@ -62,13 +66,17 @@ async def run_rounds(
             _raise_broken(tasks)
             leader = await quorum.leader()
             deed = dice.choice(DEEDS)
-            began = time.monotonic()
-            again = await _without(quorum, leader, deed)
-            took_ms = int((again - began) * 1000)
-            report.without_ms.append((deed, took_ms))
+            if deed == "pause a follower":
+                said = await _follower_sleeps(quorum, leader, changes, dice)
+            else:
+                began = time.monotonic()
+                again = await _without(quorum, leader, deed)
+                took_ms = int((again - began) * 1000)
+                report.without_ms.append((deed, took_ms))
+                said = f"another led after {took_ms} ms"
             say(
-                f"round {number}: {deed} controller {leader.node_id} of epoch {leader.epoch}: "
-                f"another led after {took_ms} ms, {changes.history.acknowledged} acknowledged"
+                f"round {number}: {deed}, leader {leader.node_id} of epoch {leader.epoch}: {said}, "
+                f"{changes.history.acknowledged} acknowledged"
             )
         await changes.rest()
         await _judge(quorum, changes, report)
@@ -95,11 +103,30 @@ async def _without(quorum: Quorum, leader: Leader, deed: str) -> float:
     else:
         assert quorum.links is not None
         there, back = quorum.links.around(leader.node_id)
-        quorum.links.cut([*there, *back])
+        if deed != "cut off its ears":
+            quorum.links.cut(there)
+        if deed != "cut off its answers":
+            quorum.links.cut(back)
         await quorum.leader(above=leader.epoch, without=gone)
         led = time.monotonic()
         quorum.links.heal()
     return led
+
+
+async def _follower_sleeps(quorum: Quorum, leader: Leader, changes: Changes, dice: Random) -> str:
+    """Longer than the leader waits for anybody: changes go on, and it catches up."""
+    node_id = dice.choice([one for one in quorum.controllers if one != leader.node_id])
+    sleeper, began = quorum.controllers[node_id], time.monotonic()
+    done = changes.history.acknowledged + BETWEEN
+    sleeper.pause()
+    await until(
+        lambda: time.monotonic() - began > FOLLOWER_S and changes.history.acknowledged >= done,
+        f"{BETWEEN} changes are acknowledged without controller {node_id}",
+        deadline_s=PROGRESS_S,
+    )
+    sleeper.resume()
+    after = await quorum.settled()
+    return f"controller {node_id} slept, epoch {after.epoch} after it"
 
 
 async def _judge(quorum: Quorum, changes: Changes, report: Report) -> None:
@@ -129,7 +156,7 @@ async def _main(options: argparse.Namespace, directory: Path) -> int:
     kind = KafkaController if options.kafka else TidemarkController
     async with Quorum(directory, Plan(kind, options.dynamic)) as quorum:
         report = await run_rounds(quorum, seed=options.seed, rounds=options.rounds, say=print)
-    times = sorted(ms for _, ms in report.without_ms)
+    times = sorted(ms for _, ms in report.without_ms) or [0]
     print(
         f"seed {options.seed}: {options.rounds} rounds, {report.acknowledged} acknowledged, "
         f"{report.unknown} topics unknown; without a leader: median {times[len(times) // 2]} ms, "

@@ -29,13 +29,15 @@ class Talk:
         self.port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def ask(self, api: ApiKey, fields: dict[str, Any], *, timeout_s: float) -> Any:
-        """Send a request and decode its answer.
+    async def ask(
+        self, api: ApiKey, fields: dict[str, Any], *, timeout_s: float, version: int | None = None
+    ) -> Any:
+        """Send a request, in the newest version if none is named, and decode its answer.
 
         Raises:
             NO_ANSWER: there was none in time; the connection is closed.
         """
-        message, version = codec.request(api), VERSIONS[api]
+        message, version = codec.request(api), VERSIONS[api] if version is None else version
         frame = header(api, version) + message.encode(build(message.cls, fields), version)
         try:
             async with asyncio.timeout(timeout_s):

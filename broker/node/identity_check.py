@@ -1,0 +1,178 @@
+"""Whether somebody else is this controller already, by what the others say.
+
+Two nodes under one id count as one voter: what a majority has committed may then be on too few
+disks. A copied directory votes twice. Only the leader knows who fetches, so its description of the
+quorum is looked at again and again: an entry that bears our id or our directory, and whose time of
+the last Fetch moves on, is a live one. Pure; `process.identity_watch` does the asking.
+
+DIFFERS: Kafka lets both take part.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafka_protocol.types import ZERO_UUID
+from kafka_protocol.wire.primitives import uuid_to_text
+from metadata_topic.raft.voters import ReplicaKey
+
+ALIVE_AFTER: Final = 2
+"""So many times must an entry move on: the last request of a dead process may come late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this node is.
+
+    Attributes:
+        place: of its `meta.properties`, for messages.
+    """
+
+    key: ReplicaKey
+    cluster_id: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeenReplica:
+    """A replica by the leader's description.
+
+    Attributes:
+        last_fetch_ms: the leader's wall clock; -1 never.
+    """
+
+    key: ReplicaKey
+    is_voter: bool
+    last_fetch_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One description of the quorum by its leader.
+
+    Attributes:
+        leader_address: where it answered, for messages.
+        now_ms: the leader's wall clock.
+    """
+
+    leader_id: int
+    leader_address: str
+    epoch: int
+    now_ms: int
+    replicas: tuple[SeenReplica, ...]
+
+    @property
+    def leader(self) -> str:
+        """The leader, for messages."""
+        return f"the leader (node {self.leader_id} at {self.leader_address}, epoch {self.epoch})"
+
+
+@dataclass(slots=True)
+class Doubts:
+    """What looks have shown so far.
+
+    Attributes:
+        me: this node.
+        recent_ms: a replica that has not fetched for so long is taken for dead.
+        takes_part: this node fetches itself: its own key is no other's.
+        problem: why this node must end; None as far as is known.
+        is_open: the last look left a doubt, another may settle it.
+        is_listed: the last look named this very replica.
+    """
+
+    me: Identity
+    recent_ms: int
+    takes_part: bool = False
+    problem: str | None = None
+    is_open: bool = False
+    is_listed: bool = False
+    _leader: tuple[int, int] = (-1, -1)
+    _before: dict[ReplicaKey, int] = field(default_factory=dict)
+    _signs: dict[ReplicaKey, int] = field(default_factory=dict)
+
+    def take(self, look: Look) -> None:
+        """Judge one more description."""
+        if (look.leader_id, look.epoch) != self._leader:
+            self._leader = (look.leader_id, look.epoch)
+            self._before.clear()
+            self._signs.clear()
+        me = self.me.key
+        self.is_open = False
+        self.is_listed = any(one.key == me for one in look.replicas)
+        am_voter = any(one.key == me and one.is_voter for one in look.replicas)
+        for one in look.replicas:
+            if self._is_rival(one, am_voter=am_voter) and self._lives(one, look):
+                self.problem = self._sentence(one, look)
+        if self.problem is not None:
+            self.is_open = False
+
+    def _is_rival(self, one: SeenReplica, *, am_voter: bool) -> bool:
+        me, other = self.me.key, one.key
+        if other.directory_id == ZERO_UUID:
+            return False  # of a version that does not say; it may be this one
+        if other == me:
+            return not self.takes_part
+        if other.id != me.id and other.directory_id != me.directory_id:
+            return False
+        # Of two that take part, the one without the vote ends; of two without, one of them.
+        if not self.takes_part or one.is_voter:
+            return True
+        return not am_voter and (other.id, other.directory_id) < (me.id, me.directory_id)
+
+    def _lives(self, one: SeenReplica, look: Look) -> bool:
+        if one.key.id == look.leader_id and one.is_voter:
+            return True
+        before = self._before.get(one.key, one.last_fetch_ms)
+        self._before[one.key] = one.last_fetch_ms
+        if one.last_fetch_ms > before:
+            self._signs[one.key] = self._signs.get(one.key, 0) + 1
+        if self._signs.get(one.key, 0) >= ALIVE_AFTER:
+            return True
+        if one.last_fetch_ms >= 0 and look.now_ms - one.last_fetch_ms < self.recent_ms:
+            self.is_open = True
+        return False
+
+    def _sentence(self, one: SeenReplica, look: Look) -> str:
+        me, mine = self.me.key, uuid_to_text(self.me.key.directory_id)
+        theirs = uuid_to_text(one.key.directory_id)
+        if one.key == me:
+            return (
+                f"node.id={me.id} with directory.id={mine} ({self.me.place}) runs already: "
+                f"{look.leader} hears from it, while this process has not begun. Is this directory "
+                "a copy? Format one of its own"
+            )
+        if one.key.id == me.id:
+            return (
+                f"node.id={me.id} is taken: here it has directory.id={mine} ({self.me.place}), but "
+                f"{look.leader} hears from a node {one.key.id} with directory.id={theirs}. Give "
+                "this one another id, or stop the other"
+            )
+        return (
+            f"directory.id={mine} ({self.me.place}) of this node.id={me.id} is that of node.id="
+            f"{one.key.id}, too, from whom {look.leader} hears: the directory, or its "
+            "meta.properties, was copied. Format one of its own"
+        )
+
+
+def other_cluster(me: Identity, clusters: Mapping[str, str], needed: int) -> str | None:
+    """Why this node belongs to another cluster than the controllers that it asked.
+
+    One among several that is of another cluster is that one's fault, and must not end us.
+
+    Args:
+        me: this node.
+        clusters: the cluster id that each of the other controllers named, by its address.
+        needed: so many must be of another cluster.
+
+    Returns:
+        None: it belongs to theirs, or too few have answered.
+    """
+    others = {address: one for address, one in clusters.items() if one != me.cluster_id}
+    if len(others) < needed:
+        return None
+    named = ", ".join(f"{address} (cluster.id={one})" for address, one in sorted(others.items()))
+    return (
+        f"cluster.id={me.cluster_id} ({me.place}), but these controllers of "
+        f"controller.quorum.voters or controller.quorum.bootstrap.servers belong to another: "
+        f"{named}. Correct the addresses, or format the directory with that cluster id"
+    )

@@ -1,0 +1,132 @@
+"""Watches at the start that nobody else is this controller, and that it is of their cluster.
+
+Before this node takes part, the others are asked; what is in doubt is looked at again, for a few
+seconds at most. Where nobody leads yet, it takes part, and looks on until the leader knows it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from broker.node.identity_check import Doubts, Identity, Look, other_cluster
+from broker.process.controller_questions import ControllerQuestions, Said
+from metadata_topic.quorum.errors import QuorumConfigError
+from metadata_topic.raft.messages import Node
+from runtime.ports import Ports
+
+log = logging.getLogger(__name__)
+
+POOL: Final = "quorum-peers"
+_THREADS: Final = 4
+TIMEOUT_MS: Final = 1_000
+"""A controller that does not answer holds the start up for so long."""
+RECENT_MS: Final = 1_000
+"""A live replica asks its leader for news every half second."""
+EVERY_MS: Final = 300
+LATER_MS: Final = 1_000
+LOOKS_MAX: Final = 20
+ADDRESSES_MAX: Final = 32
+
+
+class IdentityWatch:
+    """See the module."""
+
+    def __init__(self, me: Identity, known: tuple[Node, ...], needed: int, ports: Ports) -> None:
+        """Take the parts; nothing is asked yet.
+
+        Args:
+            me: this node.
+            known: where controllers listen, this one included where it is named.
+            needed: so many of another cluster show that this node is in the wrong one.
+            ports: its clock, timers and pool `quorum-peers`.
+        """
+        self._me, self._needed = me, needed
+        self._known = dict.fromkeys(known)
+        self._ports = ports
+        pool = ports.executors.pool(POOL, _THREADS)
+        self._questions = ControllerQuestions(me.key.id, pool, TIMEOUT_MS)
+        self._doubts = Doubts(me, RECENT_MS)
+        self._clusters: dict[str, str] = {}
+
+    async def before_the_start(self) -> None:
+        """Return when this node may take part.
+
+        Raises:
+            QuorumConfigError: it may not; names both sides.
+        """
+        for turn in range(LOOKS_MAX):
+            await self._look()
+            if not self._doubts.is_open:
+                return
+            if turn == 0:
+                log.info("somebody with our id or directory fetched lately: looking again")
+            await self._pause(EVERY_MS)
+
+    async def until_listed(self) -> None:
+        """While this node takes part: return when the leader knows it, and no other of its id.
+
+        Raises:
+            QuorumConfigError: it must end; names both sides.
+        """
+        self._doubts = Doubts(self._me, RECENT_MS, takes_part=True)
+        while True:
+            await self._pause(LATER_MS)
+            await self._look()
+            if self._doubts.is_listed and not self._doubts.is_open:
+                return
+
+    async def _look(self) -> None:
+        asked = tuple(self._known)
+        answers = await asyncio.gather(*(self._questions.ask(node) for node in asked))
+        looks = []
+        for node, said in zip(asked, answers, strict=True):
+            self._note(node, said)
+            if said.look is not None and said.cluster_id == self._me.cluster_id:
+                looks.append(said.look)
+        problem = other_cluster(self._me, self._clusters, self._needed)
+        newest = max(looks, key=_epoch, default=None)
+        if newest is not None:
+            self._doubts.take(newest)
+        problem = problem or self._doubts.problem
+        if problem is not None:
+            raise QuorumConfigError(problem)
+
+    def _note(self, node: Node, said: Said) -> None:
+        if said.cluster_id is None:
+            return
+        if node.id != self._me.key.id:
+            self._clusters[f"{node.host}:{node.port}"] = said.cluster_id
+        if said.cluster_id == self._me.cluster_id and len(self._known) < ADDRESSES_MAX:
+            addresses = {(one.host, one.port) for one in self._known}
+            news = [one for one in said.controllers if (one.host, one.port) not in addresses]
+            self._known |= dict.fromkeys(news)
+
+    async def _pause(self, delay_ms: int) -> None:
+        over = asyncio.get_running_loop().create_future()
+
+        def end() -> None:
+            if not over.done():
+                over.set_result(None)
+
+        timer = self._ports.scheduler.call_later(delay_ms, end)
+        try:
+            await over
+        finally:
+            timer.cancel()
+
+
+def _epoch(look: Look) -> int:
+    return look.epoch
+
+
+def watch_on(watch: IdentityWatch, failed: Callable[[BaseException], None]) -> "asyncio.Task[None]":
+    """Go on while the node takes part; `failed` is told when it must end."""
+
+    async def go_on() -> None:
+        try:
+            await watch.until_listed()
+        except QuorumConfigError as error:
+            failed(error)
+
+    return asyncio.create_task(go_on())
