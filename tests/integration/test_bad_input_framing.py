@@ -47,6 +47,33 @@ def test_bad_input_a_half_closed_frame(broker: BrokerProcess, client: RawClient)
     assert_closed(broker, client, "inside a request")
 
 
+@pytest.mark.parametrize(
+    "api_key",
+    [
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ENVELOPE,
+        ApiKey.FETCH_SNAPSHOT,
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.CONTROLLER_REGISTRATION,
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+    ],
+    ids=lambda api_key: api_key.name.lower(),
+)
+def test_bad_input_what_only_controllers_serve(
+    broker: BrokerProcess,
+    client: RawClient,  # noqa: F811
+    api_key: ApiKey,
+) -> None:
+    """N016: a request of controllers on a listener for clients."""
+    client.send_frame(header(api_key, 0) + bytes(20))
+    assert_closed(broker, client, f"api key {int(api_key)} is not served here")
+
+
 def test_bad_input_an_honest_length_costs_nothing_before_the_bytes_are_there(
     broker: BrokerProcess,
 ) -> None:

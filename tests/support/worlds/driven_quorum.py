@@ -66,6 +66,7 @@ class DrivenNode:
         self.id = node_id
         self.directory = directory
         self.pool: Pool | None = None
+        self.background: Pool | None = None
         self.disk = Disk()
         self.driver: RaftDriver | None = None
         self.opened: OpenReplica
@@ -118,7 +119,13 @@ class DrivenNode:
 
     def _ports(self) -> SimPorts:
         seed = self.id * 100 + self.lives
-        ports = simulated(seed, clock=self.quorum.clock, disk=self.disk, pool=self.pool)
+        ports = simulated(
+            seed,
+            clock=self.quorum.clock,
+            disk=self.disk,
+            pool=self.pool,
+            background=self.background,
+        )
         return replace(ports, scheduler=self.quorum.scheduler)
 
     def kill(self) -> None:
@@ -207,7 +214,8 @@ class Wire:
                 done(response)
 
         def come_back(response: Response) -> None:
-            quorum.scheduler.call_later(1, lambda: answer(_as_read(response)))
+            arrived = quorum.on_the_way(response)
+            quorum.scheduler.call_later(1, lambda: answer(_as_read(arrived)))
 
         def arrive() -> None:
             other = quorum.by_port.get(to.port)
@@ -233,6 +241,7 @@ class DrivenQuorum:
 
     Attributes:
         cut: (from, to) whose requests are lost.
+        on_the_way: what becomes of an answer between two nodes.
         config: of all logs; for lives that begin later.
     """
 
@@ -247,6 +256,7 @@ class DrivenQuorum:
         }
         self.by_port = {9000 + node_id: node for node_id, node in self.members.items()}
         self.cut: set[tuple[int, int]] = set()
+        self.on_the_way: Callable[[Response], Response] = lambda response: response
 
     def _node(self, node_id: int, directory: Path) -> DrivenNode:
         return DrivenNode(self, node_id, directory)

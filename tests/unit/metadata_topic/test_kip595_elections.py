@@ -1,0 +1,245 @@
+"""Rows of KIP-595 about roles, votes and elections, each on the core of one node."""
+
+import pytest
+
+from kafka_protocol.errors import ErrorCode
+from metadata_topic.raft.config import RaftConfig
+from metadata_topic.raft.effects import Closed, Persist, Respond, RoleChanged
+from metadata_topic.raft.events import Closing, ElectionState, Received
+from metadata_topic.raft.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    Standing,
+    VoteRequest,
+    VoteResponse,
+)
+from metadata_topic.raft.role_states import Tally
+from metadata_topic.raft.roles import Role
+from metadata_topic.raft.voters import ReplicaKey, VoterSet
+from tests.support.worlds.told_core import ToldCore, key, leading, node_of, static_facts
+
+OBSERVER = RaftConfig(can_vote=False)
+
+
+def test_k595_01_a_change_that_is_not_in_the_table_stops_the_node() -> None:
+    leader = ToldCore()
+    leader.lead()
+    with pytest.raises(AssertionError, match="a leader replica cannot become candidate"):
+        leader.core.replica.become_candidate()
+
+
+def test_k595_06_an_observer_never_votes_or_stands_and_finds_the_leader() -> None:
+    node = ToldCore(9, config=OBSERVER)
+    (refused,) = node.ask(VoteRequest(5, key(1), key(9), 0, 0, pre_vote=False))
+    assert isinstance(refused, Respond)
+    assert refused.response.error is ErrorCode.UNSUPPORTED_VERSION
+    assert node.core.election == ElectionState(), "epoch and vote are as they were"
+    asked = set()
+    for _ in range(20):
+        node.run_until(node.now_ms + 5_000)
+        for fetch in node.take(FetchRequest):
+            asked.add(fetch.to.id)
+            node.answer(fetch, None)
+    assert asked == {1, 2, 3}, "it goes on asking, all of them"
+    assert {one.role for one in node.wanted(RoleChanged)} == {Role.UNATTACHED}
+    node.run_until(node.now_ms + 5_000)
+    (fetch,) = node.take(FetchRequest)
+    node.answer(fetch, FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, leading(4, 3)))
+    assert (node.core.role, node.core.leader_id) == (Role.FOLLOWER, 3)
+    (fetch,) = node.take(FetchRequest)
+    assert fetch.to == node_of(3), "one round trip was enough"
+
+
+@pytest.mark.parametrize(
+    ("random", "stands_at_ms"), [(0.0, 1_000), (0.5, 1_500), (0.999999, 1_999)]
+)
+def test_k595_23_an_election_timeout_is_random_from_once_to_twice_the_setting(
+    random: float, stands_at_ms: int
+) -> None:
+    node = ToldCore()
+    vote = VoteRequest(1, key(1), key(2), 0, 0, pre_vote=False)
+    node.step(Received(1, vote, random))  # a vote that is given draws anew
+    node.tick(stands_at_ms - 1)
+    assert node.core.role is Role.UNATTACHED
+    node.tick(stands_at_ms)
+    assert node.core.role is Role.PROSPECTIVE
+
+
+def test_k595_20_a_follower_stands_when_its_fetch_timeout_is_over_and_not_before() -> None:
+    node = ToldCore()
+    node.follow()
+    since = node.now_ms
+    node.tick(since + 1_999)
+    assert node.core.role is Role.FOLLOWER
+    assert node.take(VoteRequest) == []
+    node.tick(since + 2_000)
+    assert node.core.role is Role.PROSPECTIVE
+    assert [one.request.pre_vote for one in node.take(VoteRequest)] == [True, True]
+
+
+def test_k595_20_an_unattached_voter_stands_at_its_election_timeout() -> None:
+    node = ToldCore()
+    node.tick(999)
+    assert node.core.role is Role.UNATTACHED
+    node.tick(1_000)
+    assert node.core.role is Role.PROSPECTIVE
+
+
+def test_k595_20_a_named_successor_stands_at_once() -> None:
+    node = ToldCore()
+    node.follow()
+    node.ask(EndQuorumEpochRequest(1, 1, (key(2), key(3)), node_of(1)))
+    assert node.core.role is Role.PROSPECTIVE
+
+
+def test_k595_21_a_candidate_has_its_vote_before_it_asks() -> None:
+    node = ToldCore()
+    votes = node.stand()
+    durable = [one for one in node.wanted(Persist) if one.election.voted == key(2)]
+    assert [one.election.epoch for one in durable] == [1]
+    assert all(one.after == durable[0].number for one in votes)
+
+
+def test_k595_27_a_vote_answered_by_another_cluster_is_reported_and_the_asker_goes_on() -> None:
+    node = ToldCore()
+    first, second = node.stand()
+    node.answer(first, VoteResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, Standing(99)))
+    assert node.reports == ["node 1 at n1:9093 belongs to another cluster"]
+    assert (node.core.role, node.core.epoch) == (Role.CANDIDATE, 1)
+    node.answer(second, node.yes())
+    assert node.core.role is Role.LEADER
+    assert node.fatal == []
+
+
+def test_k595_16_an_elected_leader_of_another_cluster_is_fatal() -> None:
+    node = ToldCore()
+    fetch = node.follow()
+    node.answer(fetch, FetchResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, Standing(0)))
+    assert node.fatal == ["node 1 at n1:9093, the elected leader, belongs to another cluster"]
+
+
+def test_k595_31_a_leader_that_sees_a_higher_epoch_follows_it_and_may_vote_in_it() -> None:
+    node = ToldCore()
+    node.lead()
+    (answer,) = node.ask(VoteRequest(7, key(3), key(2), 6, 99, pre_vote=False))
+    assert isinstance(answer, Respond)
+    assert answer.response == VoteResponse(ErrorCode.NONE, Standing(7), granted=True)
+    assert node.core.election == ElectionState(7, None, key(3))
+
+
+def test_k595_32_a_vote_of_an_older_role_or_epoch_does_not_count() -> None:
+    node = ToldCore()
+    first, second = node.stand()
+    node.answer(first, node.no())
+    node.answer(second, None)
+    late = node.yes()
+    node.tick(node.now_ms + 60_000)
+    assert node.core.role is Role.PROSPECTIVE
+    node.answer(second, late)
+    assert node.core.role is Role.PROSPECTIVE, "that question was answered already"
+    again = node.stand()
+    node.answer(first, late)
+    assert node.core.role is Role.CANDIDATE, "a vote of epoch 1 is none of epoch 2"
+    node.answer(again[0], late)
+    assert node.core.role is Role.CANDIDATE, "an answer of an older epoch says nothing"
+
+
+def test_k595_34_a_candidate_of_two_that_was_refused_waits_out_its_election_timeout() -> None:
+    node = ToldCore(voters=(1, 2))
+    (vote,) = node.stand()
+    stood_at = node.now_ms
+    node.answer(vote, node.no())
+    assert node.core.role is Role.CANDIDATE
+    node.tick(stood_at + 999)
+    assert (node.core.role, node.take(VoteRequest)) == (Role.CANDIDATE, [])
+    node.tick(stood_at + 1_000)
+    assert node.core.role is Role.PROSPECTIVE
+    assert node.core.epoch == 1, "asking costs no epoch"
+
+
+def test_k595_36_begin_goes_to_voters_until_they_fetch_and_never_to_observers() -> None:
+    node = ToldCore()
+    node.lead()
+    to_1, to_3 = node.take(BeginQuorumEpochRequest)
+    assert (to_1.to.id, to_3.to.id) == (1, 3)
+    node.ask(FetchRequest(key(9), 1, 0, 0))
+    told = node.now_ms
+    fetch = FetchRequest(key(1), 1, 0, 0, max_wait_ms=0)
+    node.tick(told + 900)
+    node.ask(fetch)  # an endorsement
+    node.tick(told + 999)
+    assert node.take(BeginQuorumEpochRequest) == []
+    node.answer(to_1, BeginQuorumEpochResponse(ErrorCode.NONE, leading(1, 2)))
+    node.answer(to_3, None)
+    node.tick(told + 1_100)
+    assert [one.to.id for one in node.take(BeginQuorumEpochRequest)] == [3]
+
+
+def test_k595_38_a_leader_whose_begin_is_answered_with_a_higher_epoch_follows_its_leader() -> None:
+    node = ToldCore()
+    node.lead()
+    begin, _ = node.take(BeginQuorumEpochRequest)
+    fenced = BeginQuorumEpochResponse(ErrorCode.FENCED_LEADER_EPOCH, leading(6, 3))
+    node.answer(begin, fenced)
+    assert (node.core.role, node.core.epoch, node.core.leader_id) == (Role.FOLLOWER, 6, 3)
+
+
+def test_k595_41_voters_that_cannot_be_reached_do_not_delay_a_stop_beyond_its_limit() -> None:
+    node = ToldCore()
+    node.lead()
+    began = node.now_ms
+    node.step(Closing(0.0))
+    assert node.core.role is Role.RESIGNED
+    node.run_until(began + 4_999)
+    for end in node.take(EndQuorumEpochRequest):
+        node.answer(end, None)
+    assert node.wanted(Closed) == []
+    node.run_until(began + 5_000)
+    assert node.wanted(Closed) == [Closed()]
+    assert node.core.role is Role.RESIGNED, "it does not lead that epoch again"
+
+
+def test_bad_input_a_candidate_outside_the_voters_is_judged_like_any_other() -> None:
+    """N106."""
+    node = ToldCore(log=((3, 0), (0, 10)), election=ElectionState(3))
+    shorter = VoteRequest(4, ReplicaKey(77), key(2), 3, 9, pre_vote=False)
+    longer = VoteRequest(5, ReplicaKey(77), key(2), 3, 10, pre_vote=False)
+    answers = [node.ask(one)[0] for one in (shorter, longer)]
+    granted = [isinstance(one, Respond) and _is_granted(one.response) for one in answers]
+    assert granted == [False, True]
+
+
+def _is_granted(response: object) -> bool:
+    return isinstance(response, VoteResponse) and response.granted
+
+
+def test_bad_input_the_vote_of_a_stranger_counts_towards_no_majority() -> None:
+    """N106."""
+    tally = Tally(static_facts([1, 2, 3]).voters or VoterSet(()), key(2))
+    tally.take(77, granted=True)
+    assert (tally.granted, tally.is_won) == ({2}, False)
+    tally.take(3, granted=True)
+    assert tally.is_won
+
+
+@pytest.mark.parametrize("pre_vote", [False, True])
+@pytest.mark.parametrize("epoch", [2**31 - 1, 1_001])
+def test_bad_input_an_absurd_epoch_of_a_stranger_moves_nothing(epoch: int, pre_vote: bool) -> None:
+    """N107; Kafka takes the epoch over."""
+    node = ToldCore()
+    (answer,) = node.ask(VoteRequest(epoch, ReplicaKey(77), key(2), 0, 0, pre_vote=pre_vote))
+    assert isinstance(answer, Respond)
+    assert answer.response == VoteResponse(ErrorCode.INVALID_REQUEST, Standing(0))
+    assert node.core.election == ElectionState()
+    node.lead()
+    assert node.core.epoch == 1, "the quorum can still elect"
+
+
+def test_bad_input_a_stranger_1000_epochs_ahead_is_heard() -> None:
+    """N107: the border."""
+    node = ToldCore()
+    node.ask(VoteRequest(1_000, ReplicaKey(77), key(2), 0, 0, pre_vote=False))
+    assert node.core.epoch == 1_000
