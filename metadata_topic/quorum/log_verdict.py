@@ -7,7 +7,7 @@ what lies around it tells them apart. Damage is
 
 1. a place below the newest snapshot's end: only flushed records get into one;
 2. a place in a closed segment: a segment is flushed before the next one begins;
-3. a place below the flushed end that was noted at a start, roll, snapshot or clean stop;
+3. a place below the flushed end that was noted: each flush does, see `flushed_end_file`;
 4. a place before a whole batch that was begun only after the place was flushed: each batch says up
    to where its leader's log was flushed when it was begun. On another node's disk it says nothing:
    a follower writes several fetched batches at once, and a power cut may tear the first of them. So
