@@ -22,6 +22,7 @@ from pathlib import Path
 from kafka_protocol.errors import MalformedMessageError
 from kafka_protocol.records.batch import read_header
 from kafka_protocol.records.errors import InvalidRecordError
+from local_log.segment_files import EPOCH_CHECKPOINT, parse_segment_file
 from local_log.set_aside import set_segment_aside
 from metadata_topic.image.errors import BrokenMetadataLogError
 from metadata_topic.image.image import EMPTY_IMAGE
@@ -200,6 +201,8 @@ def repair(
     for stale in verdict.stale:
         kept = set_segment_aside(disk, found.directory, stale.base_offset)
         log.warning("segment below the snapshot, before a hole, is set aside: %s", kept)
+    if verdict.is_replaced:
+        _drop_log(found, disk)
     opened = MetadataLog.open(
         found.directory,
         config=config,
@@ -226,6 +229,23 @@ def repair(
     opened.flush()
     opened.note_flushed()
     return opened
+
+
+def _drop_log(found: FoundMetadata, disk: Disk) -> None:
+    """Remove all segments for the snapshot that replaces them, whatever state they are in.
+
+    They may have holes between them that no log opens with: a power cut in this very place brings
+    back any names.
+    """
+    assert found.snapshot_id is not None
+    noted = found.noted or FlushedEnd(0)
+    if not noted.is_restart_at(found.snapshot_id):
+        intent = FlushedEnd(noted.offset, found.snapshot_id)
+        FlushedEndFile(found.directory, disk).write(intent)
+    for name in disk.list_dir(found.directory):
+        if parse_segment_file(name) is not None or name == EPOCH_CHECKPOINT:
+            disk.unlink(found.directory / name)
+    disk.fsync_path(found.directory)
 
 
 def newest_usable(
