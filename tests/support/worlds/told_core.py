@@ -104,6 +104,8 @@ class ToldCore:
         log: Sequence[tuple[int, int]] = (),
         facts: QuorumFacts | None = None,
         config: RaftConfig | None = None,
+        now_ms: int = 0,
+        random: float = 0.0,
     ) -> None:
         """Start it.
 
@@ -114,11 +116,13 @@ class ToldCore:
             log: (epoch, first offset) of its log, then (0, end).
             facts: in place of the static voters.
             config: in place of the defaults; its addresses are filled in.
+            now_ms: when.
+            random: of the start.
         """
         nodes = tuple(node_of(one) for one in voters)
         config = replace(config or RaftConfig(), static_nodes=nodes)
         self.core = RaftCore(key(node_id), config)
-        self.now_ms = 0
+        self.now_ms = now_ms
         self.effects: list[Effect] = []
         self.wakes_at_ms: int | None = None
         self.flushes = True
@@ -132,7 +136,7 @@ class ToldCore:
                 epochs=tuple(epochs),
                 snapshots=(),
                 history=((0, facts or static_facts(voters)),),
-                random=0.0,
+                random=random,
             )
         )
 
@@ -170,9 +174,9 @@ class ToldCore:
         """Ask it; what it answers now."""
         return self.answers(self.step(Received(token, request, 0.0)))
 
-    def answer(self, send: Send, response: Response | None) -> list[Effect]:
+    def answer(self, send: Send, response: Response | None, random: float = 0.0) -> list[Effect]:
         """Answer what it asked; None: no answer in its time."""
-        return self.step(Answered(send.number, response, 0.0))
+        return self.step(Answered(send.number, response, random))
 
     # -- what it wants --------------------------------------------------------------------------
 

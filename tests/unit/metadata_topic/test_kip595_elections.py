@@ -4,7 +4,7 @@ import pytest
 
 from kafka_protocol.errors import ErrorCode
 from metadata_topic.raft.config import RaftConfig
-from metadata_topic.raft.effects import Closed, Persist, Respond, RoleChanged
+from metadata_topic.raft.effects import Closed, Persist, Respond, RoleChanged, Send
 from metadata_topic.raft.events import Closing, ElectionState, Received
 from metadata_topic.raft.messages import (
     BeginQuorumEpochRequest,
@@ -185,6 +185,23 @@ def test_k595_38_a_leader_whose_begin_is_answered_with_a_higher_epoch_follows_it
     fenced = BeginQuorumEpochResponse(ErrorCode.FENCED_LEADER_EPOCH, leading(6, 3))
     node.answer(begin, fenced)
     assert (node.core.role, node.core.epoch, node.core.leader_id) == (Role.FOLLOWER, 6, 3)
+
+
+@pytest.mark.parametrize("best", [1, 3])
+def test_k595_39_successors_are_named_by_how_much_they_have(best: int) -> None:
+    node = ToldCore()
+    node.lead()
+    (other,) = {1, 3} - {best}
+    node.ask(FetchRequest(key(other), 1, 0, 0, max_wait_ms=0))
+    node.ask(FetchRequest(key(best), 1, 1, 1, max_wait_ms=0))
+    for begin in node.take(BeginQuorumEpochRequest):
+        node.answer(begin, None)
+    node.step(Closing(0.0))
+    node.run_until(node.now_ms + 100)
+    told = [
+        one.request for one in node.wanted(Send) if isinstance(one.request, EndQuorumEpochRequest)
+    ]
+    assert [[one.id for one in request.successors] for request in told] == [[best, other]] * 2
 
 
 def test_k595_41_voters_that_cannot_be_reached_do_not_delay_a_stop_beyond_its_limit() -> None:
