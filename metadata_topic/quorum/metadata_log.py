@@ -54,7 +54,8 @@ class MetadataLog:
         self._clock = clock
         self._file = noted
         self._notes = make_mutex()
-        self._noted = noted.read() or FlushedEnd(0)
+        on_disk = noted.read()
+        self._noted, self._has_note = on_disk or FlushedEnd(0), on_disk is not None
         self._noted_segment = self._newest_segment
         self._led_epoch = NO_EPOCH
 
@@ -276,9 +277,9 @@ class MetadataLog:
             self._noted_segment = segment
 
     def _write_note(self, note: FlushedEnd) -> None:
-        if note != self._noted:
+        if note != self._noted or not self._has_note:  # that there is none says something, too
             self._file.write(note)
-            self._noted = note
+            self._noted, self._has_note = note, True
 
     def set_high_watermark(self, offset: int) -> None:
         """Take note that everything below `offset` (exclusive) is committed."""
