@@ -20,7 +20,7 @@ from pathlib import Path
 
 from kafka_protocol.errors import MalformedMessageError
 from kafka_protocol.records.errors import InvalidRecordError
-from local_log.set_aside import set_segment_aside
+from local_log.set_aside import cut_segment, set_segment_aside
 from metadata_topic.image.errors import BrokenMetadataLogError
 from metadata_topic.image.image import EMPTY_IMAGE
 from metadata_topic.image.loader import ImageLoader
@@ -191,6 +191,10 @@ def repair(
     for stale in verdict.stale:
         kept = set_segment_aside(disk, found.directory, stale.base_offset)
         log.warning("segment below the snapshot, before a hole, is set aside: %s", kept)
+    if verdict.torn_bytes and not verdict.segments[-1].whole_bytes:
+        # Opening would rename it: after a power cut there could be no segment at all.
+        torn = cut_segment(disk, found.directory, verdict.segments[-1].base_offset, 0, keeps=True)
+        log.warning("torn tail is the whole segment, and is set aside: %s", torn)
     opened = MetadataLog.open(
         found.directory,
         config=config,
@@ -215,6 +219,7 @@ def repair(
         )
     # A process that was killed may have left in memory what the core takes for durable.
     opened.flush()
+    disk.fsync_path(found.directory)
     opened.note_flushed()
     return opened
 

@@ -2,17 +2,19 @@
 
 from pathlib import Path
 
+import pytest
+
 from metadata_topic.image.records import make
 from metadata_topic.quorum.batches import data_batch, note_flushed_end
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.flushed_end_file import NO_EPOCH, FlushedEndFile
 from metadata_topic.quorum.metadata_log import MetadataLog
 from metadata_topic.quorum.recovery import read_directory, repair
-from metadata_topic.quorum.snapshots import SnapshotFiles
+from metadata_topic.quorum.snapshots import SnapshotFiles, snapshot_chunks
 from metadata_topic.raft.snapshot_id import SnapshotId
 from runtime.sim.clock import ManualClock
 from runtime.sim.dice import SeededDice
-from runtime.sim.memory_disk import MemoryDisk, MemoryMachine, MemoryNode
+from runtime.sim.memory_disk import MemoryDisk, MemoryMachine, MemoryNode, ProcessEnded
 
 HOME = Path("/log")
 BASE = SnapshotId(268, 3)
@@ -32,6 +34,19 @@ def batch(offset: int, flushed_end: int) -> bytearray:
     return data
 
 
+def begun_at_a_snapshot(machine: MemoryMachine) -> MetadataLog:
+    """A log that begins at a snapshot's end and has fetched a batch that is not flushed."""
+    disk = MemoryDisk(machine)
+    log = start(disk)
+    chunks = snapshot_chunks(
+        [make("NoOpRecord")], snapshot_id=BASE, last_contained_timestamp_ms=0, now_ms=lambda: 1
+    )
+    SnapshotFiles(HOME, disk, SeededDice(1)).write(BASE, chunks)
+    log.restart_at(BASE)
+    log.append_fetched(batch(268, 268), timestamp_ms=1)
+    return log
+
+
 def test_a_node_notes_before_its_first_fetch_that_it_led_nothing() -> None:
     machine = MemoryMachine()
     start(MemoryDisk(machine))
@@ -49,3 +64,33 @@ def test_a_batch_torn_before_another_that_was_fetched_with_it_is_a_torn_tail() -
     assert isinstance(file, MemoryNode)
     file.live[70] ^= 1  # in the first batch; the second says that its leader had flushed it
     assert start(MemoryDisk(machine)).end_offset == 0
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_start_over_a_torn_first_batch_may_be_cut_short_anywhere(seed: int) -> None:
+    operation = 0
+    while True:
+        operation += 1
+        machine = MemoryMachine()
+        begun_at_a_snapshot(machine)
+        file = machine.find(HOME / f"{268:020}.log")
+        assert isinstance(file, MemoryNode)
+        file.live[70] ^= 1
+        disk = MemoryDisk(machine)
+        disk.end_after(operation)
+        try:
+            start(disk)
+        except ProcessEnded:
+            machine.cut(SeededDice(seed))
+            assert start(MemoryDisk(machine)).start_offset == 268
+            continue
+        machine.cut(SeededDice(seed))
+        assert start(MemoryDisk(machine)).end_offset == 268
+        return
+
+
+def test_names_that_a_killed_process_left_are_durable_after_a_start() -> None:
+    machine = MemoryMachine()
+    begun_at_a_snapshot(machine)
+    start(MemoryDisk(machine))
+    assert machine.durable(HOME / f"{268:020}.log") is not None
