@@ -7,6 +7,7 @@ import pytest
 from metadata_topic.image.records import make
 from metadata_topic.quorum.batches import data_batch, note_flushed_end
 from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.errors import DamagedMetadataError
 from metadata_topic.quorum.flushed_end_file import NO_EPOCH, FlushedEndFile
 from metadata_topic.quorum.metadata_log import MetadataLog
 from metadata_topic.quorum.recovery import read_directory, repair
@@ -94,3 +95,44 @@ def test_names_that_a_killed_process_left_are_durable_after_a_start() -> None:
     begun_at_a_snapshot(machine)
     start(MemoryDisk(machine))
     assert machine.durable(HOME / f"{268:020}.log") is not None
+
+
+def padded(count: int, in_sector: int) -> bytearray:
+    """A batch of so many records that ends so many bytes before the end of a sector."""
+    for size in range(1, 2000):
+        topic = make("TopicRecord", name="x" * size, topic_id=bytes(16))
+        records = [topic, *[make("NoOpRecord")] * (count - 1)]
+        data = data_batch(records, base_offset=0, epoch=3, timestamp_ms=1)
+        if (len(data) + in_sector) % 512 == 0:
+            return data
+    raise AssertionError("no size fits")
+
+
+@pytest.mark.parametrize("offset", [1, 23, 255, 256, 300])
+@pytest.mark.parametrize("in_sector", range(1, 9))
+def test_a_batch_whose_offset_lay_in_a_lost_sector_is_a_torn_tail(
+    in_sector: int, offset: int
+) -> None:
+    machine = MemoryMachine()
+    log = start(MemoryDisk(machine))
+    log.append_fetched(padded(offset, in_sector), timestamp_ms=1)
+    position = log.size_bytes
+    assert (position + in_sector) % 512 == 0
+    log.flush()
+    log.append_fetched(batch(offset, 0), timestamp_ms=1)
+    file = machine.find(HOME / f"{0:020}.log")
+    assert isinstance(file, MemoryNode)
+    file.live[position : position + in_sector] = bytes(in_sector)
+    lost = file.live[position : position + 8] != offset.to_bytes(8, "big")
+    assert start(MemoryDisk(machine)).end_offset == (offset if lost else offset + 1)
+
+
+def test_another_offset_than_is_due_is_damage_where_no_sector_ends() -> None:
+    machine = MemoryMachine()
+    log = start(MemoryDisk(machine))
+    log.append_fetched(batch(0, 0) + batch(1, 0), timestamp_ms=1)
+    file = machine.find(HOME / f"{0:020}.log")
+    assert isinstance(file, MemoryNode)
+    file.live[len(batch(0, 0)) + 7] = 0
+    with pytest.raises(DamagedMetadataError, match="a batch at offset 0 where 1 is due"):
+        start(MemoryDisk(machine))
