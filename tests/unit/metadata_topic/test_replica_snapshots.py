@@ -5,6 +5,7 @@ from pathlib import Path
 
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.raft.snapshot_id import SnapshotId
+from tests.support.worlds.pools import HeldPool
 from tests.support.worlds.replica_quorum import ReplicaNode, ReplicaQuorum
 
 
@@ -133,3 +134,23 @@ def test_a_snapshot_outlives_its_node_and_shortens_the_next_start(tmp_path: Path
     assert one.names == {"a"}, "of the log nothing is known to be committed yet"
     quorum.advance(5_000)
     assert one.names == {"a", "b"}
+
+
+def test_a_log_that_is_to_be_cut_waits_for_a_deletion_under_way_to_end(tmp_path: Path) -> None:
+    quorum = ReplicaQuorum(tmp_path, [1])
+    quorum.config = replace(MetadataLogConfig(), max_retention_bytes=1)
+    [node] = quorum.replicas
+    node.background = pool = HeldPool(is_holding=False)
+    quorum.start()
+    quorum.create(quorum.elect_active(), "a")
+    quorum.snapshot(node)
+    quorum.create(node, "b")
+    pool.is_holding = True
+    node.replica.snapshot(lambda _made: None)
+    pool.release(2)  # the log is flushed, the snapshot is written: what it replaces is looked at
+    assert pool.held == 1
+    start, begun = node.opened.log.start_offset, []
+    node.opened.log.gate.shut(lambda: begun.append(node.opened.log.start_offset))
+    pool.release()
+    assert begun == [node.replica.snapshotter.last_id.end_offset]
+    assert begun != [start]
