@@ -21,11 +21,11 @@ HOME = Path("/log")
 BASE = SnapshotId(268, 3)
 
 
-def start(disk: MemoryDisk) -> MetadataLog:
+def start(disk: MemoryDisk, *, segment_bytes: int = 1 << 20) -> MetadataLog:
     """As one of several voters, or an observer."""
     files = SnapshotFiles(HOME, disk, SeededDice(1))
     found = read_directory(HOME, files=files, disk=disk, replays_log=False)
-    config = MetadataLogConfig()
+    config = MetadataLogConfig(segment_bytes=segment_bytes)
     return repair(found, files=files, config=config, disk=disk, clock=ManualClock())
 
 
@@ -35,14 +35,21 @@ def batch(offset: int, flushed_end: int) -> bytearray:
     return data
 
 
+def write_snapshot(disk: MemoryDisk, snapshot_id: SnapshotId) -> None:
+    chunks = snapshot_chunks(
+        [make("NoOpRecord")],
+        snapshot_id=snapshot_id,
+        last_contained_timestamp_ms=0,
+        now_ms=lambda: 1,
+    )
+    SnapshotFiles(HOME, disk, SeededDice(1)).write(snapshot_id, chunks)
+
+
 def begun_at_a_snapshot(machine: MemoryMachine) -> MetadataLog:
     """A log that begins at a snapshot's end and has fetched a batch that is not flushed."""
     disk = MemoryDisk(machine)
     log = start(disk)
-    chunks = snapshot_chunks(
-        [make("NoOpRecord")], snapshot_id=BASE, last_contained_timestamp_ms=0, now_ms=lambda: 1
-    )
-    SnapshotFiles(HOME, disk, SeededDice(1)).write(BASE, chunks)
+    write_snapshot(disk, BASE)
     log.restart_at(BASE)
     log.append_fetched(batch(268, 268), timestamp_ms=1)
     return log
@@ -136,3 +143,21 @@ def test_another_offset_than_is_due_is_damage_where_no_sector_ends() -> None:
     file.live[len(batch(0, 0)) + 7] = 0
     with pytest.raises(DamagedMetadataError, match="a batch at offset 0 where 1 is due"):
         start(MemoryDisk(machine))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_newest_segment_is_there_whatever_is_left_of_a_deletion(seed: int) -> None:
+    machine = MemoryMachine()
+    disk = MemoryDisk(machine)
+    log = start(disk, segment_bytes=100)
+    log.append_fetched(batch(0, 0) + batch(1, 0), timestamp_ms=1)
+    log.flush()
+    log.note_flushed()
+    log.set_high_watermark(2)
+    write_snapshot(disk, SnapshotId(2, 3))
+    log.append_fetched(batch(2, 2), timestamp_ms=1)  # in a segment of its own, not flushed
+    log.raise_start(2)
+    log.take_out_old_segments()
+    log.delete_old_segments()
+    machine.cut(SeededDice(seed))
+    assert start(MemoryDisk(machine)).end_offset >= 2
