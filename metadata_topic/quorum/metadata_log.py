@@ -387,9 +387,12 @@ class MetadataLog:
     def delete_old_segments(self) -> None:
         """Delete the files of segments that were taken out; on a pool thread.
 
+        The names of those that follow are durable first: after a power cut one of them is there.
+
         Raises:
-            KafkaStorageError: the disk failed.
+            OSError, KafkaStorageError: the disk failed.
         """
+        self._log.disk.fsync_path(self._log.directory)
         retention = self._log.retention
         retention.delete_later(retention.rename_leaving())
 
