@@ -65,7 +65,7 @@ class RemoteLife:
     """See the module; a `BrokerLife`.
 
     Attributes:
-        is_fenced: by the last answer.
+        is_fenced: by this node's image.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class RemoteLife:
         self._waiting: set[asyncio.Future[None]] = set()
         self._wants_to_leave = False
         self._said: ErrorCode | None = None
-        node.subscribe(lambda _image, _delta: self._wake())
+        node.subscribe(lambda image, _delta: self._see(image))
 
     # -- begin
 
@@ -159,13 +159,7 @@ class RemoteLife:
     async def unfence(self) -> None:
         """Beat from now on; returns when this broker serves, by its own image."""
         self._begin(self._beat())
-        node_id = self._registration.node_id
-
-        def serves(image: MetadataImage) -> bool:
-            broker = image.brokers.get(node_id)
-            return broker is not None and broker.epoch == self.epoch and not broker.fenced
-
-        await self._until(serves)
+        await self._until(lambda _image: not self.is_fenced)
 
     # -- heartbeats
 
@@ -205,12 +199,6 @@ class RemoteLife:
         code = ErrorCode(answer.error_code)
         if code == ErrorCode.NONE:
             self._said = None
-            if answer.is_fenced != self.is_fenced:
-                self.is_fenced = answer.is_fenced
-                if self.is_fenced and not want_shut_down:
-                    log.warning("this broker was fenced: its heartbeats did not arrive in time")
-                elif not self.is_fenced:
-                    log.info("this broker serves: broker_epoch=%d", self.epoch)
             if want_shut_down and not answer.should_shut_down:
                 code = ErrorCode.REQUEST_TIMED_OUT  # not yet
         return code
@@ -310,7 +298,15 @@ class RemoteLife:
             finally:
                 self._waiting.discard(changed)
 
-    def _wake(self) -> None:
+    def _see(self, image: MetadataImage) -> None:
+        broker = image.brokers.get(self._registration.node_id)
+        is_fenced = broker is None or broker.epoch != self.epoch or broker.fenced
+        if is_fenced is not self.is_fenced:
+            self.is_fenced = is_fenced
+            if not is_fenced:
+                log.info("this broker serves: broker_epoch=%d", self.epoch)
+            elif not self._wants_to_leave:
+                log.warning("this broker was fenced: its heartbeats did not arrive in time")
         for changed in self._waiting:
             if not changed.done():
                 changed.set_result(None)
