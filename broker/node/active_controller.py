@@ -6,23 +6,41 @@ the request as it is: without an authorizer there is nobody to speak for, so no 
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from broker.node.one_request import NO_ANSWER, Conversation
 from broker.topics.forwarded_creation import VERSION, AskThere
 from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.controller.errors import NotControllerError
 from metadata_topic.quorum.deadlines import DecisionTimedOut
-from metadata_topic.quorum.node import MetadataNode
+from metadata_topic.quorum.view import QuorumView
 from runtime.executors import Pool
 
 _CONNECT_S: Final = 2.0
 
 
+class KnownQuorum(Protocol):
+    """What this node's replica of the metadata log knows of the quorum."""
+
+    @property
+    def node_id(self) -> int:
+        """This node."""
+        ...
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads."""
+        ...
+
+    def describe(self) -> QuorumView:
+        """The quorum as this node sees it."""
+        ...
+
+
 class ActiveController:
     """See the module."""
 
-    def __init__(self, node: MetadataNode, own_address: tuple[str, int], pool: Pool) -> None:
+    def __init__(self, node: KnownQuorum, own_address: tuple[str, int], pool: Pool) -> None:
         """Nothing is asked yet.
 
         Args:
