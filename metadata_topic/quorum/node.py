@@ -210,6 +210,11 @@ class MetadataNode:
         """What ended the node, None while it is well (for health)."""
         return None if self._opened is None else self._replica.failure
 
+    def snapshot_problems(self) -> tuple[str, ...]:
+        """Why the disk does not take snapshots (for health): the log has everything, and grows."""
+        problem = "" if self._opened is None else self._replica.snapshotter.problem
+        return (problem,) if problem else ()
+
     @property
     def brokers(self) -> BrokerControl:
         """Registrations and heartbeats of brokers, by the active controller's side."""
