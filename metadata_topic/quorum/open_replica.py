@@ -86,7 +86,7 @@ def open_replica(
         ports: disk, clock and dice.
         config: of the log.
         check: sees the metadata as they were found, before anything is written; what it raises
-            ends the start. On one of several voters they are not known yet: it sees none.
+            ends the start. Not called on one of several voters: they are not known yet.
         check_stop: called between batches while nothing is changed yet; raises to end it here.
 
     Raises:
@@ -118,7 +118,7 @@ def open_replica(
         )
     is_needed = settings.is_controller and found.is_blank  # where nothing ever counted
     bootstrap = tuple(read_bootstrap(log_dir, disk)) if is_needed else ()
-    if check is not None:
+    if check is not None and plan.membership is Membership.SOLE_VOTER:
         check(found.loader.take()[0])
     for note in plan.notes:
         log.warning("metadata quorum: %s", note)

@@ -91,6 +91,7 @@ class Snapshotter:
 
     Attributes:
         last_id: the newest snapshot on the disk, None without one.
+        problem: why the newest attempt at the files failed, for people; empty where it did not.
         metrics: see there.
     """
 
@@ -129,6 +130,7 @@ class Snapshotter:
         self._leader_log_start = -1
         self._asked: deque[tuple[MetadataImage, Done]] = deque()
         self._wants_cleaning = self._is_closed = False
+        self.problem = ""
         self._run: Run[None] | None = None
         self._when_idle: list[Callable[[], None]] = []
         self.metrics = SnapshotMetrics(
@@ -246,6 +248,7 @@ class Snapshotter:
         """A bug of ours: the log is not touched by it, but nobody can rely on snapshots."""
         log.error("making a snapshot failed in an unknown way", exc_info=error)
         self.metrics.failures.inc()
+        self.problem = f"making a snapshot failed: {error!r}"
         self._run, self._wants_cleaning = None, False
         self._not_before_ms = self._clock.monotonic_ms() + RETRY_MS
         self._tell_none()
@@ -287,15 +290,16 @@ class Snapshotter:
         self._begin_counting()
         try:
             size_bytes = yield from self._write(image, snapshot_id)
-        except (OSError, TidemarkError):
+        except (OSError, TidemarkError) as error:
             log.exception("cannot make a snapshot: file=%s", snapshot_id.file_name)
             self.metrics.failures.inc()
+            self.problem = f"the snapshot {snapshot_id.file_name} cannot be made: {error}"
             self._bytes += counted
             self._not_before_ms = self._clock.monotonic_ms() + RETRY_MS
             return None
         if size_bytes is None:
             return None if self._is_closed else self.last_id
-        self.last_id = snapshot_id
+        self.last_id, self.problem = snapshot_id, ""
         self.metrics.generated(size_bytes, self._clock.monotonic_ms() - started_ms)
         log.info("wrote snapshot: file=%s size_bytes=%d", snapshot_id.file_name, size_bytes)
         self._core.note_snapshot(SnapshotWritten(SnapshotFile(snapshot_id, size_bytes)))
@@ -349,9 +353,10 @@ class Snapshotter:
         self._log.gate.enter()
         try:
             yield from self._let_go()
-        except (OSError, TidemarkError):
+        except (OSError, TidemarkError) as error:
             log.exception("cannot delete what a snapshot replaces")
             self.metrics.failures.inc()
+            self.problem = f"what a snapshot replaces cannot be deleted: {error}"
         finally:
             self._log.gate.leave()
 

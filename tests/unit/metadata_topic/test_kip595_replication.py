@@ -89,6 +89,16 @@ def test_k595_13_an_observer_of_a_broker_fetches_on_without_waiting_for_its_disk
     assert node.wanted(FlushLog) == []
 
 
+def test_a_follower_that_lags_knows_how_far_its_leader_is() -> None:
+    """Its own high watermark is no further than its log; a page that says ready needs more."""
+    follower = ToldCore()
+    fetch = follower.follow()
+    told = replace(follower.records(BatchFacts(0, 1, 1)), high_watermark=300)
+    follower.answer(fetch, told)
+    assert follower.core.high_watermark == 1
+    assert follower.core.replica.leader_high_watermark == 300
+
+
 def test_k595_46_the_high_watermark_does_not_go_back_with_a_voter_that_lost_its_disk() -> None:
     node = ToldCore()
     node.lead()
