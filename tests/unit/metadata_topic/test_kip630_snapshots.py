@@ -174,6 +174,7 @@ def test_k630_24_an_error_leads_back_to_fetch_and_the_next_download_begins_at_0(
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, 1, 1),
         (ErrorCode.FENCED_LEADER_EPOCH, 2, 3),
         (ErrorCode.UNKNOWN_LEADER_EPOCH, 0, -1),
+        (ErrorCode.UNKNOWN_LEADER_EPOCH, 1, 1),
     ],
 )
 def test_k630_24_an_error_of_the_epoch_writes_nothing(
@@ -183,7 +184,21 @@ def test_k630_24_an_error_of_the_epoch_writes_nothing(
     standing = Standing(epoch) if leader < 0 else leading(epoch, leader)
     node.answer(first, FetchSnapshotResponse(error, standing, SNAPSHOT, SIZE, 0, b"x" * 10))
     assert node.wanted(WriteChunk) == []
+    assert node.wanted(DropChunks) == [DropChunks()]
     assert node.core.epoch == max(epoch, 1)
+    node.tick(node.now_ms + 20)
+    assert len(node.take(FetchRequest)) == 1
+
+
+def test_bad_input_a_chunk_of_an_older_epoch_changes_nothing() -> None:
+    node, first = fetching()
+    late = FetchSnapshotResponse(ErrorCode.NONE, Standing(0), SNAPSHOT, SIZE, 0, b"x" * 10)
+    node.answer(first, late)
+    assert node.wanted(WriteChunk) == []
+    assert node.wanted(DropChunks) == []
+    node.tick(node.now_ms + 20)
+    (again,) = node.take(FetchSnapshotRequest)
+    assert again.request == first.request
 
 
 def test_k630_20_after_the_snapshot_the_log_is_fetched_from_its_end_in_its_epoch() -> None:
