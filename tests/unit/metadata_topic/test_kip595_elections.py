@@ -135,6 +135,13 @@ def test_k595_31_a_candidate_follows_a_higher_epoch_whatever_else_the_answer_say
     error: ErrorCode,
 ) -> None:
     node = ToldCore()
+    vote, other = node.stand()
+    node.answer(vote, VoteResponse(error, Standing(5), granted=True))
+    assert (node.core.role, node.core.epoch) == (Role.UNATTACHED, 5)
+    node.answer(other, node.yes())
+    assert node.core.role is Role.UNATTACHED, "a vote of the epoch before"
+
+    node = ToldCore()
     vote, _ = node.stand()
     node.answer(vote, VoteResponse(error, leading(6, 3), granted=True))
     assert (node.core.role, node.core.epoch, node.core.leader_id) == (Role.FOLLOWER, 6, 3)
