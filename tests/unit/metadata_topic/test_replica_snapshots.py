@@ -5,6 +5,7 @@ from pathlib import Path
 
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.raft.snapshot_id import SnapshotId
+from tests.support.worlds.pools import HeldPool
 from tests.support.worlds.replica_quorum import ReplicaNode, ReplicaQuorum
 
 
@@ -130,6 +131,32 @@ def test_a_snapshot_outlives_its_node_and_shortens_the_next_start(tmp_path: Path
     one.kill()
     one.start()
     assert one.opened.found.snapshot_id == made
+    quorum.advance(0)
     assert one.names == {"a"}, "of the log nothing is known to be committed yet"
     quorum.advance(5_000)
     assert one.names == {"a", "b"}
+
+
+def test_nodes_that_start_vote_and_fetch_while_their_snapshot_is_not_loaded(tmp_path: Path) -> None:
+    quorum, leader = three(tmp_path)
+    quorum.create(leader, "a")
+    quorum.advance(1_000)
+    for node in quorum.replicas:
+        quorum.snapshot(node)
+        node.kill()
+    for node in quorum.replicas:
+        node.reads = HeldPool()
+    quorum.start()
+    leader_id = quorum.elect().id
+    quorum.advance(1_000)
+    leader = next(node for node in quorum.replicas if node.id == leader_id)
+    assert leader.replica.high_watermark == leader.opened.log.end_offset, "followers have fetched"
+    assert [node.names for node in quorum.replicas] == [set()] * 3
+    assert not leader.replica.controller.is_active, "it must not decide on an image it has not"
+    for node in quorum.replicas:
+        assert isinstance(node.reads, HeldPool)
+        node.reads.is_holding = False
+        node.reads.release()
+    quorum.advance(1_000)
+    assert [node.names for node in quorum.replicas] == [{"a"}] * 3
+    quorum.create(quorum.elect_active(), "b")
