@@ -34,6 +34,7 @@ from metadata_topic.raft.events import (
     Event,
     Flushed,
     Persisted,
+    Proposed,
     Received,
     Started,
     Tick,
@@ -50,7 +51,7 @@ from metadata_topic.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from metadata_topic.raft.role_states import Follower
+from metadata_topic.raft.role_states import Follower, Leader
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
@@ -178,6 +179,13 @@ class ToldCore:
         """Answer what it asked; None: no answer in its time."""
         return self.step(Answered(send.number, response, random))
 
+    def append(self, records: int) -> None:
+        """Let its controller decide something, in one batch."""
+        end = self.core.log.end_offset
+        self.step(
+            Proposed(self.core.epoch, (BatchFacts(end, end + records, self.core.epoch),), b"x")
+        )
+
     # -- what it wants --------------------------------------------------------------------------
 
     @staticmethod
@@ -193,6 +201,12 @@ class ToldCore:
     def wanted(self, kind: type[E]) -> list[E]:
         """All effects of a kind so far."""
         return [one for one in self.effects if isinstance(one, kind)]
+
+    @property
+    def leading(self) -> Leader:
+        """What it knows as the leader."""
+        assert self.core.leadership is not None
+        return self.core.leadership
 
     @property
     def fatal(self) -> list[str]:

@@ -130,6 +130,23 @@ def test_k595_31_a_leader_that_sees_a_higher_epoch_follows_it_and_may_vote_in_it
     assert node.core.election == ElectionState(7, None, key(3))
 
 
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.INVALID_VOTER_KEY])
+def test_k595_31_a_candidate_follows_a_higher_epoch_whatever_else_the_answer_says(
+    error: ErrorCode,
+) -> None:
+    node = ToldCore()
+    vote, other = node.stand()
+    node.answer(vote, VoteResponse(error, Standing(5), granted=True))
+    assert (node.core.role, node.core.epoch) == (Role.UNATTACHED, 5)
+    node.answer(other, node.yes())
+    assert node.core.role is Role.UNATTACHED, "a vote of the epoch before"
+
+    node = ToldCore()
+    vote, _ = node.stand()
+    node.answer(vote, VoteResponse(error, leading(6, 3), granted=True))
+    assert (node.core.role, node.core.epoch, node.core.leader_id) == (Role.FOLLOWER, 6, 3)
+
+
 def test_k595_32_a_vote_of_an_older_role_or_epoch_does_not_count() -> None:
     node = ToldCore()
     first, second = node.stand()

@@ -140,12 +140,16 @@ def test_k595_36_an_observer_whose_address_is_known_is_sent_no_begin() -> None:
     node.lead()
     for begin in node.take(BeginQuorumEpochRequest):
         node.answer(begin, None)
+    began = node.now_ms
     node.ask(FetchRequest(ReplicaKey(3, directory(33)), 1, 1, 1, max_wait_ms=0))
-    node.ask(FetchRequest(key(1), 1, 1, 1, max_wait_ms=0))
-    node.ask(FetchRequest(key(3), 1, 1, 1, max_wait_ms=0))
-    node.run_until(node.now_ms + T)  # half a fetch timeout
-    sent = [one.request.voter for one in node.take(BeginQuorumEpochRequest)]  # type: ignore[union-attr]
-    assert sent == [key(1), key(3)]
+    node.run_until(began + 900)
+    for voter in (1, 3):
+        node.ask(FetchRequest(key(voter), 1, 1, 1, max_wait_ms=0))
+    node.take(BeginQuorumEpochRequest)
+    node.run_until(
+        began + 1_500
+    )  # half a fetch timeout after the observer's Fetch, not the voters'
+    assert node.take(BeginQuorumEpochRequest) == []
 
 
 @pytest.mark.parametrize("fetches", [True, False], ids=["fetches chunks", "is silent"])
@@ -185,3 +189,34 @@ def _until_it_gives_up(node: ToldCore) -> list:  # type: ignore[type-arg]
         node.now_ms += 100
         done += node.step(Tick(0.0))
     return done
+
+
+def test_k595_46_a_replica_is_caught_up_as_of_the_time_whose_records_it_has() -> None:
+    """KIP-836: at the end now, or at what was the end when it asked the time before."""
+    node = ToldCore()
+    node.lead()
+    (progress,) = [one for voter, one in node.leading.voters.items() if voter.id == 3]
+
+    def asks(now_ms: int, offset: int) -> int | None:
+        node.now_ms = now_ms
+        node.ask(FetchRequest(key(3), 1, offset, min(offset, 1), max_wait_ms=0))
+        return progress.last_caught_up_ms
+
+    began, end = node.now_ms, 1
+    assert asks(began + 100, 0) is None
+    node.append(2)
+    assert asks(began + 200, end) == began + 100, "it has what there was then"
+    node.append(2)
+    assert asks(began + 300, end + 1) == began + 100, "not yet what there was at its last Fetch"
+    assert asks(began + 400, end + 4) == began + 400
+
+
+def test_an_observer_is_remembered_for_five_minutes() -> None:
+    """So long the idle leader writes NoOp records for it."""
+    node = ToldCore(voters=(2,))
+    node.ask(FetchRequest(key(9), node.core.epoch, 0, 0, max_wait_ms=0))
+    began = node.now_ms
+    node.tick(began + 5 * 60_000)
+    assert set(node.leading.observers) == {key(9)}
+    node.tick(began + 5 * 60_000 + 1)
+    assert node.leading.observers == {}
