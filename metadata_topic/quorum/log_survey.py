@@ -19,6 +19,8 @@ from runtime.disk import Disk, OpenFile
 _WINDOW_BYTES: Final = 1 << 20
 _MAGIC_POSITION: Final = 16
 _OFFSET_BYTES: Final = 8
+_LENGTH_END: Final = 12
+"""Of the length, which follows the offset."""
 _SECTOR_BYTES: Final = 512
 _LIKE_A_HEADER: Final = re.compile(rb"\x02.{4}\x00[\x00\x20].{20}\xff{10}", re.DOTALL)
 """Magic, any checksum, the attributes of data or control, lengths and times, no producer."""
@@ -173,14 +175,15 @@ def _contradiction(header: BatchHeader, end_offset: int, last_epoch: int) -> str
 
 
 def _lacks_first_sector(header: BatchHeader, end_offset: int, position: int) -> bool:
-    """Whether only the offset's first bytes are gone, which lay in a sector before the rest.
+    """Whether only the batch's first bytes are gone, which lay in a sector before the rest.
 
-    The offset is not under the checksum: what a power cut leaves of such a batch looks whole.
+    The offset is not under the checksum, and the first bytes of a length are zeros anyway: what a
+    power cut leaves of such a batch looks whole.
     """
     lost = _SECTOR_BYTES - position % _SECTOR_BYTES
-    if lost > _OFFSET_BYTES:
+    if lost >= _LENGTH_END:
         return False
-    kept = (1 << 8 * (_OFFSET_BYTES - lost)) - 1
+    kept = (1 << 8 * max(0, _OFFSET_BYTES - lost)) - 1
     return header.base_offset == end_offset & kept
 
 

@@ -116,7 +116,7 @@ def padded(count: int, in_sector: int) -> bytearray:
 
 
 @pytest.mark.parametrize("offset", [1, 23, 255, 256, 300])
-@pytest.mark.parametrize("in_sector", range(1, 9))
+@pytest.mark.parametrize("in_sector", range(1, 12))
 def test_a_batch_whose_offset_lay_in_a_lost_sector_is_a_torn_tail(
     in_sector: int, offset: int
 ) -> None:
