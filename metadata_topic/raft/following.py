@@ -64,10 +64,14 @@ def poll_follower(replica: Replica, state: Follower) -> bool:
 
 
 def is_able_to_fetch(replica: Replica) -> bool:
-    """Whether the log may be shown: a voter's, or a controller's, only once it is flushed."""
+    """Whether the log may be shown: a voter's, or a controller's, only once it is flushed.
+
+    A broker's is flushed when a segment is full, and when it makes a snapshot.
+    """
     if replica.busy:
         return False
-    if replica.config.can_vote and replica.log.flushed_end < replica.log.end_offset:
+    must_be_flushed = replica.config.can_vote or replica.is_segment_full
+    if must_be_flushed and replica.log.flushed_end < replica.log.end_offset:
         replica.flush()
         return False
     return True
