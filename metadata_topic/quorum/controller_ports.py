@@ -26,6 +26,10 @@ class ControllerLog(Protocol):
         """
         ...
 
+    def must_flush(self, more_bytes: int) -> bool:
+        """Whether an append of so many bytes must wait for a flush that is under way."""
+        ...
+
     def log_end(self) -> int:
         """First offset not written yet (exclusive end)."""
         ...

@@ -47,6 +47,8 @@ from runtime.scheduler import Timer
 
 _DECISIONS_A_TURN: Final = 8
 """Small decisions that are taken without a pause: some milliseconds."""
+_FLUSH_LOOK_MS: Final = 2
+"""So often the term looks whether the log is flushed, where an append must wait for that."""
 
 
 class ControllerTerm:
@@ -264,6 +266,9 @@ class ControllerTerm:
         if self._append_timer is not None:
             self._append_timer.cancel()
             self._append_timer = None
+        if self._world.log.must_flush(len(self._gathered)):
+            self._append_after(_FLUSH_LOOK_MS)
+            return
         self._wrote_ms = self._now()
         batches, data = self._gathered.take()
         try:

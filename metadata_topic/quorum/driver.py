@@ -63,6 +63,7 @@ from metadata_topic.raft.events import (
     Proposed,
     Received,
     Resign,
+    SegmentFull,
     SnapshotInstalled,
     SnapshotRefused,
     SnapshotWritten,
@@ -313,6 +314,8 @@ class RaftDriver:
                 if batches[-1].end_offset > self._log.end_offset:  # else by `propose`
                     self._log.append_fetched(data, timestamp_ms=self._clock.wall_ms())
                     self.metrics.fetched(batches[-1].end_offset - batches[0].base_offset)
+                    if self._log.wants_flush:
+                        self._handle(SegmentFull())
             case FlushLog():
                 self._flush()
             case TruncateLog(end_offset):

@@ -38,7 +38,7 @@ from runtime.executors import make_mutex
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 METADATA_PARTITION: Final = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
 _LARGE: Final = 2
-"""Times `segment_bytes`: so large a segment is flushed where it must not be, for the next one."""
+"""Times `segment_bytes`: a segment becomes no larger, see `must_flush`."""
 
 
 class MetadataLog:
@@ -141,7 +141,7 @@ class MetadataLog:
         """Append whole batches that this node made as a leader, all of them into one segment.
 
         A segment is flushed before the next one begins, so that damage in a closed segment is never
-        a torn tail; between two batches of one decision nothing is flushed, so none begins there.
+        a torn tail. Nobody waits here for that: a full one grows until it is, see `must_flush`.
 
         Raises:
             KafkaStorageError: the disk failed; a part may be written.
@@ -166,11 +166,8 @@ class MetadataLog:
         self._append(batches, timestamp_ms)
 
     def _append(self, batches: Buffer, timestamp_ms: int) -> None:
-        if self._is_segment_full(len(batches)):
-            if self.flushed_end < self.end_offset and self._is_segment_large(len(batches)):
-                self.flush()
-            if self.flushed_end >= self.end_offset:
-                self._log.roll(timestamp_ms)
+        if self._is_segment_full(len(batches)) and self.flushed_end >= self.end_offset:
+            self._log.roll(timestamp_ms)
         self._log.append_batches(batches, now_ms=timestamp_ms)
 
     def _is_segment_full(self, more_bytes: int) -> bool:
@@ -183,14 +180,19 @@ class MetadataLog:
             or age_ms > self._config.segment_ms
         )
 
-    def _is_segment_large(self, more_bytes: int) -> bool:
-        size = self._log.segments[-1].size_bytes + more_bytes
-        return size > _LARGE * self._config.segment_bytes
-
     @property
     def wants_flush(self) -> bool:
         """Whether a flush is needed for the next segment to begin; nobody waits for it."""
         return self._is_segment_full(1) and self.flushed_end < self.end_offset
+
+    def must_flush(self, more_bytes: int) -> bool:
+        """Whether the next append, of so many bytes, must wait for a flush: there it ends growing.
+
+        A log that is appended to all the time is never flushed to its end, so no segment would
+        begin. The flush is under way; the loop does not wait for it, the caller asks again.
+        """
+        size_bytes = self._log.segments[-1].size_bytes + more_bytes
+        return self.wants_flush and size_bytes > _LARGE * self._config.segment_bytes
 
     def append_controls(
         self, entries: Sequence[ControlEntry], *, epoch: int, timestamp_ms: int

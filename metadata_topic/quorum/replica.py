@@ -94,6 +94,9 @@ class _LeadersLog:
     def propose(self, batches: tuple[BatchFacts, ...], data: bytes | bytearray, epoch: int) -> bool:
         return self._driver.propose(batches, data, epoch)
 
+    def must_flush(self, more_bytes: int) -> bool:
+        return self._log.must_flush(more_bytes)
+
     def log_end(self) -> int:
         return self._log.end_offset
 

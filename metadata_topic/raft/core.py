@@ -33,6 +33,7 @@ from metadata_topic.raft.events import (
     Proposed,
     Received,
     Resign,
+    SegmentFull,
     SnapshotInstalled,
     SnapshotRefused,
     SnapshotWritten,
@@ -196,12 +197,15 @@ class RaftCore:
                 self._take_rare(event)
 
     def _take_rare(
-        self, event: Started | SnapshotWritten | LogStartRaised | Resign | Closing
+        self, event: Started | SegmentFull | SnapshotWritten | LogStartRaised | Resign | Closing
     ) -> None:
         replica = self.replica
         match event:
             case Started():
                 self._on_started(event)
+            case SegmentFull():
+                replica.is_segment_full = True
+                replica.flush()
             case SnapshotWritten(snapshot):
                 replica.log.add_snapshot(snapshot)
             case LogStartRaised():
@@ -355,6 +359,7 @@ class RaftCore:
         else:
             log = replica.log
             log.flushed_end = max(log.flushed_end, min(end_offset, log.end_offset))
+            replica.is_segment_full &= log.flushed_end < log.end_offset
         replica.flush()
         if isinstance(replica.state, Leader):
             leading.update_high_watermark(replica, replica.state)

@@ -117,6 +117,11 @@ class Flushed:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentFull:
+    """The log's newest segment is full: the next one begins once all of it is flushed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Truncated:
     """`TruncateLog` is done: the log ends at `end_offset` (exclusive), durably."""
 
@@ -191,6 +196,7 @@ Event = (
     | Proposed
     | Persisted
     | Flushed
+    | SegmentFull
     | Truncated
     | ChunkWritten
     | SnapshotInstalled

@@ -79,9 +79,11 @@ class Replica:
         durable: number of the newest `Persist` that is durable.
         busy: a truncation or an installation of a snapshot is under way: nothing is appended.
         flushing: a flush is under way.
+        is_segment_full: nothing is fetched before the log is flushed, so that a segment can begin.
         flush_is_stale: the log was cut since that flush began.
         stale_chunks: so many chunks that come to the disk next are of a download given up.
         closing_deadline_ms: when a closing process ends at the latest; None: it is not closing.
+        fetch_bytes: how many bytes of records the next Fetch asks for.
         leader_answered_ms: when a leader last answered a Fetch as such; -1 never.
     """
 
@@ -99,9 +101,11 @@ class Replica:
         self.durable = 0
         self.busy = False
         self.flushing = False
+        self.is_segment_full = False
         self.flush_is_stale = False
         self.stale_chunks = 0
         self.closing_deadline_ms: int | None = None
+        self.fetch_bytes = config.fetch_max_bytes
         self.leader_answered_ms = -1
         self.pending: dict[int, Pending] = {}
         self._retry_at: dict[Node, int] = {}

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from kafka_protocol.records.batch import iter_batches
 from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.quorum.batches import data_batch, note_flushed_end
 from metadata_topic.quorum.config import MetadataLogConfig, NodeIdentity
@@ -63,6 +64,7 @@ class DrivenNode:
 
     def __init__(self, quorum: "DrivenQuorum", node_id: int, directory: Path) -> None:
         self.quorum = quorum
+        self.is_controller = any(node.id == node_id for node in quorum.nodes)
         self.id = node_id
         self.directory = directory
         self.pool: Pool | None = None
@@ -95,7 +97,7 @@ class DrivenNode:
             NodeIdentity(
                 node_id=self.id, cluster_id=CLUSTER_ID, directory_id=bytes([self.id]) * 16
             ),
-            QuorumSettings(is_controller=True, static_voters=self.quorum.nodes),
+            QuorumSettings(is_controller=self.is_controller, static_voters=self.quorum.nodes),
             ports=ports,
             config=self.quorum.config,
         )
@@ -103,7 +105,10 @@ class DrivenNode:
         return driver
 
     def _begin(self, opened: OpenReplica, ports: SimPorts) -> RaftDriver:
-        config = RaftConfig(bootstrap=opened.plan.bootstrap, static_nodes=opened.plan.static_nodes)
+        plan = opened.plan
+        config = RaftConfig(
+            can_vote=self.is_controller, bootstrap=plan.bootstrap, static_nodes=plan.static_nodes
+        )
         driver = RaftDriver(
             RaftCore(opened.key, config),
             DriverWorld(
@@ -198,8 +203,14 @@ class DrivenNode:
     @property
     def log_bytes(self) -> bytes:
         """All batches that this replica has."""
-        log = self.opened.log
-        return log.read(log.start_offset, 1 << 30) if log.end_offset > log.start_offset else b""
+        log, read = self.opened.log, bytearray()
+        offset = log.start_offset
+        while offset < log.end_offset:  # a segment at a time
+            data = log.read(offset, 1 << 30)
+            read += data
+            *_, (_, last) = iter_batches(data)
+            offset = last.next_offset
+        return bytes(read)
 
 
 class Wire:
@@ -247,14 +258,15 @@ class DrivenQuorum:
         config: of all logs; for lives that begin later.
     """
 
-    def __init__(self, root: Path, ids: Sequence[int]) -> None:
+    def __init__(self, root: Path, ids: Sequence[int], observers: Sequence[int] = ()) -> None:
+        """Begin with nothing; `observers` are brokers, which have no vote."""
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.nodes = tuple(Node(node_id, "here", 9000 + node_id) for node_id in ids)
         self.config = MetadataLogConfig()
         self.members = {
             node_id: self._node(node_id, root / f"node-{node_id}" / "__cluster_metadata-0")
-            for node_id in ids
+            for node_id in (*ids, *observers)
         }
         self.by_port = {9000 + node_id: node for node_id, node in self.members.items()}
         self.cut: set[tuple[int, int]] = set()

@@ -132,6 +132,9 @@ class NaiveQuorum:
     def log_end(self) -> int:
         return self.batches[-1][0].end_offset if self.batches else 0
 
+    def must_flush(self, _more_bytes: int) -> bool:
+        return False
+
     def flushed_end(self) -> int:
         return self.committed
 
