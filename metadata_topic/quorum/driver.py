@@ -20,7 +20,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar, assert_never
+from typing import Final, TypeVar, assert_never
 
 from kafka_protocol.errors import KafkaError, TidemarkError
 from kafka_protocol.records.control import leader_change
@@ -82,6 +82,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+LINES_FSYNC_MS: Final = 1_000
+"""So long after a flush its note is durable, too."""
+
 
 class RaftFailureError(TidemarkError):
     """The replica must not go on: it could lose or invent committed records."""
@@ -106,6 +109,8 @@ class RaftDriver:
         commit = world.ports.executors.commit
         self._votes = WorkQueue(commit, self._scheduler, self._fail)
         self._log_work = WorkQueue(commit, self._scheduler, self._fail)
+        self._line_work = WorkQueue(world.ports.executors.background, self._scheduler, self._fail)
+        self._line_timer: Timer | None = None
         self._events: deque[Event] = deque()
         self._notices: deque[Callable[[], None]] = deque()
         self._is_stepping = self._is_telling = False
@@ -335,8 +340,19 @@ class RaftDriver:
         def flushed(end_offset: int) -> None:
             self.metrics.fsync_ms.observe(self._clock.monotonic_ms() - began_ms)
             self._handle(Flushed(end_offset))
+            self._fsync_lines_later()
 
         self._log_work.add(self._log.flush, flushed)
+
+    def _fsync_lines_later(self) -> None:
+        """Nobody waits for it: a power cut takes at most what was noted in the last second."""
+        if self._line_timer is None and self._log.has_unsynced_lines and not self._is_over:
+            self._line_timer = self._scheduler.call_later(LINES_FSYNC_MS, self._fsync_lines)
+
+    def _fsync_lines(self) -> None:
+        self._line_timer = None
+        if not self._is_over:
+            self._line_work.add(self._log.fsync_lines, lambda _: self._fsync_lines_later())
 
     def _open_epoch(self, effect: AppendEpochStart) -> None:
         entries = [leader_change(effect.leader_id, effect.voters.ids, effect.granting)]
@@ -430,6 +446,10 @@ class RaftDriver:
         """Take no more events; what is under way on the disk ends first."""
         self._is_over = True
         self._wake_at(None)
+        if self._line_timer is not None:
+            self._line_timer.cancel()
         done, self._closed = self._closed, None
         if done is not None:
-            self._votes.when_idle(partial(self._log_work.when_idle, done))
+            for queue in (self._line_work, self._log_work, self._votes):
+                done = partial(queue.when_idle, done)
+            done()

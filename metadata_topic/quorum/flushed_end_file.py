@@ -1,23 +1,30 @@
 """The file `tidemark-flushed-end`: up to where the metadata log was flushed when it was written.
 
-It is written after a start, a roll, a snapshot and at a clean stop, so it is behind the log most of
-the time. What it says stays true until the log is cut, and a cut lowers it on disk first. A file
-that is missing or damaged proves nothing: Apache Kafka does not write it.
+It is replaced after a start, a roll, a snapshot and at a clean stop. Each flush between these adds
+a line; nobody waits for that line's fsync, which follows within a second. What the file says stays
+true until the log is cut, and a cut replaces the file first. A file that is missing or damaged
+proves nothing: Apache Kafka does not write it.
 
-    tidemark-flushed-end 2
+    tidemark-flushed-end 3
     flushed 4711
     restart -1 -1
     led 7
     crc 0a1b2c3d
+    flushed 4718 5e6f7a8b
 
 `restart` is the id (end offset, epoch) of a snapshot that is about to replace the whole log; -1 -1
 at all other times. `led` is the epoch that this node led when it wrote the file, -1 for none: only
-batches of that epoch say something about this node's disk, see `log_verdict`. Version 1 had no
-`led`, and no epoch in `restart`: what it lies beside was written by a sole voter.
+batches of that epoch say something about this node's disk, see `log_verdict`. The checksum of a
+line goes on from that of the first five, so that it counts in no other file. A power cut may tear
+or lose lines; the highest of the sound ones counts.
+
+Version 2 had no lines; version 1 had no `led`, and no epoch in `restart`: what it lies beside was
+written by a sole voter.
 """
 
 import logging
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,16 +32,21 @@ from typing import Final
 from crc32c import crc32c
 
 from metadata_topic.raft.snapshot_id import SnapshotId
-from runtime.disk import Disk
+from runtime.disk import Disk, OpenFile
 
 FLUSHED_END: Final = "tidemark-flushed-end"
+_VERSION_WITH_LINES: Final = 3
 EVERY_EPOCH: Final = -2
 """In the place of an epoch: nothing in the log was fetched from a leader."""
 NO_EPOCH: Final = -1
+HEAD_LINES: Final = 5
+LINES_MAX: Final = 4096
+"""So many lines are added before the file is replaced."""
 _FORM: Final = re.compile(
-    rb"(tidemark-flushed-end ([12])\nflushed (\d+)\n"
+    rb"(tidemark-flushed-end ([123])\nflushed (\d+)\n"
     rb"restart (-1|\d+)(?: (-1|\d+))?\n(?:led (-1|\d+)\n)?)crc ([0-9a-f]{8})\n"
 )
+_LINE: Final = re.compile(rb"(flushed (\d+)) ([0-9a-f]{8})\n")
 log = logging.getLogger(__name__)
 
 
@@ -66,7 +78,7 @@ def dump_flushed_end(end: FlushedEnd) -> bytes:
     """Write the file's content."""
     offset, epoch = end.restart or (-1, -1)
     lines = (
-        "tidemark-flushed-end 2",
+        "tidemark-flushed-end 3",
         f"flushed {end.offset}",
         f"restart {offset} {epoch}",
         f"led {end.led_epoch}",
@@ -75,25 +87,51 @@ def dump_flushed_end(end: FlushedEnd) -> bytes:
     return text + f"crc {crc32c(text):08x}\n".encode()
 
 
+def dump_line(offset: int, head_crc: int) -> bytes:
+    """A line that says: the log is flushed to `offset` (exclusive).
+
+    Args:
+        offset: see above.
+        head_crc: checksum of all that `dump_flushed_end` has written before the lines.
+    """
+    text = f"flushed {offset}".encode()
+    return text + f" {crc32c(text, head_crc):08x}\n".encode()
+
+
 def parse_flushed_end(data: bytes) -> FlushedEnd | None:
     """Read the file's content; None if it is damaged."""
-    found = _FORM.fullmatch(data)
+    found = _FORM.match(data)
     if found is None or int(found[7], 16) != crc32c(found[1]):
         return None
-    is_old = found[2] == b"1"
-    if is_old is not (found[5] is None) or is_old is not (found[6] is None):
+    version, rest = int(found[2]), data[found.end() :]
+    if (version == 1) is not (found[5] is None) or (version == 1) is not (found[6] is None):
+        return None
+    if rest and version < _VERSION_WITH_LINES:
         return None
     restart = int(found[4])
-    snapshot = None if restart < 0 else SnapshotId(restart, NO_EPOCH if is_old else int(found[5]))
-    return FlushedEnd(int(found[3]), snapshot, EVERY_EPOCH if is_old else int(found[6]))
+    snapshot = None
+    if restart >= 0:
+        snapshot = SnapshotId(restart, NO_EPOCH if version == 1 else int(found[5]))
+    offset = max([int(found[3]), *_lines(rest, crc32c(found[0]))])
+    return FlushedEnd(offset, snapshot, EVERY_EPOCH if version == 1 else int(found[6]))
+
+
+def _lines(data: bytes, head_crc: int) -> Iterator[int]:
+    """What the sound lines say; others are what a power cut has left of them."""
+    for line in _LINE.finditer(data):
+        if int(line[3], 16) == crc32c(line[1], head_crc):
+            yield int(line[2])
 
 
 class FlushedEndFile:
-    """The file in one metadata directory."""
+    """The file in one metadata directory; one call at a time, but for `fsync_lines`."""
 
     def __init__(self, directory: Path, disk: Disk) -> None:
         self._path = directory / FLUSHED_END
         self._disk = disk
+        self._head_crc: int | None = None  # of the file, if it was written in this life
+        self._open: OpenFile | None = None
+        self._count = 0
 
     def read(self) -> FlushedEnd | None:
         """What the file says; None if it is missing or damaged.
@@ -112,4 +150,38 @@ class FlushedEndFile:
 
     def write(self, end: FlushedEnd) -> None:
         """Replace the file; returns after fsync of file and directory."""
-        self._disk.atomic_write(self._path, dump_flushed_end(end))
+        self.release()
+        data = dump_flushed_end(end)
+        self._disk.atomic_write(self._path, data)
+        self._head_crc, self._count = crc32c(data), 0
+
+    @property
+    def takes_lines(self) -> bool:
+        """Whether a line can be added: the file was written in this life, and is not long yet."""
+        return self._head_crc is not None and self._count < LINES_MAX
+
+    def add_line(self, offset: int) -> None:
+        """Say that the log is flushed to `offset` (exclusive); not durable yet, see `fsync_lines`.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        assert self._head_crc is not None
+        if self._open is None:
+            self._open = self._disk.open_append(self._path)
+        self._disk.append(self._open, dump_line(offset, self._head_crc))
+        self._count += 1
+
+    def fsync_lines(self) -> None:
+        """Make the lines durable; on any thread, while others are added or the file is replaced.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        file = self._open
+        if file is not None:
+            self._disk.fsync(file)
+
+    def release(self) -> None:
+        """Let go of the open file: it closes when nobody fsyncs it any more."""
+        self._open = None

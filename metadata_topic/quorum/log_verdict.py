@@ -7,12 +7,13 @@ what lies around it tells them apart. Damage is
 
 1. a place below the newest snapshot's end: only flushed records get into one;
 2. a place in a closed segment: a segment is flushed before the next one begins;
-3. a place below the flushed end that was noted at a start, roll, snapshot or clean stop;
+3. a place below the flushed end that was noted: each flush does, see `flushed_end_file`;
 4. a place before a whole batch that was begun only after the place was flushed: each batch says up
    to where its leader's log was flushed when it was begun. On another node's disk it says nothing:
    a follower writes several fetched batches at once, and a power cut may tear the first of them. So
    only batches count that this node began itself, in the epoch that the note names;
-5. a whole batch that does not continue the one before it: no power cut leaves that.
+5. a whole batch that does not continue the one before it: no power cut leaves that, but where the
+   batch's offset alone lay in a sector that was lost.
 
 Nothing is concluded from what is missing: without any of these signs a tail counts as torn.
 """
@@ -74,10 +75,12 @@ def judge(facts: DirectoryFacts) -> Verdict:
         MissingMetadataError: the log does not reach back to a usable snapshot.
     """
     base = 0 if facts.usable_snapshot is None else facts.usable_snapshot.end_offset
-    chain = _chain(facts, base)
+    is_under_way = _is_replacement_under_way(facts)
+    # Of a log that is being dropped any segments may be left, and in any state.
+    chain = [] if is_under_way else _chain(facts, base)
     epochs = [later.epoch for s in facts.segments for later in s.later]
     last_epoch = max([*epochs, *(s.last_epoch for s in facts.segments)], default=-1)
-    is_replaced = _is_replaced(facts, chain)
+    is_replaced = is_under_way or _is_replaced(facts, chain)
     end = chain[-1].end_offset if chain else None
     if not is_replaced:
         _check_end(facts, chain)
@@ -117,6 +120,20 @@ def _chain(facts: DirectoryFacts, base: int) -> list[SegmentSurvey]:
     return chain
 
 
+def _newest_usable(facts: DirectoryFacts) -> SnapshotId | None:
+    """The newest snapshot, if it can be used and is not that of the format step."""
+    snapshot = facts.usable_snapshot
+    if snapshot is None or snapshot.end_offset == 0 or snapshot != facts.newest_snapshot:
+        return None
+    return snapshot
+
+
+def _is_replacement_under_way(facts: DirectoryFacts) -> bool:
+    """Whether the log was being dropped for that snapshot: the intent is on disk before."""
+    snapshot = _newest_usable(facts)
+    return snapshot is not None and facts.noted is not None and facts.noted.is_restart_at(snapshot)
+
+
 def _is_replaced(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> bool:
     """Whether the snapshot came from elsewhere and says more than this log.
 
@@ -124,12 +141,8 @@ def _is_replaced(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> bool:
     below it has lost something. One that was fetched is ahead of the log, or of a newer epoch: then
     the log's records, the same offsets among them, are those that lost an election (KIP-630).
     """
-    snapshot, noted = facts.usable_snapshot, facts.noted
-    if snapshot is None or snapshot.end_offset == 0 or snapshot != facts.newest_snapshot:
-        return False
-    if noted is not None and noted.is_restart_at(snapshot):
-        return True  # it was under way
-    if not chain:
+    snapshot, noted = _newest_usable(facts), facts.noted
+    if snapshot is None or not chain:
         return False
     last = chain[-1]
     if last.is_contradiction:

@@ -1,7 +1,7 @@
 """The log `__cluster_metadata-0`: a partition log whose batches are metadata or control records.
 
 It has no retention of its own: what a snapshot contains may go, nothing else. A segment is flushed
-before the next one begins, and the file `tidemark-flushed-end` notes from time to time how far that
+before the next one begins, and the file `tidemark-flushed-end` notes after each flush how far that
 is. Whether the end of the log is sound was decided before it is opened, see `log_verdict`.
 
 A leader appends batches that it has made (`append`), a follower the leader's bytes as they came
@@ -12,6 +12,8 @@ and when a snapshot replaces the log.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +27,7 @@ from local_log.log_results import LogRead
 from local_log.partition_log import PartitionLog
 from metadata_topic.quorum.batches import note_flushed_end
 from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.fetched import BATCHES_MAX
 from metadata_topic.quorum.flushed_end_file import NO_EPOCH, FlushedEnd, FlushedEndFile
 from metadata_topic.quorum.log_gate import LogGate
 from metadata_topic.raft.snapshot_id import SnapshotId
@@ -56,6 +59,7 @@ class MetadataLog:
         self._notes = make_mutex()
         self._noted = noted.read() or FlushedEnd(0)
         self._noted_segment = self._newest_segment
+        self._unsynced_lines = False
         self._led_epoch = NO_EPOCH
 
     @classmethod
@@ -223,11 +227,11 @@ class MetadataLog:
         return found
 
     def bytes_of(self, found: LogRead) -> bytes:
-        """Read what `find` has found; whole batches. On any thread."""
+        """Read what `find` has found; whole batches, not very many. On any thread."""
         read_at = self._log.disk.read_at
         data = b"".join(read_at(one.file, one.position, one.size_bytes) for one in found.regions)
         size = 0
-        for position, header in iter_batches(data):
+        for position, header in islice(iter_batches(data), BATCHES_MAX):
             size = position + header.size_bytes
         return data if size == len(data) else data[:size]
 
@@ -248,6 +252,9 @@ class MetadataLog:
     def flush(self) -> int:
         """Make everything appended durable; may run on pool threads, also on two at once.
 
+        What was flushed is noted, so that no later start takes it for a torn tail: by a line that
+        nobody waits for (`fsync_lines`), at times by the whole note.
+
         Returns:
             The end (exclusive) of what was there when the flush began; later appends are not in it.
 
@@ -257,11 +264,36 @@ class MetadataLog:
         if self.flushed_end < self.end_offset:
             self._log.flush()
         if (
-            self._newest_segment != self._noted_segment
+            not self._file.takes_lines
+            or self._newest_segment != self._noted_segment
             or NO_EPOCH != self._led_epoch != self._noted.led_epoch
         ):
             self.note_flushed()
+        else:
+            self._add_line()
         return self.flushed_end
+
+    def _add_line(self) -> None:
+        with self._notes:
+            end = self.flushed_end
+            if end > self._noted.offset:
+                self._file.add_line(end)
+                self._noted = replace(self._noted, offset=end)
+                self._unsynced_lines = True
+
+    @property
+    def has_unsynced_lines(self) -> bool:
+        """Whether the note has lines that a power cut may take."""
+        return self._unsynced_lines
+
+    def fsync_lines(self) -> None:
+        """Make the lines of the note durable; on a pool thread that nobody waits for.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        self._unsynced_lines = False  # before: a line that is added meanwhile may not be in it
+        self._file.fsync_lines()
 
     def note_flushed(self) -> None:
         """Note on disk up to where the log is flushed; may run on a pool thread.
@@ -276,9 +308,11 @@ class MetadataLog:
             self._noted_segment = segment
 
     def _write_note(self, note: FlushedEnd) -> None:
-        if note != self._noted:
+        """Replace the note, unless it says just that and all of it is durable."""
+        if note != self._noted or self._unsynced_lines or not self._file.takes_lines:
             self._file.write(note)
             self._noted = note
+            self._unsynced_lines = False
 
     def set_high_watermark(self, offset: int) -> None:
         """Take note that everything below `offset` (exclusive) is committed."""
@@ -355,9 +389,12 @@ class MetadataLog:
     def delete_old_segments(self) -> None:
         """Delete the files of segments that were taken out; on a pool thread.
 
+        The names of those that follow are durable first: after a power cut one of them is there.
+
         Raises:
-            KafkaStorageError: the disk failed.
+            OSError, KafkaStorageError: the disk failed.
         """
+        self._log.disk.fsync_path(self._log.directory)
         retention = self._log.retention
         retention.delete_later(retention.rename_leaving())
 
@@ -365,4 +402,5 @@ class MetadataLog:
         """Flush, note it, and release the files."""
         self.flush()
         self.note_flushed()
+        self._file.release()
         self._log.close()

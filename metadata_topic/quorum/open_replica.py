@@ -23,7 +23,7 @@ from metadata_topic.quorum.quorum_start import (
 from metadata_topic.quorum.quorum_state_file import QuorumStateFile
 from metadata_topic.quorum.recovery import FoundMetadata, read_directory, repair
 from metadata_topic.quorum.snapshots import SnapshotFiles
-from metadata_topic.raft.events import ElectionState, Started
+from metadata_topic.raft.events import Started
 from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey
 from runtime.ports import Ports
@@ -124,13 +124,14 @@ def open_replica(
         log.warning("metadata quorum: %s", note)
     opened = repair(found, files=files, config=config, disk=disk, clock=ports.clock)
     started = Started(
-        election=_not_below(found.last_epoch, plan.election),
+        election=plan.election,
         start_offset=opened.start_offset,
         end_offset=opened.end_offset,
         epochs=() if found.verdict.is_replaced else found.epochs,
         snapshots=found.snapshots,
         history=plan.history,
         random=ports.dice.random(),
+        seen_epoch=found.last_epoch,
     )
     return OpenReplica(
         key=key,
@@ -148,8 +149,3 @@ def _looks_sole(key: ReplicaKey, settings: QuorumSettings) -> bool:
     """Guess who votes before the log was read; a wrong guess costs a second reading."""
     others = [node for node in settings.static_voters if node.id != key.id]
     return settings.is_controller and not others
-
-
-def _not_below(last_epoch: int, election: ElectionState) -> ElectionState:
-    """Also what is damaged says how many epochs there were."""
-    return election if last_epoch <= election.epoch else ElectionState(last_epoch)

@@ -22,7 +22,8 @@ from pathlib import Path
 from kafka_protocol.errors import MalformedMessageError
 from kafka_protocol.records.batch import read_header
 from kafka_protocol.records.errors import InvalidRecordError
-from local_log.set_aside import set_segment_aside
+from local_log.segment_files import EPOCH_CHECKPOINT, parse_segment_file
+from local_log.set_aside import cut_segment, set_segment_aside
 from metadata_topic.image.errors import BrokenMetadataLogError
 from metadata_topic.image.image import EMPTY_IMAGE
 from metadata_topic.image.loader import ImageLoader
@@ -200,6 +201,10 @@ def repair(
     for stale in verdict.stale:
         kept = set_segment_aside(disk, found.directory, stale.base_offset)
         log.warning("segment below the snapshot, before a hole, is set aside: %s", kept)
+    if verdict.is_replaced:
+        _drop_log(found, disk)
+    if verdict.torn_bytes:
+        _cut_tail(found, disk)
     opened = MetadataLog.open(
         found.directory,
         config=config,
@@ -213,8 +218,6 @@ def repair(
         log.warning("a snapshot replaces the log: log_end=%d snapshot=%d", opened.end_offset, start)
         opened.restart_at(found.snapshot_id)
         return opened
-    if verdict.torn_bytes:
-        log.warning("torn tail: offset=%d size_bytes=%d", verdict.end_offset, verdict.torn_bytes)
     if opened.end_offset > verdict.end_offset:
         opened.truncate_to(verdict.end_offset)
     if opened.end_offset != verdict.end_offset:
@@ -224,8 +227,40 @@ def repair(
         )
     # A process that was killed may have left in memory what the core takes for durable.
     opened.flush()
+    disk.fsync_path(found.directory)
     opened.note_flushed()
     return opened
+
+
+def _cut_tail(found: FoundMetadata, disk: Disk) -> None:
+    """Cut the torn tail that was judged to be one; the opening would judge it by other rules.
+
+    A segment of which nothing is whole stays, empty, its bytes kept beside it: opening would rename
+    it, and after a power cut there could be no segment at all.
+    """
+    verdict, last = found.verdict, found.verdict.segments[-1]
+    log.warning("torn tail: offset=%d size_bytes=%d", verdict.end_offset, verdict.torn_bytes)
+    is_all_torn = last.whole_bytes == 0
+    kept = cut_segment(disk, found.directory, last.base_offset, last.whole_bytes, keeps=is_all_torn)
+    if kept is not None:
+        log.warning("the torn tail is a whole segment; its bytes are kept: %s", kept)
+
+
+def _drop_log(found: FoundMetadata, disk: Disk) -> None:
+    """Remove all segments for the snapshot that replaces them, whatever state they are in.
+
+    They may have holes between them that no log opens with: a power cut in this very place brings
+    back any names.
+    """
+    assert found.snapshot_id is not None
+    noted = found.noted or FlushedEnd(0)
+    if not noted.is_restart_at(found.snapshot_id):
+        intent = FlushedEnd(noted.offset, found.snapshot_id)
+        FlushedEndFile(found.directory, disk).write(intent)
+    for name in disk.list_dir(found.directory):
+        if parse_segment_file(name) is not None or name == EPOCH_CHECKPOINT:
+            disk.unlink(found.directory / name)
+    disk.fsync_path(found.directory)
 
 
 def newest_usable(

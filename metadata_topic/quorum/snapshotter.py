@@ -118,7 +118,8 @@ class Snapshotter:
         self._files, self._log, self._facts_at = stored.files, stored.log, facts_at
         self._config, self._clock, self._scheduler = config, ports.clock, ports.scheduler
         self._core, log = core, stored.log
-        self._pool = log.gate.pool(ports.executors.background, ports.scheduler)
+        self._in_gate = ports.executors.background  # for who has entered the gate already
+        self._pool = log.gate.pool(self._in_gate, ports.scheduler)
         self.last_id = None if found.newest is None else found.newest.id
         self._replay_end = found.log_end
         self._records = found.log_end - self._last_end
@@ -360,7 +361,7 @@ class Snapshotter:
             self._log.gate.leave()
 
     def _let_go(self) -> Work[None]:
-        kept: list[KeptSnapshot] = yield OnPool(self._pool, self._look_at_files)
+        kept: list[KeptSnapshot] = yield OnPool(self._in_gate, self._look_at_files)
         if not kept:
             return
         self.metrics.found(kept[-1].size_bytes)
@@ -375,10 +376,10 @@ class Snapshotter:
             self._core.note_log_start(LogStartRaised(start, left))
             # The log first: a snapshot without its log is harmless, a log without its snapshot is
             # lost.
-            yield OnPool(self._pool, partial(self._log.forget_epochs_before, start))
+            yield OnPool(self._in_gate, partial(self._log.forget_epochs_before, start))
             self._log.take_out_old_segments()
-            yield OnPool(self._pool, self._log.delete_old_segments)
-        yield OnPool(self._pool, partial(self._delete, [one.id for one in kept[:count]]))
+            yield OnPool(self._in_gate, self._log.delete_old_segments)
+        yield OnPool(self._in_gate, partial(self._delete, [one.id for one in kept[:count]]))
 
     @property
     def _start_limit(self) -> int:

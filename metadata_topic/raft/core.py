@@ -227,9 +227,10 @@ class RaftCore:
         replica.log = LogView(event.start_offset, event.end_offset, event.epochs, event.snapshots)
         replica.history = VoterHistory(event.history)
         replica.election = event.election
-        if event.election.epoch < replica.log.last_epoch:
+        seen = max(replica.log.last_epoch, event.seen_epoch)
+        if event.election.epoch < seen:
             # quorum-state is lost or older than the log; what the log has seen was an epoch too.
-            replica.persist(ElectionState(replica.log.last_epoch))
+            replica.persist(ElectionState(seen))
         replica.enter(self._first_state())
 
     def _first_state(self) -> RoleState:
@@ -292,7 +293,7 @@ class RaftCore:
             return False
         if standing.epoch < replica.epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
             replica.back_off(pending.to)
-            self._look_elsewhere()
+            self._look_elsewhere(pending, error)
             return True
         is_moved = error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if standing.epoch > replica.epoch or is_moved:
@@ -300,7 +301,7 @@ class RaftCore:
             replica.follow(standing.epoch, standing.leader_id, standing.leader)
             if replica.state is before:
                 replica.back_off(pending.to)
-                self._look_elsewhere()
+                self._look_elsewhere(pending, error)
             return True
         if standing.leader_id >= 0 and isinstance(
             replica.state, Unattached | Prospective | Candidate
@@ -309,10 +310,13 @@ class RaftCore:
             replica.follow(standing.epoch, standing.leader_id, standing.leader)
         return False
 
-    def _look_elsewhere(self) -> None:
+    def _look_elsewhere(self, pending: Pending, error: ErrorCode) -> None:
         state = self.replica.state
         if isinstance(state, Follower):
             state.asks_others = False  # the others know no better: back to the leader
+            is_refused = error is not ErrorCode.NONE  # else it is only late
+            if is_refused and isinstance(pending.request, FetchSnapshotRequest):
+                self.replica.drop_download(state)
 
     def _meet_other_cluster(self, pending: Pending) -> None:
         replica, to = self.replica, pending.to

@@ -34,6 +34,7 @@ class Started:
 
     Attributes:
         election: content of quorum-state; the default if there is none.
+        seen_epoch: the highest of anything on the disk, also of what is damaged or was cut.
         start_offset: of the log.
         end_offset: of the log (exclusive); all of it is flushed.
         epochs: (epoch, first offset) of the log's epochs from its start on, by rising offset.
@@ -49,6 +50,7 @@ class Started:
     snapshots: tuple[SnapshotFile, ...]
     history: tuple[tuple[int, QuorumFacts], ...]
     random: float
+    seen_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,13 @@
 `make prove` cuts in every operation, `make test` in every third.
 """
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.errors import UnusableMetadataError
 from runtime.disk import Disk
 from runtime.sim.dice import SeededDice
@@ -37,6 +40,38 @@ def behind_a_snapshot(root: Path, *, with_own_records: bool) -> tuple[DrivenQuor
     return quorum, late
 
 
+def ahead_of_a_snapshot(root: Path) -> tuple[DrivenQuorum, DrivenNode]:
+    """A deposed leader with segments that it never committed, beyond the snapshot of the next."""
+    quorum = DrivenQuorum(root, [1, 2, 3])
+    quorum.config = MetadataLogConfig(segment_bytes=300)
+    quorum.start()
+    late = quorum.elect()
+    quorum.cut = {(late.id, other) for other in quorum.members}
+    quorum.cut |= {(other, late.id) for other in quorum.members}
+    for _ in range(12):
+        late.propose_noop()
+        quorum.advance(10)
+    assert len(list(late.directory.glob("*.log"))) > 3
+    late.kill()
+    quorum.cut.clear()
+    leader = quorum.elect()
+    for _ in range(2):
+        leader.propose_noop()
+        quorum.advance(600)
+    snapshot_id = leader.make_snapshot()
+    assert snapshot_id.end_offset < late.opened.log.end_offset
+    leader.propose_noop()
+    quorum.advance(500)
+    return quorum, late
+
+
+WORLDS: dict[str, Callable[[Path], tuple[DrivenQuorum, DrivenNode]]] = {
+    "empty": partial(behind_a_snapshot, with_own_records=False),
+    "behind": partial(behind_a_snapshot, with_own_records=True),
+    "ahead": ahead_of_a_snapshot,
+}
+
+
 def life_without_power(quorum: DrivenQuorum, late: DrivenNode, disk: PowerCutDisk) -> bool:
     """Let it load the snapshot until its disk is off; False if the disk stayed on."""
     late.disk = disk
@@ -52,16 +87,17 @@ def life_without_power(quorum: DrivenQuorum, late: DrivenNode, disk: PowerCutDis
 
 @pytest.mark.rounds(seconds=120)
 @pytest.mark.parametrize("kills", [False, True], ids=["power", "kill"])
-@pytest.mark.parametrize("with_own_records", [False, True], ids=["empty", "behind"])
-def test_the_next_life_has_all_that_is_committed(
-    tmp_path: Path, kills: bool, with_own_records: bool
-) -> None:
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_next_life_has_all_that_is_committed(tmp_path: Path, kills: bool, world: str) -> None:
     for operation in range(1, OPERATIONS_MAX, STEP):
         root = tmp_path / str(operation)
-        quorum, late = behind_a_snapshot(root, with_own_records=with_own_records)
-        home = late.directory.parent
-        disk = PowerCutDisk(home, SeededDice(operation), operation, kills=kills)
+        quorum, late = WORLDS[world](root)
+        home, dice = late.directory.parent, SeededDice(operation)
+        disk = PowerCutDisk(home, dice, operation, kills=kills)
         was_off = life_without_power(quorum, late, disk)
+        if was_off:  # the start after it is cut short, too
+            again = PowerCutDisk(home, dice, 1 + int(dice.random() * 40), kills=kills)
+            life_without_power(quorum, late, again)
         late.disk = Disk()
         try:
             late.start()

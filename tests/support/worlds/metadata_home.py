@@ -9,6 +9,7 @@ from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.flushed_end_file import FLUSHED_END, HEAD_LINES
 from metadata_topic.quorum.format import METADATA_DIRECTORY, FormatPlan, format_directory
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity, NodeSettings
 from metadata_topic.raft.voters import VoterEndpoint
@@ -71,6 +72,12 @@ class Home:
     def files(self) -> dict[str, bytes]:
         """Name and content of everything in the metadata directory."""
         return {path.name: path.read_bytes() for path in self.metadata.iterdir()}
+
+
+def forget_lines(metadata: Path) -> None:
+    """Take the lines out of the note of the flushed end, as a power cut may."""
+    note = metadata / FLUSHED_END
+    note.write_bytes(b"".join(note.read_bytes().splitlines(keepends=True)[:HEAD_LINES]))
 
 
 def topics(*names: str) -> Decide:

@@ -20,6 +20,7 @@ from metadata_topic.quorum.flushed_end_file import (
     FLUSHED_END,
     FlushedEnd,
     dump_flushed_end,
+    dump_line,
     parse_flushed_end,
 )
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
@@ -27,7 +28,7 @@ from metadata_topic.quorum.snapshots import SnapshotFiles, SnapshotId, snapshot_
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from runtime.disk import Disk
 from runtime.sim.faulty_disk import FaultyDisk
-from tests.support.worlds.metadata_home import DIRECTORY_ID, Home, topics
+from tests.support.worlds.metadata_home import DIRECTORY_ID, Home, forget_lines, topics
 
 EPOCH_BYTES = range(12, 16)
 
@@ -76,8 +77,18 @@ def test_a_flipped_bit_anywhere_is_refused_after_a_clean_stop(home: Home) -> Non
     assert set(home.life().image.topics_by_name) == {"a", "b", "c"}
 
 
-def test_after_a_kill_only_the_last_batch_can_be_a_torn_tail(home: Home) -> None:
+def test_after_a_kill_no_flushed_batch_can_be_a_torn_tail(home: Home) -> None:
     home.life(three_topics, killed=True)
+    sound = home.log.read_bytes()
+    for position in range(0, len(sound), 7):
+        flip(home.log, position, position % 8)
+        assert "000.log is damaged at position" in refused(home)
+        home.log.write_bytes(sound)
+
+
+def test_after_a_power_cut_only_the_last_batch_can_be_a_torn_tail(home: Home) -> None:
+    home.life(three_topics, killed=True)
+    forget_lines(home.metadata)
     sound, found = home.files(), batches(home.log)
     last, _ = found[-1]
     for position in range(0, last, 7):
@@ -120,6 +131,7 @@ def test_a_torn_large_change_is_cut_though_whole_batches_follow_the_torn_one(hom
         await node.submit(topics(*(f"t{n}" for n in range(200))))
 
     home.life(work, killed=True)
+    forget_lines(home.metadata)
     position, _ = batches(home.log)[-4]
     data = bytearray(home.log.read_bytes())
     data[position + 61 : position + 600] = bytes(539)
@@ -134,10 +146,12 @@ def test_the_end_of_an_aborted_transaction_says_what_was_flushed_before_it(home:
         await node.submit(topics(*(f"t{n}" for n in range(200))))
 
     home.life(large, killed=True)
+    forget_lines(home.metadata)
     end_of_transaction, _ = batches(home.log)[-1]
     home.log.write_bytes(home.log.read_bytes()[:end_of_transaction])
     count = len(batches(home.log))
     home.life(killed=True)
+    forget_lines(home.metadata)
     (leader_change, _), (position, abort) = batches(home.log)[count : count + 2]
     assert abort.record_count == 1
     home.log.write_bytes(home.log.read_bytes()[: position + abort.size_bytes])
@@ -189,6 +203,34 @@ def test_every_flipped_bit_of_the_note_is_noticed() -> None:
             bad = bytearray(data)
             bad[position] ^= 1 << bit
             assert parse_flushed_end(bytes(bad)) is None
+
+
+def test_of_the_lines_of_the_note_the_sound_ones_count() -> None:
+    head = dump_flushed_end(FlushedEnd(10, led_epoch=7))
+    lines = [dump_line(offset, crc32c(head)) for offset in (12, 15, 19)]
+    whole = head + b"".join(lines)
+    for size in range(len(head), len(whole) + 1):
+        written = (size - len(head)) // len(lines[0])
+        end = (10, 12, 15, 19)[written]
+        for torn in (whole[:size], whole[:size] + bytes(len(whole) - size)):
+            assert parse_flushed_end(torn) == FlushedEnd(end, led_epoch=7), (size, torn)
+    for position in range(len(head), len(whole)):
+        for bit in range(8):
+            bad = bytearray(whole)
+            bad[position] ^= 1 << bit
+            found = parse_flushed_end(bytes(bad))
+            assert found is not None
+            assert found.offset in {15, 19}, "never more than was said"
+    lost = head + bytes(len(lines[0])) + lines[1]
+    assert parse_flushed_end(lost) == FlushedEnd(15, led_epoch=7)
+    assert parse_flushed_end(head + dump_line(99, 1)) == FlushedEnd(10, led_epoch=7)
+
+
+def test_a_note_of_an_earlier_version_has_no_lines() -> None:
+    text = b"tidemark-flushed-end 2\nflushed 10\nrestart -1 -1\nled 7\n"
+    head = text + f"crc {crc32c(text):08x}\n".encode()
+    assert parse_flushed_end(head) == FlushedEnd(10, led_epoch=7)
+    assert parse_flushed_end(head + dump_line(12, crc32c(head))) is None
 
 
 def test_a_note_of_an_earlier_version_is_that_of_a_sole_voter() -> None:

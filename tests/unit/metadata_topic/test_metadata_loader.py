@@ -13,7 +13,7 @@ from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.quorum.batches import data_batch, flushed_end_of, note_flushed_end, value_batch
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.flushed_end_file import NO_EPOCH, FlushedEndFile
+from metadata_topic.quorum.flushed_end_file import NO_EPOCH, FlushedEnd, FlushedEndFile
 from metadata_topic.quorum.metadata_loader import Applied, MetadataLoader, UnreadableCommitError
 from metadata_topic.quorum.metadata_log import MetadataLog
 from metadata_topic.quorum.snapshots import SnapshotFiles
@@ -197,7 +197,7 @@ def test_only_a_led_epoch_is_noted_and_a_truncation_forgets_it(
     noted = FlushedEndFile(tmp_path, Disk())
     world.append(topic("a"), epoch=1)
     assert world.log.flush() == 1
-    assert noted.read() is None
+    assert noted.read() == FlushedEnd(1)
     world.log.append_controls([leader_change(1, [1], [1])], epoch=2, timestamp_ms=5)
     world.log.flush()
     found = noted.read()

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafka_protocol.errors import ErrorCode
+from metadata_topic.quorum.batches import value_batch
+from metadata_topic.raft.events import ElectionState
 from metadata_topic.raft.messages import (
     EpochEnd,
     FetchRequest,
@@ -68,6 +70,38 @@ def once(
 def flip_a_bit(data: bytes) -> bytes:
     place = len(data) * 2 // 3
     return data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :]
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_k595_03_an_epoch_that_the_log_has_seen_is_durable_at_once(
+    tmp_path: Path, torn: bool
+) -> None:
+    """quorum-state is an old copy; the log, or a tail of it that is cut, says more."""
+    quorum = DrivenQuorum(tmp_path, [1, 2, 3])
+    quorum.start()
+    first = quorum.elect()
+    quorum.advance(1_000)
+    old = another(quorum, first)
+    first.kill()
+    quorum.elect()
+    quorum.advance(1_000)
+    epoch = epoch_of(old)
+    assert epoch > 1
+    for node in quorum.members.values():
+        node.kill()
+    old.opened.state_file.write(ElectionState(1), kraft_version=0, voters=old.opened.plan.voters)
+    if torn:
+        [path] = old.directory.glob("*.log")
+        data = path.read_bytes()
+        path.write_bytes(
+            data + b"torn" + value_batch([b""], base_offset=9, epoch=7, timestamp_ms=1)
+        )
+        epoch = 7
+    for _ in range(2):
+        old.start()
+        assert epoch_of(old) == epoch
+        assert old.opened.state_file.find() == ElectionState(epoch)
+        old.kill()
 
 
 def test_k595_22_a_vote_of_an_epoch_stands_after_a_kill(tmp_path: Path) -> None:

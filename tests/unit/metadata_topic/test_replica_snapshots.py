@@ -160,3 +160,23 @@ def test_nodes_that_start_vote_and_fetch_while_their_snapshot_is_not_loaded(tmp_
     quorum.advance(1_000)
     assert [node.names for node in quorum.replicas] == [{"a"}] * 3
     quorum.create(quorum.elect_active(), "b")
+
+
+def test_a_log_that_is_to_be_cut_waits_for_a_deletion_under_way_to_end(tmp_path: Path) -> None:
+    quorum = ReplicaQuorum(tmp_path, [1])
+    quorum.config = replace(MetadataLogConfig(), max_retention_bytes=1)
+    [node] = quorum.replicas
+    node.background = pool = HeldPool(is_holding=False)
+    quorum.start()
+    quorum.create(quorum.elect_active(), "a")
+    quorum.snapshot(node)
+    quorum.create(node, "b")
+    pool.is_holding = True
+    node.replica.snapshot(lambda _made: None)
+    pool.release(2)  # the log is flushed, the snapshot is written: what it replaces is looked at
+    assert pool.held == 1
+    start, begun = node.opened.log.start_offset, []
+    node.opened.log.gate.shut(lambda: begun.append(node.opened.log.start_offset))
+    pool.release()
+    assert begun == [node.replica.snapshotter.last_id.end_offset]
+    assert begun != [start]
