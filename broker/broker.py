@@ -269,6 +269,7 @@ class Broker(ServerProcess):
             on_end=self._end,
         )
         life = RemoteLife(self._active, self._node, registration, settings, self._ports.scheduler)
+        self._on_stop(life.close)
         self.health.waits_for = lambda: (
             ("this broker is fenced: the active controller does not hear it",)
             if life.is_fenced

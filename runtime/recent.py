@@ -1,4 +1,4 @@
-"""Average and maximum of what happened lately."""
+"""Average, maximum and share of time of what happened lately."""
 
 from runtime.clock import Clock
 
@@ -8,11 +8,11 @@ WINDOW_MS = 60_000
 class Recent:
     """Values of the last half to one window: the newer half is counted while the older one ages."""
 
-    __slots__ = ("_began_ms", "_clock", "_halves", "_window_ms")
+    __slots__ = ("_began_ms", "_clock", "_halves", "_since_ms", "_window_ms")
 
     def __init__(self, clock: Clock, window_ms: int = WINDOW_MS) -> None:
         self._clock, self._window_ms = clock, window_ms
-        self._began_ms = clock.monotonic_ms()
+        self._began_ms = self._since_ms = clock.monotonic_ms()
         self._halves = ((0, 0.0, 0.0), (0, 0.0, 0.0))
 
     def note(self, value: float) -> None:
@@ -33,6 +33,15 @@ class Recent:
         """The largest value of the window; 0 without any."""
         self._age()
         return max(half[2] for half in self._halves)
+
+    @property
+    def idle_ratio(self) -> float:
+        """Which part of the window was not taken by the values, as times in ms: 1 for all of it."""
+        self._age()
+        began_ms = max(self._began_ms - self._window_ms // 2, self._since_ms)
+        passed_ms = self._clock.monotonic_ms() - began_ms
+        busy_ms = self._halves[0][1] + self._halves[1][1]
+        return 1.0 if passed_ms <= 0 else max(0.0, 1.0 - busy_ms / passed_ms)
 
     def _age(self) -> None:
         now_ms = self._clock.monotonic_ms()

@@ -213,6 +213,10 @@ class RemoteLife:
                         await self._pause(RETRY_MS)
             except TimeoutError:
                 log.warning("no controller took note that this broker stops")
+        await self.close()
+
+    async def close(self) -> None:
+        """Ask nothing more; fine to call twice."""
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
@@ -256,7 +260,18 @@ class RemoteLife:
         return dict.fromkeys(found, reason)
 
     async def producer_ids(self, used: int) -> tuple[int, int]:
-        """Take a block of producer ids above `used`."""
+        """Take a block of producer ids above `used`.
+
+        Raises:
+            DecisionTimedOut: no controller gave one in `CHANGE_MS`; clients ask again.
+        """
+        try:
+            async with asyncio.timeout(CHANGE_MS / 1_000):
+                return await self._block_above(used)
+        except TimeoutError:
+            raise DecisionTimedOut("no active controller gives producer ids") from None
+
+    async def _block_above(self, used: int) -> tuple[int, int]:
         cls = request(ApiKey.ALLOCATE_PRODUCER_IDS).cls
         first = -1
         for _ in range(_BLOCKS_MAX):

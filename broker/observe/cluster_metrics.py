@@ -72,6 +72,10 @@ def register_metadata_metrics(
             "1 if controller.quorum.voters is set while the voters stand in the log.",
             lambda: node.ignores_static_voters,
         ),
+        "kafka_server_broker_metadata_metrics_ignored_static_voters": (
+            "The same, under the name that brokers have for it.",
+            lambda: node.ignores_static_voters,
+        ),
     }
     for name, (text, fn) in gauges.items():
         metrics.gauge(name, text, fn=fn)

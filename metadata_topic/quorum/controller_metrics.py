@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Final
 
+from runtime.clock import Clock
 from runtime.metrics import Registry
+from runtime.recent import Recent
 
 _CONTROLLER: Final = "kafka_controller_KafkaController_"
 _EVENTS: Final = "kafka_controller_ControllerEventManager_"
@@ -12,7 +14,8 @@ _EVENTS: Final = "kafka_controller_ControllerEventManager_"
 class ControllerMetrics:
     """Counters and times of decisions; gauges ask when somebody looks."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, clock: Clock) -> None:
+        """Make the metrics; gauges follow with `show`."""
         self._registry = registry
         self.queue_time_ms = registry.histogram(
             f"{_EVENTS}EventQueueTimeMs", "How long a decision waited for its turn."
@@ -24,6 +27,7 @@ class ControllerMetrics:
             "tidemark_controller_commit_time_ms",
             "From a decision to its commit, seen on this node; gathering and fsync included.",
         )
+        self.busy_ms = Recent(clock)
         self.started = registry.counter(
             f"{_CONTROLLER}EventQueueOperationsStartedCount", "Decisions that were begun."
         )
@@ -66,3 +70,8 @@ class ControllerMetrics:
         }
         for name, (text, fn) in gauges.items():
             self._registry.gauge(f"{_CONTROLLER}{name}", text, fn=fn)
+        self._registry.gauge(
+            f"{_EVENTS}AvgIdleRatio",
+            "Part of the last minute in which no decision was being taken.",
+            fn=lambda: self.busy_ms.idle_ratio,
+        )

@@ -165,6 +165,11 @@ class ControllerTerm:
             self._turn_timer = self._world.scheduler.call_later(0, self._turn)
 
     def _turn(self) -> None:
+        began_ms = self._now()
+        self._take_turn()
+        self._world.metrics.busy_ms.note(self._now() - began_ms)
+
+    def _take_turn(self) -> None:
         """Take some small decisions, or a step of a large one; then others have the loop."""
         self._turn_timer = None
         for _ in range(_DECISIONS_A_TURN):

@@ -6,6 +6,7 @@ from typing import Final
 from metadata_topic.image.image import MetadataImage
 from runtime.clock import Clock
 from runtime.metrics import Registry
+from runtime.recent import Recent
 
 _LOADER: Final = "kafka_server_MetadataLoader_"
 _BROKER: Final = "kafka_server_broker_metadata_metrics_"
@@ -19,6 +20,8 @@ class LoaderMetrics:
         loads: images that were replaced by a snapshot.
         loaded_bytes: of these snapshots.
         errors: records that could not be read or replayed; the first ends the node.
+        apply_errors: images that a part of the node could not follow; the first ends it.
+        busy_ms: how long each slice of reading, replaying and publishing took.
     """
 
     def __init__(
@@ -45,10 +48,19 @@ class LoaderMetrics:
             f"{_BROKER}metadata_load_error_count",
             "Committed records that could not be read or replayed.",
         )
+        self.apply_errors = registry.counter(
+            f"{_BROKER}metadata_apply_error_count",
+            "Images that were published and that a part of this node could not follow.",
+        )
+        self.busy_ms = Recent(clock)
         gauges: dict[str, tuple[str, Callable[[], float]]] = {
             f"{_LOADER}CurrentMetadataVersion": (
                 "Finalised level of metadata.version; 0 before the first records.",
                 lambda: image().metadata_version,
+            ),
+            f"{_LOADER}AvgIdleRatio": (
+                "Part of the last minute in which the loader had nothing to do.",
+                lambda: self.busy_ms.idle_ratio,
             ),
             f"{_BROKER}last_applied_record_offset": (
                 "Last metadata record contained in the image; -1 none.",

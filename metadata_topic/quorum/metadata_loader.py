@@ -32,7 +32,7 @@ from metadata_topic.quorum.loader_metrics import LoaderMetrics
 from metadata_topic.quorum.snapshots import Snapshot
 from metadata_topic.quorum.stored import StoredMetadata, replay_snapshot
 from metadata_topic.raft.snapshot_id import SnapshotId
-from runtime.long_work import OnPool, Run, Until, Work
+from runtime.long_work import OnPool, Run, Until, Work, timed
 from runtime.ports import Ports
 
 READ_BYTES_MAX: Final = 1 << 20
@@ -126,9 +126,8 @@ class MetadataLoader:
     def _go_on(self) -> None:
         if self._is_closed or self._run is not None or self._committed <= self.end_offset:
             return
-        self._run = Run(
-            self._catch_up(), self._scheduler, done=lambda _: self._rest(), failed=self._fail
-        )
+        work = timed(self._catch_up(), self._clock, self.metrics.busy_ms.note)
+        self._run = Run(work, self._scheduler, done=lambda _: self._rest(), failed=self._fail)
         self._run.start()
 
     def close(self) -> None:
@@ -142,8 +141,8 @@ class MetadataLoader:
         self._run = None
 
     def _fail(self, error: Exception) -> None:
-        if isinstance(error, UnreadableCommitError):
-            self.metrics.errors.inc()
+        is_unreadable = isinstance(error, UnreadableCommitError)
+        (self.metrics.errors if is_unreadable else self.metrics.apply_errors).inc()
         self.close()
         self._on_failure(error)
 

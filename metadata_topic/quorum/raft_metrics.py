@@ -1,7 +1,6 @@
 """What is counted of one replica of the quorum; names are Kafka's, `tidemark_` ones are ours.
 
-Source: raft-metrics of Apache Kafka 4.3. Its poll-idle-ratio-avg is missing: the core has no thread
-of its own. Rates are counters here, whose rate Prometheus makes.
+Source: raft-metrics of Apache Kafka 4.3. Rates are counters here, whose rate Prometheus makes.
 """
 
 from collections import deque
@@ -30,6 +29,7 @@ class RaftMetrics:
         fsync_ms: how long the log took to become durable.
         commit_ms: from an append here, as leader, to its commit.
         apply_ms: from a commit that was heard of to an image with it.
+        busy_ms: how long each turn of the replica took.
     """
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
@@ -53,6 +53,7 @@ class RaftMetrics:
             f"{_RAFT}append_records_total", "Records that this node appended as the leader."
         )
         self._commits, self._elections = Recent(clock), Recent(clock)
+        self.busy_ms = Recent(clock)
         self._uncommitted: deque[tuple[int, int]] = deque()
         self._unapplied: deque[tuple[int, int]] = deque()
         self._stands_since_ms: int | None = None
@@ -148,8 +149,18 @@ class RaftMetrics:
                 lambda: self._elections.average,
             ),
             "election_latency_max": ("The longest of them.", lambda: self._elections.longest),
+            "poll_idle_ratio_avg": (
+                "Part of the last minute in which the replica had nothing to do; it has no thread "
+                "of its own.",
+                lambda: self.busy_ms.idle_ratio,
+            ),
         }
         gauge = self._registry.gauge
+        gauge(
+            "kafka_server_MetadataLoader_CurrentControllerId",
+            "Who is the active controller, by what this node has heard; -1 unknown.",
+            fn=lambda: _or_none(core.leader_id),
+        )
         for name, (text, fn) in gauges.items():
             gauge(f"{_RAFT}{name}", text, fn=fn)
         gauge(

@@ -157,7 +157,7 @@ class MetadataReplica:
             clock=ports.clock,
             scheduler=ports.scheduler,
             settings=world.controller,
-            metrics=ControllerMetrics(ports.metrics),
+            metrics=ControllerMetrics(ports.metrics, ports.clock),
             resign=self.driver.resign,
             audience=lambda: audience_of(self.driver.core),
         )

@@ -9,6 +9,10 @@ from tests.support.quorum.quorum import Plan, Quorum, until
 
 RAFT = "kafka_server_raft_metrics_"
 CONTROLLER = "kafka_controller_KafkaController_"
+IDLE = (
+    "kafka_server_MetadataLoader_AvgIdleRatio",
+    "kafka_controller_ControllerEventManager_AvgIdleRatio",
+)
 PATIENCE_S = 60
 
 
@@ -62,6 +66,13 @@ async def test_the_pages_follow_the_quorum(tmp_path: Path) -> None:
             assert seen[f"{CONTROLLER}ActiveControllerCount"] == (one == leader.node_id)
             assert seen["tidemark_metadata_fsync_time_ms_count"] > 0
             assert '"snapshots": "green"' in pages[one].get("/health")[1]
+        ratios = (f"{RAFT}poll_idle_ratio_avg", *IDLE)
+        for ratio in ratios:
+            await until(
+                lambda ratio=ratio: 0 < pages[leader.node_id].metrics()[ratio] < 1,
+                f"some time went into what {ratio} is about",
+                deadline_s=PATIENCE_S,
+            )
         quorum.controllers[leader.node_id].kill()
         next_leader = await quorum.leader(above=leader.epoch)
         for one in followers:

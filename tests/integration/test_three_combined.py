@@ -1,7 +1,7 @@
 """Three nodes that are broker and controller: they serve wherever the active controller is."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
 
 from tests.support.brokers.process import free_ports
 from tests.support.quorum.own_controllers import TidemarkController
-from tests.support.quorum.quorum import Plan, Quorum
+from tests.support.quorum.quorum import Plan, Quorum, until_asked
 
 pytestmark = [pytest.mark.lasts(seconds=60), pytest.mark.patience(seconds=180)]
 
@@ -184,9 +184,5 @@ async def test_a_tier_is_refused_before_the_node_takes_part(tmp_path: Path) -> N
     assert not (node.metadata / "quorum-state").exists()
 
 
-async def until_true(look: object, what: str) -> None:
-    """As `until`, with looks that wait for a network."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE_S
-    while not await asyncio.to_thread(look):  # type: ignore[arg-type]
-        assert asyncio.get_running_loop().time() < deadline, f"not in time: {what}"
-        await asyncio.sleep(0.05)
+async def until_true(look: Callable[[], bool], what: str) -> None:
+    await until_asked(look, what, deadline_s=PATIENCE_S)

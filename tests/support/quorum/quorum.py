@@ -31,6 +31,17 @@ async def until(look: Callable[[], T], what: str, *, deadline_s: float) -> T:
         await asyncio.sleep(0.01)
 
 
+async def until_asked(look: Callable[[], T], what: str, *, deadline_s: float) -> T:
+    """As `until`, with a look that waits for a network: on a thread."""
+    deadline = time.monotonic() + deadline_s
+    while True:
+        found = await asyncio.to_thread(look)
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"not within {deadline_s} s: {what}"
+        await asyncio.sleep(0.05)
+
+
 @dataclass(frozen=True)
 class Leader:
     """What a controller that leads says.

@@ -97,7 +97,7 @@ class NaiveQuorum:
             clock=self.ports.clock,
             scheduler=self.ports.scheduler,
             settings=settings,
-            metrics=ControllerMetrics(self.ports.metrics),
+            metrics=ControllerMetrics(self.ports.metrics, self.ports.clock),
             resign=self.resignations.append,
             audience=lambda: self.audience,
         )

@@ -49,3 +49,20 @@ def test_partitions_and_those_without_a_working_leader_are_counted_after_each_ch
     assert gauges() == (2_000, 1 + led)
     image = apply(image, [make("RemoveTopicRecord", topic_id=bytes(15) + b"\x07")])
     assert gauges()[0] == 1_998
+
+
+def test_static_voters_that_count_no_more_are_shown_under_both_names() -> None:
+    registry, node = Registry(), Node()
+    register_metadata_metrics(registry, MetadataImage, node)
+    names = (
+        "kafka_controller_KafkaController_IgnoredStaticVoters",
+        "kafka_server_broker_metadata_metrics_ignored_static_voters",
+    )
+
+    def gauges() -> list[float]:
+        found = {sample.name: sample.value for sample in registry.samples()}
+        return [found[name] for name in names]
+
+    assert gauges() == [0, 0]
+    node.ignores_static_voters = True
+    assert gauges() == [1, 1]

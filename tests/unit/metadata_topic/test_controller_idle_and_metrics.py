@@ -88,6 +88,7 @@ def test_metrics_move_with_what_they_count() -> None:
         yield
         return ControllerResult((topic("large"),), None)
 
+    idle = quorum.value(f"{EVENTS}AvgIdleRatio")
     processing = quorum.value(f"{EVENTS}EventQueueProcessingTimeMs_sum")
     commit = quorum.value("tidemark_controller_commit_time_ms_sum")
     queue = quorum.value(f"{EVENTS}EventQueueTimeMs_sum")
@@ -96,6 +97,7 @@ def test_metrics_move_with_what_they_count() -> None:
     assert quorum.value(f"{CONTROLLER}EventQueueOperationsStartedCount") == started + 2
     assert quorum.value(f"{EVENTS}EventQueueProcessingTimeMs_sum") == processing + 7
     assert quorum.value(f"{EVENTS}EventQueueTimeMs_sum") == queue + 7
+    assert 0 < quorum.value(f"{EVENTS}AvgIdleRatio") < idle == 1
     applied = quorum.value(f"{CONTROLLER}LastAppliedRecordOffset")
     assert applied == quorum.value(f"{CONTROLLER}LastCommittedRecordOffset") + 1
     quorum.run(50)

@@ -222,3 +222,36 @@ def test_a_full_segment_waits_for_its_flush(world: World, tmp_path: Path) -> Non
     world.log.flush()
     world.append(topic("next"))
     assert len(list(tmp_path.glob("*.log"))) == 2
+
+
+def test_an_image_that_is_followed_for_long_leaves_less_idle_time(world: World) -> None:
+    loader = world.loader()
+    clock, metrics = world.ports.clock, world.ports.metrics
+
+    def idle_ratio() -> float:
+        (found,) = (one.value for one in metrics.samples() if one.name.endswith("AvgIdleRatio"))
+        return found
+
+    clock.advance(1_000)
+    assert idle_ratio() == 1
+    loader.subscribe(lambda _image, _delta: clock.advance(250))
+    world.append(topic("a"))
+    loader.on_high_watermark(world.log.end_offset)
+    assert idle_ratio() == 0.8
+
+
+def test_a_part_that_cannot_follow_an_image_is_counted_apart_from_what_cannot_be_read(
+    world: World,
+) -> None:
+    def broken(_image: MetadataImage, _delta: object) -> None:
+        raise RuntimeError("bug")
+
+    loader = world.loader()
+    loader.subscribe(broken)
+    world.append(topic("a"))
+    loader.on_high_watermark(world.log.end_offset)
+    counted = {
+        one.name.rpartition("metrics_")[2]: one.value for one in world.ports.metrics.samples()
+    }
+    assert counted["metadata_apply_error_count"] == len(world.failures) == 1
+    assert counted["metadata_load_error_count"] == 0

@@ -98,6 +98,17 @@ def test_a_record_is_counted_and_timed_on_its_way(tmp_path: Path) -> None:
     assert after[leader.id]["kafka_server_broker_metadata_metrics_last_applied_record_offset"] > 0
 
 
+def test_every_node_names_the_active_controller(tmp_path: Path) -> None:
+    quorum, leader, follower = three(tmp_path)
+    name = "kafka_server_MetadataLoader_CurrentControllerId"
+    quorum.advance(1_000)
+    assert [values(node)[name] for node in (leader, follower)] == [leader.id] * 2
+    leader.kill()
+    quorum.advance(100)
+    other = quorum.elect_active()
+    assert values(other)[name] == other.id != leader.id
+
+
 def test_a_voter_that_hears_nothing_lags(tmp_path: Path) -> None:
     quorum, leader, follower = three(tmp_path)
     follower.kill()

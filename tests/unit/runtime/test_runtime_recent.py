@@ -18,3 +18,18 @@ def test_the_average_and_the_longest_of_what_happened_lately() -> None:
     assert (recent.average, recent.longest) == (5, 5)
     clock.advance(WINDOW_MS)
     assert (recent.average, recent.longest) == (0, 0)
+
+
+def test_the_part_of_the_time_in_which_nothing_was_done() -> None:
+    clock = ManualClock()
+    recent = Recent(clock)
+    assert recent.idle_ratio == 1
+    clock.advance(1_000)
+    recent.note(250)
+    assert recent.idle_ratio == 0.75
+    clock.advance(1_000)
+    assert recent.idle_ratio == 0.875
+    clock.advance(WINDOW_MS)
+    assert recent.idle_ratio == 1, "it is long ago"
+    recent.note(10 * WINDOW_MS)
+    assert recent.idle_ratio == 0
