@@ -3,8 +3,7 @@
 Whole batches are taken as long as each is what a leader of the metadata log can have written: a
 right checksum, offsets that follow each other without a gap, epochs that never fall. The first that
 is not ends the walk; what stands before it is good. A last batch that is cut is no fault, if one
-came whole: a server may cut at a number of bytes. It is asked for again, and so is what comes after
-`BATCHES_MAX` batches: to append one takes about 10 us of the event loop, however small it is.
+came whole: a server may cut at a number of bytes. It is asked for again.
 """
 
 from dataclasses import dataclass
@@ -28,7 +27,6 @@ from metadata_topic.quorum.batches import voters_of
 from metadata_topic.raft.messages import BatchFacts
 from metadata_topic.raft.voters import VoterSet
 
-BATCHES_MAX: Final = 1_000
 _OFFSET_MAX: Final = 2**62
 """No log gets there; above it the arithmetic of offsets could leave 64 bits."""
 _BYTES_PER_UNIT: Final = 4_000
@@ -65,7 +63,7 @@ def checked_prefix(data: Buffer) -> Steps[CheckedData]:
     size, position, fault = len(data), 0, None
     batches: list[BatchFacts] = []
     pace = Pace()
-    while position < size and len(batches) < BATCHES_MAX:
+    while position < size:
         try:
             end, facts, is_control = _next_batch(data, position, batches[-1] if batches else None)
         except _Unsound as reason:
