@@ -28,6 +28,7 @@ from benchmarks.controllers_commits import commits
 from benchmarks.controllers_loss import loss
 from benchmarks.controllers_rest import idle, start
 from benchmarks.controllers_wide import wide
+from tests.support.kafka.tools import why_not
 from tests.support.quorum.controllers import Controller
 from tests.support.quorum.kafka_controllers import KafkaController
 from tests.support.quorum.own_controllers import TidemarkController
@@ -105,6 +106,8 @@ def main() -> None:
     wrong = set(options.part) - {"commits", "loss", "idle", "start", "wide"}
     if wrong:
         sys.exit(f"no such part: {', '.join(sorted(wrong))}")
+    if not options.no_kafka and (reason := why_not()) is not None:
+        sys.exit(f"{reason}; --no-kafka leaves Kafka out")
     usual = (3, 2, 2, 10_000) if options.quick else (100, 12, 8, 100_000)
     for name, value in zip(("kills", "kafka_kills", "stops", "partitions"), usual, strict=True):
         if getattr(options, name) is None:

@@ -19,11 +19,14 @@ from broker.handlers.controllers.changes import ChangeParts
 from broker.handlers.handler_table import build_handlers
 from broker.handlers.parts import HandlerParts
 from broker.network.server import Server
+from broker.node.active_controller import ActiveController, create_there
+from broker.node.broker_life import BrokerLife
 from broker.node.directory_checks import (
     settle_directories,
 )
 from broker.node.endpoints import (
     advertised_endpoints,
+    controller_endpoints,
     listener_addresses,
     network_limits,
 )
@@ -33,13 +36,16 @@ from broker.node.log_cleaning import make_cleaner
 from broker.node.metadata_log import open_metadata_node
 from broker.node.moved_voter import moved_voter
 from broker.node.registration import BrokerRegistration
-from broker.node.roles import check_roles, check_voters
+from broker.node.remote_life import LifeSettings, RemoteLife
+from broker.node.roles import check_broker_among_several, check_roles
 from broker.observe.cluster_metrics import register_metadata_metrics
 from broker.observe.health import offline_directories, offline_reasons
 from broker.observe.metrics import register_replica_metrics
 from broker.process.broker_logs import BrokerLogs
 from broker.process.broker_tier import BrokerTier
+from broker.process.controller_side import REPLICAS_MAX, ControllerSide
 from broker.process.controllers_listener import ControllersListener
+from broker.process.identity_watch import POOL
 from broker.process.server_process import ServerProcess
 from broker.remote.process import start_tier_process
 from broker.remote.supervisor import Spawn
@@ -52,6 +58,7 @@ from broker.replica.wanted import (
 )
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import TopicCreation
+from broker.topics.forwarded_creation import ForwardedCreation
 from local_log.errors import KafkaStorageError
 from local_log.log_dir import LogDir
 from metadata_topic.controller.brokers import Registration
@@ -86,6 +93,7 @@ class Broker(ServerProcess):
         self._spawn_tier = spawn_tier
         self.control, self.control_address = ControlCommands(), ""
         self._broker_epoch = -1
+        self._active: ActiveController | None = None
 
     async def start(self) -> None:
         """Serve clients; returns when the tier runs, too.
@@ -137,13 +145,31 @@ class Broker(ServerProcess):
         self._node = open_metadata_node(self.config, self._directories, self._ports, self._fail)
         self._on_stop(self._node.close)
         await self._open_node(self._node, self._settle_directories)
-        self._node.start()
-        check_voters(self.config, self._node.voters)
-        if moved := moved_voter(self.config, self._node.voters):
-            log.warning(moved)
-        await self._node.ready()
+        if self._node.is_alone:
+            self._node.start()
+            if moved := moved_voter(self.config, self._node.voters):
+                log.warning(moved)
+            await self._node.ready()
+        else:
+            await self._take_part()
         self.live = LiveConfig(self.config, self._image)
         check_tiered_topics(self.config, self._image())
+
+    async def _take_part(self) -> None:
+        """Be one of several controllers; the broker goes on when it has caught up with them."""
+        check_broker_among_several(self.config, self._node.plan.voters)
+        side = ControllerSide(self.config, self._directories, self._node, self._ports)
+        quorum = await side.begin(self.health, self._on_stop, self._end)
+        clock = self._ports.clock
+        waits = "; ".join
+        self.health.progress = lambda: waits(quorum.waits_for(clock.monotonic_ms()))
+        await self._node.ready()
+        self.health.progress = lambda: ""
+        await self._recovery_pool.run(self._settle_directories, self._image())
+        (own, *_) = controller_endpoints(self.config)
+        self._active = ActiveController(
+            self._node, (own.host, own.port), self._ports.executors.pool(POOL, 1)
+        )
 
     def _settle_directories(self, image: MetadataImage) -> None:
         """Settle which directories are used, before the start of the metadata log writes to it.
@@ -176,18 +202,7 @@ class Broker(ServerProcess):
     def _wire(self) -> None:
         """Make the parts that serve clients; nothing is served yet."""
         ports, node_id = self._ports, self.config.node_id
-        self._registration = BrokerRegistration(
-            self._node.submit,
-            Registration(
-                node_id,
-                self._opened.incarnation_id,
-                advertised_endpoints(self.config),
-                SUPPORTED_FEATURES,
-                self.config.broker_rack,
-                tuple(directory.directory_id for directory in self._logs.online_dirs()),
-                keeps_directories=True,
-            ),
-        )
+        self._registration = self._life()
         self._leader_epochs = LeaderEpochRequests(
             self._registration.raise_leader_epochs, self._ports.scheduler
         )
@@ -206,14 +221,7 @@ class Broker(ServerProcess):
         self._leader_epochs.on_refused = self._replicas.epoch_refused
         self._replicas.is_missing_some = self._is_missing_some
         self._registration.on_assignment_failed = self._replicas.assignment_failed
-        self._creation = TopicCreation(
-            self._node.submit,
-            defaults=self.live.topic_defaults,
-            validate_config=self.live.validate_new_topic,
-            dice=ports.dice,
-            settled=self._replicas.settled,
-            backlog=lambda: self._replicas.backlog,
-        )
+        self._creation = self._topic_creation()
         self._groups = begin_groups(self._creation, self._node, self._replicas, self.config, ports)
         self._on_stop(self._groups.stop)
         if self._tier is not None:
@@ -239,6 +247,50 @@ class Broker(ServerProcess):
         self.health.warnings["groups-data"] = self._groups.damages
         self.health.checks["partitions"] = lambda: offline_reasons(self._replicas.offline)
 
+    def _life(self) -> BrokerLife:
+        config = self.config
+        registration = Registration(
+            config.node_id,
+            self._opened.incarnation_id,
+            advertised_endpoints(config),
+            SUPPORTED_FEATURES,
+            config.broker_rack,
+            tuple(directory.directory_id for directory in self._logs.online_dirs()),
+            keeps_directories=True,
+        )
+        if self._active is None:
+            return BrokerRegistration(self._node.submit, registration)
+        settings = LifeSettings(
+            cluster_id=self._node.cluster_id,
+            heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
+            offline_dirs=lambda: [
+                one.directory_id for one in self._logs.dirs if one.failure is not None
+            ],
+            on_end=self._end,
+        )
+        life = RemoteLife(self._active, self._node, registration, settings, self._ports.scheduler)
+        self.health.waits_for = lambda: (
+            ("this broker is fenced: the active controller does not hear it",)
+            if life.is_fenced
+            else ()
+        )
+        return life
+
+    def _topic_creation(self) -> TopicCreation:
+        active = self._active
+        creation = (TopicCreation if active is None else ForwardedCreation)(
+            self._node.submit,
+            defaults=self.live.topic_defaults,
+            validate_config=self.live.validate_new_topic,
+            dice=self._ports.dice,
+            settled=self._replicas.settled,
+            backlog=lambda: self._replicas.backlog,
+        )
+        if isinstance(creation, ForwardedCreation):
+            assert active is not None
+            creation.ask_there, creation.replicas_max = create_there(active), REPLICAS_MAX
+        return creation
+
     def _make_server(self) -> Server:
         ports = self._ports
         cluster = ClusterView(self.config.node_id, self._directories.cluster_id, self._image)
@@ -254,6 +306,7 @@ class Broker(ServerProcess):
             groups=self._groups,
             tier=self._tier,
             ports=ports,
+            active=self._active,
         )
         self.advance = add_commands(self.control, parts, self.health, self._cleaner)
         limits = network_limits(self.config, self._tier)
@@ -286,6 +339,8 @@ class Broker(ServerProcess):
 
     async def _listen_to_controllers(self) -> None:
         """Tools may ask the controller as they ask one that is a process of its own."""
+        if self._active is not None:
+            return  # it listens since it takes part
         changes = ChangeParts(
             live=self.live,
             cluster=ClusterView(self.config.node_id, self._node.cluster_id, self._image),

@@ -110,18 +110,19 @@ class DevControllers:
             f"log {self._log(number)}"
             for number, process in enumerate(self._running, 1)
         ]
-        shown, first = "\n".join(lines), f"{HOST}:{self._port}"
+        shown = "\n".join(lines)
+        every = ",".join(f"{HOST}:{self._port + one}" for one in range(self._count))
         return f"""
 A metadata quorum of {self._count}. Stop it with Ctrl-C.
 {shown}
 
 Who leads, and how far the others are:
-  tidemark metadata-quorum --bootstrap-controller {first} describe --status
-  tidemark metadata-quorum --bootstrap-controller {first} describe --replication
+  tidemark metadata-quorum --bootstrap-controller {every} describe --status
+  tidemark metadata-quorum --bootstrap-controller {every} describe --replication
 
 Kill the leader and ask again; start it again by hand:
   kill -9 PID
-  tidemark start --config {self._homes[0]}/server.properties
+  tidemark start --config {self._homes[0].parent}/controller-N/server.properties
 
 Watch one of them:
   curl -s http://{HOST}:{self._port + self._count}/ready

@@ -34,7 +34,9 @@ def abstain(config: BrokerConfig, epoch: int, disk: Disk, dice: Dice) -> None:
                 f"{path} is there. If it cannot be read, and there is no copy of it, move it away "
                 "first; else start the node"
             )
-        found = read_directory(directory, files=SnapshotFiles(directory, disk, dice), disk=disk)
+        found = read_directory(
+            directory, files=SnapshotFiles(directory, disk, dice), disk=disk, replays=False
+        )
         facts = found.history.latest
         settings = quorum_settings(config)
         static = static_voter_set(settings.static_voters, settings.listener_name)

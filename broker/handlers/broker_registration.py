@@ -7,6 +7,9 @@ Versions:
 * 2: the broker's log directories (KIP-858).
 * 3: the epoch of its life before (KIP-966); eligible leader replicas are not served yet.
 * 4: no new field; features whose lowest level is 0 are named (KAFKA-17011).
+
+A tagged field of our own says that the broker serves replicas only once their directories are in
+the metadata.
 """
 
 from typing import Any, Final
@@ -56,4 +59,5 @@ def _registration(request: Any) -> Registration:
         {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features},
         request.rack,
         tuple(request.log_dirs),
+        keeps_directories=bool(request.keeps_directories),
     )

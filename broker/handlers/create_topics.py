@@ -71,6 +71,10 @@ class CreateTopicsHandler(DecodedHandler):
             return answer
         return await run_in_steps(response(ApiKey.CREATE_TOPICS).encode_steps(answer, version))
 
+    def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
+        """Answer that nothing can be said of any topic but `error`."""
+        return _all_failed((), request.topics, error, context.api_version)
+
     def _answer(
         self, refused: Sequence[Any], created: Iterable[CreatedTopic], version: int
     ) -> Steps[Any]:

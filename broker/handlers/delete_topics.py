@@ -97,6 +97,11 @@ class DeleteTopicsHandler(DecodedHandler):
             deleted.append(await self._take_wish(topic_id, wish, timeout_ms=request.timeout_ms))
         return _Response(responses=refused + deleted)
 
+    def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
+        """Answer that nothing can be said of any topic but `error`."""
+        asked = _asked(context.api_version, request)
+        return _Response(responses=[_failed(one, error.code, str(error)) for one in asked])
+
     def _without_repeated(self, asked: Sequence[Asked]) -> tuple[list[Asked], list[Any]]:
         """Set aside what is named more than once: it is refused, once, and stays.
 

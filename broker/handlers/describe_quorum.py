@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.network.registry import DecodedHandler, RequestContext
-from kafka_protocol.errors import ErrorCode
+from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
@@ -55,6 +55,11 @@ class DescribeQuorumHandler(DecodedHandler):
         if not view.is_leader:
             return _refused(request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return _described(view)
+
+    def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
+        """Answer that no leader can be asked."""
+        del context, error
+        return _refused(request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def _refused(request: Any, error: ErrorCode) -> Any:

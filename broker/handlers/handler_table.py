@@ -35,8 +35,10 @@ from broker.handlers import (
     produce,
     sync_group,
 )
+from broker.handlers.forwarded import Forwarded
 from broker.handlers.parts import HandlerParts
-from broker.network.registry import Handler, HandlerTable
+from broker.network.registry import DecodedHandler, Handler, HandlerTable
+from kafka_protocol.wire.api_keys import ApiKey
 
 
 class Api(Protocol):
@@ -78,8 +80,19 @@ APIS: Final[tuple[Api, ...]] = (
 )
 
 
+FORWARDED: Final = frozenset({
+    ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.DESCRIBE_QUORUM,
+})  # fmt: skip
+"""What only the active controller can do; where it is another process, they are sent there."""
+
+
 def build_handlers(parts: HandlerParts) -> HandlerTable:
     """Make the table of a listener for clients."""
     for api in APIS:
-        parts.table.add(api.make(parts))
+        handler = api.make(parts)
+        if parts.active is not None and handler.api_key in FORWARDED:
+            assert isinstance(handler, DecodedHandler), "they are decoded"
+            handler = Forwarded(handler, parts.active)
+        parts.table.add(handler)
     return parts.table

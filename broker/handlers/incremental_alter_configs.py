@@ -54,6 +54,15 @@ class IncrementalAlterConfigsHandler(DecodedHandler):
         altered = await self._alter(wanted, validate_only=request.validate_only)
         return _Response(responses=refused + [_answer(one) for one in altered])
 
+    def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
+        """Answer that nothing can be said of any resource but `error`."""
+        del context
+        failed = (
+            AlteredResource(one.resource_type, one.resource_name, error)
+            for one in request.resources
+        )
+        return _Response(responses=[_answer(one) for one in failed])
+
     async def _alter(self, wanted: Sequence[Any], *, validate_only: bool) -> list[AlteredResource]:
         if not wanted:
             return []

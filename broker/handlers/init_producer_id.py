@@ -27,9 +27,6 @@ from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
-from metadata_topic.controller.producer_ids import ProducerIdBlock, allocate_producer_ids
-from metadata_topic.controller.result import ControllerResult
-from metadata_topic.image.image import MetadataImage
 
 _Response: Final = response(ApiKey.INIT_PRODUCER_ID).cls
 
@@ -110,21 +107,11 @@ def _block_allocator(parts: HandlerParts) -> AllocateBlock:
     """Ask the controller for producer ids in the name of this life of the broker."""
     used: int | None = None  # by earlier lives; what this one gives is in the metadata
 
-    def decide(image: MetadataImage) -> ControllerResult[ProducerIdBlock]:
-        assert used is not None, "looked up before it is asked"
-        return allocate_producer_ids(
-            image,
-            broker_id=parts.config.node_id,
-            broker_epoch=parts.registration.epoch,
-            used=used,
-        )
-
     async def allocate() -> tuple[int, int]:
         nonlocal used
         if used is None:
             used = max((log.producers.highest_id for log in parts.logs.all()), default=-1)
-        block = await parts.node.submit(decide)
-        return block.first_id, block.end_id
+        return await parts.registration.producer_ids(used)
 
     return allocate
 

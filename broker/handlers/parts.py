@@ -8,7 +8,8 @@ from broker.config.live_config import LiveConfig
 from broker.coordinator.service import GroupCoordinator
 from broker.handlers.holding import Holding
 from broker.network.registry import HandlerTable
-from broker.node.registration import BrokerRegistration
+from broker.node.active_controller import ActiveController
+from broker.node.broker_life import BrokerLife
 from broker.remote.tier import RemoteTier
 from broker.replica.manager import ReplicaManager
 from broker.topics.cluster import ClusterView
@@ -20,19 +21,25 @@ from runtime.ports import Ports
 
 @dataclass(frozen=True)
 class HandlerParts:
-    """What handlers are made of; `tier` is None without a remote tier."""
+    """What handlers are made of.
+
+    Attributes:
+        tier: None without a remote tier.
+        active: the way to the active controller; None where it is always in this process.
+    """
 
     config: BrokerConfig
     live: LiveConfig
     cluster: ClusterView
     creation: TopicCreation
     node: MetadataNode
-    registration: BrokerRegistration
+    registration: BrokerLife
     replicas: ReplicaManager
     logs: LogManager
     groups: GroupCoordinator
     tier: RemoteTier | None
     ports: Ports
+    active: ActiveController | None = None
 
     @cached_property
     def table(self) -> HandlerTable:

@@ -8,8 +8,8 @@ as in Kafka, whether it was stopped or killed.
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
 
+from broker.node.broker_life import NONE, NOT_REGISTERED
 from broker.topics.creation import Submit
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.steps import Steps
@@ -25,13 +25,11 @@ from metadata_topic.controller.directories import (
     records_at_registration,
 )
 from metadata_topic.controller.leader_epochs import UsedEpoch, raise_leader_epochs
+from metadata_topic.controller.producer_ids import ProducerIdBlock, allocate_producer_ids
 from metadata_topic.controller.result import ControllerResult, Decided
 from metadata_topic.image.image import MetadataImage
 
 log = logging.getLogger(__name__)
-
-_NOT_REGISTERED: Final = -1
-NONE: Final[Mapping[ReplicaId, bytes]] = {}
 
 
 class BrokerRegistration:
@@ -45,7 +43,7 @@ class BrokerRegistration:
     def __init__(self, submit: Submit, registration: Registration) -> None:
         self._submit = submit
         self._registration = registration
-        self.epoch = _NOT_REGISTERED
+        self.epoch = NOT_REGISTERED
         self._assigning: set[asyncio.Task[None]] = set()
         self.on_assignment_failed: Callable[[Collection[ReplicaId], KafkaError], None] = (
             lambda _replicas, _error: None
@@ -133,9 +131,19 @@ class BrokerRegistration:
 
         return await self._submit(decide)
 
+    async def producer_ids(self, used: int) -> tuple[int, int]:
+        """Take a block of producer ids above `used`: the first one, and the end (exclusive)."""
+        node_id, epoch = self._registration.node_id, self.epoch
+
+        def decide(image: MetadataImage) -> ControllerResult[ProducerIdBlock]:
+            return allocate_producer_ids(image, broker_id=node_id, broker_epoch=epoch, used=used)
+
+        block: ProducerIdBlock = await self._submit(decide)
+        return block.first_id, block.end_id
+
     async def leave(self) -> None:
         """Give up all leadership before a clean stop."""
-        if self.epoch == _NOT_REGISTERED:
+        if self.epoch == NOT_REGISTERED:
             return
         node_id, epoch = self._registration.node_id, self.epoch
 

@@ -18,27 +18,22 @@ def check_roles(config: BrokerConfig) -> None:
             "must name controller: in this version a broker shares the process of its controller "
             "(process.roles=broker,controller); brokers on their own come with the next one",
         )
-    if config.is_broker and len(config.controller_quorum_voters) > 1:
-        shown = ",".join(f"{v.id}@{v.host}:{v.port}" for v in config.controller_quorum_voters)
-        raise _alone("controller.quorum.voters", shown, config)
 
 
-def check_voters(config: BrokerConfig, voters: VoterSet) -> None:
-    """Refuse a broker whose controller is not the only one, by what the metadata log says.
+def check_broker_among_several(config: BrokerConfig, voters: VoterSet) -> None:
+    """Refuse what a broker cannot do while the active controller may be another node.
+
+    Before the node takes part in an election.
 
     Raises:
-        ConfigError: the log has other voters.
+        ConfigError: names the setting and the way out.
     """
-    if config.is_broker and voters.ids != (config.node_id,):
-        shown = ",".join(config.process_roles)
-        raise _alone("process.roles", f"{shown} with voters {list(voters.ids)}", config)
-
-
-def _alone(key: str, value: str, config: BrokerConfig) -> ConfigError:
-    return ConfigError(
-        key,
-        value,
-        f"node.id={config.node_id} is a broker, too, and must be the only voter: a broker can only "
-        "register with the controller in its own process so far, which is not always the active "
-        "one of several. Run the controllers of such a quorum with process.roles=controller",
-    )
+    if config.remote_log_storage_system_enable:
+        raise ConfigError(
+            "remote.log.storage.system.enable",
+            "true",
+            f"node.id={config.node_id} is a broker, and the controllers are several "
+            f"({list(voters.ids)}): a remote tier needs the only controller in its own process so "
+            "far. Set it to false, or run one node with process.roles=broker,controller as the "
+            "only voter",
+        )

@@ -70,6 +70,7 @@ class QuorumHealth:
         if view.high_watermark < 0:
             return (f"how far the log is committed is not known yet (leader {view.leader_id})",)
         applied = self._quorum.applied_end
-        if applied < view.high_watermark:
-            return (f"applied up to offset {applied} of {view.high_watermark}",)
+        committed = max(view.high_watermark, view.leader_high_watermark)
+        if applied < committed:
+            return (f"applied up to offset {applied} of {committed}",)
         return ()

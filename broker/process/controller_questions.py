@@ -4,16 +4,13 @@ For the start only: a connection a question, and no answer is an answer, too.
 """
 
 import asyncio
-import socket
 from dataclasses import dataclass, field
-from struct import Struct
 from typing import Any, Final
 
 from broker.node.identity_check import Look, SeenReplica
-from kafka_protocol.errors import MalformedMessageError
+from broker.node.one_request import NO_ANSWER, Conversation
 from kafka_protocol.wire import codec
-from kafka_protocol.wire.api_keys import ApiKey, header_versions
-from kafka_protocol.wire.primitives import skip_tags
+from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.quorum.rpc import PARTITION, TOPIC, only_partition
 from metadata_topic.raft.messages import Node
 from metadata_topic.raft.voters import ReplicaKey
@@ -24,10 +21,6 @@ _DESCRIBE_CLUSTER: Final = 1
 """First version that tells brokers and controllers apart."""
 _DESCRIBE_QUORUM: Final = 2
 """First version with directory ids."""
-_ANSWER_BYTES_MAX: Final = 1 << 20
-_HEAD: Final = Struct(">ihhih")
-_SIZE: Final = Struct(">i")
-_NO_ANSWER: Final = (OSError, asyncio.IncompleteReadError, TimeoutError, MalformedMessageError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,50 +55,23 @@ class ControllerQuestions:
     async def ask(self, node: Node) -> Said:
         """Ask which cluster it belongs to, and what it knows if it leads."""
         said = Said()
-        writer: asyncio.StreamWriter | None = None
         try:
-            async with asyncio.timeout(self._timeout_s):
-                # asyncio would look names up on a pool of its own.
-                found = await self._pool.run(
-                    socket.getaddrinfo, node.host, node.port, 0, socket.SOCK_STREAM
-                )
-                reader, writer = await asyncio.open_connection(*found[0][4][:2])
-                cluster = await self._exchange(
-                    reader, writer, ApiKey.DESCRIBE_CLUSTER, _DESCRIBE_CLUSTER, _cluster_question()
+            async with (
+                asyncio.timeout(self._timeout_s),
+                Conversation((node.host, node.port), self._client_id, self._pool) as talk,
+            ):
+                cluster = await talk.ask(
+                    ApiKey.DESCRIBE_CLUSTER, _DESCRIBE_CLUSTER, _cluster_question()
                 )
                 said = _of_cluster(cluster)
-                quorum = await self._exchange(
-                    reader, writer, ApiKey.DESCRIBE_QUORUM, _DESCRIBE_QUORUM, _quorum_question()
+                quorum = await talk.ask(
+                    ApiKey.DESCRIBE_QUORUM, _DESCRIBE_QUORUM, _quorum_question()
                 )
                 look = _look(quorum, f"{node.host}:{node.port}")
                 said = Said(said.cluster_id, look, said.controllers)
-        except _NO_ANSWER:
+        except NO_ANSWER:
             pass  # what it has said until then counts
-        finally:
-            if writer is not None:
-                writer.transport.abort()
         return said
-
-    async def _exchange(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        api_key: ApiKey,
-        version: int,
-        question: Any,
-    ) -> Any:
-        body = codec.request(api_key).encode(question, version)
-        size = _HEAD.size - _SIZE.size + len(self._client_id) + 1 + len(body)
-        head = _HEAD.pack(size, api_key, version, version, len(self._client_id))
-        writer.write(head + self._client_id + b"\0" + body)
-        (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
-        if not _SIZE.size <= size <= _ANSWER_BYTES_MAX:
-            raise MalformedMessageError(f"an answer of {size} bytes")
-        frame = await reader.readexactly(size)
-        position = _SIZE.size
-        if header_versions(api_key, version)[1] == 1:
-            position = skip_tags(frame, position)
-        return codec.response(api_key).decode(frame, version, position)[0]
 
 
 def _cluster_question() -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.node.identity_check import Doubts, Identity, Look, other_cluster
+from broker.node.pauses import pause
 from broker.process.controller_questions import ControllerQuestions, Said
 from metadata_topic.quorum.errors import QuorumConfigError
 from metadata_topic.raft.messages import Node
@@ -103,17 +104,7 @@ class IdentityWatch:
             self._known |= dict.fromkeys(news)
 
     async def _pause(self, delay_ms: int) -> None:
-        over = asyncio.get_running_loop().create_future()
-
-        def end() -> None:
-            if not over.done():
-                over.set_result(None)
-
-        timer = self._ports.scheduler.call_later(delay_ms, end)
-        try:
-            await over
-        finally:
-            timer.cancel()
+        await pause(self._ports.scheduler, delay_ms)
 
 
 def _epoch(look: Look) -> int:

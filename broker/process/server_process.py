@@ -116,6 +116,7 @@ class ServerProcess(ABC):
             await beside_the_loop(self._recovery_pool, opening, stop=mark.stop)
         finally:
             self.health.progress = lambda: ""
+        self.health.checks["snapshots"] = node.snapshot_problems
 
     @property
     def _recovery_pool(self) -> Pool:

@@ -13,8 +13,9 @@ from typing import Final, Protocol, TypeVar
 from broker.topics.cluster import GUARDED_TOPICS
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.steps import Pace, Steps
+from metadata_topic.controller.errors import InvalidReplicationFactorError
 from metadata_topic.controller.result import Decided
-from metadata_topic.controller.topic_specs import NewTopic, TopicDefaults, TopicSpec
+from metadata_topic.controller.topic_specs import DEFAULT, NewTopic, TopicDefaults, TopicSpec
 from metadata_topic.controller.topics import ConfigValidator, CreatedTopic, create_topics
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS
@@ -67,9 +68,11 @@ class TopicCreation:
         internal: of what topics of the broker's own are made, by their names.
         patience_s: no longer does an answer wait for more than `MANY_PARTITIONS`; a client that is
             faster than these gets errors that it tries again, as from Kafka, which waits for none.
+        replicas_max: topics of which a partition would have more are refused; None: no limit.
     """
 
     patience_s: float = 0.5
+    replicas_max: int | None = None
 
     def __init__(
         self,
@@ -113,6 +116,7 @@ class TopicCreation:
                 f"{waiting} changes of partitions wait for this broker's disks (at most "
                 f"{BACKLOG_MAX}): try again when they are done",
             )
+        topics, refused = self._within_limit(topics)
         ids = [self._dice.uuid() for _ in topics]
         start = int(self._dice.random() * 1_000)
 
@@ -131,7 +135,7 @@ class TopicCreation:
         end_s = asyncio.get_running_loop().time() + wait_ms / 1_000
         created: list[CreatedTopic] = await self._submit(decide, timeout_ms=timeout_ms)
         if validate_only:
-            return created
+            return refused + created
         made = self._settled([topic.topic_id for topic in created if not topic.error])
         await run_in_steps(_log_created(created))
         if made is not None:  # what is decided stands, however slow the disk is
@@ -139,7 +143,32 @@ class TopicCreation:
             if sum(topic.num_partitions for topic in created) > MANY_PARTITIONS:
                 left_s = min(left_s, self.patience_s)
             await asyncio.wait({made}, timeout=max(0.0, left_s))
-        return created
+        return refused + created
+
+    def _within_limit(
+        self, topics: Sequence[NewTopic]
+    ) -> tuple[Sequence[NewTopic], list[CreatedTopic]]:
+        """Set aside topics with more replicas than there may be."""
+        limit = self.replicas_max
+        if limit is None:
+            return topics, []
+        factor = self._defaults().replication_factor
+        taken: list[NewTopic] = []
+        refused: list[CreatedTopic] = []
+        for topic in topics:
+            asked = max(
+                (len(one.broker_ids) for one in topic.assignments),
+                default=factor if topic.replication_factor == DEFAULT else topic.replication_factor,
+            )
+            if asked <= limit:
+                taken.append(topic)
+                continue
+            error = InvalidReplicationFactorError(
+                f"replication factor {asked}: brokers do not copy from each other in this version, "
+                f"so that a partition has {limit} replica. Ask for {limit}"
+            )
+            refused.append(CreatedTopic(topic.name, error))
+        return taken, refused
 
     async def auto_create(self, names: Sequence[str]) -> None:
         """Create topics that a client named in a Metadata request, with the broker's defaults.

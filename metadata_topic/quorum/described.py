@@ -34,6 +34,7 @@ def describe_quorum(core: RaftCore, now: Now) -> QuorumView:
         leader_answered_ms=core.replica.leader_answered_ms if known is None else now.monotonic_ms,
         is_leader=known is not None,
         high_watermark=core.high_watermark,
+        leader_high_watermark=core.replica.leader_high_watermark,
         voters=tuple(_voters(core, {} if known is None else known.voters, now)),
         observers=() if known is None else tuple(_observers(known.observers, now)),
         nodes=tuple(ControllerNode(one.key.id, one.endpoints) for one in core.voters.voters),

@@ -18,6 +18,10 @@ from runtime.disk import Disk, OpenFile
 
 _WINDOW_BYTES: Final = 1 << 20
 _MAGIC_POSITION: Final = 16
+_OFFSET_BYTES: Final = 8
+_LENGTH_END: Final = 12
+"""Of the length, which follows the offset."""
+_SECTOR_BYTES: Final = 512
 _LIKE_A_HEADER: Final = re.compile(rb"\x02.{4}\x00[\x00\x20].{20}\xff{10}", re.DOTALL)
 """Magic, any checksum, the attributes of data or control, lengths and times, no producer."""
 
@@ -47,7 +51,8 @@ class SegmentSurvey:
         end_offset: after the last of these (exclusive).
         last_epoch: of the last of these; -1 if there is none.
         fault: what is wrong at `whole_bytes`; None if the file ends there.
-        is_contradiction: a batch is there whole, but does not continue the one before.
+        is_contradiction: a batch is there whole, but does not continue the one before, and no torn
+            sector explains it.
         later: whole batches after the fault.
         epochs: (epoch, first offset) of the runs of whole batches, by rising offset.
     """
@@ -135,7 +140,7 @@ def _survey(disk: Disk, path: Path, base_offset: int) -> SegmentSurvey:
                 break
             fault = _contradiction(header, end_offset, last_epoch)
             if fault is not None:
-                is_contradiction = True
+                is_contradiction = not _lacks_first_sector(header, end_offset, position)
                 break
             position += header.size_bytes
             if header.partition_leader_epoch != last_epoch:
@@ -167,6 +172,19 @@ def _contradiction(header: BatchHeader, end_offset: int, last_epoch: int) -> str
         # A leader opens its epoch with a control batch.
         return f"a batch of epoch {epoch} after one of epoch {last_epoch}"
     return None
+
+
+def _lacks_first_sector(header: BatchHeader, end_offset: int, position: int) -> bool:
+    """Whether only the batch's first bytes are gone, which lay in a sector before the rest.
+
+    The offset is not under the checksum, and the first bytes of a length are zeros anyway: what a
+    power cut leaves of such a batch looks whole.
+    """
+    lost = _SECTOR_BYTES - position % _SECTOR_BYTES
+    if lost >= _LENGTH_END:
+        return False
+    kept = (1 << 8 * max(0, _OFFSET_BYTES - lost)) - 1
+    return header.base_offset == end_offset & kept
 
 
 def _whole_batch(window: _Window, position: int) -> BatchHeader | None:

@@ -12,7 +12,8 @@ what lies around it tells them apart. Damage is
    to where its leader's log was flushed when it was begun. On another node's disk it says nothing:
    a follower writes several fetched batches at once, and a power cut may tear the first of them. So
    only batches count that this node began itself, in the epoch that the note names;
-5. a whole batch that does not continue the one before it: no power cut leaves that.
+5. a whole batch that does not continue the one before it: no power cut leaves that, but where the
+   batch's offset alone lay in a sector that was lost.
 
 Nothing is concluded from what is missing: without any of these signs a tail counts as torn.
 """

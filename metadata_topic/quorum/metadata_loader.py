@@ -4,8 +4,8 @@ Nothing above the high watermark is read. A run of batches that is there makes o
 are taken in steps, with other work of the loop in between, and what is not in memory is read on a
 pool. An image ends at the end of a batch, outside of any transaction (`image.loader`).
 
-A snapshot that was fetched stands for everything before its end: the images begin anew with it, and
-subscribers get one delta against what they had.
+A snapshot that a start found, or that was fetched, stands for everything before its end: the images
+begin anew with it, and subscribers get one delta against what they had.
 
 A record that cannot be read or replayed ends the node: going on without it would show a cluster
 that does not exist.
@@ -89,8 +89,8 @@ class MetadataLoader:
 
         Args:
             stored: where the records are.
-            loader: holds the snapshot's records.
-            end_offset: of the snapshot.
+            loader: holds what was replayed at the start.
+            end_offset: up to where (exclusive) that was.
             ports: scheduler, and the pool for what is not in memory.
             on_applied: called after the subscribers, also where no record changed anything.
             on_failure: told once; nothing is applied after that.
@@ -118,7 +118,7 @@ class MetadataLoader:
         self._go_on()
 
     def on_snapshot_installed(self, snapshot_id: SnapshotId) -> None:
-        """A fetched snapshot is on the disk, and the log begins at its end."""
+        """A snapshot on the disk stands for all that was applied; the log goes on from its end."""
         self._fetched = snapshot_id
         self._committed = max(self._committed, snapshot_id.end_offset)
         self._go_on()

@@ -98,7 +98,8 @@ class NodeSettings:
         raft: of the core; addresses come from `quorum`.
         log: of the metadata log.
         session_timeout_ms: `broker.session.timeout.ms`.
-        has_broker: the process is a broker, too.
+        has_broker: the process is a broker, too. Where its controller is the only one, it sends it
+            no heartbeats.
         transport: to the other nodes; the node closes it.
     """
 
@@ -209,6 +210,11 @@ class MetadataNode:
         """What ended the node, None while it is well (for health)."""
         return None if self._opened is None else self._replica.failure
 
+    def snapshot_problems(self) -> tuple[str, ...]:
+        """Why the disk does not take snapshots (for health): the log has everything, and grows."""
+        problem = "" if self._opened is None else self._replica.snapshotter.problem
+        return (problem,) if problem else ()
+
     @property
     def brokers(self) -> BrokerControl:
         """Registrations and heartbeats of brokers, by the active controller's side."""
@@ -217,12 +223,24 @@ class MetadataNode:
     @property
     def has_caught_up(self) -> bool:
         """Whether a leader is known and everything it calls committed is in the image."""
-        return self.leader_id >= 0 and 0 <= self.high_watermark <= self._replica.applied_end
+        told = self._replica.driver.core.replica.leader_high_watermark
+        committed = max(self.high_watermark, told)
+        return (
+            self.leader_id >= 0
+            and self.high_watermark >= 0
+            and committed <= self._replica.applied_end
+        )
 
     @property
     def plan(self) -> QuorumStart:
         """How this node takes part, by what `open` has found."""
         return self._replica.opened.plan
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this node is the only voter, and so the active controller for ever."""
+        assert self._opened is not None
+        return self._opened.plan.membership is Membership.SOLE_VOTER
 
     @property
     def applied_end(self) -> int:
@@ -270,7 +288,7 @@ class MetadataNode:
                 log=settings.log,
                 session_timeout_ms=settings.session_timeout_ms,
                 transport=settings.transport,
-                own_broker_id=self.node_id if settings.has_broker else None,
+                own_broker_id=self.node_id if settings.has_broker and self.is_alone else None,
                 on_role=lambda _change: self._look(),
                 on_applied=lambda _applied: self._look(),
                 on_failure=self._failed,

@@ -24,6 +24,7 @@ from metadata_topic.quorum.quorum_state_file import QuorumStateFile
 from metadata_topic.quorum.recovery import FoundMetadata, read_directory, repair
 from metadata_topic.quorum.snapshots import SnapshotFiles
 from metadata_topic.raft.events import Started
+from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey
 from runtime.ports import Ports
 
@@ -36,8 +37,7 @@ class OpenReplica:
 
     Attributes:
         found: in the directory. A sole voter's loader holds all records, for all of them are
-            committed; that of one of several those of the newest snapshot, and the log's records
-            count once they are known to be committed.
+            committed; that of one of several holds none yet.
         plan: how this node takes part.
         started: the core's first event.
         bootstrap: the records that the format step left, for a cluster where nothing counts yet.
@@ -55,10 +55,16 @@ class OpenReplica:
     @property
     def applied_end(self) -> int:
         """Up to where (exclusive) the loader's records reach."""
-        if self.plan.membership is Membership.SOLE_VOTER:
-            return self.started.end_offset
-        snapshot_id = self.found.snapshot_id
-        return 0 if snapshot_id is None else snapshot_id.end_offset
+        return self.started.end_offset if self._is_sole else 0
+
+    @property
+    def unloaded(self) -> SnapshotId | None:
+        """The snapshot that is to be loaded once the replica runs."""
+        return None if self._is_sole else self.found.snapshot_id
+
+    @property
+    def _is_sole(self) -> bool:
+        return self.plan.membership is Membership.SOLE_VOTER
 
 
 def open_replica(
@@ -80,7 +86,7 @@ def open_replica(
         ports: disk, clock and dice.
         config: of the log.
         check: sees the metadata as they were found, before anything is written; what it raises
-            ends the start. On one of several voters they are those of the newest snapshot.
+            ends the start. Not called on one of several voters: they are not known yet.
         check_stop: called between batches while nothing is changed yet; raises to end it here.
 
     Raises:
@@ -96,7 +102,7 @@ def open_replica(
     election = state_file.find()
     is_sole = _looks_sole(key, settings)
     found = read_directory(
-        directory, files=files, disk=disk, check_stop=check_stop, replays_log=is_sole
+        directory, files=files, disk=disk, check_stop=check_stop, replays=is_sole
     )
     quorum = FoundQuorum(
         directory=str(directory),
@@ -108,11 +114,11 @@ def open_replica(
     plan = plan_quorum_start(key, settings, quorum)
     if is_sole is not (plan.membership is Membership.SOLE_VOTER):
         found = read_directory(
-            directory, files=files, disk=disk, check_stop=check_stop, replays_log=not is_sole
+            directory, files=files, disk=disk, check_stop=check_stop, replays=not is_sole
         )
-    is_needed = settings.is_controller and found.loader.is_blank  # where nothing ever counted
+    is_needed = settings.is_controller and found.is_blank  # where nothing ever counted
     bootstrap = tuple(read_bootstrap(log_dir, disk)) if is_needed else ()
-    if check is not None:
+    if check is not None and plan.membership is Membership.SOLE_VOTER:
         check(found.loader.take()[0])
     for note in plan.notes:
         log.warning("metadata quorum: %s", note)

@@ -9,8 +9,9 @@ decoded and judged; what cannot be relied on is refused with the disk as it was.
 `repair` cuts, removes and opens.
 
 How much of the log is committed is not on the disk. A sole voter takes all of it for committed and
-replays it at once. One of several replays the snapshot alone: a `MetadataLoader` adds the records
-of the log when the high watermark has reached them.
+replays it at once. One of several replays nothing here: the others need its votes and Fetches, and
+with many records that would take seconds. A `MetadataLoader` loads the snapshot in slices once the
+replica runs, and adds the records of the log when the high watermark has reached them.
 """
 
 import logging
@@ -19,9 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafka_protocol.errors import MalformedMessageError
+from kafka_protocol.records.batch import read_header
 from kafka_protocol.records.errors import InvalidRecordError
 from local_log.segment_files import EPOCH_CHECKPOINT, parse_segment_file
-from local_log.set_aside import set_segment_aside
+from local_log.set_aside import cut_segment, set_segment_aside
 from metadata_topic.image.errors import BrokenMetadataLogError
 from metadata_topic.image.image import EMPTY_IMAGE
 from metadata_topic.image.loader import ImageLoader
@@ -42,7 +44,7 @@ from metadata_topic.quorum.metadata_log import MetadataLog
 from metadata_topic.quorum.snapshots import CorruptSnapshotError, Snapshot, SnapshotFiles
 from metadata_topic.quorum.stored import replay_snapshot
 from metadata_topic.raft.log_view import SnapshotFile
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID, SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts, VoterHistory
 from runtime.clock import Clock
 from runtime.collector import resting_collector
@@ -63,12 +65,12 @@ class FoundMetadata:
 
     Attributes:
         verdict: which part of the log counts.
-        loader: holds the image of snapshot and log, or of the snapshot alone; nobody took it yet.
-        snapshot_id: the snapshot it began with, None if there was none.
+        loader: holds the image of snapshot and log, if they were replayed; nobody took it yet.
+        snapshot_id: the snapshot that the log goes on from, None if there was none.
         snapshots: all that can be kept, oldest first.
         damaged: newer snapshots that cannot be read, to be put aside, and why.
         last_epoch: the highest epoch in log and snapshots, also where they are damaged; 0 if none.
-        bytes_after_snapshot: of log batches behind it.
+        bytes_replayed: of the log's batches behind it.
     """
 
     directory: Path
@@ -80,7 +82,12 @@ class FoundMetadata:
     last_epoch: int
     noted: FlushedEnd | None
     damaged: list[tuple[SnapshotId, str]] = field(default_factory=list)
-    bytes_after_snapshot: int = 0
+    bytes_replayed: int = 0
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether no metadata record ever counted, as far as was looked."""
+        return self.snapshot_id in {None, BOOTSTRAP_ID} and self.loader.is_blank
 
     @property
     def epochs(self) -> tuple[tuple[int, int], ...]:
@@ -105,7 +112,7 @@ def read_directory(
     files: SnapshotFiles,
     disk: Disk,
     check_stop: Callable[[], None] = lambda: None,
-    replays_log: bool = True,
+    replays: bool = True,
 ) -> FoundMetadata:
     """Read everything in the metadata directory, which need not exist, and change nothing.
 
@@ -114,26 +121,28 @@ def read_directory(
         files: its snapshots.
         disk: files.
         check_stop: called between batches; what it raises ends the reading.
-        replays_log: all records of the log are committed: this is the sole voter. Without it they
-            are decoded, and nothing comes of them.
+        replays: all records of the log are committed: this is the sole voter. Without it only
+            control records are decoded.
 
     Raises:
         DamagedMetadataError, MissingMetadataError, UnreadableRecordError: see there.
         OSError: the disk failed.
     """
     with resting_collector():  # 300,000 records: a third of the time would be the collector's
-        found = _read_directory(directory, files, disk, check_stop)
+        found, snapshot = _read_directory(directory, files, disk)
         start = 0 if found.snapshot_id is None else found.snapshot_id.end_offset
-        load = _replay_batch if replays_log else _pass_over
+        if replays and snapshot is not None and found.snapshot_id is not None:
+            path = files.path(found.snapshot_id)
+            _load_snapshot(found.loader, path, found.snapshot_id, snapshot, check_stop)
         for segment in found.verdict.segments:
-            _load_segment(found, segment, start, disk, check_stop, load)
+            _load_segment(found, segment, start, disk, check_stop, replays=replays)
         return found
 
 
 def _read_directory(
-    directory: Path, files: SnapshotFiles, disk: Disk, check_stop: Callable[[], None]
-) -> FoundMetadata:
-    """Read all but the log's batches."""
+    directory: Path, files: SnapshotFiles, disk: Disk
+) -> tuple[FoundMetadata, Snapshot | None]:
+    """Read all but records; the usable snapshot beside what was found."""
     ids = files.ids()
     snapshot_id, snapshot, damaged = newest_usable(files, ids)
     noted = FlushedEndFile(directory, disk).read()
@@ -149,15 +158,14 @@ def _read_directory(
     except (DamagedMetadataError, MissingMetadataError) as error:
         why = "".join(f". {one.file_name} cannot be used: {said}" for one, said in damaged)
         raise type(error)(f"{error}{why}") from error
-    loader, end, quorum = ImageLoader(EMPTY_IMAGE), 0, QuorumFacts()
+    end, quorum = 0, QuorumFacts()
     if snapshot is not None and snapshot_id is not None:
-        _load_snapshot(loader, files.path(snapshot_id), snapshot_id, snapshot, check_stop)
         end, quorum = snapshot_id.end_offset, snapshot.facts(snapshot_id)
     refused = {one for one, _ in damaged}
-    return FoundMetadata(
+    found = FoundMetadata(
         directory,
         verdict,
-        loader,
+        ImageLoader(EMPTY_IMAGE),
         snapshot_id,
         tuple(SnapshotFile(one, files.size_bytes(one)) for one in ids if one not in refused),
         VoterHistory([(end, quorum)]),
@@ -165,6 +173,7 @@ def _read_directory(
         noted,
         damaged,
     )
+    return found, snapshot
 
 
 def repair(
@@ -194,6 +203,8 @@ def repair(
         log.warning("segment below the snapshot, before a hole, is set aside: %s", kept)
     if verdict.is_replaced:
         _drop_log(found, disk)
+    if verdict.torn_bytes:
+        _cut_tail(found, disk)
     opened = MetadataLog.open(
         found.directory,
         config=config,
@@ -207,8 +218,6 @@ def repair(
         log.warning("a snapshot replaces the log: log_end=%d snapshot=%d", opened.end_offset, start)
         opened.restart_at(found.snapshot_id)
         return opened
-    if verdict.torn_bytes:
-        log.warning("torn tail: offset=%d size_bytes=%d", verdict.end_offset, verdict.torn_bytes)
     if opened.end_offset > verdict.end_offset:
         opened.truncate_to(verdict.end_offset)
     if opened.end_offset != verdict.end_offset:
@@ -218,8 +227,23 @@ def repair(
         )
     # A process that was killed may have left in memory what the core takes for durable.
     opened.flush()
+    disk.fsync_path(found.directory)
     opened.note_flushed()
     return opened
+
+
+def _cut_tail(found: FoundMetadata, disk: Disk) -> None:
+    """Cut the torn tail that was judged to be one; the opening would judge it by other rules.
+
+    A segment of which nothing is whole stays, empty, its bytes kept beside it: opening would rename
+    it, and after a power cut there could be no segment at all.
+    """
+    verdict, last = found.verdict, found.verdict.segments[-1]
+    log.warning("torn tail: offset=%d size_bytes=%d", verdict.end_offset, verdict.torn_bytes)
+    is_all_torn = last.whole_bytes == 0
+    kept = cut_segment(disk, found.directory, last.base_offset, last.whole_bytes, keeps=is_all_torn)
+    if kept is not None:
+        log.warning("the torn tail is a whole segment; its bytes are kept: %s", kept)
 
 
 def _drop_log(found: FoundMetadata, disk: Disk) -> None:
@@ -283,16 +307,19 @@ def _load_segment(
     start: int,
     disk: Disk,
     check_stop: Callable[[], None],
-    load: Callable[[FoundMetadata, Batch], None],
+    *,
+    replays: bool,
 ) -> None:
     # A snapshot ends between batches; the one that holds its end is wholly inside.
     for position, data in sound_batches(found.directory, disk, segment, start):
         check_stop()
+        if not (replays or read_header(data).is_control):
+            continue
         try:
             for batch in read_batches(data):
-                found.bytes_after_snapshot += batch.header.size_bytes
                 found.history.note(facts_of(batch))
-                load(found, batch)
+                if replays:
+                    _replay_batch(found, batch)
         except _UNREADABLE as error:
             raise UnreadableRecordError(
                 f"{found.directory}/{segment.name}: the batch at position {position} was written "
@@ -303,12 +330,9 @@ def _load_segment(
 
 def _replay_batch(found: FoundMetadata, batch: Batch) -> None:
     header = batch.header
+    found.bytes_replayed += header.size_bytes
     for record in batch.records:
         found.loader.add(record)
     found.loader.end_of_batch(
         Provenance(header.last_offset, header.partition_leader_epoch, header.max_timestamp)
     )
-
-
-def _pass_over(found: FoundMetadata, batch: Batch) -> None:
-    """It may not be committed; that it can be read is known now."""

@@ -212,6 +212,8 @@ class MetadataReplica:
         """Take part in the quorum."""
         self.controller.on_applied(self._loader.image, self._loader.end_offset)
         self.driver.start(self.opened.started)
+        if self.opened.unloaded is not None:
+            self._loader.on_snapshot_installed(self.opened.unloaded)
         self._timer = self._world.ports.scheduler.every(
             SNAPSHOT_CHECK_MS, lambda: self.snapshotter.look(self.image), "metadata-snapshot"
         )
@@ -322,5 +324,5 @@ class MetadataReplica:
 
 def _found_snapshot(opened: OpenReplica) -> FoundSnapshot:
     newest = [one for one in opened.found.snapshots if one.id == opened.found.snapshot_id]
-    end, replayed = opened.started.end_offset, opened.found.bytes_after_snapshot
+    end, replayed = opened.started.end_offset, opened.found.bytes_replayed
     return FoundSnapshot(newest[0] if newest else None, end, replayed)

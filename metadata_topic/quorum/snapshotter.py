@@ -91,6 +91,7 @@ class Snapshotter:
 
     Attributes:
         last_id: the newest snapshot on the disk, None without one.
+        problem: why the newest attempt at the files failed, for people; empty where it did not.
         metrics: see there.
     """
 
@@ -117,7 +118,8 @@ class Snapshotter:
         self._files, self._log, self._facts_at = stored.files, stored.log, facts_at
         self._config, self._clock, self._scheduler = config, ports.clock, ports.scheduler
         self._core, log = core, stored.log
-        self._pool = log.gate.pool(ports.executors.background, ports.scheduler)
+        self._in_gate = ports.executors.background  # for who has entered the gate already
+        self._pool = log.gate.pool(self._in_gate, ports.scheduler)
         self.last_id = None if found.newest is None else found.newest.id
         self._replay_end = found.log_end
         self._records = found.log_end - self._last_end
@@ -128,6 +130,7 @@ class Snapshotter:
         self._leader_log_start = -1
         self._asked: deque[tuple[MetadataImage, Done]] = deque()
         self._wants_cleaning = self._is_closed = False
+        self.problem = ""
         self._run: Run[None] | None = None
         self._when_idle: list[Callable[[], None]] = []
         self.metrics = SnapshotMetrics(
@@ -245,6 +248,7 @@ class Snapshotter:
         """A bug of ours: the log is not touched by it, but nobody can rely on snapshots."""
         log.error("making a snapshot failed in an unknown way", exc_info=error)
         self.metrics.failures.inc()
+        self.problem = f"making a snapshot failed: {error!r}"
         self._run, self._wants_cleaning = None, False
         self._not_before_ms = self._clock.monotonic_ms() + RETRY_MS
         self._tell_none()
@@ -286,15 +290,16 @@ class Snapshotter:
         self._begin_counting()
         try:
             size_bytes = yield from self._write(image, snapshot_id)
-        except (OSError, TidemarkError):
+        except (OSError, TidemarkError) as error:
             log.exception("cannot make a snapshot: file=%s", snapshot_id.file_name)
             self.metrics.failures.inc()
+            self.problem = f"the snapshot {snapshot_id.file_name} cannot be made: {error}"
             self._bytes += counted
             self._not_before_ms = self._clock.monotonic_ms() + RETRY_MS
             return None
         if size_bytes is None:
             return None if self._is_closed else self.last_id
-        self.last_id = snapshot_id
+        self.last_id, self.problem = snapshot_id, ""
         self.metrics.generated(size_bytes, self._clock.monotonic_ms() - started_ms)
         log.info("wrote snapshot: file=%s size_bytes=%d", snapshot_id.file_name, size_bytes)
         self._core.note_snapshot(SnapshotWritten(SnapshotFile(snapshot_id, size_bytes)))
@@ -348,14 +353,15 @@ class Snapshotter:
         self._log.gate.enter()
         try:
             yield from self._let_go()
-        except (OSError, TidemarkError):
+        except (OSError, TidemarkError) as error:
             log.exception("cannot delete what a snapshot replaces")
             self.metrics.failures.inc()
+            self.problem = f"what a snapshot replaces cannot be deleted: {error}"
         finally:
             self._log.gate.leave()
 
     def _let_go(self) -> Work[None]:
-        kept: list[KeptSnapshot] = yield OnPool(self._pool, self._look_at_files)
+        kept: list[KeptSnapshot] = yield OnPool(self._in_gate, self._look_at_files)
         if not kept:
             return
         self.metrics.found(kept[-1].size_bytes)
@@ -370,10 +376,10 @@ class Snapshotter:
             self._core.note_log_start(LogStartRaised(start, left))
             # The log first: a snapshot without its log is harmless, a log without its snapshot is
             # lost.
-            yield OnPool(self._pool, partial(self._log.forget_epochs_before, start))
+            yield OnPool(self._in_gate, partial(self._log.forget_epochs_before, start))
             self._log.take_out_old_segments()
-            yield OnPool(self._pool, self._log.delete_old_segments)
-        yield OnPool(self._pool, partial(self._delete, [one.id for one in kept[:count]]))
+            yield OnPool(self._in_gate, self._log.delete_old_segments)
+        yield OnPool(self._in_gate, partial(self._delete, [one.id for one in kept[:count]]))
 
     @property
     def _start_limit(self) -> int:

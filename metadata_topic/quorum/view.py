@@ -41,7 +41,8 @@ class QuorumView:
         leader_answered_ms: when a leader last answered a Fetch of this replica, by the monotonic
             clock; now where this replica leads; -1 never.
         is_leader: this replica leads.
-        high_watermark: -1 unknown.
+        high_watermark: as this replica knows it, at most its log's end; -1 unknown.
+        leader_high_watermark: the highest that a leader named to this replica; -1 none.
         voters: by rising id; only a leader knows their progress.
         observers: replicas without a vote that fetched lately.
         nodes: the controllers that may vote; the static voters, or those of the voter set.
@@ -53,6 +54,7 @@ class QuorumView:
     leader_answered_ms: int = -1
     is_leader: bool = False
     high_watermark: int = -1
+    leader_high_watermark: int = -1
     voters: tuple[ReplicaProgress, ...] = ()
     observers: tuple[ReplicaProgress, ...] = ()
     nodes: tuple[ControllerNode, ...] = ()

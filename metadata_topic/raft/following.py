@@ -139,6 +139,7 @@ def on_fetch_response(replica: Replica, pending: Pending, response: FetchRespons
     if not is_ours or replica.busy or state.download is not None:
         return
     _leader_answered(replica, state)
+    replica.leader_high_watermark = max(replica.leader_high_watermark, response.high_watermark)
     state.has_fetched = True
     state.leader_resigned = False
     if response.log_start_offset >= 0:

@@ -109,6 +109,7 @@ def poll_leader(replica: Replica, state: Leader) -> bool:
         return True
     _call_voters(replica, state)
     _answer_parked(replica, state)
+    _forget_observers(replica, state)
     return False
 
 
@@ -369,6 +370,9 @@ def _answer_parked(replica: Replica, state: Leader) -> None:
             kept.append(parked)
     state.parked = kept
     state.must_look = False
+
+
+def _forget_observers(replica: Replica, state: Leader) -> None:
     limit_ms = replica.now_ms - OBSERVER_SESSION_MS
     for key in [k for k, one in state.observers.items() if (one.last_fetch_ms or 0) < limit_ms]:
         del state.observers[key]

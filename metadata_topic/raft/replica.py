@@ -74,7 +74,8 @@ class Replica:
         now_ms: time of the step.
         random: the newest random number, from [0, 1).
         effects: of the step.
-        high_watermark: the known one; never falls.
+        high_watermark: the known one, at most the end of the log here; never falls.
+        leader_high_watermark: the highest that a leader named in an answer to a Fetch; -1 none.
         durable: number of the newest `Persist` that is durable.
         busy: a truncation or an installation of a snapshot is under way: nothing is appended.
         flushing: a flush is under way.
@@ -92,7 +93,7 @@ class Replica:
         self.state: RoleState = Unattached(0)
         self.log = LogView(0, 0, (), ())
         self.history: VoterHistory
-        self.high_watermark = -1
+        self.high_watermark = self.leader_high_watermark = -1
         self.now_ms = 0
         self.random = 0.0
         self.effects: list[Effect] = []

@@ -61,6 +61,7 @@ async def test_the_pages_follow_the_quorum(tmp_path: Path) -> None:
             assert seen[f"{RAFT}current_epoch"] == leader.epoch
             assert seen[f"{CONTROLLER}ActiveControllerCount"] == (one == leader.node_id)
             assert seen["tidemark_metadata_fsync_time_ms_count"] > 0
+            assert '"snapshots": "green"' in pages[one].get("/health")[1]
         quorum.controllers[leader.node_id].kill()
         next_leader = await quorum.leader(above=leader.epoch)
         for one in followers:

@@ -120,9 +120,7 @@ async def _one_voter_and_an_observer_are_no_majority(quorum: Quorum, observer: C
         one for i, one in quorum.controllers.items() if i not in (leader.node_id, observer.node_id)
     )
     lost.kill()
-    async with asyncio.timeout(DEADLINE_S):
-        while await quorum.claims():  # noqa: ASYNC110 - no event tells it
-            await asyncio.sleep(0.05)
+    await quorum.leaderless()
     await lost.start()
     await quorum.leader(above=leader.epoch)
     await until_registered(quorum, seed=2)

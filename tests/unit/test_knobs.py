@@ -12,7 +12,7 @@ from tests.support import rounds
 ROOT = Path(__file__).parents[2]
 TESTS = [path for path in (ROOT / "tests").rglob("*.py") if "data" not in path.parts]
 PAGE = (ROOT / "docs" / "testing.md").read_text()
-OURS = ("jvm", "slow", "long", "rounds", "lasts", "alone")
+OURS = ("jvm", "slow", "long", "rounds", "patience", "lasts", "alone")
 """Marks that choose tests; the others are pytest's."""
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from broker.config.live_config import LiveConfig
 from broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
 from broker.handlers.broker_registration import BrokerRegistrationHandler
+from broker.handlers.controllers.producer_ids import AllocateProducerIdsHandler
+from broker.handlers.controllers.replica_directories import AssignReplicasToDirsHandler
 from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.delete_topics import DeleteTopicsHandler
 from broker.handlers.describe_configs import DescribeConfigsHandler
@@ -40,14 +42,18 @@ class ChangeParts:
     settled: Settled = lambda _ids: None
 
 
-def creation_without_broker(submit: Submit, live: LiveConfig, dice: Dice) -> TopicCreation:
-    """Creation of topics by a node that has no partitions of its own to wait for."""
-    return TopicCreation(
+def creation_without_broker(
+    submit: Submit, live: LiveConfig, dice: Dice, *, replicas_max: int | None = None
+) -> TopicCreation:
+    """Creation of topics that does not wait for partitions of this node's own."""
+    creation = TopicCreation(
         submit,
         defaults=live.topic_defaults,
         validate_config=live.validate_new_topic,
         dice=dice,
     )
+    creation.replicas_max = replicas_max
+    return creation
 
 
 def add_change_handlers(table: HandlerTable, parts: ChangeParts) -> None:
@@ -56,6 +62,8 @@ def add_change_handlers(table: HandlerTable, parts: ChangeParts) -> None:
     interval_ms = config.broker_heartbeat_interval_ms
     table.add(BrokerRegistrationHandler(parts.brokers))
     table.add(BrokerHeartbeatHandler(parts.brokers, heartbeat_interval_ms=interval_ms))
+    table.add(AllocateProducerIdsHandler(parts.submit))
+    table.add(AssignReplicasToDirsHandler(parts.submit))
     table.add(CreateTopicsHandler(parts.creation, parts.live))
     table.add(
         DeleteTopicsHandler(

@@ -15,6 +15,8 @@ from tests.support.quorum.history import TopicState
 COMPLAINTS = ("mismatches", "corrupt", "isvalid: false", "Exception", "Could not", "not ending")
 _LINE = re.compile(r"\| offset: (\d+) .* payload: (\{.*)")
 _IGNORED = " ERROR Ignoring control record with type "
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+_SHELL_TRIES = 5
 _TOPIC_RESOURCE = 2
 
 
@@ -98,7 +100,19 @@ class _Dumped:
 
 
 def shell_topics(snapshot: Path) -> set[str]:
-    """Names of topics, as `metadata-shell` shows them of a snapshot."""
+    """Names of topics, as `metadata-shell` shows them of a snapshot that has some.
+
+    The shell may carry the command out before its own loader has published what it read, and then
+    shows nothing: it is asked again.
+    """
+    for _ in range(_SHELL_TRIES):
+        if names := _shell_topics(snapshot):
+            return names
+    return set()
+
+
+def _shell_topics(snapshot: Path) -> set[str]:
     shown = kafka_tool("metadata-shell", "--snapshot", str(snapshot), "ls", "/image/topics/byName")
-    # It says of each control record, on stderr, that it ignores it.
-    return {name for line in shown.splitlines() if _IGNORED not in line for name in line.split()}
+    # It says of each control record, on stderr, that it ignores it; and it sets the text's colour.
+    lines = [line for line in _ESCAPE.sub("", shown).splitlines() if _IGNORED not in line]
+    return {name for line in lines for name in line.split()}

@@ -49,6 +49,7 @@ LEFT_OUT = {
     "last_caught_up_ms",
     "leader_end_then",
     "begin_sent_ms",
+    "directory_id",  # each voter has one disk here: a leader that has heard it knows nothing more
     "election_deadline_ms",
     "fetch_deadline_ms",
     "must_look",

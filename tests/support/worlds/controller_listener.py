@@ -9,6 +9,8 @@ from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
 from broker.handlers.broker_registration import BrokerRegistrationHandler
+from broker.handlers.controllers.producer_ids import AllocateProducerIdsHandler
+from broker.handlers.controllers.replica_directories import AssignReplicasToDirsHandler
 from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.delete_topics import DeleteTopicsHandler
 from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
@@ -48,6 +50,8 @@ class Listener:
         cluster = ClusterView(1, "cluster", lambda: loop.image)
         self.create = CreateTopicsHandler(creation, live)
         self.delete = DeleteTopicsHandler(cluster, self.submit, enabled=True)
+        self.producer_ids = AllocateProducerIdsHandler(self.submit)
+        self.directories = AssignReplicasToDirsHandler(self.submit)
         self.alter = IncrementalAlterConfigsHandler(self.submit, live)
         self.quorum.elect()
 

@@ -68,6 +68,7 @@ class DrivenNode:
         self.id = node_id
         self.directory = directory
         self.pool: Pool | None = None
+        self.reads: Pool | None = None
         self.background: Pool | None = None
         self.disk = Disk()
         self.driver: RaftDriver | None = None
@@ -129,6 +130,7 @@ class DrivenNode:
             clock=self.quorum.clock,
             disk=self.disk,
             pool=self.pool,
+            reads=self.reads,
             background=self.background,
         )
         return replace(ports, scheduler=self.quorum.scheduler)

@@ -34,6 +34,7 @@ from metadata_topic.raft.events import (
     Event,
     Flushed,
     Persisted,
+    Proposed,
     Received,
     Started,
     Tick,
@@ -50,7 +51,7 @@ from metadata_topic.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from metadata_topic.raft.role_states import Follower
+from metadata_topic.raft.role_states import Follower, Leader
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
@@ -104,6 +105,8 @@ class ToldCore:
         log: Sequence[tuple[int, int]] = (),
         facts: QuorumFacts | None = None,
         config: RaftConfig | None = None,
+        now_ms: int = 0,
+        random: float = 0.0,
     ) -> None:
         """Start it.
 
@@ -114,11 +117,13 @@ class ToldCore:
             log: (epoch, first offset) of its log, then (0, end).
             facts: in place of the static voters.
             config: in place of the defaults; its addresses are filled in.
+            now_ms: when.
+            random: of the start.
         """
         nodes = tuple(node_of(one) for one in voters)
         config = replace(config or RaftConfig(), static_nodes=nodes)
         self.core = RaftCore(key(node_id), config)
-        self.now_ms = 0
+        self.now_ms = now_ms
         self.effects: list[Effect] = []
         self.wakes_at_ms: int | None = None
         self.flushes = True
@@ -132,7 +137,7 @@ class ToldCore:
                 epochs=tuple(epochs),
                 snapshots=(),
                 history=((0, facts or static_facts(voters)),),
-                random=0.0,
+                random=random,
             )
         )
 
@@ -170,9 +175,16 @@ class ToldCore:
         """Ask it; what it answers now."""
         return self.answers(self.step(Received(token, request, 0.0)))
 
-    def answer(self, send: Send, response: Response | None) -> list[Effect]:
+    def answer(self, send: Send, response: Response | None, random: float = 0.0) -> list[Effect]:
         """Answer what it asked; None: no answer in its time."""
-        return self.step(Answered(send.number, response, 0.0))
+        return self.step(Answered(send.number, response, random))
+
+    def append(self, records: int) -> None:
+        """Let its controller decide something, in one batch."""
+        end = self.core.log.end_offset
+        self.step(
+            Proposed(self.core.epoch, (BatchFacts(end, end + records, self.core.epoch),), b"x")
+        )
 
     # -- what it wants --------------------------------------------------------------------------
 
@@ -189,6 +201,12 @@ class ToldCore:
     def wanted(self, kind: type[E]) -> list[E]:
         """All effects of a kind so far."""
         return [one for one in self.effects if isinstance(one, kind)]
+
+    @property
+    def leading(self) -> Leader:
+        """What it knows as the leader."""
+        assert self.core.leadership is not None
+        return self.core.leadership
 
     @property
     def fatal(self) -> list[str]:

@@ -17,6 +17,8 @@ def without_ours(value: Any) -> Any:
     for topic in getattr(value, "topics", ()):
         if hasattr(topic, "remote_data"):
             topic.remote_data = 0
+    if hasattr(value, "keeps_directories"):
+        value.keeps_directories = 0
     return value
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from kafka_protocol.errors import ErrorCode
 from metadata_topic.raft.config import RaftConfig
-from metadata_topic.raft.effects import Closed, Persist, Respond, RoleChanged
+from metadata_topic.raft.effects import Closed, Persist, Respond, RoleChanged, Send
 from metadata_topic.raft.events import Closing, ElectionState, Received
 from metadata_topic.raft.messages import (
     BeginQuorumEpochRequest,
@@ -130,6 +130,23 @@ def test_k595_31_a_leader_that_sees_a_higher_epoch_follows_it_and_may_vote_in_it
     assert node.core.election == ElectionState(7, None, key(3))
 
 
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.INVALID_VOTER_KEY])
+def test_k595_31_a_candidate_follows_a_higher_epoch_whatever_else_the_answer_says(
+    error: ErrorCode,
+) -> None:
+    node = ToldCore()
+    vote, other = node.stand()
+    node.answer(vote, VoteResponse(error, Standing(5), granted=True))
+    assert (node.core.role, node.core.epoch) == (Role.UNATTACHED, 5)
+    node.answer(other, node.yes())
+    assert node.core.role is Role.UNATTACHED, "a vote of the epoch before"
+
+    node = ToldCore()
+    vote, _ = node.stand()
+    node.answer(vote, VoteResponse(error, leading(6, 3), granted=True))
+    assert (node.core.role, node.core.epoch, node.core.leader_id) == (Role.FOLLOWER, 6, 3)
+
+
 def test_k595_32_a_vote_of_an_older_role_or_epoch_does_not_count() -> None:
     node = ToldCore()
     first, second = node.stand()
@@ -185,6 +202,23 @@ def test_k595_38_a_leader_whose_begin_is_answered_with_a_higher_epoch_follows_it
     fenced = BeginQuorumEpochResponse(ErrorCode.FENCED_LEADER_EPOCH, leading(6, 3))
     node.answer(begin, fenced)
     assert (node.core.role, node.core.epoch, node.core.leader_id) == (Role.FOLLOWER, 6, 3)
+
+
+@pytest.mark.parametrize("best", [1, 3])
+def test_k595_39_successors_are_named_by_how_much_they_have(best: int) -> None:
+    node = ToldCore()
+    node.lead()
+    (other,) = {1, 3} - {best}
+    node.ask(FetchRequest(key(other), 1, 0, 0, max_wait_ms=0))
+    node.ask(FetchRequest(key(best), 1, 1, 1, max_wait_ms=0))
+    for begin in node.take(BeginQuorumEpochRequest):
+        node.answer(begin, None)
+    node.step(Closing(0.0))
+    node.run_until(node.now_ms + 100)
+    told = [
+        one.request for one in node.wanted(Send) if isinstance(one.request, EndQuorumEpochRequest)
+    ]
+    assert [[one.id for one in request.successors] for request in told] == [[best, other]] * 2
 
 
 def test_k595_41_voters_that_cannot_be_reached_do_not_delay_a_stop_beyond_its_limit() -> None:

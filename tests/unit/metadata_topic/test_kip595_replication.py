@@ -7,7 +7,13 @@ import pytest
 
 from kafka_protocol.errors import ErrorCode
 from metadata_topic.raft.config import RaftConfig
-from metadata_topic.raft.effects import AppendEpochStart, Persist, Respond, RespondRecords
+from metadata_topic.raft.effects import (
+    AppendEpochStart,
+    FlushLog,
+    Persist,
+    Respond,
+    RespondRecords,
+)
 from metadata_topic.raft.events import ElectionState, Flushed, Proposed, Truncated
 from metadata_topic.raft.messages import (
     BatchFacts,
@@ -71,6 +77,26 @@ def test_k595_13_neither_leader_nor_follower_counts_what_is_not_flushed() -> Non
     assert follower.take(FetchRequest) == []
     follower.step(Flushed(1))
     assert [one.request.offset for one in follower.take(FetchRequest)] == [1]
+
+
+def test_k595_13_an_observer_of_a_broker_fetches_on_without_waiting_for_its_disk() -> None:
+    """It counts for nothing, so its log is flushed when a segment or a snapshot is closed."""
+    node = ToldCore(9, config=RaftConfig(can_vote=False))
+    fetch = node.follow()
+    node.flushes = False
+    node.answer(fetch, node.records(BatchFacts(0, 1, 1)))
+    assert [one.request.offset for one in node.take(FetchRequest)] == [1]
+    assert node.wanted(FlushLog) == []
+
+
+def test_a_follower_that_lags_knows_how_far_its_leader_is() -> None:
+    """Its own high watermark is no further than its log; a page that says ready needs more."""
+    follower = ToldCore()
+    fetch = follower.follow()
+    told = replace(follower.records(BatchFacts(0, 1, 1)), high_watermark=300)
+    follower.answer(fetch, told)
+    assert follower.core.high_watermark == 1
+    assert follower.core.replica.leader_high_watermark == 300
 
 
 def test_k595_46_the_high_watermark_does_not_go_back_with_a_voter_that_lost_its_disk() -> None:
@@ -272,6 +298,18 @@ def test_bad_input_absurd_numbers_in_a_fetch_change_nothing(request_: FetchReque
     assert answer.response.error is ErrorCode.INVALID_REQUEST
     assert [(one.end_offset, one.last_fetch_ms) for one in before.voters.values()] == known
     assert node.core.parked_count == 0
+
+
+def test_bad_input_a_replica_that_asks_again_and_again_has_one_fetch_waiting() -> None:
+    node = ToldCore()
+    node.lead()
+    waits = FetchRequest(key(3), 1, 1, 1, high_watermark=1, max_wait_ms=60_000)
+    node.ask(replace(waits, max_wait_ms=0))
+    assert node.ask(waits, token=1) == []
+    for token in range(2, 20):
+        (answer,) = node.ask(waits, token=token)
+        assert answer.token == token - 1, "nobody waits for the older question any more"
+        assert node.core.parked_count == 1
 
 
 def test_bad_input_an_answer_of_an_older_epoch_or_to_an_older_question_appends_nothing() -> None:

@@ -21,12 +21,14 @@ from metadata_topic.raft.events import (
 )
 from metadata_topic.raft.log_view import SnapshotFile
 from metadata_topic.raft.messages import (
+    BatchFacts,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     Standing,
 )
+from metadata_topic.raft.roles import Role
 from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 from tests.support.worlds.told_core import ToldCore, key, leading
@@ -211,6 +213,36 @@ def test_k630_20_after_the_snapshot_the_log_is_fetched_from_its_end_in_its_epoch
     assert (log.start_offset, log.end_offset, node.core.high_watermark) == (250, 250, 250)
 
 
+def test_k630_20_chunks_that_come_keep_the_leader_and_so_does_their_installation() -> None:
+    node, send = fetching()
+    for position in range(SIZE):
+        node.run_until(node.now_ms + 1_900)  # of a fetch timeout of 2 s
+        node.answer(send, chunk(position, b"x"))
+        node.step(ChunkWritten(SNAPSHOT, position + 1))
+        if position + 1 < SIZE:
+            (send,) = node.take(FetchSnapshotRequest)
+    assert node.wanted(InstallSnapshot) == [InstallSnapshot(SNAPSHOT, SIZE)]
+    node.run_until(node.now_ms + 1_900)
+    node.step(SnapshotInstalled(SnapshotFile(SNAPSHOT, SIZE), QuorumFacts()))
+    node.run_until(node.now_ms + 1_900)
+    assert node.core.role is Role.FOLLOWER, "the leader could not be asked meanwhile"
+    node.run_until(node.now_ms + 200)
+    assert node.core.role is Role.PROSPECTIVE
+
+
+def test_bad_input_a_snapshot_below_what_is_committed_here_ends_the_node() -> None:
+    node = ToldCore()
+    fetch = node.follow()
+    node.answer(fetch, node.records(BatchFacts(0, 300, 1), high_watermark=300))
+    assert node.core.high_watermark == 300
+    *_, fetch = node.take(FetchRequest)
+    node.answer(fetch, FetchResponse(ErrorCode.NONE, LEADER, -1, 250, snapshot_id=SNAPSHOT))
+    assert node.fatal == [
+        f"the leader of epoch 1 asks to load snapshot {SNAPSHOT}, below 300, which is committed"
+    ]
+    assert node.take(FetchSnapshotRequest) == []
+
+
 def test_bad_input_a_fetched_snapshot_that_is_damaged_is_fetched_again() -> None:
     """N109; that it never gets its name is test_fetched_snapshot_power_cuts' matter."""
     node, first = fetching()
@@ -266,6 +298,19 @@ def test_k630_19_an_offset_below_the_log_start_is_sent_to_the_newest_snapshot() 
         assert isinstance(answer, Respond)
         assert isinstance(answer.response, FetchResponse)
         assert (answer.response.snapshot_id, answer.response.batches) == (OTHER, ())
+
+
+@pytest.mark.parametrize("last_fetched_epoch", [0, 1])
+def test_k630_19_an_empty_log_is_sent_to_a_snapshot_also_where_the_log_is_still_whole(
+    last_fetched_epoch: int,
+) -> None:
+    node = ToldCore(log=((1, 0), (0, 400)))
+    node.lead()
+    node.step(SnapshotWritten(SnapshotFile(SNAPSHOT, SIZE)))
+    (answer,) = node.ask(FetchRequest(key(3), node.core.epoch, 0, last_fetched_epoch))
+    assert isinstance(answer, Respond)
+    assert isinstance(answer.response, FetchResponse)
+    assert answer.response.snapshot_id == SNAPSHOT
 
 
 def test_k630_07_a_node_with_a_snapshot_and_an_empty_log_asks_in_the_snapshots_epoch() -> None:

@@ -436,10 +436,14 @@ def test_records_that_are_nowhere_are_not_made_up(home: Home) -> None:
 
 def test_a_snapshot_that_cannot_be_written_is_tried_again(home: Home) -> None:
     async def work(node: MetadataNode) -> None:
+        assert node.snapshot_problems() == ()
         home.disk.fail(["open_append"], path_part=".part")
         assert await node.snapshot() is None
+        (problem,) = node.snapshot_problems()
+        assert ".checkpoint cannot be made: " in problem
         home.disk.heal()
         assert await node.snapshot() is not None
+        assert node.snapshot_problems() == ()
         await node.submit(a_topic("a", b"a" * 16))
 
     home.with_node(work)

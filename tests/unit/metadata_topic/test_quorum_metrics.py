@@ -1,21 +1,40 @@
 """Each number of a replica moves with what it says."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from kafka_protocol.wire.primitives import uuid_to_text
+from metadata_topic.quorum.raft_metrics import RaftMetrics
+from metadata_topic.raft.messages import BatchFacts, FetchRequest
+from metadata_topic.raft.voter_history import QuorumFacts
+from metadata_topic.raft.voters import Voter, VoterEndpoint, VoterSet
+from runtime.metrics import Registry, Sample
+from runtime.sim.clock import ManualClock
 from tests.support.worlds.replica_quorum import ReplicaNode, ReplicaQuorum
+from tests.support.worlds.told_core import ToldCore, key
 
 RAFT = "kafka_server_raft_metrics_"
 CONTROLLER = "kafka_controller_KafkaController_"
 
 
 def values(node: ReplicaNode) -> dict[str, float]:
+    return by_name(node.ports.metrics.samples())
+
+
+def by_name(samples: Iterable[Sample]) -> dict[str, float]:
     """Name, with its labels' values where it has some, to value."""
     return {
         "".join([sample.name, *(f"[{value}]" for value in sample.labels.values())]): sample.value
-        for sample in node.ports.metrics.samples()
+        for sample in samples
     }
+
+
+def shown(node: ToldCore) -> dict[str, float]:
+    """The same of a core alone."""
+    registry = Registry()
+    RaftMetrics(registry, ManualClock()).show(node.core)
+    return by_name(registry.samples())
 
 
 def three(path: Path) -> tuple[ReplicaQuorum, ReplicaNode, ReplicaNode]:
@@ -94,6 +113,66 @@ def test_an_election_is_timed_by_who_stood_in_it(tmp_path: Path) -> None:
     seen = values(follower)
     assert 0 < seen[f"{RAFT}election_latency_avg"] <= seen[f"{RAFT}election_latency_max"]
     assert seen[f"{CONTROLLER}NewActiveControllersCount"] >= 1
+
+
+def test_what_is_not_known_yet_is_said_in_kafkas_numbers() -> None:
+    node = ToldCore()
+    seen = shown(node)
+    assert seen[f"{RAFT}current_state[unattached]"] == 1
+    assert seen[f"{RAFT}current_leader"] == -1
+    assert seen[f"{RAFT}current_vote"] == -1
+    assert seen[f"{RAFT}high_watermark"] == -1
+    assert seen[f"{RAFT}current_epoch"] == 0
+    assert seen[f"{RAFT}log_end_offset"] == 0
+    assert seen[f"{RAFT}log_end_epoch"] == 0
+    node.tick(60_000)
+    assert f"{RAFT}current_state[prospective]" in shown(node)
+    node.follow()
+    assert f"{RAFT}current_state[follower]" in shown(node)
+    assert shown(node)[f"{RAFT}current_leader"] == 1
+    assert f"{RAFT}current_state[observer]" in shown(_following(9))
+
+
+def _following(node_id: int) -> ToldCore:
+    node = ToldCore(node_id)
+    node.follow()
+    return node
+
+
+def test_voters_and_observers_are_counted_as_they_come_and_go() -> None:
+    def voters(*ids: int, without_address: int = 0) -> VoterSet:
+        endpoints = {one: (VoterEndpoint("CONTROLLER", f"n{one}", 9093),) for one in ids}
+        endpoints[without_address] = ()
+        return VoterSet(tuple(Voter(key(one), endpoints[one]) for one in ids))
+
+    node = ToldCore(facts=QuorumFacts(1, voters(1, 2, 3), in_log=True), voters=())
+    node.lead()
+    seen = shown(node)
+    assert seen[f"{RAFT}number_of_voters"] == 3
+    assert seen[f"{RAFT}number_of_observers"] == 0
+    assert seen[f"{RAFT}number_unknown_voter_connections"] == 0
+    node.ask(FetchRequest(key(9), node.core.epoch, 1, node.core.epoch))
+    assert shown(node)[f"{RAFT}number_of_observers"] == 1
+
+    follower = ToldCore(facts=QuorumFacts(1, voters(1, 2, 3), in_log=True), voters=())
+    fetch = follower.follow()
+    fewer = BatchFacts(0, 1, 1, None, voters(1, 2, without_address=1))
+    follower.answer(fetch, follower.records(fewer))
+    seen = shown(follower)
+    assert seen[f"{RAFT}number_of_voters"] == 2
+    assert seen[f"{RAFT}number_unknown_voter_connections"] == 1
+    assert seen[f"{RAFT}number_of_observers"] == 0, "only the leader knows them"
+
+
+def test_voters_that_are_not_committed_are_a_change_on_the_way() -> None:
+    first = VoterSet((Voter(key(1)), Voter(key(2)), Voter(key(3))))
+    node = ToldCore(facts=QuorumFacts(1, first))
+    node.lead()
+    assert shown(node)[f"{RAFT}uncommitted_voter_change"] == 1, "its first batch names them"
+    end = node.core.log.end_offset
+    node.ask(FetchRequest(key(3), node.core.epoch, end, node.core.epoch))
+    assert node.core.high_watermark == end
+    assert shown(node)[f"{RAFT}uncommitted_voter_change"] == 0
 
 
 def test_a_lost_leader_leaves_nobody(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.raft.snapshot_id import SnapshotId
+from tests.support.worlds.pools import HeldPool
 from tests.support.worlds.replica_quorum import ReplicaNode, ReplicaQuorum
 
 
@@ -130,6 +131,52 @@ def test_a_snapshot_outlives_its_node_and_shortens_the_next_start(tmp_path: Path
     one.kill()
     one.start()
     assert one.opened.found.snapshot_id == made
+    quorum.advance(0)
     assert one.names == {"a"}, "of the log nothing is known to be committed yet"
     quorum.advance(5_000)
     assert one.names == {"a", "b"}
+
+
+def test_nodes_that_start_vote_and_fetch_while_their_snapshot_is_not_loaded(tmp_path: Path) -> None:
+    quorum, leader = three(tmp_path)
+    quorum.create(leader, "a")
+    quorum.advance(1_000)
+    for node in quorum.replicas:
+        quorum.snapshot(node)
+        node.kill()
+    for node in quorum.replicas:
+        node.reads = HeldPool()
+    quorum.start()
+    leader_id = quorum.elect().id
+    quorum.advance(1_000)
+    leader = next(node for node in quorum.replicas if node.id == leader_id)
+    assert leader.replica.high_watermark == leader.opened.log.end_offset, "followers have fetched"
+    assert [node.names for node in quorum.replicas] == [set()] * 3
+    assert not leader.replica.controller.is_active, "it must not decide on an image it has not"
+    for node in quorum.replicas:
+        assert isinstance(node.reads, HeldPool)
+        node.reads.is_holding = False
+        node.reads.release()
+    quorum.advance(1_000)
+    assert [node.names for node in quorum.replicas] == [{"a"}] * 3
+    quorum.create(quorum.elect_active(), "b")
+
+
+def test_a_log_that_is_to_be_cut_waits_for_a_deletion_under_way_to_end(tmp_path: Path) -> None:
+    quorum = ReplicaQuorum(tmp_path, [1])
+    quorum.config = replace(MetadataLogConfig(), max_retention_bytes=1)
+    [node] = quorum.replicas
+    node.background = pool = HeldPool(is_holding=False)
+    quorum.start()
+    quorum.create(quorum.elect_active(), "a")
+    quorum.snapshot(node)
+    quorum.create(node, "b")
+    pool.is_holding = True
+    node.replica.snapshot(lambda _made: None)
+    pool.release(2)  # the log is flushed, the snapshot is written: what it replaces is looked at
+    assert pool.held == 1
+    start, begun = node.opened.log.start_offset, []
+    node.opened.log.gate.shut(lambda: begun.append(node.opened.log.start_offset))
+    pool.release()
+    assert begun == [node.replica.snapshotter.last_id.end_offset]
+    assert begun != [start]

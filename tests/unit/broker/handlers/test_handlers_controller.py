@@ -15,9 +15,9 @@ from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.codec import message
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.controller.result import ControllerResult
-from metadata_topic.image.model import Endpoint
+from metadata_topic.image.model import DIRECTORY_UNASSIGNED, Endpoint
 from tests.support.worlds.admin import SET, TOPIC
-from tests.support.worlds.controller_listener import BEAT_MS, Listener
+from tests.support.worlds.controller_listener import BEAT_MS, SESSION_MS, Listener
 
 
 @pytest.fixture
@@ -130,6 +130,64 @@ async def test_topics_are_made_altered_and_deleted_through_the_controller(
     assert "t" not in listener.quorum.image.topics_by_name
 
 
+async def _made(listener: Listener) -> bytes:
+    """A topic of two partitions on the one broker; returns its id."""
+    cls = message("CreateTopicsRequest").cls
+    asked = cls(topics=[cls.Topics(name="t", num_partitions=2, replication_factor=1)])
+    await listener.ask(listener.create, asked)
+    return listener.quorum.image.topics_by_name["t"].id
+
+
+def _directories(epoch: int, topic_id: bytes, *partitions: int) -> Any:
+    cls = message("AssignReplicasToDirsRequest").cls
+    topic = cls.Directories.Topics
+    numbers = [topic.Partitions(partition_index=one) for one in partitions]
+    directory = cls.Directories(id=b"d" * 16, topics=[topic(topic_id=topic_id, partitions=numbers)])
+    return cls(broker_id=1, broker_epoch=epoch, directories=[directory])
+
+
+async def test_a_broker_has_the_directories_of_its_replicas_noted(listener: Listener) -> None:
+    epoch = (await listener.register()).broker_epoch
+    await listener.beat(epoch)
+    topic_id = await _made(listener)
+    answer = await listener.ask(listener.directories, _directories(epoch, topic_id, 1, 7))
+    (directory,) = answer.directories
+    said = {one.partition_index: one.error_code for one in directory.topics[0].partitions}
+    assert (answer.error_code, said) == (0, {1: 0, 7: ErrorCode.UNKNOWN_TOPIC_ID})
+    noted = listener.quorum.image.topics_by_name["t"].partitions
+    assert [noted[one].directory_of(1) for one in (0, 1)] == [DIRECTORY_UNASSIGNED, b"d" * 16]
+    stale = await listener.ask(listener.directories, _directories(epoch - 1, topic_id, 0))
+    assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert listener.quorum.image.topics_by_name["t"].partitions[0].directory_of(1) == (
+        DIRECTORY_UNASSIGNED
+    )
+
+
+async def test_no_producer_id_is_given_twice(listener: Listener) -> None:
+    epoch = (await listener.register()).broker_epoch
+    cls = message("AllocateProducerIdsRequest").cls
+    given = [
+        await listener.ask(listener.producer_ids, cls(broker_id=1, broker_epoch=epoch))
+        for _ in range(2)
+    ]
+    assert [(one.producer_id_start, one.producer_id_len) for one in given] == [
+        (0, 1000),
+        (1000, 1000),
+    ]
+    stale = await listener.ask(listener.producer_ids, cls(broker_id=1, broker_epoch=epoch + 9))
+    assert (stale.error_code, stale.producer_id_len) == (ErrorCode.STALE_BROKER_EPOCH, 0)
+
+
+async def test_a_broker_of_ours_says_that_it_keeps_the_order_of_directories(
+    listener: Listener,
+) -> None:
+    for keeps in (0, 1):
+        listener.quorum.run(SESSION_MS + 1)
+        registered = await listener.register(life=5 + keeps, keeps_directories=keeps)
+        broker = listener.quorum.image.brokers[1]
+        assert (broker.directories_assigned_from == registered.broker_epoch) is bool(keeps)
+
+
 async def test_elsewhere_all_of_it_is_answered_with_not_controller(listener: Listener) -> None:
     epoch = (await listener.register()).broker_epoch
     listener.quorum.depose()
@@ -140,6 +198,10 @@ async def test_elsewhere_all_of_it_is_answered_with_not_controller(listener: Lis
     asked = cls(topics=[cls.Topics(name="t", num_partitions=1, replication_factor=1)])
     (made,) = (await listener.ask(listener.create, asked)).topics
     assert made.error_code == not_controller
+    asked = message("AllocateProducerIdsRequest").cls(broker_id=1, broker_epoch=epoch)
+    assert (await listener.ask(listener.producer_ids, asked)).error_code == not_controller
+    asked = _directories(epoch, b"t" * 16, 0)
+    assert (await listener.ask(listener.directories, asked)).error_code == not_controller
 
 
 async def test_a_cancelled_caller_is_forgotten_and_its_decision_goes_on(listener: Listener) -> None:

@@ -4,9 +4,9 @@ import pytest
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
-from broker.node.roles import check_roles, check_voters
+from broker.node.roles import check_broker_among_several, check_roles
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
-from tests.support.samples.config import BASE
+from tests.support.samples.config import BASE, TIERED
 
 CONTROLLER = {"process.roles": "controller", "listeners": "CONTROLLER://127.0.0.1:9093"}
 BROKER = {"process.roles": "broker", "listeners": "PLAINTEXT://127.0.0.1:9092"}
@@ -24,11 +24,12 @@ def voters(*ids: int) -> VoterSet:
     return VoterSet(tuple(Voter(ReplicaKey(one)) for one in ids))
 
 
-def test_a_controller_runs_in_any_quorum() -> None:
-    config = configured(CONTROLLER, THREE)
+@pytest.mark.parametrize("roles", [CONTROLLER, {}], ids=["controller", "combined"])
+def test_a_controller_runs_in_any_quorum(roles: dict[str, str]) -> None:
+    config = configured(roles, THREE)
     check_roles(config)
-    check_voters(config, voters(1, 2, 3))
-    check_voters(config, voters())
+    check_broker_among_several(config, voters(1, 2, 3))
+    check_broker_among_several(config, voters())
 
 
 def test_a_broker_alone_is_refused() -> None:
@@ -37,12 +38,7 @@ def test_a_broker_alone_is_refused() -> None:
         check_roles(config)
 
 
-def test_a_broker_and_controller_must_be_the_only_voter() -> None:
-    with pytest.raises(ConfigError, match=r"2@b:2.*only voter"):
-        check_roles(configured(THREE))
-    config = configured({"controller.quorum.voters": "1@a:1"})
-    check_roles(config)
-    check_voters(config, voters(1))
-    for others in (voters(1, 2, 3), voters(2), voters()):
-        with pytest.raises(ConfigError, match="only voter"):
-            check_voters(config, others)
+def test_a_tier_needs_the_only_controller() -> None:
+    config = configured(TIERED, THREE)
+    with pytest.raises(ConfigError, match=r"remote.log.storage.system.enable.*\[1, 2, 3\].*false"):
+        check_broker_among_several(config, voters(1, 2, 3))

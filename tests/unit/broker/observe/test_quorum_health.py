@@ -58,6 +58,9 @@ def test_it_is_ready_once_what_a_leader_committed_is_applied() -> None:
     assert "6 of 7" in health.waits_for(0)[0]
     told.applied_end = 7
     assert health.waits_for(0) == ()
+    # Of a follower that lags the known one is at most the end of its log.
+    told.view = QuorumView(epoch=4, leader_id=2, high_watermark=7, leader_high_watermark=300)
+    assert "7 of 300" in health.waits_for(0)[0]
 
 
 def test_the_page_of_a_controller_that_runs_says_what_it_waits_for() -> None:

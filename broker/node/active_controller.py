@@ -1,0 +1,104 @@
+"""The way of a broker to the active controller, which may be in another process.
+
+Which node that is, this node's replica of the metadata log knows. Its controllers' listener takes
+the request as it is: without an authorizer there is nobody to speak for, so no Envelope is needed.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, Final, Protocol
+
+from broker.node.one_request import NO_ANSWER, Conversation
+from broker.topics.forwarded_creation import VERSION, AskThere
+from kafka_protocol.wire.api_keys import ApiKey
+from metadata_topic.controller.errors import NotControllerError
+from metadata_topic.quorum.deadlines import DecisionTimedOut
+from metadata_topic.quorum.view import QuorumView
+from runtime.executors import Pool
+
+_CONNECT_S: Final = 2.0
+
+
+class KnownQuorum(Protocol):
+    """What this node's replica of the metadata log knows of the quorum."""
+
+    @property
+    def node_id(self) -> int:
+        """This node."""
+        ...
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads."""
+        ...
+
+    def describe(self) -> QuorumView:
+        """The quorum as this node sees it."""
+        ...
+
+
+class ActiveController:
+    """See the module."""
+
+    def __init__(self, node: KnownQuorum, own_address: tuple[str, int], pool: Pool) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            node: knows who leads.
+            own_address: where this node's own controllers' listener is.
+            pool: looks names up.
+        """
+        self._node, self._own_address, self._pool = node, own_address, pool
+        self._client_id = f"broker-{node.node_id}-to-controller".encode()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this node's own controller leads."""
+        return self._node.is_leader
+
+    async def ask(self, api_key: ApiKey, version: int, question: Any, *, timeout_ms: int) -> Any:
+        """Ask whoever leads now; its answer may be that it does not any more.
+
+        Raises:
+            NotControllerError: nobody leads as far as is known, or it cannot be reached; it was
+                not asked.
+            DecisionTimedOut: it was asked, and there is no answer: what was asked for may be done.
+        """
+        address = self._address()
+        talk = Conversation(address, self._client_id, self._pool)
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                await talk.__aenter__()
+        except (OSError, TimeoutError) as error:
+            raise NotControllerError(
+                f"the active controller at {address[0]}:{address[1]} cannot be reached: {error}"
+            ) from error
+        try:
+            async with asyncio.timeout(timeout_ms / 1_000):
+                return await talk.ask(api_key, version, question)
+        except NO_ANSWER as error:
+            raise DecisionTimedOut(
+                f"no answer of the active controller at {address[0]}:{address[1]}; the change may "
+                "be carried out or not"
+            ) from error
+        finally:
+            await talk.__aexit__()
+
+    def _address(self) -> tuple[str, int]:
+        view = self._node.describe()
+        if view.leader_id == self._node.node_id:
+            return self._own_address
+        if view.leader is None:
+            raise NotControllerError("no active controller is known")
+        return view.leader.host, view.leader.port
+
+
+def create_there(active: ActiveController) -> AskThere:
+    """How `ForwardedCreation` gets to the active controller."""
+
+    def ask(question: Any, timeout_ms: int) -> Awaitable[Any] | None:
+        if active.is_here:
+            return None
+        return active.ask(ApiKey.CREATE_TOPICS, VERSION, question, timeout_ms=timeout_ms)
+
+    return ask

@@ -1,0 +1,120 @@
+"""The controller of a process that is one of several: how it begins, and what its pages say.
+
+Before it takes part it makes sure that nobody else is this controller; its listener is open before
+anybody can elect it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from broker.config.broker_config import BrokerConfig
+from broker.config.live_config import LiveConfig
+from broker.handlers.controllers.changes import ChangeParts, creation_without_broker
+from broker.node.directories import Directories
+from broker.node.endpoints import controller_endpoints
+from broker.node.identity_check import Identity
+from broker.node.moved_voter import moved_voter
+from broker.node.raft_config import fetch_timeout_ms
+from broker.observe.health import Health
+from broker.observe.quorum_health import QuorumHealth
+from broker.process.controllers_listener import ControllersListener
+from broker.process.identity_watch import IdentityWatch, watch_on
+from broker.topics.cluster import ClusterView
+from kafka_protocol.files.meta_properties import META_PROPERTIES
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.quorum.node import MetadataNode
+from metadata_topic.raft.voters import ReplicaKey
+from runtime.ports import Ports
+
+log = logging.getLogger(__name__)
+
+OnStop = Callable[[Callable[[], Awaitable[object] | None]], None]
+
+REPLICAS_MAX = 1
+"""Of a partition, where brokers serve: they do not copy from each other yet."""
+
+
+class ControllerSide:
+    """See the module."""
+
+    def __init__(
+        self, config: BrokerConfig, directories: Directories, node: MetadataNode, ports: Ports
+    ) -> None:
+        """Take the parts; `node` is open and not started."""
+        self._config, self._directories = config, directories
+        self._node, self._ports = node, ports
+
+    async def begin(
+        self, health: Health, on_stop: OnStop, on_end: Callable[[BaseException], None]
+    ) -> QuorumHealth:
+        """Take part in the quorum; returns before a leader is known.
+
+        Args:
+            health: shows the quorum from now on.
+            on_stop: takes what undoes this.
+            on_end: told when the process must end, because somebody else is this controller.
+
+        Raises:
+            QuorumConfigError: it may not take part; names both sides.
+            OSError: the listener cannot be opened.
+        """
+        watch = self._identity_watch()
+        await watch.before_the_start()
+        await self._listen(on_stop)
+        self._node.start()
+        if moved := moved_voter(self._config, self._node.voters):
+            log.warning(moved)
+        watching = watch_on(watch, on_end)
+        on_stop(lambda: _cancelled(watching))
+        return self._watch_the_quorum(health, on_stop)
+
+    async def _listen(self, on_stop: OnStop) -> None:
+        config, node = self._config, self._node
+        live = LiveConfig(config, self._image)
+        creation = creation_without_broker(
+            node.submit,
+            live,
+            self._ports.dice,
+            replicas_max=REPLICAS_MAX if config.is_broker else None,
+        )
+        changes = ChangeParts(
+            live=live,
+            cluster=ClusterView(config.node_id, node.cluster_id, self._image),
+            creation=creation,
+            submit=node.submit,
+            brokers=node.brokers,
+        )
+        listener = ControllersListener(config, node, changes, self._ports)
+        await listener.open()
+        on_stop(listener.close)
+        # Before the listener: the others hear that this node does not lead any more.
+        on_stop(node.close)
+
+    def _identity_watch(self) -> IdentityWatch:
+        directories, path = self._directories, self._config.metadata_log_dir
+        key = ReplicaKey(self._config.node_id, directories.ids[path])
+        me = Identity(key, directories.cluster_id, str(path / META_PROPERTIES))
+        plan, own = self._node.plan, controller_endpoints(self._config)
+        here = {(one.host, one.port) for one in own}
+        others = [one for one in plan.controllers if (one.host, one.port) not in here]
+        needed = plan.voters.majority if plan.voters.ids else len(others) // 2 + 1
+        return IdentityWatch(me, plan.controllers, needed, self._ports)
+
+    def _watch_the_quorum(self, health: Health, on_stop: OnStop) -> QuorumHealth:
+        clock, timeout_ms = self._ports.clock, fetch_timeout_ms(self._config)
+        quorum = QuorumHealth(self._node, fetch_timeout_ms=timeout_ms, now_ms=clock.monotonic_ms())
+        timer = self._ports.scheduler.every(
+            max(timeout_ms // 2, 1), lambda: quorum.look(clock.monotonic_ms()), "quorum health"
+        )
+        on_stop(timer.cancel)
+        health.checks["quorum"] = lambda: quorum.problems(clock.monotonic_ms())
+        return quorum
+
+    def _image(self) -> MetadataImage:
+        return self._node.image
+
+
+async def _cancelled(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.wait({task})

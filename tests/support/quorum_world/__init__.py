@@ -1,0 +1,1 @@
+"""Simulated quorums of the production code: nodes on ports of `runtime.sim`, one seed a run."""

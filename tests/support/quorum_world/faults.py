@@ -1,0 +1,67 @@
+"""Faults of the simulated quorum: those of the core's world, and those of machines and clocks."""
+
+import errno
+from typing import Any
+
+from metadata_topic.raft.messages import Request
+from tests.support.raft.faults import Fault, Faults
+
+
+class QuorumFaults(Faults):
+    """Lets them happen in a world."""
+
+    _world: Any
+
+    def _power_cut(self, node: Any, coming: Fault) -> None:
+        self._world.crash_for(node, coming.for_ms, power=True)
+
+    def _power_cut_all(self, node: Any, coming: Fault) -> None:
+        for other in self._world.nodes.values():
+            self._world.crash_for(other, coming.for_ms, power=True)
+
+    def _crash_within_a_step(self, node: Any, coming: Fault) -> None:
+        if node.up:
+            node.crash_after = int(coming.part * 6)
+            node.power_goes = coming.number % 2 == 0
+            node.down_ms = coming.for_ms
+
+    def _crash_in_disk(self, node: Any, coming: Fault) -> None:
+        if node.up and node.process is not None:
+            node.process.disk.end_after(1 + int(coming.part**2 * 60))
+            node.power_goes = coming.number % 3 != 0
+            node.down_ms = coming.for_ms
+
+    def _broken_disk(self, node: Any, coming: Fault) -> None:
+        some = ({"fsync"}, {"append"}, {"rename", "fsync_path"}, {"read_at"}, {"open_read"})
+        operations = some[int(coming.part * len(some))]
+        self._fail_disk(node, coming, errno.EIO, operations)
+
+    def _full_disk(self, node: Any, coming: Fault) -> None:
+        operations = {"append", "write_at", "open_append", "open_empty", "make_dirs"}
+        self._fail_disk(node, coming, errno.ENOSPC, operations)
+
+    def _fail_disk(self, node: Any, coming: Fault, error: int, operations: set[str]) -> None:
+        until = self._world.now_us + coming.for_ms * 1000
+        node.disk_fault = (until, error, frozenset(operations))
+        node.is_fragile_until = until + 5_000_000
+
+    def _wall_jump(self, node: Any, coming: Fault) -> None:
+        node.clock.wall_offset_ms += int((coming.part - 0.5) * 2 * 40_000_000)
+
+    def _resign(self, node: Any, coming: Fault) -> None:
+        if node.leads:
+            world = self._world
+            world.at_node(world.now_us, node, node.replica.driver.resign, "a fault says so")
+
+    def _close(self, node: Any, coming: Fault) -> None:
+        if node.up and node.replica is not None and not node.closing:
+            self._world.at_node(self._world.now_us, node, node.close)
+            self._world.expect_closed(node)
+
+    def _snapshot(self, node: Any, coming: Fault) -> None:
+        if node.up and node.replica is not None:
+            self._world.at_node(self._world.now_us, node, node.replica.snapshot, lambda _made: None)
+
+    def _deliver(self, node: Any, request: Request) -> None:
+        world = self._world
+        world.at_node(world.now_us, node, node.deliver, (node, -1, 0), request)

@@ -1,0 +1,230 @@
+"""A node's metadata log as its disk has it, read from the bytes and not from the node.
+
+What `ModelDisk` is to the core alone: the oracle's view of a disk. Batches are those that the
+process sees; `flushed_end` is how far a power cut would leave them, with their files' names.
+"""
+
+from bisect import bisect_left
+from pathlib import PurePosixPath
+
+from kafka_protocol.records.batch import LOG_OVERHEAD
+from metadata_topic.quorum.fetched import checked_prefix
+from metadata_topic.quorum.quorum_state_file import QUORUM_STATE, parse_quorum_state
+from metadata_topic.raft.events import ElectionState
+from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID, SnapshotId
+from runtime.sim.memory_disk import MemoryMachine, MemoryNode
+from runtime.sim.power_cut_model import DirectoryNode
+from tests.support.quorum_world.plan import METADATA
+from tests.support.raft.model_disk import Batch
+
+_SUFFIX = ".checkpoint"
+
+
+class Segment:
+    """One file of the log, as far as it was read.
+
+    Attributes:
+        ends: position after each batch, in order.
+    """
+
+    __slots__ = ("base", "batches", "ends", "node", "rewrites", "size")
+
+    def __init__(self, base: int, node: MemoryNode) -> None:
+        self.base, self.node = base, node
+        self.batches: list[Batch] = []
+        self.ends: list[int] = []
+        self.size = 0
+        self.rewrites = node.rewrites
+
+
+class LogMirror:
+    """See the module.
+
+    Attributes:
+        directory: id of the metadata directory.
+        start_offset: where the node says that its log begins.
+        batches: all that can be read, from the first segment on.
+    """
+
+    def __init__(self, machine: MemoryMachine, directory: bytes) -> None:
+        self.machine = machine
+        self.directory = directory
+        self.start_offset = 0
+        self.batches: list[Batch] = []
+        self._bases: list[int] = []
+        self._segments: list[Segment] = []
+        self._seen = self._seen_names = -1
+        self._flushed: tuple[int, int] = (-1, 0)
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def news(self) -> list[Batch]:
+        """Look at the disk again; batches that were not there before, in order."""
+        machine = self.machine
+        if machine.changes == self._seen:
+            return []
+        self._seen = machine.changes
+        if machine.name_changes != self._seen_names:
+            self._seen_names = machine.name_changes
+            if not self._has_same_segments():
+                return self._read_all()
+        if any(one.node.rewrites != one.rewrites for one in self._segments):
+            return self._read_all()
+        new: list[Batch] = []
+        for segment in self._segments:
+            if len(segment.node.live) > segment.size:
+                new += self._read(segment)
+        for batch in new:
+            self._add(batch)
+        return new
+
+    def _add(self, batch: Batch) -> None:
+        self.batches.append(batch)
+        self._bases.append(batch.facts.base_offset)
+
+    def _found_segments(self) -> list[tuple[int, MemoryNode]]:
+        directory = self.machine.find(METADATA)
+        if not isinstance(directory, DirectoryNode):
+            return []
+        return sorted(
+            (int(name[:-4]), node)
+            for name, node in directory.live.items()
+            if name.endswith(".log") and isinstance(node, MemoryNode)
+        )
+
+    def _has_same_segments(self) -> bool:
+        found = self._found_segments()
+        known = [(one.base, one.node) for one in self._segments]
+        if len(found) == len(known) + 1 and found[:-1] == known:
+            self._segments.append(Segment(*found[-1]))
+            return True
+        return found == known
+
+    def _read_all(self) -> list[Batch]:
+        old = set(self.batches)
+        self.batches, self._bases = [], []
+        self._segments = [Segment(base, node) for base, node in self._found_segments()]
+        new: list[Batch] = []
+        for segment in self._segments:
+            if self.batches and segment.base != self.batches[-1].facts.end_offset:
+                self.batches, self._bases, new = [], [], []  # a hole: what is before does not count
+            for batch in self._read(segment):
+                self._add(batch)
+                if batch not in old:
+                    new.append(batch)
+        return new
+
+    def _read(self, segment: Segment) -> list[Batch]:
+        live = segment.node.live
+        at = segment.size
+        data = bytes(memoryview(live)[at:])
+        new = []
+        position = 0
+        for facts in checked_prefix(data).batches:
+            end = (
+                position + LOG_OVERHEAD + int.from_bytes(data[position + 8 : position + 12], "big")
+            )
+            new.append(Batch(facts, data[position:end]))
+            segment.ends.append(at + end)
+            position = end
+        segment.batches += new
+        segment.size += position
+        segment.rewrites = segment.node.rewrites
+        return new
+
+    # -- what an oracle asks --------------------------------------------------------------------
+
+    @property
+    def end_offset(self) -> int:
+        """First offset (exclusive end) that is not in the log."""
+        if self.batches:
+            return self.batches[-1].facts.end_offset
+        return self._segments[-1].base if self._segments else 0
+
+    @property
+    def first_offset(self) -> int:
+        """Of the first segment."""
+        return self._segments[0].base if self._segments else 0
+
+    def index_at(self, offset: int) -> int:
+        """Place of the batch that begins at `offset`, or of the first after it."""
+        return bisect_left(self._bases, offset)
+
+    def is_boundary(self, offset: int) -> bool:
+        """Whether no batch has records both below and from `offset` on."""
+        if offset in (self.start_offset, self.end_offset):
+            return True
+        index = self.index_at(offset)
+        return index < len(self._bases) and self._bases[index] == offset
+
+    def batch_ending_at(self, end_offset: int) -> Batch | None:
+        """The batch before a boundary; None below the first one."""
+        index = self.index_at(end_offset)
+        return self.batches[index - 1] if index else None
+
+    def epoch_before(self, end_offset: int) -> int:
+        """Epoch of the last record below `end_offset`, in log or snapshot."""
+        batch = self.batch_ending_at(end_offset)
+        if batch is not None:
+            return batch.facts.epoch
+        ends = [one.epoch for one in self.snapshots() if one.end_offset <= end_offset]
+        return ends[-1] if ends else 0
+
+    def snapshots(self, *, durable: bool = False) -> list[SnapshotId]:
+        """Snapshots by their names."""
+        find = self.machine.durable if durable else self.machine.find
+        directory = find(METADATA)
+        if not isinstance(directory, DirectoryNode):
+            return []
+        names = directory.durable if durable else directory.live
+        found = []
+        for name in names:
+            if name.endswith(_SUFFIX) and name != f"bootstrap{_SUFFIX}":
+                end, _, epoch = name.removesuffix(_SUFFIX).partition("-")
+                found.append(SnapshotId(int(end), int(epoch)))
+        return sorted(one for one in found if one != BOOTSTRAP_ID)
+
+    def parts(self) -> int:
+        """How many half fetched or half written files there are."""
+        directory = self.machine.find(METADATA)
+        assert isinstance(directory, DirectoryNode)
+        return sum(PurePosixPath(name).suffix in {".part", ".tmp"} for name in directory.live)
+
+    # -- what is durable ------------------------------------------------------------------------
+
+    @property
+    def flushed_end(self) -> int:
+        """Up to where (exclusive) a power cut leaves everything."""
+        seen, end = self._flushed
+        if seen != self.machine.changes:
+            end = self._durable_end()
+            self._flushed = (self.machine.changes, end)
+        return end
+
+    def _durable_end(self) -> int:
+        ends = [one.end_offset for one in self.snapshots(durable=True)]
+        covered = max(ends, default=0)
+        names = self.machine.durable(METADATA)
+        assert isinstance(names, DirectoryNode)
+        end = None
+        for segment in self._segments:
+            if names.durable.get(f"{segment.base:020}.log") is not segment.node:
+                break
+            durable, live = segment.node.durable, segment.node.live
+            count = len(segment.batches)
+            while count and not (
+                len(durable) >= segment.ends[count - 1]
+                and durable[segment.ends[count - 2] if count > 1 else 0 : segment.ends[count - 1]]
+                == live[segment.ends[count - 2] if count > 1 else 0 : segment.ends[count - 1]]
+            ):
+                count -= 1
+            end = segment.batches[count - 1].facts.end_offset if count else segment.base
+            if count < len(segment.batches):
+                break
+        return max(covered, end or 0)
+
+    @property
+    def election(self) -> ElectionState | None:
+        """What quorum-state says after a power cut; None: there is no such file then."""
+        node = self.machine.durable(METADATA / QUORUM_STATE)
+        return parse_quorum_state(bytes(node.durable)) if isinstance(node, MemoryNode) else None

@@ -1,0 +1,412 @@
+"""One node of the simulated quorum: a machine, and the product's replica that runs on it.
+
+Opened by `open_replica`, run by `MetadataReplica`, on ports of `runtime.sim`. What it does is seen
+in three places: its core's steps, its messages, and its disk.
+"""
+
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from kafka_protocol.errors import TidemarkError
+from metadata_topic.controller.brokers import Registration
+from metadata_topic.controller.features import SUPPORTED_FEATURES
+from metadata_topic.quorum.config import NodeIdentity
+from metadata_topic.quorum.controller_ports import ControllerSettings
+from metadata_topic.quorum.format import FormatPlan, format_directory
+from metadata_topic.quorum.metadata_loader import Applied
+from metadata_topic.quorum.open_replica import OpenReplica, open_replica
+from metadata_topic.quorum.quorum_start import QuorumSettings
+from metadata_topic.quorum.replica import MetadataReplica, ReplicaWorld
+from metadata_topic.raft import effects as fx
+from metadata_topic.raft.config import RaftConfig
+from metadata_topic.raft.effects import Effect
+from metadata_topic.raft.events import Event, SnapshotInstalled, SnapshotRefused, Truncated
+from metadata_topic.raft.messages import NOBODY, Node, Request, Response
+from metadata_topic.raft.roles import Role
+from metadata_topic.raft.voters import ReplicaKey
+from runtime.sim.dice import SeededDice
+from runtime.sim.memory_disk import MemoryDisk, MemoryMachine, ProcessEnded
+from runtime.sim.process import SimClock, SimProcess
+from tests.support.quorum_world.mirror import LogMirror
+from tests.support.quorum_world.plan import CLUSTER_ID, HOME, key_of
+from tests.support.raft.errors import Violation
+from tests.support.raft.plan import address_of
+from tests.support.raft.sim_node import Route
+
+if TYPE_CHECKING:
+    from tests.support.quorum_world.world import QuorumWorld
+
+
+class NodeProcess(SimProcess):
+    """A life of a node.
+
+    Attributes:
+        node: whose.
+    """
+
+    node: "QuorumNode"
+
+
+class QuorumNode:
+    """See the module.
+
+    Attributes:
+        life: rises with each end.
+        up: it runs.
+        replica: of this life.
+        pending: requests of others that it has not answered, by token.
+        noted: what it applied in this turn, that the oracle judges when the turn is over.
+        crash_after: it ends before the effect of this number in its next step with so many.
+        is_fragile: its disk fails by a fault that was planned: it may give up.
+    """
+
+    def __init__(self, world: "QuorumWorld", node_id: int) -> None:
+        plan = world.plan
+        self.world = world
+        self.id = node_id
+        self.life = 0
+        self.disk_number = 0
+        self.up = False
+        self.config = RaftConfig(
+            can_vote=node_id not in plan.observers,
+            fetch_max_bytes=plan.fetch_bytes,
+            snapshot_max_bytes=plan.chunk_bytes,
+            retry_backoff_ms=plan.retry_ms,
+        )
+        self.clock = SimClock(world.timeline)
+        if plan.clock_skew:
+            dice = Random(f"raft-clock-{plan.seed}-{node_id}")
+            rate = 1000 + int((2 * dice.random() - 1) * plan.clock_skew * 1000)
+            self.clock = SimClock(world.timeline, rate=rate, offset_ms=dice.randrange(10_000_000))
+        self._paused_until = 0
+        self.log_is_slow_until = self.state_is_slow_until = 0
+        self.disk_fault: tuple[int, int, frozenset[str]] | None = None  # (until, errno, operations)
+        self.is_fragile_until = 0
+        self.crash_after: int | None = None
+        self.power_goes = False
+        self.down_ms = 0
+        self.start_after_us = 0
+        self.machine: MemoryMachine
+        self.disk: LogMirror
+        self.process: NodeProcess | None = None
+        self.replica: MetadataReplica | None = None
+        self.opened: OpenReplica | None = None
+        self.new_machine()
+        self._forget()
+
+    def _forget(self) -> None:
+        self.known_high_watermark = -1
+        self.pending: dict[int, tuple[Route, Any]] = {}
+        self.sends: dict[int, Callable[[Response | None], None]] = {}
+        self.closing = False
+        self.truncating: int | None = None
+        self.installing: Any = None
+        self.noted: list[Applied] = []
+        self.has_stepped = False
+        self.active_epoch = -1
+        self._token = 0
+        self._sent = 0
+
+    def __repr__(self) -> str:
+        return f"n{self.id}"
+
+    # -- facts ----------------------------------------------------------------------------------
+
+    @property
+    def key(self) -> ReplicaKey:
+        return key_of(self.id, self.disk_number)
+
+    @property
+    def core(self) -> Any:
+        assert self.replica is not None
+        return self.replica.driver.core
+
+    @property
+    def leads(self) -> bool:
+        return self.up and self.replica is not None and self.core.role is Role.LEADER
+
+    def local_ms(self) -> int:
+        """This node's clock."""
+        return self.clock.monotonic_ms()
+
+    def span_us(self, local_ms: int) -> int:
+        """World's time for a span of this node's."""
+        return local_ms * 1_000_000 // self.clock.rate
+
+    @property
+    def paused_until(self) -> int:
+        return self._paused_until
+
+    @paused_until.setter
+    def paused_until(self, until_us: int) -> None:
+        self._paused_until = until_us
+        if self.process is not None:
+            self.process.paused_until = until_us
+
+    @property
+    def is_fragile(self) -> bool:
+        return self.is_fragile_until > self.world.now_us
+
+    # -- its machine ----------------------------------------------------------------------------
+
+    def new_machine(self) -> None:
+        """Give it an empty, formatted disk."""
+        plan = self.world.plan
+        self.machine = machine = MemoryMachine()
+        machine.now_ms = self.clock.wall_ms
+        mine = self.id in plan.voters and plan.dynamic and not self.disk_number
+        ids = {HOME: self.key.directory_id}
+        format_directory(
+            FormatPlan(
+                CLUSTER_ID,
+                self.id,
+                (HOME,),
+                HOME,
+                directory_ids=ids,
+                voters=plan.voter_set if mine else None,
+            ),
+            disk=MemoryDisk(machine),
+            clock=self.clock,
+            dice=SeededDice(self.id),
+        )
+        machine.cost_us = self._cost_us
+        machine.fault = self._fault
+        self.disk = LogMirror(machine, self.key.directory_id)
+
+    def _cost_us(self, operation: str, path: Any) -> int:
+        if operation not in ("fsync", "fsync_path"):
+            return 0
+        name = str(path)
+        is_state = "quorum-state" in name
+        until = self.state_is_slow_until if is_state else self.log_is_slow_until
+        return self.world.disk_us() * (60 if until > self.world.now_us else 1)
+
+    def _fault(self, operation: str, path: Any) -> int:
+        fault = self.disk_fault
+        if fault is None:
+            return 0
+        until, error, operations = fault
+        if until <= self.world.now_us:
+            self.disk_fault = None
+            return 0
+        if operation not in operations:
+            return 0
+        self.is_fragile_until = until + 5_000_000
+        self.world.tell(f"{self} {operation} {path} fails")
+        return error
+
+    # -- lives ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Read the disk and begin a life."""
+        assert not self.up
+        world, plan = self.world, self.world.plan
+        self.up = True
+        self._forget()
+        process = NodeProcess(world.timeline, self.clock, MemoryDisk(self.machine), world.pool_us)
+        process.node, self.process = self, process
+        process.paused_until = self._paused_until
+        ports = process.ports(SeededDice(plan.seed * 1_000_003 + self.id * 1009 + self.life))
+        others = tuple(Node(NOBODY, n.host, n.port) for n in map(address_of, plan.voters))
+        static = tuple(map(address_of, plan.voters))
+        is_controller = self.id not in plan.observers
+        try:
+            self.opened = opened = open_replica(
+                HOME,
+                NodeIdentity(
+                    node_id=self.id, cluster_id=CLUSTER_ID, directory_id=self.key.directory_id
+                ),
+                QuorumSettings(
+                    is_controller=is_controller,
+                    static_voters=() if plan.dynamic else static,
+                    bootstrap_servers=others if plan.dynamic else (),
+                ),
+                ports=ports,
+                config=plan.log_config(),
+            )
+        except (OSError, TidemarkError) as error:
+            self._does_not_start(error)
+            return
+        registration = Registration(
+            self.id,
+            self.key.directory_id[:8] + bytes([self.life % 256] * 8),
+            (),
+            SUPPORTED_FEATURES,
+        )
+        self.replica = replica = MetadataReplica(
+            opened,
+            ReplicaWorld(
+                cluster_id=CLUSTER_ID,
+                ports=ports,
+                raft=self.config,
+                controller=ControllerSettings(
+                    append_linger_ms=plan.linger_ms,
+                    max_idle_interval_ms=plan.idle_ms,
+                    bootstrap=opened.bootstrap,
+                    registration=registration,
+                ),
+                log=plan.log_config(),
+                session_timeout_ms=plan.session_ms,
+                transport=self,
+                on_applied=self.noted.append,
+                on_failure=self._fails,
+            ),
+        )
+        self._watch(replica)
+        world.oracle.started(self)
+        replica.start()
+
+    def _does_not_start(self, error: Exception) -> None:
+        if not self.is_fragile:
+            raise Violation("a node starts", f"{self}: {type(error).__name__}: {error}") from error
+        self.world.tell(f"{self} does not start: {error}")
+        self.crash()
+        self.world.start_later(self, 500)
+
+    def _fails(self, error: BaseException) -> None:
+        if isinstance(error, Violation):
+            self.world.broken = self.world.broken or error
+            return
+        self.world.tell(f"{self} fails: {type(error).__name__}: {error}")
+        if not self.is_fragile:
+            what = f"{self}: {type(error).__name__}: {error}"
+            self.world.broken = self.world.broken or Violation("no node gives up", what)
+            return
+        self.world.at_node(self.world.now_us, self, self.world.crash_for, self, 300)
+
+    def crash(self, *, power: bool = False) -> None:
+        """End this life; with `power` what is not durable is lost, as the dice fall."""
+        assert self.up
+        assert self.process is not None
+        self.up = False
+        self.life += 1
+        self.crash_after = None
+        self.paused_until = 0
+        self.process.end()
+        self.process = self.replica = None
+        self.machine.locks.clear()
+        if power:
+            self.machine.cut(self.world.cut_dice)
+        self.noted.clear()
+        self.world.oracle.looks_at_disk(self)
+        self.world.oracle.crashed(self)
+
+    def close(self) -> None:
+        """Stop in an orderly way."""
+        assert self.replica is not None
+        self.closing = True
+        life = self.life
+
+        def closed() -> None:
+            if self.life == life:
+                self.world.at_node(self.world.now_us, self, self._closed)
+
+        self.replica.close(closed)
+
+    def _closed(self) -> None:
+        self.world.tell(f"{self} has closed")
+        self.world.crash_for(self, 500)
+
+    # -- its core -------------------------------------------------------------------------------
+
+    def _watch(self, replica: MetadataReplica) -> None:
+        core = replica.driver.core
+        step = core.step
+
+        def watched(event: Event, now_ms: int) -> Any:
+            effects = step(event, now_ms)
+            self.has_stepped = True
+            try:
+                self._saw(event, effects)
+            except Violation as error:
+                self.world.broken = self.world.broken or error
+                raise
+            return self._one_by_one(effects)
+
+        core.step = watched  # type: ignore[method-assign]
+
+    def _one_by_one(self, effects: list[Effect]) -> Iterator[Effect]:
+        """Hand effects to the driver, each once those before it are carried out."""
+        oracle = self.world.oracle
+        for place, effect in enumerate(effects):
+            if self.crash_after is not None and place >= self.crash_after:
+                self.world.tell(f"{self} crashes before effect {place}")
+                raise ProcessEnded
+            if isinstance(effect, fx.AdvanceHighWatermark | fx.RoleChanged):
+                try:
+                    oracle.takes_effect(self, effect)
+                except Violation as error:
+                    self.world.broken = self.world.broken or error
+                    raise
+            yield effect
+
+    def _saw(self, event: Event, effects: list[Effect]) -> None:
+        world = self.world
+        world.note(self, event, effects)
+        world.oracle.effects_of(self, event, effects)
+        if isinstance(event, Truncated):
+            self.truncating = None
+        elif isinstance(event, SnapshotInstalled | SnapshotRefused):
+            self.installing = None
+        for effect in effects:
+            match effect:
+                case fx.Persist():
+                    world.oracle.persists(self, effect)
+                case fx.TruncateLog():
+                    world.oracle.looks_at_disk(self)
+                    world.oracle.truncates(self, effect.end_offset)
+                    self.truncating = effect.end_offset
+                case fx.InstallSnapshot():
+                    world.oracle.looks_at_disk(self)
+                    world.oracle.replaces_log(self, effect.snapshot_id)
+                    self.installing = effect
+                case fx.Fatal(reason):
+                    raise Violation("no node gives up", f"{self}: {reason}")
+                case _:
+                    pass
+
+    # -- messages -------------------------------------------------------------------------------
+
+    def send(
+        self, to: Node, request: Request, timeout_ms: int, done: Callable[[Response | None], None]
+    ) -> None:
+        """Send a request; the transport of the replica."""
+        if self.process is None or self.process.has_ended:
+            return
+        self._sent += 1
+        number = self._sent
+        self.sends[number] = done
+        world = self.world
+        ends = world.now_us + self.span_us(timeout_ms)
+        world.at_node(ends, self, self.hear, number, None)
+        world.oracle.asks(self, request)
+        world.net.send(self, to, request, number)
+
+    def hear(self, number: int, response: Response | None) -> None:
+        """An answer has come, or the time for it is over."""
+        done = self.sends.pop(number, None)
+        if done is not None:
+            done(response)
+
+    def deliver(self, route: Route, request: Request) -> None:
+        """A request has come."""
+        if self.replica is None:
+            return
+        self._token += 1
+        token, life = self._token, self.life
+        self.pending[token] = (route, request)
+
+        def respond(response: Response) -> None:
+            if self.life != life or self.process is None or self.process.has_ended:
+                return
+            if self.pending.pop(token, None) is None:
+                self.world.breaks("a request is answered once", f"{self}: {request}")
+            try:
+                self.world.oracle.answers(self, request, response)
+                self.world.net.answer(self, route, request, response)
+            except Violation as error:
+                self.world.broken = self.world.broken or error
+                raise
+
+        self.replica.receive(request, respond)

@@ -1,0 +1,147 @@
+"""What one seed decides, beyond what it decides for the core alone (`tests.support.raft.plan`)."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+from local_log.config import LogConfig
+from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.format import METADATA_DIRECTORY
+from metadata_topic.raft.voters import ReplicaKey
+from tests.support.raft import plan as core_plan
+from tests.support.raft.plan import Plan
+
+CLUSTER_ID = "simulated-quorum-simul"
+HOME = Path("/data")
+METADATA = HOME / METADATA_DIRECTORY
+INDEX_BYTES = 1200
+BROKERS = 1001
+"""The first id of a broker that is nothing but a registration and heartbeats."""
+KINDS = (
+    *("crash",) * 4,
+    *("power_cut",) * 5,
+    *("crash_within_a_step",) * 4,
+    *("crash_in_disk",) * 5,
+    *("crash_many",) * 2,
+    "power_cut_all",
+    *("one_way",) * 3,
+    *("isolate",) * 4,
+    *("split",) * 3,
+    *("pause",) * 3,
+    *("slow_disk",) * 3,
+    *("broken_disk",) * 2,
+    *("full_disk",) * 2,
+    *("wall_jump",) * 2,
+    "resign",
+    *("close",) * 3,
+    *("lose_disk",) * 2,
+    "bad_network",
+    "stray",
+    *("snapshot",) * 2,
+)
+"""Faults, as often as they happen among others; see `faults`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmallIndexes(MetadataLogConfig):
+    """Index files are made in full size and in memory here: that of each segment counts."""
+
+    def log_config(self) -> LogConfig:
+        return replace(MetadataLogConfig.log_config(self), segment_index_bytes=INDEX_BYTES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuorumPlan(Plan):
+    """One run's world.
+
+    Attributes:
+        wire: messages between nodes go through the wire's codec.
+        linger_ms: `controller.quorum.append.linger.ms`.
+        idle_ms: `metadata.max.idle.interval.ms`.
+        session_ms: `broker.session.timeout.ms`.
+        segment_bytes, retention_bytes: of log, and of log and snapshots.
+        snapshot_bytes: of records between two snapshots.
+        chunk_bytes: of a snapshot that is fetched.
+        fetch_bytes: of records in an answer.
+        pool_us: until a pool begins, lowest and mean of what is added.
+        brokers: how many register and send heartbeats.
+        names: how many topics' names clients use.
+        clients: how many there are.
+        patience_ms: how long a client waits.
+    """
+
+    kinds: tuple[str, ...] = KINDS
+    wire: bool = True
+    linger_ms: int = 25
+    idle_ms: int = 500
+    session_ms: int = 9_000
+    segment_bytes: int = 1 << 20
+    retention_bytes: int = 1 << 20
+    snapshot_bytes: int = 1 << 20
+    chunk_bytes: int = 1 << 20
+    fetch_bytes: int = 8 << 20
+    pool_us: tuple[int, int] = (20, 0)
+    brokers: int = 0
+    names: int = 5
+    clients: int = 3
+    patience_ms: int = 5_000
+
+    def log_config(self) -> MetadataLogConfig:
+        """Settings of the metadata log."""
+        return SmallIndexes(
+            segment_bytes=self.segment_bytes,
+            max_record_bytes_between_snapshots=self.snapshot_bytes,
+            max_snapshot_interval_ms=60_000,
+            max_retention_bytes=self.retention_bytes,
+            max_retention_ms=120_000,
+            max_idle_interval_ms=self.idle_ms,
+            append_linger_ms=self.linger_ms,
+            replay_records_before_snapshot=50,
+        )
+
+
+def key_of(node_id: int, disk_number: int = 0) -> ReplicaKey:
+    """A node with its first, second, ... disk."""
+    return ReplicaKey(node_id, core_plan.directory_id(node_id, disk_number))
+
+
+def plan_of(seed: int) -> QuorumPlan:
+    """The world of a seed."""
+    dice = Random(f"quorum-plan-{seed}")
+    voters = dice.choice((1, 2, 3, 3, 3, 3, 4, 5, 5))
+    observers = dice.choice((0, 0, 1, 1, 2, 3, 5))
+    dynamic = dice.random() < 0.6
+    outsiders = dice.choice((0, 0, 1)) if dynamic and observers < 5 else 0
+    calm = dice.random() < 0.3
+    liked = [kind for kind in dict.fromkeys(KINDS) if dice.random() < 0.6]
+    return QuorumPlan(
+        seed=seed,
+        voters=tuple(range(1, voters + 1)),
+        observers=tuple(range(101, 101 + observers)),
+        outsiders=tuple(range(11, 11 + outsiders)),
+        dynamic=dynamic,
+        disturbed=True,
+        kinds=tuple(kind for kind in KINDS if kind in liked) or KINDS,
+        fault_every_ms=dice.choice((300, 800, 1500, 3000)),
+        loss=0.0 if calm else dice.choice((0.0, 0.01, 0.05, 0.2)),
+        duplication=0.0 if calm else dice.choice((0.0, 0.02, 0.1)),
+        delay_us=(200, dice.choice((100, 2_000, 20_000, 100_000))),
+        disk_us=(50, dice.choice((100, 1_000, 10_000, 40_000))),
+        propose_every_ms=dice.choice((30, 60, 150)),
+        clock_skew=dice.choice((0.0, 0.01, 0.1)),
+        retry_ms=dice.choice((20, 100, 100, 300)),
+        wire=dice.random() < 0.4,
+        linger_ms=dice.choice((0, 5, 25, 100)),
+        idle_ms=dice.choice((200, 500, 500, 2000)),
+        session_ms=dice.choice((1_500, 3_000, 9_000)),
+        segment_bytes=dice.choice((400, 2_000, 20_000, 1 << 20)),
+        retention_bytes=dice.choice((500, 4_000, 20_000, 1 << 20)),
+        snapshot_bytes=dice.choice((500, 2_000, 10_000, 100_000)),
+        chunk_bytes=dice.choice((50, 300, 2_000, 1 << 20)),
+        fetch_bytes=dice.choice((100, 1_000, 8 << 20)),
+        pool_us=(20, dice.choice((0, 500, 5_000))),
+        brokers=dice.choice((0, 1, 2, 3)),
+        names=dice.choice((2, 4, 8)),
+        clients=dice.choice((2, 4, 6)),
+        patience_ms=dice.choice((1_000, 3_000, 8_000)),
+    )
