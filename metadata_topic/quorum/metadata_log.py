@@ -13,6 +13,7 @@ and when a snapshot replaces the log.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ from local_log.log_results import LogRead
 from local_log.partition_log import PartitionLog
 from metadata_topic.quorum.batches import note_flushed_end
 from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.fetched import BATCHES_MAX
 from metadata_topic.quorum.flushed_end_file import NO_EPOCH, FlushedEnd, FlushedEndFile
 from metadata_topic.quorum.log_gate import LogGate
 from metadata_topic.raft.snapshot_id import SnapshotId
@@ -225,11 +227,11 @@ class MetadataLog:
         return found
 
     def bytes_of(self, found: LogRead) -> bytes:
-        """Read what `find` has found; whole batches. On any thread."""
+        """Read what `find` has found; whole batches, not very many. On any thread."""
         read_at = self._log.disk.read_at
         data = b"".join(read_at(one.file, one.position, one.size_bytes) for one in found.regions)
         size = 0
-        for position, header in iter_batches(data):
+        for position, header in islice(iter_batches(data), BATCHES_MAX):
             size = position + header.size_bytes
         return data if size == len(data) else data[:size]
 

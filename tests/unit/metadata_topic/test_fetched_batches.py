@@ -9,7 +9,7 @@ from kafka_protocol.records.batch import HEADER_SIZE, iter_batches, write_crc
 from kafka_protocol.records.control import ControlEntry, ControlType, control_batch, leader_change
 from kafka_protocol.steps import STEP_WORK, Steps
 from metadata_topic.quorum.batches import quorum_entries, value_batch
-from metadata_topic.quorum.fetched import CheckedData, checked_prefix
+from metadata_topic.quorum.fetched import BATCHES_MAX, CheckedData, checked_prefix
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from tests.support.samples.protocol_golden import GOLDEN, golden_id
 
@@ -171,12 +171,16 @@ def test_broken_control_records_under_a_right_checksum_are_a_fault() -> None:
             assert checked.fault is not None
 
 
-def test_many_small_batches_are_checked_in_many_steps() -> None:
-    data = b"".join(bytes(batch(offset)) for offset in range(5_000))
+def test_of_very_many_batches_the_first_are_taken_in_steps() -> None:
+    data = b"".join(bytes(batch(offset)) for offset in range(BATCHES_MAX + 10))
     results: list[CheckedData] = []
 
     def whole() -> Steps[None]:
         results.append((yield from checked_prefix.steps(data)))
 
-    assert len(list(whole())) >= 5_000 * 4 // STEP_WORK
-    assert len(results[0].batches) == 5_000
+    assert len(list(whole())) >= BATCHES_MAX * 4 // STEP_WORK
+    [checked] = results
+    assert checked.fault is None
+    assert offsets(checked) == [(offset, offset + 1, 1) for offset in range(BATCHES_MAX)]
+    assert data.startswith(checked.data)
+    assert checked_prefix(data[len(checked.data) :]).batches[0].base_offset == BATCHES_MAX

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from kafka_protocol.errors import ErrorCode
+from kafka_protocol.records.batch import iter_batches
 from metadata_topic.quorum.driver import RaftFailureError
+from metadata_topic.quorum.fetched import BATCHES_MAX
 from metadata_topic.raft.messages import (
     BatchFacts,
     FetchRequest,
@@ -297,3 +299,22 @@ def test_a_fetch_elsewhere_names_the_leader(tmp_path: Path) -> None:
     follower.driver.receive(FetchRequest(ReplicaKey(9), epoch, 0, 0), answers.append)
     assert answers[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert answers[0].standing.leader_id == leader.id
+
+
+def test_a_follower_far_behind_takes_very_many_small_batches_in_several_answers(
+    tmp_path: Path,
+) -> None:
+    quorum = three(tmp_path)
+    leader = quorum.elect()
+    quorum.advance(1_000)
+    late = next(node for node in quorum.members.values() if node is not leader)
+    late.kill()
+    for _ in range(BATCHES_MAX + 10):
+        assert leader.propose_noop()
+    end = leader.opened.log.end_offset
+    answer = leader.opened.log.read(1, 8 << 20)
+    assert len(list(iter_batches(answer))) == BATCHES_MAX
+    late.start()
+    quorum.advance(10_000)
+    assert late.opened.log.end_offset == end
+    assert late.log_bytes == leader.log_bytes
