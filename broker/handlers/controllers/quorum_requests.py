@@ -12,7 +12,7 @@ import asyncio
 from typing import Any, Final
 
 from broker.handlers.controllers.parts import ControllerParts, Quorum
-from broker.network.registry import DecodedHandler, RequestContext
+from broker.network.registry import DecodedHandler, InTurn, RequestContext
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.quorum.rpc import VERSIONS, WireIdentity
@@ -45,10 +45,18 @@ class QuorumHandler(DecodedHandler):
                 answered.set_result(write_answer(answer, version))
 
         self._quorum.receive(asked, respond)
+        if self.api_key == ApiKey.FETCH_SNAPSHOT:
+            # A chunk is a megabyte, read beside the loop: hundreds that are asked for in a row, by
+            # somebody who does not read them, would all be in memory.
+            return InTurn(_answer_of(answered))
         return answered
 
     def _standing(self) -> Standing:
         return self._quorum.describe().standing
+
+
+async def _answer_of(answered: "asyncio.Future[Any]") -> Any:
+    return await answered
 
 
 def make(parts: ControllerParts) -> tuple[QuorumHandler, ...]:

@@ -15,9 +15,18 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey, header_versions
 from kafka_protocol.wire.codec import request, response
 from kafka_protocol.wire.framing import read_request_header
+from metadata_topic.quorum.peer_calls import request_frame
 from metadata_topic.quorum.rpc import WireIdentity
 from metadata_topic.quorum.view import ControllerNode, QuorumView, ReplicaProgress
-from metadata_topic.raft.messages import FetchRequest, FetchResponse, Node, Standing
+from metadata_topic.raft.messages import (
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    Node,
+    Standing,
+)
+from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey, VoterEndpoint
 from tests.support.quorum.listener import ToldReplica, listening
 from tests.support.samples.protocol_golden import controller_frames
@@ -167,3 +176,24 @@ async def test_an_answer_for_a_connection_that_is_gone_harms_nobody() -> None:
         assert response(ApiKey.FETCH).decode(body, 18, 1)[0].error_code == 104
         assert len(replica.requests) == 1
         second.close()
+
+
+async def test_chunks_that_nobody_reads_yet_are_asked_for_one_at_a_time() -> None:
+    replica = ToldReplica()
+    async with listening(replica) as port:
+        client = await connect(port)
+        one = ReplicaKey(7, bytes(16))
+        snapshot_id = SnapshotId(10, 1)
+        identity = WireIdentity("cluster", "CONTROLLER")
+        for number in range(5):
+            asked = FetchSnapshotRequest(one, 3, snapshot_id, number, 1_000)
+            client.writer.write(request_frame(asked, 1, identity, number, b"x"))
+        for number in range(5):
+            await until(lambda: len(replica.parked) == 1)
+            assert [request.position for request in replica.requests] == list(range(number + 1))
+            answer = FetchSnapshotResponse(
+                ErrorCode.NONE, Standing(3, 1), snapshot_id, 5, number, b"c"
+            )
+            replica.parked.pop()(answer)
+            await client.answer()
+        client.close()
