@@ -87,6 +87,7 @@ class RemoteLife:
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: set[asyncio.Future[None]] = set()
         self._wants_to_leave = False
+        self._one_beat = asyncio.Lock()
         self._said: ErrorCode | None = None
         node.subscribe(lambda image, _delta: self._see(image))
 
@@ -183,6 +184,14 @@ class RemoteLife:
             await self._pause(self._settings.heartbeat_interval_ms if is_settled else RETRY_MS)
 
     async def _heartbeat(self, *, want_shut_down: bool) -> ErrorCode:
+        # Each has a connection of its own: one that comes in after the last one would have this
+        # broker serve again, which is gone by then.
+        async with self._one_beat:
+            if self._wants_to_leave and not want_shut_down:
+                return ErrorCode.NONE
+            return await self._one_heartbeat(want_shut_down=want_shut_down)
+
+    async def _one_heartbeat(self, *, want_shut_down: bool) -> ErrorCode:
         cls = request(ApiKey.BROKER_HEARTBEAT).cls
         question = cls(
             broker_id=self._registration.node_id,

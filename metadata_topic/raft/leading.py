@@ -239,9 +239,18 @@ def _note_fetch(replica: Replica, state: Leader, request: FetchRequest) -> None:
     progress.leader_end_then = end
     progress.last_fetch_ms = now_ms
     if request.offset != progress.end_offset:
-        # Lower than before: the replica has lost its disk. What is committed stays so.
+        _note_loss(replica, progress, request)
         progress.end_offset = request.offset
         update_high_watermark(replica, state)
+
+
+def _note_loss(replica: Replica, progress: ReplicaProgress, request: FetchRequest) -> None:
+    """A log that was longer in this epoch has lost its disk; what is committed stays so."""
+    if request.offset < progress.end_offset and replica.voters.has(request.replica):
+        replica.report(
+            f"voter {request.replica.id} fetches from offset {request.offset} and had flushed up "
+            f"to {progress.end_offset}: its disk is lost, or an older copy of it was put back"
+        )
 
 
 # -- answering --------------------------------------------------------------------------------
@@ -274,7 +283,7 @@ def on_fetch_request(replica: Replica, token: int, request: FetchRequest) -> Non
     assert isinstance(state, Leader)
     elsewhere = where_to_go_on(replica.log, request.offset, request.last_fetched_epoch)
     if elsewhere is not None:
-        _note_contact(replica, state, request.replica)
+        _note_redirected(replica, state, request)
         replica.respond(token, _redirected(replica, state, elsewhere))
         return
     _note_fetch(replica, state, request)
@@ -331,6 +340,15 @@ def _note_contact(replica: Replica, state: Leader, key: ReplicaKey) -> None:
     progress = _progress_of(replica, state, key)
     if progress is not None:
         progress.last_fetch_ms = replica.now_ms
+
+
+def _note_redirected(replica: Replica, state: Leader, request: FetchRequest) -> None:
+    """What this replica had of the log may be gone: it counts for nothing until it fetches on."""
+    _note_contact(replica, state, request.replica)
+    progress = _progress_of(replica, state, request.replica)
+    if progress is not None:
+        _note_loss(replica, progress, request)
+        progress.end_offset = -1
 
 
 def _has_news(replica: Replica, state: Leader, request: FetchRequest) -> bool:

@@ -11,10 +11,12 @@ from metadata_topic.raft.effects import (
     AppendEpochStart,
     FlushLog,
     Persist,
+    Report,
     Respond,
     RespondRecords,
 )
-from metadata_topic.raft.events import ElectionState, Flushed, Proposed, Truncated
+from metadata_topic.raft.events import ElectionState, Flushed, Proposed, SnapshotWritten, Truncated
+from metadata_topic.raft.log_view import SnapshotFile
 from metadata_topic.raft.messages import (
     BatchFacts,
     EndQuorumEpochRequest,
@@ -25,6 +27,7 @@ from metadata_topic.raft.messages import (
     VoteRequest,
 )
 from metadata_topic.raft.roles import Role
+from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from tests.support.worlds.told_core import ToldCore, directory, key, leading, node_of
@@ -51,6 +54,30 @@ def test_k595_04_the_high_watermark_is_what_a_majority_of_the_voters_has_flushed
     assert node.core.high_watermark == -1, "two observers and the leader are no majority"
     node.ask(fetch_of(key(3), 1))
     assert node.core.high_watermark == 1
+
+
+@pytest.mark.parametrize("has_snapshot", [True, False], ids=["with a snapshot", "without"])
+def test_what_a_voter_had_before_it_lost_its_disk_commits_nothing_more(has_snapshot: bool) -> None:
+    """It is known to have nothing, before the leader's own fsync makes it a majority."""
+    leader = ToldCore(log=((1, 0), (0, 5)), election=ElectionState(1))
+    leader.lead()
+    epoch = leader.core.epoch
+    if has_snapshot:
+        leader.step(SnapshotWritten(SnapshotFile(SnapshotId(5, 1), 100)))
+    leader.ask(fetch_of(key(3), 6, epoch=epoch, last=epoch))
+    assert leader.core.high_watermark == 6
+    leader.flushes = False
+    leader.append(4)
+    leader.ask(fetch_of(key(3), 10, epoch=epoch, last=epoch))
+    leader.ask(fetch_of(key(3), 0, epoch=epoch, last=0))
+    leader.step(Flushed(10))
+    assert leader.core.high_watermark == 6, "only the leader has the rest"
+    assert [one.text for one in leader.wanted(Report) if "voter 3" in one.text] == [
+        "voter 3 fetches from offset 0 and had flushed up to 10: its disk is lost, or an older "
+        "copy of it was put back"
+    ]
+    leader.ask(fetch_of(key(3), 10, epoch=epoch, last=epoch))
+    assert leader.core.high_watermark == 10
 
 
 def test_k595_06_an_observer_that_has_all_of_it_commits_nothing() -> None:
