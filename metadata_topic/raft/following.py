@@ -193,6 +193,16 @@ def _append(replica: Replica, response: FetchResponse) -> bool:
     return True
 
 
+def _known_committed(replica: Replica) -> int:
+    """Up to where (exclusive) the log is known to be committed: a snapshot holds nothing else.
+
+    After a start the high watermark is unknown, while the newest snapshot has an end.
+    """
+    log = replica.log
+    newest = 0 if log.newest_snapshot is None else log.newest_snapshot.id.end_offset
+    return max(replica.high_watermark, log.start_offset, newest)
+
+
 def _cut(replica: Replica, diverging: EpochEnd) -> None:
     """Cut our log where it stops agreeing with the leader's."""
     log = replica.log
@@ -200,7 +210,7 @@ def _cut(replica: Replica, diverging: EpochEnd) -> None:
     end = ours.end_offset
     if ours.epoch == diverging.epoch:
         end = min(end, diverging.end_offset)
-    lowest = max(replica.high_watermark, log.start_offset)
+    lowest = _known_committed(replica)
     if end < lowest:
         replica.fail(
             f"the leader of epoch {replica.epoch} asks to truncate the log to offset {end}, below "
@@ -232,7 +242,7 @@ def on_truncated(replica: Replica, event: Truncated) -> None:
 
 
 def _begin_download(replica: Replica, state: Follower, snapshot_id: SnapshotId) -> None:
-    lowest = max(replica.high_watermark, replica.log.start_offset)
+    lowest = _known_committed(replica)
     if snapshot_id.end_offset <= 0 or snapshot_id.end_offset < lowest:
         replica.fail(
             f"the leader of epoch {replica.epoch} asks to load snapshot {snapshot_id}, below "

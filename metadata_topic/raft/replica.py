@@ -377,6 +377,6 @@ class Replica:
         if isinstance(state, Follower):
             self.drop_download(state)
         if isinstance(state, Leader):
-            for parked in state.parked:
+            for parked in state.parked.every():
                 error = ErrorCode.NOT_LEADER_OR_FOLLOWER
                 self.respond(parked.token, FetchResponse(error, self.standing()))
