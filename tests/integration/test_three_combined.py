@@ -186,6 +186,7 @@ async def test_a_node_that_lost_its_metadata_keeps_the_data_of_clients(tmp_path:
         node = quorum.controllers[lost]
         node.kill()
         shutil.rmtree(node.metadata)
+        node.settings["controller.quorum.fetch.max.bytes"] = "100"  # a batch at a time
         await node.start()
         await until_true(lambda: brokers(here) == set(addresses), "it serves again")
         await until_true(lambda: leaders(here, "t") == before, "it leads again")
