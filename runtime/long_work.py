@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from runtime.clock import Clock
+from runtime.collector import look_after_step
 from runtime.executors import Pool
 from runtime.scheduler import Scheduler
 
@@ -120,6 +121,7 @@ class Run(Generic[R]):
         else:
             match wanted:
                 case None:
+                    look_after_step()
                     self._scheduler.call_soon(partial(self._resume, _GO_ON))
                 case Until(wait):
                     wait(partial(self._resume, _GO_ON))

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Coroutine, Generator
 from typing import Any, TypeVar
 
+from runtime.collector import look_after_step
+
 R = TypeVar("R")
 
 
@@ -15,6 +17,7 @@ async def run_in_steps(steps: Generator[None, None, R]) -> R:
         except StopIteration as end:
             result: R = end.value
             return result
+        look_after_step()
         await asyncio.sleep(0)
 
 

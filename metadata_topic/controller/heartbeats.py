@@ -12,6 +12,7 @@
 Source: KIP-631; Kafka's BrokerHeartbeatManager.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -92,7 +93,7 @@ def heartbeat(
     image: MetadataImage,
     asked: Heartbeat,
     session: BrokerSession,
-    lowest_active_offset: int | None,
+    lowest_active_offset: Callable[[], int | None],
 ) -> Steps[ControllerResult[HeartbeatAnswer]]:
     """Decide on a heartbeat, in steps.
 
@@ -100,8 +101,8 @@ def heartbeat(
         image: the cluster now.
         asked: what the broker says.
         session: of this life of it.
-        lowest_active_offset: how far (inclusive) the other active brokers have read; None if there
-            is none.
+        lowest_active_offset: says how far (inclusive) the other active brokers have read; None if
+            there is none. It looks at all of them, so only a broker that stops asks.
 
     Raises:
         StaleBrokerEpochError: not this life of this broker.
@@ -148,14 +149,13 @@ def _next_state(
     now: BrokerState,
     asked: Heartbeat,
     session: BrokerSession,
-    lowest_active_offset: int | None,
+    lowest_active_offset: Callable[[], int | None],
     *,
     leads: bool,
 ) -> BrokerState:
     if now is BrokerState.STOPPING:
-        others_know = lowest_active_offset is None or (
-            session.shutdown_offset <= lowest_active_offset
-        )
+        lowest = lowest_active_offset()
+        others_know = lowest is None or session.shutdown_offset <= lowest
         return BrokerState.MAY_STOP if others_know else now
     if asked.want_shut_down:
         stays = now is BrokerState.UNFENCED and leads and not asked.want_fence

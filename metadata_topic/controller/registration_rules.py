@@ -67,11 +67,12 @@ def _check_directories(image: MetadataImage, registration: Registration) -> None
         raise InvalidRegistrationError("No directories specified in request.")
     if any(_is_reserved(one) for one in directories):
         raise InvalidRegistrationError("Reserved directory id in request.")
-    if len(set(directories)) < len(directories):
+    asked = set(directories)
+    if len(asked) < len(directories):
         raise InvalidRegistrationError("Duplicate directory id in request.")
     for broker in image.brokers.values():
-        if broker.id != registration.node_id and set(broker.log_dirs) & set(directories):
-            shared = next(one for one in broker.log_dirs if one in directories)
+        if broker.id != registration.node_id and not asked.isdisjoint(broker.log_dirs):
+            shared = next(one for one in broker.log_dirs if one in asked)
             raise InvalidRegistrationError(
                 f"Broker {broker.id} is already registered with directory {shared.hex()}; a copied "
                 "directory needs an id of its own."

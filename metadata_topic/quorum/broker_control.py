@@ -35,6 +35,8 @@ from runtime.scheduler import Timer
 log = logging.getLogger(__name__)
 
 _RETRY_MS: Final = 500
+FENCED_AT_ONCE: Final = 100
+"""Of thousands of brokers that are silent at once the others wait, and take their turns later."""
 
 
 class BrokerControl:
@@ -71,6 +73,7 @@ class BrokerControl:
         self._own_broker_id = own_broker_id
         self._sessions: BrokerSessions | None = None
         self._fencing: set[tuple[int, int]] = set()
+        self._others_wait = False
         self._timer: Timer | None = None
         loop.watch(self)
 
@@ -81,7 +84,7 @@ class BrokerControl:
         self._sessions = BrokerSessions(self._timeout_ms, image, self._now())
         if self._own_broker_id is not None:
             self._sessions.end(self._own_broker_id)
-        self._fencing = set()
+        self._fencing, self._others_wait = set(), False
         self._arm()
 
     def on_inactive(self) -> None:
@@ -155,7 +158,7 @@ class BrokerControl:
             broker = check_heartbeat(image, asked.broker_id, asked.broker_epoch)
             session = sessions.of(broker.id, broker.epoch)
             session.metadata_offset = asked.metadata_offset
-            lowest = sessions.lowest_active_offset(image, without=broker.id)
+            lowest = partial(sessions.lowest_active_offset, image, without=broker.id)
             result = yield from heartbeat.steps(image, asked, session, lowest)
             decided[:] = [result.response]
             return result
@@ -192,10 +195,15 @@ class BrokerControl:
         now_ms = self._now()
         end_ms = self._sessions.next_end_ms(now_ms)
         if end_ms is not None:
-            self._timer = self._scheduler.call_later(max(0, end_ms - now_ms), self._look)
+            self._look_after(max(0, end_ms - now_ms))
+
+    def _look_after(self, delay_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._scheduler.call_later(delay_ms, self._look)
 
     def _look(self) -> None:
-        self._timer = None
+        self._timer, self._others_wait = None, False
         sessions = self._sessions
         if sessions is None:
             return
@@ -205,6 +213,9 @@ class BrokerControl:
             if broker is None or broker.epoch != epoch or broker.fenced:
                 sessions.end(broker_id)
             elif (broker_id, epoch) not in self._fencing:
+                if len(self._fencing) >= FENCED_AT_ONCE:
+                    self._others_wait = True
+                    break
                 self._fence(sessions, broker_id, epoch)
         self._arm()
 
@@ -237,11 +248,12 @@ class BrokerControl:
         if isinstance(outcome, Done):
             if outcome.response and not sessions.is_live(broker_id, epoch, self._now()):
                 sessions.end(broker_id)
-            self._arm()
+            if self._others_wait and len(self._fencing) <= FENCED_AT_ONCE // 2:
+                self._look_after(0)
             return
         log.error("a broker could not be fenced: broker=%d error=%s", broker_id, outcome.error)
         if self._timer is None:
-            self._timer = self._scheduler.call_later(_RETRY_MS, self._look)
+            self._look_after(_RETRY_MS)
 
     def _now(self) -> int:
         return self._clock.monotonic_ms()

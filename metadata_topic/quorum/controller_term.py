@@ -19,7 +19,6 @@ Callback-based, on the loop's thread.
 
 from collections import deque
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -42,7 +41,7 @@ from metadata_topic.quorum.decision_batches import (
 from metadata_topic.quorum.decisions import Decision, Done, Failed, Outcome
 from metadata_topic.quorum.gathered import Gathered
 from metadata_topic.quorum.idle_records import ms_before_no_op
-from runtime.collector import resting_collector
+from runtime.collector import look_after_step
 from runtime.scheduler import Timer
 
 _DECISIONS_A_TURN: Final = 8
@@ -83,7 +82,6 @@ class ControllerTerm:
         self._current: Decision[Any] | None = None
         self._begun_ms = 0
         self._steps: Steps[tuple[Any, PreparedDecision | None]] | None = None
-        self._rest = ExitStack()
         self._gathered = Gathered()
         self._in_flight: deque[Decision[Any]] = deque()
         self._uncommitted_bytes = 0
@@ -128,7 +126,6 @@ class ControllerTerm:
                 timer.cancel()
         if self._steps is not None:
             self._steps.close()
-        self._rest.close()
         current = () if self._current is None else (self._current,)
         dropped = [*self._in_flight, *current, *self._waiting.values()]
         self._in_flight.clear()
@@ -220,7 +217,7 @@ class ControllerTerm:
         except Exception as error:  # noqa: BLE001  (nothing is written yet: its caller is told)
             self._taken(Failed(error), None)
         else:
-            self._rest.enter_context(resting_collector())
+            look_after_step()
             return False
         return True
 
@@ -238,7 +235,6 @@ class ControllerTerm:
                 return
             decision.size_bytes = len(prepared.data)
             self._uncommitted_bytes += decision.size_bytes
-        self._rest.close()
         decision.outcome = outcome
         decision.end_offset = self.decided.provenance.end_offset
         self._in_flight.append(decision)
@@ -304,7 +300,6 @@ class ControllerTerm:
         self._in_flight = deque(one for one in self._in_flight if one not in dropped)
         if self._steps is not None and self._current is not None:
             self._steps.close()
-            self._rest.close()
             dropped.append(self._current)
             self._current = self._steps = None
         for decision in dropped:

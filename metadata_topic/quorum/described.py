@@ -33,7 +33,9 @@ def describe_quorum(core: RaftCore, now: Now) -> QuorumView:
         leader=standing.leader,
         leader_answered_ms=core.replica.leader_answered_ms if known is None else now.monotonic_ms,
         is_leader=known is not None,
-        high_watermark=core.high_watermark,
+        # A leader does not know what is committed before a record of its own epoch is: what it
+        # knew as a follower may be less than what was answered.
+        high_watermark=core.high_watermark if known is None else known.high_watermark,
         leader_high_watermark=core.replica.leader_high_watermark,
         voters=tuple(_voters(core, {} if known is None else known.voters, now)),
         observers=() if known is None else tuple(_observers(known.observers, now)),

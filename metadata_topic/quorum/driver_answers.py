@@ -63,7 +63,7 @@ class Answers:
         if effect.offset >= effect.end_offset:
             self._records_read(effect, b"")
             return
-        if self._log.gate.is_shut:
+        if self._log.gate.is_shut or not self._leads(effect.standing.epoch):
             self._records_gone(effect)
             return
         try:

@@ -3,8 +3,8 @@
 Whole batches are taken as long as each is what a leader of the metadata log can have written: a
 right checksum, offsets that follow each other without a gap, epochs that never fall. The first that
 is not ends the walk; what stands before it is good. A last batch that is cut is no fault, if one
-came whole: a server may cut at a number of bytes. It is asked for again, and so is what comes after
-`BATCHES_MAX` batches: to append one takes about 10 us of the event loop, however small it is.
+came whole: a server may cut at a number of bytes. It is asked for again, and so is what stands
+behind very many batches: an idle leader's are of 72 bytes.
 """
 
 from dataclasses import dataclass
@@ -28,9 +28,10 @@ from metadata_topic.quorum.batches import voters_of
 from metadata_topic.raft.messages import BatchFacts
 from metadata_topic.raft.voters import VoterSet
 
-BATCHES_MAX: Final = 1_000
 _OFFSET_MAX: Final = 2**62
 """No log gets there; above it the arithmetic of offsets could leave 64 bits."""
+BATCHES_MAX: Final = 2_000
+"""So many are taken at once: a follower appends them on its event loop, in some 10 ms."""
 _BYTES_PER_UNIT: Final = 4_000
 """Bytes whose checksum takes about a unit of work (a microsecond)."""
 _BATCH_WORK: Final = 4

@@ -211,11 +211,14 @@ def _lost_log(facts: DirectoryFacts, end: int) -> DamagedMetadataError:
 
 
 def _way_out(facts: DirectoryFacts) -> str:
-    way = "Restore the file from a copy"
+    way = (
+        "Restore the file from a copy, or, one of several controllers, let it fetch the log again: "
+        "docs/metadata-log.md says when that is safe"
+    )
     if facts.usable_snapshot is None or facts.usable_snapshot.end_offset == 0:
         return f"{way}; there is no snapshot of the metadata"
     name = facts.usable_snapshot.file_name
     return (
-        f"{way}. The newest snapshot is {name}; docs/metadata-log.md says how to go on from it, "
-        "losing every change made after it"
+        f"{way}. The newest snapshot is {name}; the same page says how the only controller goes on "
+        "from it, losing every change made after it"
     )

@@ -41,7 +41,8 @@ class QuorumView:
         leader_answered_ms: when a leader last answered a Fetch of this replica, by the monotonic
             clock; now where this replica leads; -1 never.
         is_leader: this replica leads.
-        high_watermark: as this replica knows it, at most its log's end; -1 unknown.
+        high_watermark: as this replica knows it, at most its log's end; -1 unknown, and on a leader
+            until a record of its epoch is committed.
         leader_high_watermark: the highest that a leader named to this replica; -1 none.
         voters: by rising id; only a leader knows their progress.
         observers: replicas without a vote that fetched lately.

@@ -61,5 +61,4 @@ def _leader_times(replica: Replica, state: Leader) -> Iterable[int | None]:
         retry_at = None if node is None else replica.retry_at(node)
         if retry_at is not None:
             yield max(begin_due_ms(progress, half_ms), retry_at)
-    for parked in state.parked:
-        yield parked.deadline_ms
+    yield state.parked.next_deadline_ms()

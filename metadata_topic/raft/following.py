@@ -5,8 +5,6 @@ One request is under way at a time, so an answer always belongs to the log as it
 Source: KIP-595 (Fetch), KIP-630 (FetchSnapshot); rules of Kafka 4.3.
 """
 
-from typing import Final
-
 from kafka_protocol.errors import ErrorCode
 from metadata_topic.raft.effects import (
     AdvanceHighWatermark,
@@ -34,10 +32,6 @@ from metadata_topic.raft.replica import Pending, Replica
 from metadata_topic.raft.role_states import Download, Follower, Unattached
 from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
-
-BATCHES_WANTED: Final = 1_000
-"""Of one Fetch: so many are appended in a few milliseconds."""
-FETCH_BYTES_MIN: Final = 64 << 10
 
 # -- asking -----------------------------------------------------------------------------------
 
@@ -101,7 +95,7 @@ def _fetch(replica: Replica) -> FetchRequest:
         last_fetched_epoch=replica.log.last_epoch,
         high_watermark=known if known >= 0 else UNKNOWN_HIGH_WATERMARK,
         max_wait_ms=replica.config.fetch_max_wait_ms,
-        max_bytes=replica.fetch_bytes,
+        max_bytes=replica.config.fetch_max_bytes,
     )
 
 
@@ -187,7 +181,6 @@ def _append(replica: Replica, response: FetchResponse) -> bool:
             return False
         end, epoch = batch.end_offset, batch.epoch
     if response.batches:
-        _suit_fetches(replica, response)
         replica.do(Append(response.batches, response.data))
         for batch in response.batches:
             replica.log.append(batch.epoch, batch.base_offset, batch.end_offset)
@@ -200,11 +193,14 @@ def _append(replica: Replica, response: FetchResponse) -> bool:
     return True
 
 
-def _suit_fetches(replica: Replica, response: FetchResponse) -> None:
-    """Ask for fewer bytes where batches are small: of many at once the rest is not taken."""
-    mean_bytes = len(response.data) // len(response.batches)
-    wanted = max(mean_bytes * BATCHES_WANTED, FETCH_BYTES_MIN)
-    replica.fetch_bytes = min(wanted, replica.config.fetch_max_bytes)
+def _known_committed(replica: Replica) -> int:
+    """Up to where (exclusive) the log is known to be committed: a snapshot holds nothing else.
+
+    After a start the high watermark is unknown, while the newest snapshot has an end.
+    """
+    log = replica.log
+    newest = 0 if log.newest_snapshot is None else log.newest_snapshot.id.end_offset
+    return max(replica.high_watermark, log.start_offset, newest)
 
 
 def _cut(replica: Replica, diverging: EpochEnd) -> None:
@@ -214,7 +210,7 @@ def _cut(replica: Replica, diverging: EpochEnd) -> None:
     end = ours.end_offset
     if ours.epoch == diverging.epoch:
         end = min(end, diverging.end_offset)
-    lowest = max(replica.high_watermark, log.start_offset)
+    lowest = _known_committed(replica)
     if end < lowest:
         replica.fail(
             f"the leader of epoch {replica.epoch} asks to truncate the log to offset {end}, below "
@@ -246,7 +242,7 @@ def on_truncated(replica: Replica, event: Truncated) -> None:
 
 
 def _begin_download(replica: Replica, state: Follower, snapshot_id: SnapshotId) -> None:
-    lowest = max(replica.high_watermark, replica.log.start_offset)
+    lowest = _known_committed(replica)
     if snapshot_id.end_offset <= 0 or snapshot_id.end_offset < lowest:
         replica.fail(
             f"the leader of epoch {replica.epoch} asks to load snapshot {snapshot_id}, below "

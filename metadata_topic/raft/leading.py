@@ -28,8 +28,9 @@ from metadata_topic.raft.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
 )
+from metadata_topic.raft.parked import Parked
 from metadata_topic.raft.replica import Replica
-from metadata_topic.raft.role_states import Candidate, Leader, Parked, ReplicaProgress, Resigned
+from metadata_topic.raft.role_states import Candidate, Leader, ReplicaProgress, Resigned
 from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey, majority_offset
 
@@ -189,9 +190,12 @@ def _progress_of(replica: Replica, state: Leader, key: ReplicaKey) -> ReplicaPro
             if _speaks(replica, state, progress, key):
                 return progress
             break
-    if key not in state.observers and len(state.observers) < OBSERVERS_MAX:
-        state.observers[key] = ReplicaProgress()
-    return state.observers.get(key)
+    known = state.observers.pop(key, None)
+    if known is None and len(state.observers) < OBSERVERS_MAX:
+        known = ReplicaProgress()
+    if known is not None:
+        state.observers[key] = known  # the last one: it fetches now
+    return known
 
 
 def _speaks(replica: Replica, state: Leader, progress: ReplicaProgress, key: ReplicaKey) -> bool:
@@ -281,7 +285,7 @@ def on_fetch_request(replica: Replica, token: int, request: FetchRequest) -> Non
     if len(state.parked) >= PARKED_MAX:
         _answer(replica, state, token, request)
         return
-    state.parked.append(Parked(token, request, replica.now_ms + request.max_wait_ms))
+    state.parked.add(Parked(token, request, replica.now_ms + request.max_wait_ms))
 
 
 def where_to_go_on(
@@ -350,31 +354,30 @@ def _answer(replica: Replica, state: Leader, token: int, request: FetchRequest) 
 
 def _unpark(replica: Replica, state: Leader, key: ReplicaKey) -> None:
     """A replica asks again: nobody waits for its older question any more."""
-    if key.id < 0:
-        return
-    for parked in [one for one in state.parked if one.request.replica == key]:
-        state.parked.remove(parked)
+    parked = state.parked.take_of(key)
+    if parked is not None:
         _answer(replica, state, parked.token, parked.request)
 
 
 def _answer_parked(replica: Replica, state: Leader) -> None:
-    if not state.parked:
+    due = state.parked.take_due(replica.now_ms)
+    if state.must_look:
         state.must_look = False
-        return
-    kept = []
-    for parked in state.parked:
-        is_news = state.must_look and _has_news(replica, state, parked.request)
-        if is_news or replica.now_ms >= parked.deadline_ms:
-            _answer(replica, state, parked.token, parked.request)
-        else:
-            kept.append(parked)
-    state.parked = kept
-    state.must_look = False
+        # The voters first: what is committed waits for them.
+        ids = {key.id for key in state.voters}
+        due += state.parked.take(
+            lambda parked: _has_news(replica, state, parked.request), first=ids
+        )
+    for parked in due:
+        _answer(replica, state, parked.token, parked.request)
 
 
 def _forget_observers(replica: Replica, state: Leader) -> None:
     limit_ms = replica.now_ms - OBSERVER_SESSION_MS
-    for key in [k for k, one in state.observers.items() if (one.last_fetch_ms or 0) < limit_ms]:
+    while state.observers:
+        key = next(iter(state.observers))
+        if (state.observers[key].last_fetch_ms or 0) >= limit_ms:
+            break
         del state.observers[key]
 
 

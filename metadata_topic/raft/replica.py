@@ -83,7 +83,6 @@ class Replica:
         flush_is_stale: the log was cut since that flush began.
         stale_chunks: so many chunks that come to the disk next are of a download given up.
         closing_deadline_ms: when a closing process ends at the latest; None: it is not closing.
-        fetch_bytes: how many bytes of records the next Fetch asks for.
         leader_answered_ms: when a leader last answered a Fetch as such; -1 never.
     """
 
@@ -105,7 +104,6 @@ class Replica:
         self.flush_is_stale = False
         self.stale_chunks = 0
         self.closing_deadline_ms: int | None = None
-        self.fetch_bytes = config.fetch_max_bytes
         self.leader_answered_ms = -1
         self.pending: dict[int, Pending] = {}
         self._retry_at: dict[Node, int] = {}
@@ -379,6 +377,6 @@ class Replica:
         if isinstance(state, Follower):
             self.drop_download(state)
         if isinstance(state, Leader):
-            for parked in state.parked:
+            for parked in state.parked.every():
                 error = ErrorCode.NOT_LEADER_OR_FOLLOWER
                 self.respond(parked.token, FetchResponse(error, self.standing()))

@@ -6,7 +6,8 @@ Times are milliseconds of the clock of `step`.
 from dataclasses import dataclass, field
 
 from kafka_protocol.types import ZERO_UUID
-from metadata_topic.raft.messages import EpochEnd, FetchRequest, Node
+from metadata_topic.raft.messages import EpochEnd, Node
+from metadata_topic.raft.parked import ParkedFetches
 from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey, VoterSet
 
@@ -156,15 +157,6 @@ class ReplicaProgress:
 
 
 @dataclass(slots=True)
-class Parked:
-    """A Fetch that waits for something new."""
-
-    token: int
-    request: FetchRequest
-    deadline_ms: int
-
-
-@dataclass(slots=True)
 class Leader:
     """Leads.
 
@@ -172,8 +164,8 @@ class Leader:
         epoch_start_offset: of its LEADER_CHANGE batch.
         since_ms: when it became leader.
         voters: progress of the other voters, by their key.
-        observers: progress of all others that fetch.
-        parked: Fetches that wait, oldest first.
+        observers: progress of all others that fetch; who fetched longest ago comes first.
+        parked: Fetches that wait.
         high_watermark: of this epoch; -1 until a record of this epoch is on a majority.
         must_look: the log's end or the high watermark moved; parked Fetches may be answered.
     """
@@ -182,7 +174,7 @@ class Leader:
     since_ms: int
     voters: dict[ReplicaKey, ReplicaProgress] = field(default_factory=dict)
     observers: dict[ReplicaKey, ReplicaProgress] = field(default_factory=dict)
-    parked: list[Parked] = field(default_factory=list)
+    parked: ParkedFetches = field(default_factory=ParkedFetches)
     high_watermark: int = -1
     must_look: bool = False
 
@@ -195,7 +187,6 @@ __all__ = [
     "EpochEnd",
     "Follower",
     "Leader",
-    "Parked",
     "Prospective",
     "ReplicaProgress",
     "Resigned",

@@ -33,6 +33,7 @@ class Changes:
 
     Attributes:
         history: of all of them.
+        epoch: the highest of a leader that was asked for a change; -1 none.
     """
 
     def __init__(self, quorum: Quorum, seed: int, *, clients: int = 3) -> None:
@@ -42,7 +43,7 @@ class Changes:
         self._may_go.set()
         self._idle = [asyncio.Event() for _ in range(clients)]
         self._seed = seed
-        self.active = -1
+        self.active = self.epoch = -1
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -79,6 +80,7 @@ class Changes:
             claims = await self._quorum.claims()
             if claims:
                 self.active = claims[0].node_id
+                self.epoch = max(self.epoch, claims[0].epoch)
             else:
                 await asyncio.sleep(NOBODY_S)
         return self.active

@@ -70,7 +70,8 @@ async def run_rounds(
                 said = await _follower_sleeps(quorum, leader, changes, dice)
             else:
                 began = time.monotonic()
-                again = await _without(quorum, leader, deed)
+                again, epoch = await _without(quorum, leader, deed)
+                changes.epoch = max(changes.epoch, epoch)
                 took_ms = int((again - began) * 1000)
                 report.without_ms.append((deed, took_ms))
                 said = f"another led after {took_ms} ms"
@@ -87,17 +88,17 @@ async def run_rounds(
     return report
 
 
-async def _without(quorum: Quorum, leader: Leader, deed: str) -> float:
-    """Take the leader away until another leads, and give it back; when that one led."""
+async def _without(quorum: Quorum, leader: Leader, deed: str) -> tuple[float, int]:
+    """Take the leader away until another leads, and give it back; when that led, and its epoch."""
     controller, gone = quorum.controllers[leader.node_id], [leader.node_id]
     if deed == "kill":
         controller.kill()
-        await quorum.leader(above=leader.epoch, without=gone)
+        other = await quorum.leader(above=leader.epoch, without=gone)
         led = time.monotonic()
         await controller.start()
     elif deed == "pause":
         controller.pause()
-        await quorum.leader(above=leader.epoch, without=gone)
+        other = await quorum.leader(above=leader.epoch, without=gone)
         led = time.monotonic()
         controller.resume()
     else:
@@ -107,10 +108,10 @@ async def _without(quorum: Quorum, leader: Leader, deed: str) -> float:
             quorum.links.cut(there)
         if deed != "cut off its answers":
             quorum.links.cut(back)
-        await quorum.leader(above=leader.epoch, without=gone)
+        other = await quorum.leader(above=leader.epoch, without=gone)
         led = time.monotonic()
         quorum.links.heal()
-    return led
+    return led, other.epoch
 
 
 async def _follower_sleeps(quorum: Quorum, leader: Leader, changes: Changes, dice: Random) -> str:
@@ -133,7 +134,8 @@ async def _judge(quorum: Quorum, changes: Changes, report: Report) -> None:
     history = changes.history
     report.acknowledged = history.acknowledged
     report.unknown = len([one for one in history.subjects.values() if not one.is_settled])
-    end = (await quorum.leader()).high_watermark
+    # Another that was deposed may say that it leads, and know less than was acknowledged since.
+    end = (await quorum.leader(above=changes.epoch - 1)).high_watermark
     await quorum.settled()  # up to an end that is not before that one
     copies = [read_copy(one, end) for one in quorum.controllers.values()]
     report.wrong += differences(copies)

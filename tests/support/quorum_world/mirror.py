@@ -12,7 +12,7 @@ from metadata_topic.quorum.fetched import checked_prefix
 from metadata_topic.quorum.quorum_state_file import QUORUM_STATE, parse_quorum_state
 from metadata_topic.raft.events import ElectionState
 from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID, SnapshotId
-from runtime.sim.memory_disk import MemoryMachine, MemoryNode
+from runtime.sim.memory_machine import MemoryMachine, MemoryNode
 from runtime.sim.power_cut_model import DirectoryNode
 from tests.support.quorum_world.plan import METADATA
 from tests.support.raft.model_disk import Batch
@@ -120,7 +120,11 @@ class LogMirror:
         data = bytes(memoryview(live)[at:])
         new = []
         position = 0
-        for facts in checked_prefix(data).batches:
+        expected = segment.batches[-1].facts.end_offset if segment.batches else segment.base
+        batches = checked_prefix(data).batches
+        if batches and batches[0].base_offset != expected:
+            return []
+        for facts in batches:
             end = (
                 position + LOG_OVERHEAD + int.from_bytes(data[position + 8 : position + 12], "big")
             )

@@ -33,6 +33,7 @@ from metadata_topic.raft.messages import (
     Request,
     Response,
 )
+from metadata_topic.raft.parked import ParkedFetches
 from metadata_topic.raft.role_states import Candidate, Follower, Leader, Tally, Unattached
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voter_history import QuorumFacts
@@ -108,6 +109,8 @@ def canonical(thing: Any, places: Permutation) -> Any:
         return tuple(
             tuple(sorted(places[i] for i in one)) for one in (thing.granted, thing.refused)
         )
+    if isinstance(thing, ParkedFetches):
+        return canonical(tuple(thing.every()), places)
     if is_dataclass(thing) and not isinstance(thing, type):
         values = []
         for field in fields(thing):

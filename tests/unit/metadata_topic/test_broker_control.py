@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from kafka_protocol.errors import ErrorCode, KafkaError
-from metadata_topic.controller.heartbeats import Heartbeat, HeartbeatAnswer
+from metadata_topic.controller.broker_sessions import BrokerSessions
+from metadata_topic.controller.heartbeats import Heartbeat, HeartbeatAnswer, heartbeat
 from metadata_topic.controller.registration_rules import check_registration
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import METADATA_VERSION
 from metadata_topic.image.records import make
-from metadata_topic.quorum.broker_control import BrokerControl
+from metadata_topic.quorum.broker_control import FENCED_AT_ONCE, BrokerControl
 from metadata_topic.quorum.controller_ports import ControllerSettings
 from metadata_topic.testing import cluster_of, registration_of
 from tests.support.worlds.naive_quorum import PLAIN, Answer, NaiveQuorum
@@ -459,3 +460,37 @@ def test_nobody_is_served_elsewhere(cluster: Cluster) -> None:
     cluster.quorum.depose()
     assert cluster.register(1).code == ErrorCode.NOT_CONTROLLER
     assert cluster.beat(1).code == ErrorCode.NOT_CONTROLLER
+
+
+def test_of_very_many_sessions_that_end_at_once_some_are_fenced_at_a_time(
+    cluster: Cluster,
+) -> None:
+    ids = range(1, FENCED_AT_ONCE + 51)
+    cluster.start(*ids)
+    for one in ids:
+        cluster.beat(one, ms=0)
+    cluster.quorum.run(SESSION_MS // 2)
+    counts: set[int] = set()
+    for _ in range(SESSION_MS):
+        cluster.quorum.run(1)
+        counts.add(cluster.quorum.loop.decision_count)
+    assert max(counts) <= FENCED_AT_ONCE
+    assert [one for one in ids if not cluster.broker(one).fenced] == []
+
+
+def test_only_a_broker_that_stops_costs_a_look_at_all_others(cluster: Cluster) -> None:
+    cluster.start(1, 2)
+    asked: list[int] = []
+
+    def lowest() -> int:
+        asked.append(1)
+        return 10**6
+
+    image = cluster.quorum.image
+    session = BrokerSessions(SESSION_MS, image, 0).of(1, cluster.broker(1).epoch)
+    beat = Heartbeat(1, cluster.broker(1).epoch, 10**6)
+    assert heartbeat(image, beat, session, lowest).records == ()
+    assert asked == []
+    session.shutdown_offset = 5
+    assert heartbeat(image, beat, session, lowest).response.should_shut_down
+    assert asked == [1]

@@ -42,7 +42,7 @@ def test_a_heartbeat_of_another_life_is_refused_without_the_loop() -> None:
     image = cluster_of(1)
     asked = Heartbeat(1, image.brokers[1].epoch - 1, 10)
     with pytest.raises(KafkaError) as refused:
-        heartbeat(image, asked, BrokerSession(0, 0, 0), None)
+        heartbeat(image, asked, BrokerSession(0, 0, 0), lambda: None)
     assert refused.value.code == ErrorCode.STALE_BROKER_EPOCH
 
 

@@ -361,22 +361,3 @@ def test_bad_input_what_a_deposed_controller_proposes_is_not_appended() -> None:
     end = node.core.log.end_offset
     node.step(Proposed(1, (BatchFacts(end, end + 1, 1),), b"x"))
     assert node.core.log.end_offset == end
-
-
-def test_small_batches_are_fetched_in_smaller_portions_and_large_ones_in_full() -> None:
-    node = ToldCore(config=RaftConfig(fetch_max_bytes=1 << 20))
-    fetch = node.follow()
-    assert isinstance(fetch.request, FetchRequest)
-    assert fetch.request.max_bytes == 1 << 20
-    asked = []
-    for end, size_bytes in ((1_000, 100_000), (1_010, 10_000), (1_011, 900_000)):
-        begin = node.core.log.end_offset
-        batches = tuple(BatchFacts(one, one + 1, 1) for one in range(begin, end))
-        answer = FetchResponse(
-            ErrorCode.NONE, leading(1, 1), 0, 0, batches=batches, data=bytes(size_bytes)
-        )
-        node.answer(fetch, answer)
-        (fetch,) = node.take(FetchRequest)
-        assert isinstance(fetch.request, FetchRequest)
-        asked.append(fetch.request.max_bytes)
-    assert asked == [100_000, 1_000_000, 1 << 20]

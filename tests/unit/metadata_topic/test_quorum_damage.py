@@ -194,6 +194,33 @@ def test_before_the_log_is_cut_the_note_says_less(quorum: DrivenQuorum) -> None:
     assert deposed.opened.log.end_offset == leader.opened.log.end_offset
 
 
+def test_a_damaged_voter_fetches_the_log_again_when_the_others_have_all_of_it(
+    quorum: DrivenQuorum,
+) -> None:
+    """The way out of docs/metadata-log.md: only its vote and who votes stay."""
+    quorum.start()
+    leader, damaged, other = parts(quorum)
+    propose(quorum, leader)
+    quorum.advance(1_000)
+    assert end_of(leader) == end_of(other) == leader.opened.log.end_offset
+    damaged.kill()
+    path, batches = log_of(damaged)
+    flip(path, batches[-2][0] + 70)
+    with pytest.raises(UnusableMetadataError, match="let it fetch the log again"):
+        damaged.start()
+    vote = damaged.opened.state_file.find()
+    assert vote is not None
+    for file in damaged.directory.iterdir():
+        if file.name not in {"quorum-state", "00000000000000000000-0000000000.checkpoint"}:
+            file.unlink()
+    damaged.start()
+    assert damaged.driver is not None
+    assert damaged.driver.core.epoch >= vote.epoch
+    quorum.advance(2_000)
+    assert damaged.log_bytes == leader.log_bytes
+    assert end_of(damaged) == leader.opened.log.end_offset
+
+
 class OrderingDisk(Disk):
     """Notes lines of the flushed end that are written while the log has bytes without an fsync."""
 

@@ -7,7 +7,7 @@ from typing import ParamSpec, TypeVar
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import iter_batches
-from metadata_topic.quorum.driver import RaftFailureError
+from metadata_topic.quorum.driver import FETCHES_A_TURN, RaftFailureError
 from metadata_topic.quorum.fetched import BATCHES_MAX
 from metadata_topic.raft.messages import (
     BatchFacts,
@@ -318,3 +318,51 @@ def test_a_follower_far_behind_takes_very_many_small_batches_in_several_answers(
     quorum.advance(10_000)
     assert late.opened.log.end_offset == end
     assert late.log_bytes == leader.log_bytes
+
+
+def _park(node: DrivenNode, count: int) -> list[Response]:
+    """Let so many observers wait for the next commit; what they will hear."""
+    core, answers = core_of(node), list[Response]()
+    assert node.driver is not None
+    for number in range(count):
+        request = FetchRequest(
+            replica=ReplicaKey(1_000 + number, number.to_bytes(16)),
+            epoch=core.epoch,
+            offset=core.log.end_offset,
+            last_fetched_epoch=core.epoch,
+            high_watermark=core.high_watermark,
+            max_wait_ms=500,
+            max_bytes=1_000,
+        )
+        node.driver.receive(request, answers.append)
+    assert core.parked_count == count
+    assert answers == []
+    return answers
+
+
+def test_very_many_parked_fetches_are_answered_in_turns(tmp_path: Path) -> None:
+    quorum = DrivenQuorum(tmp_path, [1])
+    quorum.start()
+    node = quorum.members[1]
+    many = 2 * FETCHES_A_TURN + 10
+    answers = _park(node, many)
+    assert node.propose_noop()
+    assert len(answers) == FETCHES_A_TURN, "others have a turn in between"
+    assert core_of(node).parked_count == 0
+    quorum.advance(0)
+    assert len(answers) == many
+    assert all(isinstance(one, FetchResponse) and one.data for one in answers)
+
+
+def test_a_leader_that_ends_answers_all_that_are_parked(tmp_path: Path) -> None:
+    quorum = DrivenQuorum(tmp_path, [1])
+    quorum.start()
+    node = quorum.members[1]
+    many = 2 * FETCHES_A_TURN + 10
+    answers = _park(node, many)
+    closed: list[bool] = []
+    assert node.driver is not None
+    node.driver.close(lambda: closed.append(True))
+    quorum.advance(0)
+    assert closed == [True]
+    assert [one.error for one in answers] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * many

@@ -17,7 +17,8 @@ from metadata_topic.quorum.snapshots import SnapshotFiles, snapshot_chunks
 from metadata_topic.raft.snapshot_id import SnapshotId
 from runtime.sim.clock import ManualClock
 from runtime.sim.dice import SeededDice
-from runtime.sim.memory_disk import MemoryDisk, MemoryMachine, MemoryNode, ProcessEnded
+from runtime.sim.memory_disk import MemoryDisk, ProcessEnded
+from runtime.sim.memory_machine import MemoryMachine, MemoryNode
 
 HOME = Path("/log")
 BASE = SnapshotId(268, 3)
@@ -125,6 +126,8 @@ def test_a_batch_whose_offset_lay_in_a_lost_sector_is_a_torn_tail(
     machine = MemoryMachine()
     log = start(MemoryDisk(machine))
     log.append_fetched(padded(offset, in_sector), timestamp_ms=1)
+    log.flush()
+    log.note_flushed()
     position = log.size_bytes
     assert (position + in_sector) % 512 == 0
     log.flush()

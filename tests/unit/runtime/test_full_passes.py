@@ -3,14 +3,23 @@
 import gc
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 from broker.app import EXIT_FAILED, run
-from runtime.collector import MIDDLE_PASSES, STAYED_MAX, have_come_to_stay, short_full_passes
+from runtime.collector import (
+    MIDDLE_PASSES,
+    STAYED_MAX,
+    have_come_to_stay,
+    look_after_step,
+    short_full_passes,
+)
+from runtime.long_work import Run
 from runtime.ports import system_ports
+from runtime.sim.clock import ManualClock
+from runtime.sim.scheduler import ManualScheduler
 from tests.support.samples.config import load
 
 MADE = 500_000
@@ -64,6 +73,44 @@ def test_a_full_pass_looks_at_few_objects_while_many_come_to_stay(passes: Passes
     assert len(kept) == MADE
     assert len(passes.looked_at) > MADE / LOOKED_AT_MAX
     assert max(passes.looked_at) < LOOKED_AT_MAX
+
+
+def made_of_what_goes() -> Generator[None, None, None]:
+    """Steps that let go of as much as they make: nothing that Python counts, all of it young."""
+    before, after = [[number] for number in range(MADE)], list[list[int]]()
+    gc.freeze()
+    gc.collect()
+    while before:
+        for _ in range(min(1_000, len(before))):
+            after.append([before.pop()[0]])
+        yield
+
+
+@pytest.mark.parametrize("is_looked_after", [True, False])
+def test_long_work_that_frees_as_much_as_it_makes_leaves_little_to_a_pass(
+    passes: Passes, *, is_looked_after: bool
+) -> None:
+    with short_full_passes():
+        work = made_of_what_goes()
+        next(work)
+        passes.looked_at.clear()
+        young = 0
+        for _ in work:
+            if is_looked_after:
+                look_after_step()
+            young = max(young, len(gc.get_objects(generation=0)))
+    most = max([young, *passes.looked_at])
+    assert (most < LOOKED_AT_MAX) is is_looked_after, most
+
+
+def test_each_step_of_long_work_is_looked_after(passes: Passes) -> None:
+    done: list[None] = []
+    with short_full_passes():
+        work = made_of_what_goes()
+        Run(work, ManualScheduler(ManualClock()), done=done.append, failed=print).start()
+    assert done == [None]
+    assert len(passes.looked_at) > MADE / LOOKED_AT_MAX
+    assert max(passes.looked_at[3:]) < LOOKED_AT_MAX
 
 
 def test_what_lives_at_the_beginning_is_not_looked_at(passes: Passes) -> None:
