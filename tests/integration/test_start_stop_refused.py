@@ -30,9 +30,9 @@ REFUSED = {
         {"listener.security.protocol.map": "PLAINTEXT:SSL,CONTROLLER:PLAINTEXT"},
         ["SSL", "PLAINTEXT"],
     ),
-    "other voters": (
-        {"controller.quorum.voters": "1@127.0.0.1:1,2@127.0.0.1:2"},
-        ["controller.quorum.voters", "2@127.0.0.1:2"],
+    "voters without this node": (
+        {"controller.quorum.voters": "7@127.0.0.1:1,2@127.0.0.1:2"},
+        ["controller.quorum.voters", "2@127.0.0.1:2", "node.id="],
     ),
     "a broker alone": (
         {"process.roles": "broker", "controller.quorum.voters": "9@127.0.0.1:1"},

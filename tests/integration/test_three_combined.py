@@ -1,6 +1,7 @@
 """Three nodes that are broker and controller: they serve wherever the active controller is."""
 
 import asyncio
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from confluent_kafka.admin import (
 
 from tests.support.brokers.process import free_ports
 from tests.support.quorum.own_controllers import TidemarkController
-from tests.support.quorum.quorum import Plan, Quorum, until_asked
+from tests.support.quorum.quorum import Plan, Quorum, described, until_asked
 
 pytestmark = [pytest.mark.lasts(seconds=60), pytest.mark.patience(seconds=180)]
 
@@ -122,6 +123,9 @@ async def test_they_serve_while_the_active_one_is_lost_and_comes_back(
         await asyncio.to_thread(tools.incremental_alter_configs([resource])[resource].result, 20)
         with pytest.raises(KafkaException, match="do not copy from each other"):
             await asyncio.to_thread(tools.create_topics([NewTopic("r", 1, 3)])["r"].result, 20)
+        told = await described(int(here.rpartition(":")[2]))
+        assert told is not None, "a broker that does not lead asks the one that does"
+        assert told.node_id == leader.node_id
         before = await asyncio.to_thread(leaders, here, "t")
         assert sorted(before.values()) == sorted([*addresses] * (PARTITIONS // 3))
         said = await asyncio.to_thread(produce, here, "t", list(before), values)
@@ -165,6 +169,28 @@ async def test_a_broker_that_stops_hands_over_and_one_that_is_paused_is_fenced(
         await until_true(lambda: brokers(here) == set(addresses), "it serves again")
         said = quorum.controllers[leader.node_id].log_file.read_text()
         assert f"a broker's session is over: broker={paused} " in said
+
+
+async def test_a_node_that_lost_its_metadata_keeps_the_data_of_clients(tmp_path: Path) -> None:
+    """It must not judge what lies in its log directories by an empty metadata log."""
+    quorum, addresses = combined(tmp_path, is_dynamic=False)
+    async with quorum:
+        leader = await quorum.leader()
+        here = addresses[leader.node_id]
+        await until_true(lambda: brokers(here) == set(addresses), "all serve")
+        tools = admin(here)
+        await asyncio.to_thread(tools.create_topics([NewTopic("t", 3, 1)])["t"].result, 20)
+        before = await asyncio.to_thread(leaders, here, "t")
+        said = await asyncio.to_thread(produce, here, "t", list(before), iter(range(10)))
+        lost = next(one for one in addresses if one != leader.node_id)
+        node = quorum.controllers[lost]
+        node.kill()
+        shutil.rmtree(node.metadata)
+        node.settings["controller.quorum.fetch.max.bytes"] = "100"  # a batch at a time
+        await node.start()
+        await until_true(lambda: brokers(here) == set(addresses), "it serves again")
+        await until_true(lambda: leaders(here, "t") == before, "it leads again")
+        assert await asyncio.to_thread(consume, here, "t", len(said)) == said
 
 
 async def test_a_tier_is_refused_before_the_node_takes_part(tmp_path: Path) -> None:
