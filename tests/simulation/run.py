@@ -2,7 +2,10 @@
 
     make simulate WORLD=raft SEEDS=1000-1299 EVENTS=5000
     python -m tests.simulation.run raft --seeds 1000-1299 --events 5000 [--seconds 180]
-    python -m tests.simulation.run raft --seeds 1234 --events 2332 --without 3,7-9 --set loss=0.0
+    python -m tests.simulation.run core --seeds 1234 --events 2332 --without 3,7-9 --set loss=0.0
+
+`raft` is the whole quorum: logs and snapshots on disks, images, the active controller, clients and
+brokers. `core` is the Raft core alone, ten times as fast.
 
 At the first violation the run is made smaller, its end is printed with the command that replays
 it, and the exit status is 1.
@@ -12,11 +15,12 @@ import argparse
 import ast
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.support.raft.plan import Plan, plan_of
+from tests.support.quorum_world.kind import RAFT
+from tests.support.raft.kinds import CORE, Kind
 from tests.support.raft.seeds import (
     Outcome,
     Summary,
@@ -26,8 +30,8 @@ from tests.support.raft.seeds import (
     run_seeds,
     shrink,
 )
-from tests.support.raft.world import CoreFactory, real_core
 
+KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (CORE, RAFT)}
 PROGRESS_SECONDS = 10.0
 TRACE_LINES = 120
 
@@ -36,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     options = argparse.ArgumentParser(prog="python -m tests.simulation.run", description=__doc__)
     options.formatter_class = argparse.RawDescriptionHelpFormatter
-    options.add_argument("world", choices=["raft"], help="raft: the core of the metadata quorum")
+    options.add_argument("world", choices=sorted(KINDS), help="core: the Raft core alone")
     options.add_argument("--seeds", default="0-99", help="such as 1000-1299, or one number")
     options.add_argument("--events", type=int, default=5000, help="of each seed, before it calms")
     options.add_argument("--seconds", type=float, help="begin no seed after so long")
@@ -47,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     return options
 
 
-def changed(plan: Plan, changes: Sequence[str], without: str) -> Plan:
+def changed(plan: Any, changes: Sequence[str], without: str) -> Any:
     """A seed's plan with what the command line says."""
     values: dict[str, Any] = {}
     for change in changes:
@@ -58,17 +62,18 @@ def changed(plan: Plan, changes: Sequence[str], without: str) -> Plan:
     return replace(plan, **values)
 
 
-def main(arguments: Sequence[str], *, make_core: CoreFactory = real_core) -> int:
+def main(arguments: Sequence[str], *, kinds: Mapping[str, Kind] = KINDS) -> int:
     """Run from the command line; the exit status."""
     options = parser().parse_args(arguments)
+    kind = kinds[options.world]
     until_s = None if options.seconds is None else time.monotonic() + options.seconds
     said_s = time.monotonic()
     summary, failed = Summary(), None
     for summary, outcome in run_seeds(
+        kind,
         numbers_of(options.seeds),
         options.events,
-        lambda seed: changed(plan_of(seed), options.changes, options.without),
-        make_core=make_core,
+        lambda seed: changed(kind.plan_of(seed), options.changes, options.without),
         until_s=until_s,
     ):
         if outcome.violation is not None:
@@ -82,20 +87,20 @@ def main(arguments: Sequence[str], *, make_core: CoreFactory = real_core) -> int
     if options.plain:
         print(f"seed {failed.plan.seed}: {failed.violation}")
     else:
-        _tell(failed, options, make_core)
+        _tell(kind, failed, options)
     return 1
 
 
-def _tell(failed: Outcome, options: argparse.Namespace, make_core: CoreFactory) -> None:
-    original = plan_of(failed.plan.seed)
+def _tell(kind: Kind, failed: Outcome, options: argparse.Namespace) -> None:
+    original = kind.plan_of(failed.plan.seed)
     print(f"seed {failed.plan.seed}, event {failed.events}: {failed.violation}", flush=True)
-    print(f"replay: {replay_line(failed, options.events, original)}", flush=True)
-    small, events = shrink(failed, options.events, make_core=make_core)
-    again = run_plan(small.plan, events, make_core=make_core, trace_lines=max(options.trace, 1))
+    print(f"replay: {replay_line(kind, failed, options.events, original)}", flush=True)
+    small, events = shrink(kind, failed, options.events)
+    again = run_plan(kind, small.plan, events, trace_lines=max(options.trace, 1))
     print("\n".join(again.trace))
     print(f"made smaller: {small.faults - len(small.plan.without)} faults, event {again.events}")
     print(f"{again.violation}")
-    print(f"replay: {replay_line(small, events, original)}", flush=True)
+    print(f"replay: {replay_line(kind, small, events, original)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The Raft core in simulated quorums: every rule of the oracle after every step, then calm.
 
 pytest tests/simulation/test_raft_core.py --seed=8812 --events=5000    # one seed
-make simulate WORLD=raft SEEDS=1000-1299 EVENTS=5000                   # many
+make simulate WORLD=core SEEDS=1000-1299 EVENTS=5000                   # many
 """
 
 import os
@@ -20,6 +20,7 @@ from metadata_topic.raft.events import Event
 from metadata_topic.raft.messages import VoteResponse
 from metadata_topic.raft.voters import ReplicaKey
 from tests.simulation.run import main
+from tests.support.raft.kinds import CORE, core_kind
 from tests.support.raft.plan import plan_of
 from tests.support.raft.seeds import replay_line, run_plan
 from tests.support.raft.small import SmallQuorum
@@ -41,10 +42,10 @@ LEADER_MS_P99_MAX = 2000 + 5 * 1000
 def hold(seed: int, events: int) -> int:
     """Run a seed; how long it took to a leader once it was calm."""
     plan = plan_of(seed)
-    outcome = run_plan(plan, events)
+    outcome = run_plan(CORE, plan, events)
     replay = f"pytest tests/simulation/test_raft_core.py --seed={seed} --events={events}"
     assert outcome.violation is None, (
-        f"{outcome.violation}\nreplay: {replay}\n   or: {replay_line(outcome, events, plan)}"
+        f"{outcome.violation}\nreplay: {replay}\n   or: {replay_line(CORE, outcome, events, plan)}"
     )
     assert outcome.calm is not None
     return outcome.calm.leader_ms
@@ -78,8 +79,9 @@ def test_every_rule_holds_in_many_seeds(block: int) -> None:
 def test_a_run_is_the_same_whatever_the_order_of_hashes() -> None:
     program = (
         "from tests.support.raft.plan import plan_of\n"
+        "from tests.support.raft.kinds import CORE\n"
         "from tests.support.raft.seeds import run_plan\n"
-        "print([run_plan(plan_of(seed), 1000).trace_hash for seed in (1, 2, 76)])"
+        "print([run_plan(CORE, plan_of(seed), 1000).trace_hash for seed in (1, 2, 76)])"
     )
     hashes = [
         subprocess.run(
@@ -111,11 +113,12 @@ def hasty(key: ReplicaKey, config: RaftConfig) -> HastyCore:
 
 
 def test_a_broken_core_is_found_made_small_and_replayed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["raft", "--seeds", "0-9", "--events", "400"], make_core=hasty) == 1
+    kinds = {"core": core_kind(hasty)}
+    assert main(["core", "--seeds", "0-9", "--events", "400"], kinds=kinds) == 1
     lines = capsys.readouterr().out.splitlines()
     assert "violations=1" in lines[0]
     replay = lines[-1].removeprefix("replay: python -m tests.simulation.run ")
-    assert main(replay.split(), make_core=hasty) == 1
+    assert main(replay.split(), kinds=kinds) == 1
     assert "a vote is durable before it leaves" in capsys.readouterr().out
 
 

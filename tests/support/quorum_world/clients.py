@@ -247,6 +247,8 @@ class Clients:
                 self._refuse(node, call)
             return (Said.NOTHING if is_refused else Said.UNKNOWN), call.topic_id
         said, topic_id = outcome.response
+        if said is Said.REFUSED or call.kind is Kind.DESCRIBE:
+            call.by_deposed = node.core.epoch < self.world.oracle.newest_epoch
         if said is Said.DONE and call.kind is Kind.CREATE and call.topic_id not in self.created:
             self.world.breaks("success means that it is committed", f"{node}: {call}")
         if said is Said.DONE and call.kind is Kind.DELETE and topic_id not in self.removed:
@@ -310,7 +312,9 @@ class Clients:
 
     def _relevant(self, calls: list[Call]) -> list[Call]:
         """Those that took effect, or were told a state; of unknown deletions those that could."""
-        told = [call for call in calls if call.said in (Said.DONE, Said.REFUSED)]
+        told = [
+            call for call in calls if call.said in (Said.DONE, Said.REFUSED) and not call.by_deposed
+        ]
         unknown = [call for call in calls if call.said is Said.UNKNOWN]
         told += [c for c in unknown if c.kind is Kind.CREATE and c.topic_id in self.created]
         ids = {topic_id for topic_id, name in self.created.items() if name == calls[0].name}

@@ -38,6 +38,7 @@ class Call:
 
     Attributes:
         topic_id: that is made or was found; None for none.
+        by_deposed: a controller answered in whose epoch another was elected already.
         answered_us: when it was told; None: never.
     """
 
@@ -48,6 +49,7 @@ class Call:
     topic_id: bytes | None = None
     said: Said = Said.UNKNOWN
     answered_us: int | None = None
+    by_deposed: bool = False
 
     def __str__(self) -> str:
         topic = "-" if self.topic_id is None else self.topic_id.hex()[-6:]

@@ -143,8 +143,8 @@ class LogMirror:
 
     @property
     def first_offset(self) -> int:
-        """Of the first segment."""
-        return self._segments[0].base if self._segments else 0
+        """Of the first batch that can be read."""
+        return self._bases[0] if self._bases else self.end_offset
 
     def index_at(self, offset: int) -> int:
         """Place of the batch that begins at `offset`, or of the first after it."""

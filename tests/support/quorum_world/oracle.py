@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from tests.support.quorum_world.node import QuorumNode
 
 IMAGES_KEPT = 4_000
-PARTS_MAX = 2
+PARTS_MAX = 4
+"""A snapshot that is fetched, one that is written, and small files on their way to their names."""
 
 
 class QuorumOracle(Oracle):
@@ -144,6 +145,7 @@ class QuorumOracle(Oracle):
         if not node.up or node.replica is None:
             return
         assert node.opened is not None
+        self._looks_at_names(node)
         node.disk.start_offset = node.opened.log.start_offset
         for applied in node.noted:
             self._applies(node, applied)
@@ -152,6 +154,19 @@ class QuorumOracle(Oracle):
             node.has_stepped = False
             self.after_step(node)  # type: ignore[arg-type]
         self._is_bounded(node)
+
+    def _looks_at_names(self, node: "QuorumNode") -> None:
+        """A log start above 0 has its snapshot, and what is half fetched or written is bounded."""
+        assert node.opened is not None
+        disk, start = node.disk, node.opened.log.start_offset
+        if disk.machine.name_changes == node.names_seen and start == disk.start_offset:
+            return
+        node.names_seen = disk.machine.name_changes
+        # A fetched snapshot has its name before the log begins at its end.
+        if start > 0 and not any(one.end_offset >= start for one in disk.snapshots(durable=True)):
+            raise Violation("a log start above 0 has its snapshot", f"{node}: {start}")
+        if disk.parts() > PARTS_MAX:
+            raise Violation("half files are bounded", f"{node}: {disk.parts()}")
 
     def _is_bounded(self, node: "QuorumNode") -> None:
         assert node.replica is not None

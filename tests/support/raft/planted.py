@@ -1,6 +1,6 @@
-"""Looks how soon simulated quorums find each planted bug of the Raft core.
+"""Looks how soon simulated quorums find each planted bug of the metadata quorum.
 
-    make simulate-bugs                       # all whose patch says `Simulate: raft`
+    make simulate-bugs                       # all whose patch says `Simulate: core` or `raft`
     make simulate-bugs IDS="RC10 RC14"
     python -m tests.support.raft.planted RC10 --seeds 0-499 --events 2500 --record
 
@@ -21,12 +21,13 @@ from pathlib import Path
 
 from tests.planted.run import ROOT, Planted, copy_tree, git_apply, read_patches
 
-SIMULATED = re.compile(r"^Simulate: raft$", re.MULTILINE)
+SIMULATED = re.compile(r"^Simulate: (\w+)$", re.MULTILINE)
 
 
-def is_simulated(planted: Planted) -> bool:
-    """Whether a patch's bug is one that the simulation must find."""
-    return SIMULATED.search(planted.path.read_text().partition("diff --git")[0]) is not None
+def world_of(planted: Planted) -> str | None:
+    """The simulation that must find a patch's bug, None if none has to."""
+    found = SIMULATED.search(planted.path.read_text().partition("diff --git")[0])
+    return None if found is None else found[1]
 
 
 def record(patch: Path, seed: int) -> None:
@@ -42,7 +43,9 @@ def search(tree: Path, planted: Planted, options: argparse.Namespace) -> bool:
     if reason:
         print(f"{planted.id} does not apply: {reason.splitlines()[0]}", flush=True)
         return False
-    command = [sys.executable, "-m", "tests.simulation.run", "raft", "--plain"]
+    world = world_of(planted)
+    assert world is not None
+    command = [sys.executable, "-m", "tests.simulation.run", world, "--plain"]
     command += ["--seeds", options.seeds, "--events", str(options.events)]
     done = subprocess.run(
         command,
@@ -70,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--events", type=int, default=2500)
     parser.add_argument("--record", action="store_true", help="write the seeds into the patches")
     options = parser.parse_args(arguments)
-    bugs = [one for one in read_patches(ROOT, options.ids) if is_simulated(one)]
+    bugs = [one for one in read_patches(ROOT, options.ids) if world_of(one) is not None]
     with tempfile.TemporaryDirectory(prefix="simulated-") as name:
         tree = Path(name).resolve()
         copy_tree(ROOT, tree)

@@ -3,10 +3,11 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from tests.support.raft.errors import Violation
-from tests.support.raft.plan import Plan
-from tests.support.raft.world import Calm, CoreFactory, World, real_core
+from tests.support.raft.kinds import Kind
+from tests.support.raft.world import Calm
 
 SHRINK_SECONDS = 40.0
 
@@ -22,7 +23,7 @@ class Outcome:
         violation: what was broken; None if all held.
     """
 
-    plan: Plan
+    plan: Any
     events: int
     elections: int
     committed: int
@@ -33,18 +34,17 @@ class Outcome:
     trace: tuple[str, ...] = ()
 
 
-def run_plan(
-    plan: Plan, events: int, *, make_core: CoreFactory = real_core, trace_lines: int = 0
-) -> Outcome:
+def run_plan(kind: Kind, plan: Any, events: int, *, trace_lines: int = 0) -> Outcome:
     """Run a plan for so many steps, then until all is calm."""
-    world = World(plan, make_core=make_core, trace_lines=trace_lines)
+    world = kind.make_world(plan, trace_lines)
     calm, violation = None, None
-    try:
-        world.start()
-        world.run(events)
-        calm = world.calm_down()
-    except Violation as error:
-        violation = error
+    with kind.running():
+        try:
+            world.start()
+            world.run(events)
+            calm = world.calm_down()
+        except Violation as error:
+            violation = error
     return Outcome(
         plan,
         world.steps,
@@ -98,18 +98,18 @@ class Summary:
 
 
 def run_seeds(
+    kind: Kind,
     seeds: Iterable[int],
     events: int,
-    plan_of: Callable[[int], Plan],
+    plan_of: Callable[[int], Any],
     *,
-    make_core: CoreFactory = real_core,
     until_s: float | None = None,
 ) -> Iterator[tuple[Summary, Outcome]]:
     """Run seeds one after the other; ends after the first violation, or when time is over."""
     summary = Summary()
     began = time.monotonic()
     for seed in seeds:
-        outcome = run_plan(plan_of(seed), events, make_core=make_core)
+        outcome = run_plan(kind, plan_of(seed), events)
         summary.take(outcome)
         summary.seconds = time.monotonic() - began
         yield summary, outcome
@@ -119,9 +119,7 @@ def run_seeds(
             return
 
 
-def shrink(
-    failed: Outcome, events: int, *, make_core: CoreFactory = real_core
-) -> tuple[Outcome, int]:
+def shrink(kind: Kind, failed: Outcome, events: int) -> tuple[Outcome, int]:
     """Find a simpler plan that breaks the same rule: fewer disturbances, then fewer faults.
 
     Returns:
@@ -132,29 +130,23 @@ def shrink(
     best, best_events = failed, min(events, failed.events)
     ends = time.monotonic() + SHRINK_SECONDS
 
-    def attempt(plan: Plan, limit: int) -> bool:
+    def attempt(plan: Any, limit: int) -> bool:
         nonlocal best, best_events
         if plan == best.plan or time.monotonic() > ends:
             return False
-        outcome = run_plan(plan, limit, make_core=make_core)
+        outcome = run_plan(kind, plan, limit)
         if outcome.violation is None or outcome.violation.rule != rule:
             return False
         best, best_events = outcome, min(limit, outcome.events)
         return True
 
-    for change in (
-        {"observers": (), "outsiders": ()},
-        {"loss": 0.0, "duplication": 0.0},
-        {"snapshot_every_ms": 0},
-        {"clock_skew": 0.0},
-        {"delay_us": (500, 0), "disk_us": (500, 0)},
-    ):
+    for change in kind.simpler:
         attempt(replace(best.plan, **change), best_events)
     _drop_faults(lambda: best, lambda plan: attempt(plan, best_events), ends)
     return best, best_events
 
 
-def _drop_faults(best: Callable[[], Outcome], attempt: Callable[[Plan], bool], ends: float) -> None:
+def _drop_faults(best: Callable[[], Outcome], attempt: Callable[[Any], bool], ends: float) -> None:
     """Leave out halves of the faults, then quarters, and so on down to single ones."""
     size = max(best().faults // 2, 1)
     while time.monotonic() < ends:
@@ -169,10 +161,11 @@ def _drop_faults(best: Callable[[], Outcome], attempt: Callable[[Plan], bool], e
         size //= 2
 
 
-def replay_line(outcome: Outcome, events: int, original: Plan) -> str:
+def replay_line(kind: Kind, outcome: Outcome, events: int, original: Any) -> str:
     """The command that runs it again."""
-    words = [f"python -m tests.simulation.run raft --seeds {outcome.plan.seed} --events {events}"]
-    for field in fields(Plan):
+    seed = outcome.plan.seed
+    words = [f"python -m tests.simulation.run {kind.name} --seeds {seed} --events {events}"]
+    for field in fields(original):
         value = getattr(outcome.plan, field.name)
         if field.name == "without":
             if value:

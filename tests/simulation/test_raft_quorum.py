@@ -1,0 +1,198 @@
+"""The product's metadata quorum in simulated clusters: logs, images, controller, brokers.
+
+pytest tests/simulation/test_raft_quorum.py --seed=8812 --events=5000    # one seed
+make simulate WORLD=raft SEEDS=1000-1299 EVENTS=5000                     # many
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from metadata_topic.quorum.quorum_state_file import QuorumStateFile, dump_quorum_state
+from metadata_topic.raft.events import ElectionState
+from metadata_topic.raft.voters import VoterSet
+from tests.simulation.run import main
+from tests.support.quorum_world.history import Call, Kind, Said, is_linearizable
+from tests.support.quorum_world.kind import RAFT
+from tests.support.quorum_world.plan import QuorumPlan
+from tests.support.quorum_world.world import QuorumWorld, without_log_lines
+from tests.support.raft.seeds import replay_line, run_plan
+
+EVENTS = 2500
+PATCHES = (Path(__file__).parents[1] / "planted").glob("*.patch")
+RECORDED = sorted(
+    {
+        int(seed)
+        for path in PATCHES
+        for seed in re.findall(r"^Simulate: raft\nSeed: (\d+)$", path.read_text(), re.MULTILINE)
+    }
+)
+"""Those that find a planted bug; `make simulate-bugs` tells how to record them anew."""
+LEADER_MS_P99_MAX = 2000 + 5 * 1000
+"""One fetch timeout and five election timeouts."""
+ONE, TWO = b"1" * 16, b"2" * 16
+
+
+def hold(seed: int, events: int) -> int:
+    """Run a seed; how long it took to a leader once it was calm."""
+    plan = RAFT.plan_of(seed)
+    outcome = run_plan(RAFT, plan, events)
+    replay = f"pytest tests/simulation/test_raft_quorum.py --seed={seed} --events={events}"
+    again = replay_line(RAFT, outcome, events, plan)
+    assert outcome.violation is None, f"{outcome.violation}\nreplay: {replay}\n   or: {again}"
+    assert outcome.calm is not None
+    return outcome.calm.leader_ms
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_every_rule_holds_after_every_event(request: pytest.FixtureRequest, block: int) -> None:
+    asked = request.config.getoption("--seed", default=None)
+    events = request.config.getoption("--events", default=None) or EVENTS
+    usual = range(block * 3, block * 3 + 3)
+    for seed in usual if asked is None else [asked]:
+        hold(seed, events)
+
+
+@pytest.mark.parametrize("seed", RECORDED)
+def test_a_recorded_seed_holds(seed: int) -> None:
+    hold(seed, EVENTS)
+
+
+@pytest.mark.long(seconds=180)
+@pytest.mark.parametrize("block", range(4))
+def test_every_rule_holds_in_many_seeds(block: int) -> None:
+    waits = sorted(hold(seed, 5000) for seed in range(1000 + block * 25, 1025 + block * 25))
+    assert waits[-1] <= 60_000
+    assert waits[len(waits) * 9 // 10] <= LEADER_MS_P99_MAX
+
+
+def test_a_run_is_the_same_whatever_the_order_of_hashes() -> None:
+    program = (
+        "from tests.support.quorum_world.kind import RAFT\n"
+        "from tests.support.raft.seeds import run_plan\n"
+        "print([run_plan(RAFT, RAFT.plan_of(seed), 800).trace_hash for seed in (1, 4)])"
+    )
+    hashes = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "4711")
+    ]
+    assert hashes[0] == hashes[1]
+
+
+@pytest.mark.parametrize("voters", [1, 2, 3])
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_an_undisturbed_quorum_elects_once_and_does_what_it_is_asked(
+    voters: int, dynamic: bool
+) -> None:
+    plan = QuorumPlan(
+        voters=tuple(range(1, voters + 1)),
+        observers=(101,),
+        dynamic=dynamic,
+        propose_every_ms=30,
+        brokers=2,
+        snapshot_bytes=2_000,
+        retention_bytes=1_000,
+        segment_bytes=1_000,
+    )
+    with without_log_lines():
+        world = QuorumWorld(plan)
+        world.start()
+        world.run_for(20_000)
+        world.calm_down()
+    assert world.oracle.elections == 1
+    assert all(node.disk.start_offset > 0 for node in world.nodes.values())
+    told = [call.said for call in world.workload.clients.calls]
+    assert told.count(Said.DONE) > 20
+    assert Said.UNKNOWN not in told
+    assert len(world.oracle.reference.brokers) == 2
+
+
+def test_a_broken_rule_is_found_made_small_and_replayed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forgets(self: QuorumStateFile, election: ElectionState, **_facts: object) -> None:
+        """Writes votes without an fsync."""
+        data = dump_quorum_state(election, kraft_version=1, voters=VoterSet(()))
+        self._disk.atomic_write(self._path, data, durable=False)
+
+    monkeypatch.setattr(QuorumStateFile, "write", forgets)
+    assert main(["raft", "--seeds", "0-9", "--events", "900"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "violations=1" in lines[0]
+    replay = lines[-1].removeprefix("replay: python -m tests.simulation.run ")
+    assert main(replay.split()) == 1
+    assert "a vote is durable before it leaves" in capsys.readouterr().out
+
+
+class TestLinearizable:
+    """The search over one name's history, on histories whose verdict is known."""
+
+    @staticmethod
+    def call(
+        number: int, kind: Kind, said: Said, topic: bytes | None, asked: int, until: int | None
+    ) -> Call:
+        return Call(number, kind, "t", asked, topic, said, until)
+
+    def verdict(self, *calls: tuple[Kind, Said, bytes | None, int, int | None]) -> bool | None:
+        numbered: Sequence[Call] = [self.call(n, *one) for n, one in enumerate(calls)]
+        return is_linearizable(numbered)
+
+    def test_what_overlaps_may_come_in_either_order(self) -> None:
+        assert self.verdict(
+            (Kind.CREATE, Said.DONE, ONE, 0, 10),
+            (Kind.DELETE, Said.REFUSED, None, 5, 12),
+        )
+        assert self.verdict(
+            (Kind.CREATE, Said.DONE, ONE, 0, 10),
+            (Kind.DELETE, Said.DONE, ONE, 5, 12),
+        )
+
+    def test_what_was_answered_before_comes_before(self) -> None:
+        assert not self.verdict(
+            (Kind.CREATE, Said.DONE, ONE, 0, 10),
+            (Kind.DELETE, Said.REFUSED, None, 11, 12),
+        )
+        assert not self.verdict(
+            (Kind.CREATE, Said.DONE, ONE, 0, 10),
+            (Kind.CREATE, Said.DONE, TWO, 11, 12),
+        )
+
+    def test_what_was_not_answered_may_take_effect_late_or_never(self) -> None:
+        assert self.verdict(
+            (Kind.CREATE, Said.DONE, ONE, 0, 10),
+            (Kind.DELETE, Said.UNKNOWN, None, 11, None),
+            (Kind.DESCRIBE, Said.DONE, ONE, 12, 13),
+            (Kind.CREATE, Said.DONE, TWO, 14, 15),
+        )
+        assert self.verdict(
+            (Kind.CREATE, Said.DONE, ONE, 0, 10),
+            (Kind.DELETE, Said.UNKNOWN, None, 11, None),
+            (Kind.DESCRIBE, Said.DONE, ONE, 12, 13),
+        )
+
+    def test_it_takes_effect_once(self) -> None:
+        assert not self.verdict(
+            (Kind.CREATE, Said.DONE, ONE, 0, 10),
+            (Kind.DELETE, Said.UNKNOWN, None, 11, None),
+            (Kind.CREATE, Said.DONE, TWO, 14, 15),
+            (Kind.DESCRIBE, Said.DONE, None, 16, 17),
+        )
+
+    def test_the_topic_that_is_found_is_the_one_that_is_there(self) -> None:
+        assert not self.verdict(
+            (Kind.CREATE, Said.DONE, ONE, 0, 10),
+            (Kind.DELETE, Said.DONE, ONE, 11, 12),
+            (Kind.CREATE, Said.DONE, TWO, 14, 15),
+            (Kind.DESCRIBE, Said.DONE, ONE, 16, 17),
+        )
