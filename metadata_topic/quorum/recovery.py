@@ -20,6 +20,7 @@ from pathlib import Path
 
 from kafka_protocol.errors import MalformedMessageError
 from kafka_protocol.records.errors import InvalidRecordError
+from local_log.segment_files import LOG, path_of
 from local_log.set_aside import cut_segment, set_segment_aside
 from metadata_topic.image.errors import BrokenMetadataLogError
 from metadata_topic.image.image import EMPTY_IMAGE
@@ -219,6 +220,8 @@ def repair(
         )
     # A process that was killed may have left in memory what the core takes for durable.
     opened.flush()
+    newest = opened.partition_log.segments[-1].base_offset
+    disk.fsync_path(path_of(found.directory, newest, LOG))  # it may have been cut back, too
     disk.fsync_path(found.directory)
     opened.note_flushed()
     return opened

@@ -1,9 +1,11 @@
 """Starts of the metadata log after kills and power cuts at the worst moments."""
 
+import errno
 from pathlib import Path
 
 import pytest
 
+from local_log.errors import KafkaStorageError
 from metadata_topic.image.records import make
 from metadata_topic.quorum.batches import data_batch, note_flushed_end
 from metadata_topic.quorum.config import MetadataLogConfig
@@ -161,3 +163,21 @@ def test_the_newest_segment_is_there_whatever_is_left_of_a_deletion(seed: int) -
     log.delete_old_segments()
     machine.cut(SeededDice(seed))
     assert start(MemoryDisk(machine)).end_offset >= 2
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_a_full_disk_took_back_before_a_kill_is_not_in_a_closed_segment(seed: int) -> None:
+    machine = MemoryMachine()
+    log = start(MemoryDisk(machine))
+    log.append_fetched(batch(0, 0), timestamp_ms=1)
+    log.flush()
+    log.note_flushed()
+    machine.fault = lambda operation, _path: errno.ENOSPC if operation == "append" else 0
+    with pytest.raises(KafkaStorageError):
+        log.append_fetched(batch(1, 1), timestamp_ms=1)
+    machine.fault = None
+    log = start(MemoryDisk(machine), segment_bytes=50)
+    log.append_fetched(batch(1, 1), timestamp_ms=1)  # in another segment
+    log.flush()
+    machine.cut(SeededDice(seed))
+    assert start(MemoryDisk(machine)).end_offset == 2
