@@ -192,10 +192,7 @@ def repair(
     for stale in verdict.stale:
         kept = set_segment_aside(disk, found.directory, stale.base_offset)
         log.warning("segment below the snapshot, before a hole, is set aside: %s", kept)
-    if verdict.torn_bytes and not verdict.segments[-1].whole_bytes:
-        # Opening would rename it: after a power cut there could be no segment at all.
-        torn = cut_segment(disk, found.directory, verdict.segments[-1].base_offset, 0, keeps=True)
-        log.warning("torn tail is the whole segment, and is set aside: %s", torn)
+    _cut_torn_tail(found, disk)
     opened = MetadataLog.open(
         found.directory,
         config=config,
@@ -225,6 +222,22 @@ def repair(
     disk.fsync_path(found.directory)
     opened.note_flushed()
     return opened
+
+
+def _cut_torn_tail(found: FoundMetadata, disk: Disk) -> None:
+    """Cut a torn tail that opening the log would make more of than it is.
+
+    A segment of which nothing is whole would be renamed: after a power cut there could be no
+    segment at all. A batch that lost its offset alone looks like one of another place.
+    """
+    if not found.verdict.torn_bytes:
+        return
+    last = found.verdict.segments[-1]
+    looks_whole = bool(last.later) and last.later[0].position == last.whole_bytes
+    if last.whole_bytes == 0 or looks_whole:
+        base, position = last.base_offset, last.whole_bytes
+        torn = cut_segment(disk, found.directory, base, position, keeps=True)
+        log.warning("torn tail is set aside: %s", torn)
 
 
 def newest_usable(

@@ -125,6 +125,8 @@ def test_a_batch_whose_offset_lay_in_a_lost_sector_is_a_torn_tail(
     machine = MemoryMachine()
     log = start(MemoryDisk(machine))
     log.append_fetched(padded(offset, in_sector), timestamp_ms=1)
+    log.flush()
+    log.note_flushed()
     position = log.size_bytes
     assert (position + in_sector) % 512 == 0
     log.flush()
