@@ -120,7 +120,11 @@ class LogMirror:
         data = bytes(memoryview(live)[at:])
         new = []
         position = 0
-        for facts in checked_prefix(data).batches:
+        expected = segment.batches[-1].facts.end_offset if segment.batches else segment.base
+        batches = checked_prefix(data).batches
+        if batches and batches[0].base_offset != expected:
+            return []
+        for facts in batches:
             end = (
                 position + LOG_OVERHEAD + int.from_bytes(data[position + 8 : position + 12], "big")
             )

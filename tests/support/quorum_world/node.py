@@ -9,6 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from kafka_protocol.errors import TidemarkError
+from local_log.errors import KafkaStorageError
 from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.quorum.config import NodeIdentity
@@ -261,7 +262,7 @@ class QuorumNode:
         replica.start()
 
     def _does_not_start(self, error: Exception) -> None:
-        if not self.is_fragile:
+        if not (self.is_fragile and isinstance(error, OSError | KafkaStorageError)):
             raise Violation("a node starts", f"{self}: {type(error).__name__}: {error}") from error
         self.world.tell(f"{self} does not start: {error}")
         self.crash()
