@@ -182,7 +182,7 @@ class Clients:
         random = self.world.work_dice.random()
         match call.kind:
             case Kind.CREATE:
-                return decide_create(call, 1 + int(random * 3))
+                return decide_create(call, 1 + int(random**3 * 12))
             case Kind.DELETE:
                 return decide_delete(call)
             case Kind.ALTER:

@@ -58,6 +58,12 @@ class QuorumFaults(Faults):
             self._world.at_node(self._world.now_us, node, node.close)
             self._world.expect_closed(node)
 
+    def _lose_vote(self, node: Any, coming: Fault) -> None:
+        world = self._world
+        if node.id in world.plan.voters and not node.disk_number:
+            world.crash_for(node, coming.for_ms)
+            node.lose_vote()
+
     def _snapshot(self, node: Any, coming: Fault) -> None:
         if node.up and node.replica is not None:
             self._world.at_node(self._world.now_us, node, node.replica.snapshot, lambda _made: None)

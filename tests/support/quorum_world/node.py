@@ -12,12 +12,18 @@ from kafka_protocol.errors import TidemarkError
 from local_log.errors import KafkaStorageError
 from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.features import SUPPORTED_FEATURES
+from metadata_topic.quorum.abstention import abstain_until
 from metadata_topic.quorum.config import NodeIdentity
 from metadata_topic.quorum.controller_ports import ControllerSettings
 from metadata_topic.quorum.format import FormatPlan, format_directory
 from metadata_topic.quorum.metadata_loader import Applied
 from metadata_topic.quorum.open_replica import OpenReplica, open_replica
-from metadata_topic.quorum.quorum_start import QuorumSettings
+from metadata_topic.quorum.quorum_start import (
+    Membership,
+    MissingQuorumStateError,
+    QuorumSettings,
+)
+from metadata_topic.quorum.quorum_state_file import QUORUM_STATE, QuorumStateFile
 from metadata_topic.quorum.replica import MetadataReplica, ReplicaWorld
 from metadata_topic.raft import effects as fx
 from metadata_topic.raft.config import RaftConfig
@@ -30,7 +36,7 @@ from runtime.sim.dice import SeededDice
 from runtime.sim.memory_disk import MemoryDisk, MemoryMachine, ProcessEnded
 from runtime.sim.process import SimClock, SimProcess
 from tests.support.quorum_world.mirror import LogMirror
-from tests.support.quorum_world.plan import CLUSTER_ID, HOME, key_of
+from tests.support.quorum_world.plan import CLUSTER_ID, HOME, METADATA, key_of
 from tests.support.raft.errors import Violation
 from tests.support.raft.plan import address_of
 from tests.support.raft.sim_node import Route
@@ -82,6 +88,7 @@ class QuorumNode:
             dice = Random(f"raft-clock-{plan.seed}-{node_id}")
             rate = 1000 + int((2 * dice.random() - 1) * plan.clock_skew * 1000)
             self.clock = SimClock(world.timeline, rate=rate, offset_ms=dice.randrange(10_000_000))
+        self.has_lost_vote = False
         self._paused_until = 0
         self.log_is_slow_until = self.state_is_slow_until = 0
         self.disk_fault: tuple[int, int, frozenset[str]] | None = None  # (until, errno, operations)
@@ -229,9 +236,16 @@ class QuorumNode:
                 ports=ports,
                 config=plan.log_config(),
             )
+        except MissingQuorumStateError as error:
+            self._lacks_its_vote(error)
+            return
         except (OSError, TidemarkError) as error:
             self._does_not_start(error)
             return
+        is_voter = opened.plan.membership is Membership.VOTER
+        if self.has_lost_vote and is_voter and opened.started.end_offset > 0:
+            raise Violation("no voter starts without its vote", f"{self}")
+        self.has_lost_vote = False
         registration = Registration(
             self.id,
             self.key.directory_id[:8] + bytes([self.life % 256] * 8),
@@ -246,6 +260,7 @@ class QuorumNode:
                 raft=self.config,
                 controller=ControllerSettings(
                     append_linger_ms=plan.linger_ms,
+                    max_batch_bytes=plan.batch_bytes,
                     max_idle_interval_ms=plan.idle_ms,
                     bootstrap=opened.bootstrap,
                     registration=registration,
@@ -267,6 +282,30 @@ class QuorumNode:
         self.world.tell(f"{self} does not start: {error}")
         self.crash()
         self.world.start_later(self, 500)
+
+    def lose_vote(self) -> None:
+        """Take quorum-state away from a node that is down."""
+        disk = MemoryDisk(self.machine)
+        self.machine.fault = None
+        disk.unlink(METADATA / QUORUM_STATE)
+        disk.fsync_path(METADATA)
+        self.machine.fault = self._fault
+        self.has_lost_vote = True
+
+    def _lacks_its_vote(self, error: Exception) -> None:
+        """Do what the message says: give no vote up to the highest epoch that others know."""
+        if not self.has_lost_vote:
+            raise Violation("a node starts", f"{self}: {error}") from error
+        self.world.tell(f"{self} abstains")
+        self.crash()
+        self.machine.fault = None
+        file = QuorumStateFile(METADATA, MemoryDisk(self.machine))
+        election = abstain_until(self.world.oracle.highest_epoch, 0)
+        level, voters = int(self.world.plan.dynamic), self.world.plan.voter_set
+        file.write(election, kraft_version=level, voters=voters)
+        self.machine.fault = self._fault
+        self.has_lost_vote = False
+        self.world.start_later(self, 100)
 
     def _fails(self, error: BaseException) -> None:
         if isinstance(error, Violation):

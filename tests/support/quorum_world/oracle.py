@@ -47,6 +47,11 @@ class QuorumOracle(Oracle):
         self._ends: deque[int] = deque()
 
     @property
+    def highest_epoch(self) -> int:
+        """The highest epoch that any node ever named."""
+        return max(self._epochs_said.values(), default=0)
+
+    @property
     def newest_epoch(self) -> int:
         """The highest epoch that was led."""
         return max(self._leaders, default=0)
