@@ -12,7 +12,7 @@ from metadata_topic.quorum.fetched import checked_prefix
 from metadata_topic.quorum.quorum_state_file import QUORUM_STATE, parse_quorum_state
 from metadata_topic.raft.events import ElectionState
 from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID, SnapshotId
-from runtime.sim.memory_disk import MemoryMachine, MemoryNode
+from runtime.sim.memory_machine import MemoryMachine, MemoryNode
 from runtime.sim.power_cut_model import DirectoryNode
 from tests.support.quorum_world.plan import METADATA
 from tests.support.raft.model_disk import Batch

@@ -4,41 +4,34 @@ Opened by `open_replica`, run by `MetadataReplica`, on ports of `runtime.sim`. W
 in three places: its core's steps, its messages, and its disk.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from kafka_protocol.errors import TidemarkError
 from local_log.errors import KafkaStorageError
-from metadata_topic.controller.brokers import Registration
-from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.quorum.abstention import abstain_until
-from metadata_topic.quorum.config import NodeIdentity
-from metadata_topic.quorum.controller_ports import ControllerSettings
-from metadata_topic.quorum.format import FormatPlan, format_directory
 from metadata_topic.quorum.metadata_loader import Applied
-from metadata_topic.quorum.open_replica import OpenReplica, open_replica
+from metadata_topic.quorum.open_replica import OpenReplica
 from metadata_topic.quorum.quorum_start import (
     Membership,
     MissingQuorumStateError,
-    QuorumSettings,
 )
 from metadata_topic.quorum.quorum_state_file import QUORUM_STATE, QuorumStateFile
-from metadata_topic.quorum.replica import MetadataReplica, ReplicaWorld
-from metadata_topic.raft import effects as fx
+from metadata_topic.quorum.replica import MetadataReplica
 from metadata_topic.raft.config import RaftConfig
-from metadata_topic.raft.effects import Effect
-from metadata_topic.raft.events import Event, SnapshotInstalled, SnapshotRefused, Truncated
-from metadata_topic.raft.messages import NOBODY, Node, Request, Response
+from metadata_topic.raft.messages import Node, Request, Response
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voters import ReplicaKey
 from runtime.sim.dice import SeededDice
-from runtime.sim.memory_disk import MemoryDisk, MemoryMachine, ProcessEnded
+from runtime.sim.memory_disk import MemoryDisk
+from runtime.sim.memory_machine import MemoryMachine
 from runtime.sim.process import SimClock, SimProcess
 from tests.support.quorum_world.mirror import LogMirror
-from tests.support.quorum_world.plan import CLUSTER_ID, HOME, METADATA, key_of
+from tests.support.quorum_world.plan import METADATA, key_of
+from tests.support.quorum_world.starting import format_node, opened_node, replica_of
+from tests.support.quorum_world.watching import watch
 from tests.support.raft.errors import Violation
-from tests.support.raft.plan import address_of
 from tests.support.raft.sim_node import Route
 
 if TYPE_CHECKING:
@@ -164,23 +157,10 @@ class QuorumNode:
     def new_machine(self) -> None:
         """Give it an empty, formatted disk."""
         plan = self.world.plan
+        mine = self.id in plan.voters and plan.dynamic and not self.disk_number
         self.machine = machine = MemoryMachine()
         machine.now_ms = self.clock.wall_ms
-        mine = self.id in plan.voters and plan.dynamic and not self.disk_number
-        ids = {HOME: self.key.directory_id}
-        format_directory(
-            FormatPlan(
-                CLUSTER_ID,
-                self.id,
-                (HOME,),
-                HOME,
-                directory_ids=ids,
-                voters=plan.voter_set if mine else None,
-            ),
-            disk=MemoryDisk(machine),
-            clock=self.clock,
-            dice=SeededDice(self.id),
-        )
+        format_node(self, plan.voter_set if mine else None)
         machine.cost_us = self._cost_us
         machine.fault = self._fault
         self.disk = LogMirror(machine, self.key.directory_id)
@@ -219,23 +199,8 @@ class QuorumNode:
         process.node, self.process = self, process
         process.paused_until = self._paused_until
         ports = process.ports(SeededDice(plan.seed * 1_000_003 + self.id * 1009 + self.life))
-        others = tuple(Node(NOBODY, n.host, n.port) for n in map(address_of, plan.voters))
-        static = tuple(map(address_of, plan.voters))
-        is_controller = self.id not in plan.observers
         try:
-            self.opened = opened = open_replica(
-                HOME,
-                NodeIdentity(
-                    node_id=self.id, cluster_id=CLUSTER_ID, directory_id=self.key.directory_id
-                ),
-                QuorumSettings(
-                    is_controller=is_controller,
-                    static_voters=() if plan.dynamic else static,
-                    bootstrap_servers=others if plan.dynamic else (),
-                ),
-                ports=ports,
-                config=plan.log_config(),
-            )
+            self.opened = opened = opened_node(self, ports)
         except MissingQuorumStateError as error:
             self._lacks_its_vote(error)
             return
@@ -246,33 +211,8 @@ class QuorumNode:
         if self.has_lost_vote and is_voter and opened.started.end_offset > 0:
             raise Violation("no voter starts without its vote", f"{self}")
         self.has_lost_vote = False
-        registration = Registration(
-            self.id,
-            self.key.directory_id[:8] + bytes([self.life % 256] * 8),
-            (),
-            SUPPORTED_FEATURES,
-        )
-        self.replica = replica = MetadataReplica(
-            opened,
-            ReplicaWorld(
-                cluster_id=CLUSTER_ID,
-                ports=ports,
-                raft=self.config,
-                controller=ControllerSettings(
-                    append_linger_ms=plan.linger_ms,
-                    max_batch_bytes=plan.batch_bytes,
-                    max_idle_interval_ms=plan.idle_ms,
-                    bootstrap=opened.bootstrap,
-                    registration=registration,
-                ),
-                log=plan.log_config(),
-                session_timeout_ms=plan.session_ms,
-                transport=self,
-                on_applied=self.noted.append,
-                on_failure=self._fails,
-            ),
-        )
-        self._watch(replica)
+        self.replica = replica = replica_of(self, opened, ports)
+        watch(self, replica.driver.core)
         world.oracle.started(self)
         replica.start()
 
@@ -307,14 +247,13 @@ class QuorumNode:
         self.has_lost_vote = False
         self.world.start_later(self, 100)
 
-    def _fails(self, error: BaseException) -> None:
+    def fails(self, error: BaseException) -> None:
         if isinstance(error, Violation):
-            self.world.broken = self.world.broken or error
+            self.world.breaks_by(error)
             return
         self.world.tell(f"{self} fails: {type(error).__name__}: {error}")
         if not self.is_fragile:
-            what = f"{self}: {type(error).__name__}: {error}"
-            self.world.broken = self.world.broken or Violation("no node gives up", what)
+            self.world.breaks("no node gives up", f"{self}: {type(error).__name__}: {error}")
             return
         self.world.at_node(self.world.now_us, self, self.world.crash_for, self, 300)
 
@@ -350,64 +289,6 @@ class QuorumNode:
     def _closed(self) -> None:
         self.world.tell(f"{self} has closed")
         self.world.crash_for(self, 500)
-
-    # -- its core -------------------------------------------------------------------------------
-
-    def _watch(self, replica: MetadataReplica) -> None:
-        core = replica.driver.core
-        step = core.step
-
-        def watched(event: Event, now_ms: int) -> Any:
-            effects = step(event, now_ms)
-            self.has_stepped = True
-            try:
-                self._saw(event, effects)
-            except Violation as error:
-                self.world.broken = self.world.broken or error
-                raise
-            return self._one_by_one(effects)
-
-        core.step = watched  # type: ignore[method-assign]
-
-    def _one_by_one(self, effects: list[Effect]) -> Iterator[Effect]:
-        """Hand effects to the driver, each once those before it are carried out."""
-        oracle = self.world.oracle
-        for place, effect in enumerate(effects):
-            if self.crash_after is not None and place >= self.crash_after:
-                self.world.tell(f"{self} crashes before effect {place}")
-                raise ProcessEnded
-            if isinstance(effect, fx.AdvanceHighWatermark | fx.RoleChanged):
-                try:
-                    oracle.takes_effect(self, effect)
-                except Violation as error:
-                    self.world.broken = self.world.broken or error
-                    raise
-            yield effect
-
-    def _saw(self, event: Event, effects: list[Effect]) -> None:
-        world = self.world
-        world.note(self, event, effects)
-        world.oracle.effects_of(self, event, effects)
-        if isinstance(event, Truncated):
-            self.truncating = None
-        elif isinstance(event, SnapshotInstalled | SnapshotRefused):
-            self.installing = None
-        for effect in effects:
-            match effect:
-                case fx.Persist():
-                    world.oracle.persists(self, effect)
-                case fx.TruncateLog():
-                    world.oracle.looks_at_disk(self)
-                    world.oracle.truncates(self, effect.end_offset)
-                    self.truncating = effect.end_offset
-                case fx.InstallSnapshot():
-                    world.oracle.looks_at_disk(self)
-                    world.oracle.replaces_log(self, effect.snapshot_id)
-                    self.installing = effect
-                case fx.Fatal(reason):
-                    raise Violation("no node gives up", f"{self}: {reason}")
-                case _:
-                    pass
 
     # -- messages -------------------------------------------------------------------------------
 
@@ -449,7 +330,7 @@ class QuorumNode:
                 self.world.oracle.answers(self, request, response)
                 self.world.net.answer(self, route, request, response)
             except Violation as error:
-                self.world.broken = self.world.broken or error
+                self.world.breaks_by(error)
                 raise
 
         self.replica.receive(request, respond)

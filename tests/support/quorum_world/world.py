@@ -121,7 +121,11 @@ class QuorumWorld:
 
     def breaks(self, rule: str, what: str) -> None:
         """A rule is broken within a node's own code, which would catch an exception."""
-        self.broken = self.broken or Violation(rule, what)
+        self.breaks_by(Violation(rule, what))
+
+    def breaks_by(self, error: Violation) -> None:
+        """The same; the first one counts."""
+        self.broken = self.broken or error
 
     def _node_of(self, whom: Any) -> QuorumNode | None:
         return whom.node if isinstance(whom, NodeProcess) else whom

@@ -17,7 +17,8 @@ from metadata_topic.quorum.snapshots import SnapshotFiles, snapshot_chunks
 from metadata_topic.raft.snapshot_id import SnapshotId
 from runtime.sim.clock import ManualClock
 from runtime.sim.dice import SeededDice
-from runtime.sim.memory_disk import MemoryDisk, MemoryMachine, MemoryNode, ProcessEnded
+from runtime.sim.memory_disk import MemoryDisk, ProcessEnded
+from runtime.sim.memory_machine import MemoryMachine, MemoryNode
 
 HOME = Path("/log")
 BASE = SnapshotId(268, 3)

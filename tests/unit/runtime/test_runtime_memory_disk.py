@@ -7,7 +7,8 @@ import pytest
 
 from runtime.disk import Disk
 from runtime.sim.dice import SeededDice
-from runtime.sim.memory_disk import MemoryDisk, MemoryMachine, ProcessEnded
+from runtime.sim.memory_disk import MemoryDisk, ProcessEnded
+from runtime.sim.memory_machine import MemoryMachine
 
 ROOT = Path("/data")
 FILE = ROOT / "file"

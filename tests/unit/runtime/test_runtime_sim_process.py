@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from runtime.sim.dice import SeededDice
-from runtime.sim.memory_disk import MemoryDisk, MemoryMachine
+from runtime.sim.memory_disk import MemoryDisk
+from runtime.sim.memory_machine import MemoryMachine
 from runtime.sim.process import SimClock, SimProcess
 from runtime.sim.timeline import Timeline
 

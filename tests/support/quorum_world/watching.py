@@ -1,0 +1,72 @@
+"""Sees each step of a node's core: what the oracle judges, and where the process may end."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from metadata_topic.raft import effects as fx
+from metadata_topic.raft.core import RaftCore
+from metadata_topic.raft.effects import Effect
+from metadata_topic.raft.events import Event, SnapshotInstalled, SnapshotRefused, Truncated
+from runtime.sim.memory_disk import ProcessEnded
+from tests.support.raft.errors import Violation
+
+if TYPE_CHECKING:
+    from tests.support.quorum_world.node import QuorumNode
+
+
+def watch(node: "QuorumNode", core: RaftCore) -> None:
+    """Let the oracle see every step of a core from now on."""
+    step = core.step
+
+    def watched(event: Event, now_ms: int) -> Any:
+        effects = step(event, now_ms)
+        node.has_stepped = True
+        try:
+            _saw(node, event, effects)
+        except Violation as error:
+            node.world.breaks_by(error)
+            raise
+        return _one_by_one(node, effects)
+
+    core.step = watched  # type: ignore[method-assign]
+
+
+def _one_by_one(node: "QuorumNode", effects: list[Effect]) -> Iterator[Effect]:
+    """Hand effects to the driver, each once those before it are carried out."""
+    for place, effect in enumerate(effects):
+        if node.crash_after is not None and place >= node.crash_after:
+            node.world.tell(f"{node} crashes before effect {place}")
+            raise ProcessEnded
+        if isinstance(effect, fx.AdvanceHighWatermark | fx.RoleChanged):
+            try:
+                node.world.oracle.takes_effect(node, effect)
+            except Violation as error:
+                node.world.breaks_by(error)
+                raise
+        yield effect
+
+
+def _saw(node: "QuorumNode", event: Event, effects: list[Effect]) -> None:
+    world, oracle = node.world, node.world.oracle
+    world.note(node, event, effects)
+    oracle.effects_of(node, event, effects)
+    if isinstance(event, Truncated):
+        node.truncating = None
+    elif isinstance(event, SnapshotInstalled | SnapshotRefused):
+        node.installing = None
+    for effect in effects:
+        match effect:
+            case fx.Persist():
+                oracle.persists(node, effect)
+            case fx.TruncateLog():
+                oracle.looks_at_disk(node)
+                oracle.truncates(node, effect.end_offset)  # type: ignore[arg-type]
+                node.truncating = effect.end_offset
+            case fx.InstallSnapshot():
+                oracle.looks_at_disk(node)
+                oracle.replaces_log(node, effect.snapshot_id)
+                node.installing = effect
+            case fx.Fatal(reason):
+                raise Violation("no node gives up", f"{node}: {reason}")
+            case _:
+                pass
