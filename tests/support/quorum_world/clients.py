@@ -67,13 +67,17 @@ def _said(error: KafkaError | None, refusal: type[KafkaError]) -> Said:
 
 
 def decide_create(call: Call, partitions: int) -> Decide[Answer]:
-    """Make a topic; without partitions as long as no broker could have them."""
+    """Make a topic; without partitions as long as no broker could have them.
+
+    The call remembers how many partitions were decided.
+    """
 
     def decide(image: MetadataImage) -> Steps[ControllerResult[Answer]]:
         assert call.topic_id is not None
         if not any(broker.is_active for broker in image.brokers.values()):
             if call.name in image.topics_by_name:
                 return ControllerResult((), (Said.REFUSED, None))
+            call.partitions = 0
             record = make("TopicRecord", name=call.name, topic_id=call.topic_id)
             return ControllerResult((record,), (Said.DONE, call.topic_id))
         made = yield from create_topics.steps(
@@ -84,6 +88,7 @@ def decide_create(call: Call, partitions: int) -> Decide[Answer]:
             validate_config=_allowed,
         )
         [one] = made.response
+        call.partitions = sum(record.name == "PartitionRecord" for record in made.records)
         return ControllerResult(made.records, (_said(one.error, TopicExistsError), call.topic_id))
 
     return decide
@@ -138,6 +143,7 @@ class Clients:
         self.refused: set[bytes] = set()
         self.open: dict[int, tuple[Any, int, int]] = {}
         self.undecided = 0
+        self._made: dict[bytes, Call] = {}
         self._waiting: dict[int, Call] = {}
         self._leader: int | None = None
         self._is_over = False
@@ -170,6 +176,7 @@ class Clients:
         call = Call(number, kind, name, world.now_us)
         if kind is Kind.CREATE:
             call.topic_id = b"topic" + number.to_bytes(11, "big")
+            self._made[call.topic_id] = call
         self.calls.append(call)
         self._waiting[number] = call
         decide = self._decision(call)
@@ -298,6 +305,14 @@ class Clients:
             if node.life == life and until < self.world.now_us:
                 call = self.calls[number]
                 raise Violation("every call is answered", f"{node}: {call} until {until // 1000}")
+
+    def judge_whole(self) -> None:
+        """All records of a decision count, or none of them."""
+        for topic in self.world.oracle.reference.topics_by_id.values():
+            call = self._made[topic.id]
+            if len(topic.partitions) != call.partitions:
+                what = f"{call}: {len(topic.partitions)} of {call.partitions} partitions"
+                raise Violation("a decision counts as a whole", what)
 
     def judge_history(self) -> None:
         """What clients were told of each name can have happened one after the other."""

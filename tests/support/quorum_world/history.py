@@ -38,6 +38,7 @@ class Call:
 
     Attributes:
         topic_id: that is made or was found; None for none.
+        partitions: how many it would make, as it was decided last.
         by_deposed: a controller answered in whose epoch another was elected already.
         answered_us: when it was told; None: never.
     """
@@ -50,6 +51,7 @@ class Call:
     said: Said = Said.UNKNOWN
     answered_us: int | None = None
     by_deposed: bool = False
+    partitions: int = -1
 
     def __str__(self) -> str:
         topic = "-" if self.topic_id is None else self.topic_id.hex()[-6:]

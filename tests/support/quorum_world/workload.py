@@ -40,6 +40,7 @@ class Workload:
             return
         node.active_epoch = epoch
         self.brokers.note_active(node, epoch)
+        self.clients.judge_whole()
         if epoch < self.world.oracle.newest_epoch:
             return  # deposed, and does not know it yet
         reference = self.world.oracle.reference
@@ -52,4 +53,5 @@ class Workload:
     def judge_end(self) -> None:
         """Every call was answered, and what was told can have happened."""
         self.clients.judge_open()
+        self.clients.judge_whole()
         self.clients.judge_history()
