@@ -93,6 +93,7 @@ def build_handlers(parts: HandlerParts) -> HandlerTable:
         handler = api.make(parts)
         if parts.active is not None and handler.api_key in FORWARDED:
             assert isinstance(handler, DecodedHandler), "they are decoded"
-            handler = Forwarded(handler, parts.active)
+            ports = parts.ports
+            handler = Forwarded(handler, parts.active, ports.clock, ports.scheduler)
         parts.table.add(handler)
     return parts.table

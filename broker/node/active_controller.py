@@ -32,6 +32,11 @@ class KnownQuorum(Protocol):
         """Whether this node leads."""
         ...
 
+    @property
+    def knows_active_controller(self) -> bool:
+        """Whether the leader surely takes decisions."""
+        ...
+
     def describe(self) -> QuorumView:
         """The quorum as this node sees it."""
         ...
@@ -55,6 +60,11 @@ class ActiveController:
     def is_here(self) -> bool:
         """Whether this node's own controller leads."""
         return self._node.is_leader
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a request would be decided now, as far as this node knows."""
+        return self._node.knows_active_controller
 
     async def ask(self, api_key: ApiKey, version: int, question: Any, *, timeout_ms: int) -> Any:
         """Ask whoever leads now; its answer may be that it does not any more.

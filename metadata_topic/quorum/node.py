@@ -171,6 +171,17 @@ class MetadataNode:
         return self._replica.driver.core.role is Role.LEADER
 
     @property
+    def knows_active_controller(self) -> bool:
+        """Whether the leader surely takes decisions: one just elected refuses them for a moment.
+
+        It begins when its epoch's first record is committed; elsewhere that record is applied
+        later.
+        """
+        if self.is_leader:
+            return self._replica.controller.is_active
+        return self.image.provenance.epoch == self.describe().epoch
+
+    @property
     def voters(self) -> VoterSet:
         """Who votes."""
         return self._replica.driver.core.voters

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,17 +10,22 @@ from typing import Any
 import pytest
 
 from broker.handlers.create_topics import CreateTopicsHandler
-from broker.handlers.forwarded import Forwarded
+from broker.handlers.describe_quorum import DescribeQuorumHandler
+from broker.handlers.forwarded import RETRY_MS, Forwarded
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.node.active_controller import ActiveController
 from kafka_protocol.errors import ErrorCode
+from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message, response
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.errors import NotControllerError
+from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS
 from metadata_topic.quorum.view import QuorumView
 from metadata_topic.raft.messages import Node
 from runtime.ports import system_ports
+from runtime.sim.clock import ManualClock
+from runtime.sim.scheduler import ManualScheduler
 from tests.support.brokers.process import free_ports
 
 ME, OTHER = 1, 2
@@ -32,9 +38,14 @@ class Known:
 
     def __init__(self, view: QuorumView, *, is_leader: bool = False) -> None:
         self.node_id, self.view, self.is_leader = ME, view, is_leader
+        self.has_begun = True
 
     def describe(self) -> QuorumView:
         return self.view
+
+    @property
+    def knows_active_controller(self) -> bool:
+        return self.has_begun and (self.is_leader or self.view.leader is not None)
 
 
 class Here(DecodedHandler):
@@ -98,10 +109,15 @@ def creating(timeout_ms: int = 1) -> Any:
     return cls(topics=[topic], timeout_ms=timeout_ms)
 
 
+def forwarded(here: Here, active: ActiveController) -> Forwarded:
+    clock = ManualClock()
+    return Forwarded(here, active, clock, ManualScheduler(clock))
+
+
 async def create(active: ActiveController) -> tuple[int, Here]:
     here = Here()
     context = RequestContext(19, VERSION, 1, "", "PLAINTEXT", ("127.0.0.1", 1), 0)
-    answer = await Forwarded(here, active).handle(context, creating())
+    answer = await forwarded(here, active).handle(context, creating())
     (topic,) = answer.topics
     return topic.error_code, here
 
@@ -136,5 +152,94 @@ async def test_where_this_node_leads_it_is_served_here() -> None:
         known.is_leader = True
         here = Here()
         context = RequestContext(19, VERSION, 1, "", "PLAINTEXT", ("127.0.0.1", 1), 0)
-        Forwarded(here, active).handle(context, creating())
+        forwarded(here, active).handle(context, creating())
     assert here.served == 1
+
+
+class Waiting:
+    """A CreateTopics at a node that knows no leader; the test moves the clock."""
+
+    def __init__(self, active: ActiveController, timeout_ms: int) -> None:
+        self.clock = ManualClock()
+        self.scheduler = ManualScheduler(self.clock)
+        self.here = Here()
+        self.known: Any = active._node
+        context = RequestContext(19, VERSION, 1, "", "PLAINTEXT", ("127.0.0.1", 1), 0)
+        handler = Forwarded(self.here, active, self.clock, self.scheduler)
+        self.task = asyncio.ensure_future(handler.handle(context, creating(timeout_ms)))
+
+    async def pass_ms(self, step_ms: int) -> None:
+        """Move the clock by steps of one attempt, and let each attempt fail."""
+        for _ in range(step_ms // RETRY_MS):
+            for _ in range(3):
+                await asyncio.sleep(0)
+            self.scheduler.advance(RETRY_MS)
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
+async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """One CreateTopics, as an active controller answers it."""
+    (size,) = struct.unpack(">i", await reader.readexactly(4))
+    frame = await reader.readexactly(size)
+    cls = response(ApiKey.CREATE_TOPICS).cls
+    body = codec.response(ApiKey.CREATE_TOPICS).encode(cls(topics=[cls.Topics(name="t")]), VERSION)
+    head = frame[4:8] + b"\0"
+    writer.write(struct.pack(">i", len(head) + len(body)) + head + bytes(body))
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_a_client_waits_for_an_election_and_is_answered_by_the_elected() -> None:
+    server = await asyncio.start_server(answers, "127.0.0.1", 0)
+    async with server, asked(QuorumView(epoch=3)) as active:
+        waiting = Waiting(active, timeout_ms=5_000)
+        await waiting.pass_ms(3_000)
+        assert not waiting.task.done()
+        waiting.known.view = led_at(server.sockets[0].getsockname()[1])
+        await waiting.pass_ms(RETRY_MS)
+        answer = await waiting.task
+    assert [(one.name, one.error_code) for one in answer.topics] == [("t", ErrorCode.NONE)]
+    assert waiting.here.served == 0
+
+
+async def test_a_client_waits_for_an_election_that_this_node_wins() -> None:
+    async with asked(QuorumView(epoch=3)) as active:
+        waiting = Waiting(active, timeout_ms=5_000)
+        await waiting.pass_ms(2_000)
+        waiting.known.is_leader, waiting.known.has_begun = True, False
+        await waiting.pass_ms(1_000)
+        assert waiting.here.served == 0, "elected, and not the active controller yet"
+        waiting.known.has_begun = True
+        await waiting.pass_ms(RETRY_MS)
+        await waiting.task
+    assert waiting.here.served == 1
+
+
+@pytest.mark.parametrize(("timeout_ms", "waits_ms"), [(5_000, 5_000), (-1, DECISION_TIMEOUT_MS)])
+async def test_without_an_election_the_client_is_refused_when_its_time_is_over(
+    timeout_ms: int, waits_ms: int
+) -> None:
+    async with asked(QuorumView(epoch=3)) as active:
+        waiting = Waiting(active, timeout_ms)
+        await waiting.pass_ms(waits_ms - 2 * RETRY_MS)
+        assert not waiting.task.done()
+        await waiting.pass_ms(2 * RETRY_MS)
+        answer = await waiting.task
+    assert [one.error_code for one in answer.topics] == [ErrorCode.NOT_CONTROLLER]
+    assert waiting.here.served == 0
+
+
+async def test_the_quorum_is_described_at_once_or_not_at_all() -> None:
+    view = QuorumView(epoch=3)
+    async with asked(view) as active:
+        clock = ManualClock()
+        here = DescribeQuorumHandler(lambda: view)
+        handler = Forwarded(here, active, clock, ManualScheduler(clock))
+        cls = message("DescribeQuorumRequest").cls
+        topic = cls.Topics(topic_name="__cluster_metadata")
+        topic.partitions = [topic.Partitions(partition_index=0)]
+        context = RequestContext(55, 2, 1, "", "PLAINTEXT", ("127.0.0.1", 1), 0)
+        answer = await handler.handle(context, cls(topics=[topic]))
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
