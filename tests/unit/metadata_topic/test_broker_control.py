@@ -265,6 +265,19 @@ def test_a_broker_that_leads_stops_once_the_others_know_who_leads_now(cluster: C
     assert cluster.register(1, life=2).code == 0, "its next life need not wait"
 
 
+def test_a_stopping_broker_waits_for_the_change_of_leaders_alone(cluster: Cluster) -> None:
+    cluster.start(1, 2)
+    cluster.partition(1, 2)
+    cluster.beat(1, want_shut_down=True)
+    moved = cluster.quorum.log_end() - 1
+    no_op = ControllerResult((make("NoOpRecord"),), None)
+    for _ in range(3):
+        cluster.quorum.submit(lambda _: no_op)
+        assert not cluster.beat(1, want_shut_down=True).response.should_shut_down
+    cluster.beat(2, offset=moved)
+    assert cluster.beat(1, want_shut_down=True).response.should_shut_down
+
+
 def test_a_broker_that_leads_nothing_or_is_alone_stops_without_waiting(cluster: Cluster) -> None:
     cluster.start(1, 2)
     assert cluster.beat(2, want_shut_down=True).response.should_shut_down
@@ -422,6 +435,32 @@ def test_a_heartbeat_that_comes_while_the_end_is_decided_saves_the_broker(
     cluster.quorum.run(SESSION_MS + 10)
     assert beaten.response == HeartbeatAnswer(True, False)
     assert cluster.led == (1, 0, (1,)), "it was never fenced in between"
+
+
+def test_a_life_that_was_taken_over_keeps_no_session_alive(cluster: Cluster) -> None:
+    cluster.start(1)
+    old_epoch = cluster.broker(1).epoch
+    cluster.quorum.run(SESSION_MS + 10)
+    assert cluster.register(1, life=2).code == 0
+    assert cluster.beat(1).response == HeartbeatAnswer(True, False)
+    for _ in range(10):
+        cluster.control.heartbeat(Heartbeat(1, old_epoch, 10**6), Answer(), timeout_ms=1_000)
+        cluster.quorum.run(SESSION_MS // 9)
+    assert cluster.broker(1).fenced, "of the life that is registered nothing was heard"
+
+
+def test_a_session_that_ends_while_too_much_waits_is_ended_all_the_same() -> None:
+    cluster = clustered(replace(PLAIN, decisions_max=1))
+    cluster.start(1)
+    cluster.quorum.commit_delay_ms = None
+    no_op = ControllerResult((make("NoOpRecord"),), None)
+    cluster.quorum.submit(lambda _: no_op, timeout_ms=60_000)
+    cluster.quorum.run(SESSION_MS + 10)
+    assert cluster.quorum.submit(lambda _: no_op).code == ErrorCode.NOT_CONTROLLER
+    cluster.quorum.commit()
+    cluster.quorum.run(1)
+    cluster.quorum.commit()
+    assert cluster.broker(1).fenced
 
 
 def test_a_broker_whose_fencing_was_lost_is_fenced_by_the_next_controller(cluster: Cluster) -> None:

@@ -3,7 +3,10 @@
 from dataclasses import replace
 
 from kafka_protocol.errors import ErrorCode
+from kafka_protocol.steps import Steps
 from metadata_topic.controller.errors import UnwrittenDecisionError
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.image.image import MetadataImage
 from tests.support.worlds.naive_quorum import PLAIN, creating, names, serving
 
 LINGERS = replace(PLAIN, append_linger_ms=25)
@@ -62,9 +65,50 @@ def test_an_append_for_which_memory_is_short_takes_back_what_was_decided_and_no_
     quorum.run(25)
     quorum.commit()
     quorum.run()
-    assert [first.is_there, again.is_there] == [True, True]
+    assert first.response == "made first", "it was in the log when memory ran out"
+    assert again.response == "made a"
     assert quorum.resignations == []
     assert names(quorum.loop.image) == ["a", "first"]
+
+
+def test_who_is_being_decided_on_what_is_taken_back_hears_so_at_once() -> None:
+    quorum = serving(LINGERS, commit_delay_ms=None)
+    quorum.submit(creating("first"))
+    quorum.run()
+    quorum.submit(creating("a"))
+    quorum.run()
+    seen: list[list[str]] = []
+
+    def large(image: MetadataImage) -> Steps[ControllerResult[str]]:
+        seen.append(names(image))
+        while len(quorum.appends) < 3:
+            yield
+            quorum.ports.clock.advance(1)
+        return ControllerResult((), "too late")
+
+    quorum.shortage = UnwrittenDecisionError("no memory")
+    under_way = quorum.submit(large, timeout_ms=60_000)
+    quorum.run(25)
+    assert seen == [["a", "first"]], "it began with what is taken back now"
+    assert under_way.code == ErrorCode.NOT_CONTROLLER
+    assert quorum.loop.decision_count == 1
+
+
+def test_what_was_taken_back_does_not_count_as_uncommitted() -> None:
+    large = "x" * 200
+    quorum = serving(replace(LINGERS, uncommitted_bytes_max=1_500), commit_delay_ms=None)
+    quorum.submit(creating("first"))
+    quorum.run()
+    for number in range(20):
+        quorum.submit(creating(f"{large}{number}"))
+        quorum.run(1)
+        quorum.shortage = UnwrittenDecisionError("no memory")
+        quorum.run(25)
+    assert names(quorum.loop.decided_image) == ["first"]
+    for name in "ab":
+        quorum.submit(creating(name))
+    quorum.run(1)
+    assert names(quorum.loop.decided_image) == ["a", "b", "first"]
 
 
 def test_much_data_does_not_wait_for_the_linger() -> None:

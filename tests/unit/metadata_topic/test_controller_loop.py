@@ -11,6 +11,7 @@ from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
 from metadata_topic.quorum.batches import read_batches
+from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS
 from metadata_topic.testing import registration_of
 from tests.support.worlds.naive_quorum import (
     ME,
@@ -278,6 +279,16 @@ def test_a_decision_in_flight_is_answered_at_its_deadline_and_goes_on() -> None:
     assert quorum.value(TIMED_OUT) == 0
 
 
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_who_names_no_time_waits_for_the_usual_one(timeout_ms: int) -> None:
+    quorum = serving(commit_delay_ms=None)
+    answer = quorum.submit(creating("a"), timeout_ms=timeout_ms)
+    quorum.run(DECISION_TIMEOUT_MS - 1)
+    assert not answer.is_there
+    quorum.run(1)
+    assert answer.code == ErrorCode.REQUEST_TIMED_OUT
+
+
 def test_a_decision_that_was_not_begun_by_its_deadline_is_not_taken() -> None:
     quorum = serving(replace(PLAIN, uncommitted_bytes_max=1), commit_delay_ms=None)
     quorum.submit(creating("a"), timeout_ms=1_000)
@@ -340,6 +351,21 @@ def test_a_deposed_controller_says_so_even_if_the_records_are_committed_later() 
     assert names(quorum.image) == ["in-log"]
     assert all(len(answer.outcomes) == 1 for answer in answers)
     assert quorum.resignations == []
+
+
+def test_a_term_that_is_over_leaves_no_timer_behind() -> None:
+    quorum = serving(replace(LINGERS, max_idle_interval_ms=100), commit_delay_ms=None)
+    quorum.submit(creating("a"))
+    quorum.run()
+    quorum.submit(creating("b"), timeout_ms=60_000)
+    quorum.run(1)
+    assert len(live_timers(quorum)) == 4, "two deadlines, the linger, the next look at idleness"
+    quorum.depose()
+    assert live_timers(quorum) == []
+
+
+def live_timers(quorum: NaiveQuorum) -> list[Any]:
+    return [one for *_, one in quorum.ports.scheduler._queue if not one.cancelled]
 
 
 def test_a_new_term_begins_with_the_committed_image() -> None:

@@ -7,13 +7,15 @@ from typing import ParamSpec, TypeVar
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import iter_batches
-from metadata_topic.quorum.driver import FETCHES_A_TURN, RaftFailureError
+from metadata_topic.quorum.driver import FETCHES_A_TURN, LINES_FSYNC_MS, RaftFailureError
 from metadata_topic.quorum.fetched import BATCHES_MAX
+from metadata_topic.raft.effects import RespondRecords
 from metadata_topic.raft.messages import (
     BatchFacts,
     FetchRequest,
     FetchResponse,
     Response,
+    Standing,
     VoteRequest,
     VoteResponse,
 )
@@ -264,6 +266,51 @@ def test_a_leader_that_closes_hands_over_first(tmp_path: Path) -> None:
     assert successor is not leader
 
 
+def test_the_end_waits_for_a_flush_of_the_log_under_way(tmp_path: Path) -> None:
+    quorum = DrivenQuorum(tmp_path, [1])
+    node = quorum.members[1]
+    node.pool = pool = HeldPool(is_holding=False)
+    quorum.start()
+    pool.is_holding = True
+    assert node.propose_noop()
+    closes_only_after(pool, node, quorum)
+
+
+def test_the_end_waits_for_a_vote_under_way(tmp_path: Path) -> None:
+    quorum = DrivenQuorum(tmp_path, [1, 2, 3])
+    node = quorum.members[1]
+    node.pool = pool = HeldPool()
+    driver = node.start()
+    driver.receive(
+        VoteRequest(1, ReplicaKey(2), ReplicaKey(1), 0, 0, pre_vote=False), lambda _: None
+    )
+    closes_only_after(pool, node, quorum)
+
+
+def test_the_end_waits_for_the_note_of_what_was_flushed(tmp_path: Path) -> None:
+    quorum = DrivenQuorum(tmp_path, [1])
+    node = quorum.members[1]
+    node.background = pool = HeldPool()
+    quorum.start()
+    assert node.propose_noop()
+    assert node.propose_noop()
+    quorum.advance(LINES_FSYNC_MS)
+    closes_only_after(pool, node, quorum)
+
+
+def closes_only_after(pool: HeldPool, node: DrivenNode, quorum: DrivenQuorum) -> None:
+    """Who is told of the end lets go of the files: nobody may still write or fsync them."""
+    assert pool.held == 1
+    closed: list[bool] = []
+    assert node.driver is not None
+    node.driver.close(lambda: closed.append(True))
+    quorum.advance(1_000)
+    assert closed == []
+    pool.release()
+    quorum.advance(0)
+    assert closed == [True]
+
+
 def test_truncation_below_what_is_committed_ends_the_replica(tmp_path: Path) -> None:
     quorum = three(tmp_path)
     leader = quorum.elect()
@@ -299,6 +346,44 @@ def test_a_fetch_elsewhere_names_the_leader(tmp_path: Path) -> None:
     follower.driver.receive(FetchRequest(ReplicaKey(9), epoch, 0, 0), answers.append)
     assert answers[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert answers[0].standing.leader_id == leader.id
+
+
+def test_records_are_not_sent_under_an_epoch_that_is_over(tmp_path: Path) -> None:
+    quorum = DrivenQuorum(tmp_path, [1])
+    quorum.start()
+    node = quorum.members[1]
+    node.propose_noop()
+    epoch = core_of(node).epoch
+    assert records_sent(node, epoch).data == node.log_bytes
+    late = records_sent(node, epoch - 1)
+    assert (late.error, late.data) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")
+
+
+def test_nothing_is_read_for_others_while_the_log_is_cut(tmp_path: Path) -> None:
+    quorum = DrivenQuorum(tmp_path, [1])
+    quorum.start()
+    node = quorum.members[1]
+    node.propose_noop()
+    epoch, gate = core_of(node).epoch, node.opened.log.gate
+    gate.shut(lambda: None)
+    answer = records_sent(node, epoch)
+    assert (answer.error, answer.data) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")
+    gate.open()
+    assert records_sent(node, epoch).data == node.log_bytes
+
+
+def records_sent(node: DrivenNode, epoch: int) -> FetchResponse:
+    """What a Fetch is answered with that the core let pass in `epoch`."""
+    assert node.driver is not None
+    answers: list[Response] = []
+    waiting, end = node.driver._answers, node.opened.log.end_offset
+    token = waiting.expect(answers.append)
+    waiting.respond_records(
+        RespondRecords(token, Standing(epoch, node.id), end, 0, 0, end, 1 << 20, 0)
+    )
+    [answer] = answers
+    assert isinstance(answer, FetchResponse)
+    return answer
 
 
 def test_a_follower_far_behind_takes_very_many_small_batches_in_several_answers(
