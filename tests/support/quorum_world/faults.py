@@ -62,7 +62,8 @@ class QuorumFaults(Faults):
         world = self._world
         if node.id in world.plan.voters and not node.disk_number:
             world.crash_for(node, coming.for_ms)
-            node.lose_vote()
+            if node.disk.batches:  # with nothing in the log nobody could tell that it is missing
+                node.lose_vote()
 
     def _snapshot(self, node: Any, coming: Fault) -> None:
         if node.up and node.replica is not None:

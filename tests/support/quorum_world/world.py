@@ -108,6 +108,11 @@ class QuorumWorld:
                 return
         except ProcessEnded:
             self._ended(self._node_of(timeline.whom))
+        except Violation:
+            raise
+        except Exception as error:
+            what = f"{self._node_of(timeline.whom)}: {type(error).__name__}: {error}"
+            raise Violation("no error escapes to the event loop", what) from error
         node = self._node_of(timeline.whom)
         if node is not None:
             self.oracle.after_turn(node)
