@@ -11,6 +11,8 @@ ROUNDS ?= 300
 WORLD ?= raft
 SEEDS ?= 1000-1299
 EVENTS ?= 5000
+PROCESSES ?= 2
+SEEDS_MIN ?= 0
 # Three for each of two cores: the tests of brokers wait more than they compute.
 WORKERS ?= 6
 PYTEST = $(BIN)/pytest -n $(WORKERS)
@@ -99,10 +101,10 @@ model: $(VENV)/.installed-dev
 planted: $(VENV)/.installed-dev
 	$(BIN)/python tests/planted/run.py $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX)) $(IDS)
 
-# SECONDS_MAX ends it after that time.
+# SECONDS_MAX ends it after that time, but not before SEEDS_MIN seeds.
 simulate: $(VENV)/.installed-dev
 	@$(BIN)/python -m tests.simulation.run $(WORLD) --seeds $(SEEDS) --events $(EVENTS) \
-		$(if $(SECONDS_MAX),--seconds $(SECONDS_MAX))
+		--processes $(PROCESSES) --at-least $(SEEDS_MIN) $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX))
 
 simulate-bugs: $(VENV)/.installed-dev
 	@$(BIN)/python -m tests.support.raft.planted $(IDS)

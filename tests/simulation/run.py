@@ -44,6 +44,8 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--seeds", default="0-99", help="such as 1000-1299, or one number")
     options.add_argument("--events", type=int, default=5000, help="of each seed, before it calms")
     options.add_argument("--seconds", type=float, help="begin no seed after so long")
+    options.add_argument("--at-least", type=int, default=0, help="seeds, however long they take")
+    options.add_argument("--processes", type=int, default=1, help="so many seeds at once")
     options.add_argument("--without", default="", help="numbers of faults to leave out")
     options.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="changes")
     options.add_argument("--plain", action="store_true", help="make no failure smaller")
@@ -75,6 +77,8 @@ def main(arguments: Sequence[str], *, kinds: Mapping[str, Kind] = KINDS) -> int:
         options.events,
         lambda seed: changed(kind.plan_of(seed), options.changes, options.without),
         until_s=until_s,
+        seeds_min=options.at_least,
+        processes=options.processes,
     ):
         if outcome.violation is not None:
             failed = outcome

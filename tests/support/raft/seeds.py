@@ -1,8 +1,13 @@
 """Runs of the simulated quorum by seed: what came of them, and a failure made small."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, fields, replace
+from itertools import islice
+from multiprocessing import get_context
 from typing import Any
 
 from tests.support.raft.errors import Violation
@@ -104,19 +109,51 @@ def run_seeds(
     plan_of: Callable[[int], Any],
     *,
     until_s: float | None = None,
+    seeds_min: int = 0,
+    processes: int = 1,
 ) -> Iterator[tuple[Summary, Outcome]]:
-    """Run seeds one after the other; ends after the first violation, or when time is over."""
+    """Run seeds in their order.
+
+    Ends after the first violation, or when time is over and `seeds_min` were run.
+    """
     summary = Summary()
     began = time.monotonic()
-    for seed in seeds:
-        outcome = run_plan(kind, plan_of(seed), events)
-        summary.take(outcome)
-        summary.seconds = time.monotonic() - began
-        yield summary, outcome
-        if outcome.violation is not None:
-            return
-        if until_s is not None and time.monotonic() > until_s:
-            return
+    plans = (plan_of(seed) for seed in seeds)
+    with closing(_outcomes(kind, plans, events, processes)) as outcomes:
+        for outcome in outcomes:
+            summary.take(outcome)
+            summary.seconds = time.monotonic() - began
+            yield summary, outcome
+            if outcome.violation is not None:
+                return
+            is_late = until_s is not None and time.monotonic() > until_s
+            if is_late and summary.seeds >= seeds_min:
+                return
+
+
+def _outcomes(
+    kind: Kind, plans: Iterator[Any], events: int, processes: int
+) -> Generator[Outcome, None, None]:
+    """What comes of each plan, in their order; with several processes some plans at once."""
+    if processes < 2:
+        for plan in plans:
+            yield run_plan(kind, plan, events)
+        return
+    inherited = {"initializer": _forked_kind.append, "initargs": (kind,)}  # no kind can be pickled
+    with ProcessPoolExecutor(processes, get_context("fork"), **inherited) as pool:
+        ahead = islice(plans, 2 * processes)
+        running = deque(pool.submit(_run_forked, plan, events) for plan in ahead)
+        while running:
+            yield running.popleft().result()
+            running.extend(pool.submit(_run_forked, plan, events) for plan in islice(plans, 1))
+
+
+_forked_kind: list[Kind] = []
+"""In a process of the pool: what it runs."""
+
+
+def _run_forked(plan: Any, events: int) -> Outcome:
+    return run_plan(_forked_kind[0], plan, events)
 
 
 def shrink(kind: Kind, failed: Outcome, events: int) -> tuple[Outcome, int]:
