@@ -10,4 +10,8 @@ class Violation(AssertionError):
 
     def __init__(self, rule: str, what: str) -> None:
         super().__init__(f"{rule}: {what}")
-        self.rule = rule
+        self.rule, self._what = rule, what
+
+    def __reduce__(self) -> tuple[type["Violation"], tuple[str, str]]:
+        """It comes from another process, too."""
+        return Violation, (self.rule, self._what)

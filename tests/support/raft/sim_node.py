@@ -261,6 +261,8 @@ class SimNode:
         core, disk, standing = self.core, self.disk, effect.standing
         if core.role is not Role.LEADER or core.epoch != standing.epoch:
             here = Standing(core.epoch, -1 if core.leader_id is None else core.leader_id)
+            if core.replica.epoch_persist > self.durable:
+                here = standing  # the new epoch is not on disk yet: nobody hears of it
             self._answer(route, request, FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, here))
             return
         if effect.offset < disk.start_offset:
