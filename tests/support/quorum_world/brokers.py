@@ -75,7 +75,7 @@ class Brokers:
         self.is_over = False
         self.agents = [Agent(self, BROKERS + place) for place in range(world.plan.brokers)]
         self._epochs: dict[int, tuple[int, bytes]] = {}  # newest committed epoch and incarnation
-        self._given: dict[tuple[int, bytes], int] = {}  # by broker and incarnation
+        self._given: set[tuple[int, bytes, int]] = set()
         self._touches: dict[tuple[int, int, int], list[int]] = {}
         self._asked_to_stop: set[tuple[int, int]] = set()
         self._active_since: dict[int, tuple[int, int, int]] = {}  # by epoch: node, life, local ms
@@ -145,11 +145,10 @@ class Brokers:
     def _registers(
         self, node: "QuorumNode", broker_id: int, incarnation: bytes, epoch: int
     ) -> None:
-        known = self._given.get((broker_id, incarnation))
-        if known != epoch:
+        if (broker_id, incarnation, epoch) not in self._given:
             self.world.breaks(
                 "a broker's epoch is the one that is committed",
-                f"{node}: broker {broker_id} got {epoch}, {known}",
+                f"{node}: broker {broker_id} got {epoch}",
             )
 
     def _goes_back(self, agent: Agent, life: int, outcome: Outcome[Any] | None) -> None:
@@ -218,4 +217,4 @@ class Brokers:
         elif value.broker_epoch <= old_epoch:
             raise Violation("broker epochs rise", f"{record} at {offset}: {old_epoch}")
         self._epochs[value.broker_id] = new
-        self._given[value.broker_id, value.incarnation_id] = value.broker_epoch
+        self._given.add((value.broker_id, value.incarnation_id, value.broker_epoch))

@@ -5,7 +5,6 @@ process sees; `flushed_end` is how far a power cut would leave them, with their 
 """
 
 from bisect import bisect_left
-from pathlib import PurePosixPath
 
 from kafka_protocol.records.batch import LOG_OVERHEAD
 from metadata_topic.quorum.fetched import checked_prefix
@@ -192,7 +191,7 @@ class LogMirror:
         """How many half fetched or half written files there are."""
         directory = self.machine.find(METADATA)
         assert isinstance(directory, DirectoryNode)
-        return sum(PurePosixPath(name).suffix in {".part", ".tmp"} for name in directory.live)
+        return sum(name.endswith((".part", ".tmp")) for name in directory.live)
 
     # -- what is durable ------------------------------------------------------------------------
 

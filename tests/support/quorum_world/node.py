@@ -58,7 +58,7 @@ class QuorumNode:
         pending: requests of others that it has not answered, by token.
         noted: what it applied in this turn, that the oracle judges when the turn is over.
         active_epoch: in which it was last seen as the active controller.
-        names_seen: changes of names on its machine when they were last judged.
+        names_seen, changes_seen: changes on its machine when they were last judged.
         crash_after: it ends before the effect of this number in its next step with so many.
         is_fragile: its disk fails by a fault that was planned: it may give up.
     """
@@ -108,7 +108,7 @@ class QuorumNode:
         self.noted: list[Applied] = []
         self.has_stepped = False
         self.active_epoch = -1
-        self.names_seen = -1
+        self.names_seen = self.changes_seen = -1
         self._token = 0
         self._sent = 0
 

@@ -35,7 +35,7 @@ class QuorumOracle(Oracle):
 
     Attributes:
         reference: the image of everything that is committed.
-        listeners: told (epoch, offset, record) of each committed record.
+        listeners: told (epoch, offset, record) of each committed record that counts.
     """
 
     def __init__(self, world: Any) -> None:
@@ -45,6 +45,7 @@ class QuorumOracle(Oracle):
         self._loader = ImageLoader(EMPTY_IMAGE)
         self._images: dict[int, MetadataImage] = {0: EMPTY_IMAGE}
         self._ends: deque[int] = deque()
+        self._open: list[tuple[int, int, MetadataRecord]] | None = None
 
     @property
     def highest_epoch(self) -> int:
@@ -146,6 +147,9 @@ class QuorumOracle(Oracle):
 
     def after_turn(self, node: "QuorumNode") -> None:
         """Judge what a node has done, now that it is done."""
+        if node.changes_seen == node.machine.changes and not (node.has_stepped or node.noted):
+            return
+        node.changes_seen = node.machine.changes
         self.looks_at_disk(node)
         if not node.up or node.replica is None:
             return
@@ -206,6 +210,21 @@ class QuorumOracle(Oracle):
             self._images.pop(self._ends.popleft())
 
     def _tell(self, epoch: int, offset: int, record: MetadataRecord) -> None:
+        """Tell of a record once it counts: those of a transaction at its end, or never."""
+        if record.name == "BeginTransactionRecord":
+            self._open = []
+        elif self._open is not None and record.name == "AbortTransactionRecord":
+            self._open = None
+        elif self._open is not None and record.name == "EndTransactionRecord":
+            counted, self._open = self._open, None
+            for one in counted:
+                self._counts(*one)
+        elif self._open is not None:
+            self._open.append((epoch, offset, record))
+        else:
+            self._counts(epoch, offset, record)
+
+    def _counts(self, epoch: int, offset: int, record: MetadataRecord) -> None:
         for listener in self.listeners:
             listener(epoch, offset, record)
 
