@@ -86,6 +86,9 @@ class QuorumNode:
         self.log_is_slow_until = self.state_is_slow_until = 0
         self.disk_fault: tuple[int, int, frozenset[str]] | None = None  # (until, errno, operations)
         self.is_fragile_until = 0
+        self._failed_in_life = (
+            -1
+        )  # a log that failed at a read is met by the next change, however late
         self.crash_after: int | None = None
         self.power_goes = False
         self.down_ms = 0
@@ -150,7 +153,7 @@ class QuorumNode:
 
     @property
     def is_fragile(self) -> bool:
-        return self.is_fragile_until > self.world.now_us
+        return self.is_fragile_until > self.world.now_us or self._failed_in_life == self.life
 
     # -- its machine ----------------------------------------------------------------------------
 
@@ -183,7 +186,7 @@ class QuorumNode:
             return 0
         if operation not in operations:
             return 0
-        self.is_fragile_until = until + 5_000_000
+        self.is_fragile_until, self._failed_in_life = until + 5_000_000, self.life
         self.world.tell(f"{self} {operation} {path} fails")
         return error
 
