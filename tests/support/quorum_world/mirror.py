@@ -10,6 +10,7 @@ from kafka_protocol.records.batch import LOG_OVERHEAD
 from metadata_topic.quorum.fetched import checked_prefix
 from metadata_topic.quorum.quorum_state_file import QUORUM_STATE, parse_quorum_state
 from metadata_topic.raft.events import ElectionState
+from metadata_topic.raft.messages import BatchFacts
 from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID, SnapshotId
 from runtime.sim.memory_machine import MemoryMachine, MemoryNode
 from runtime.sim.power_cut_model import DirectoryNode
@@ -120,9 +121,14 @@ class LogMirror:
         new = []
         position = 0
         expected = segment.batches[-1].facts.end_offset if segment.batches else segment.base
-        batches = checked_prefix(data).batches
-        if batches and batches[0].base_offset != expected:
-            return []
+        batches: list[BatchFacts] = []
+        checked = checked_prefix(data)  # of very many batches the first
+        while checked.batches and checked.batches[0].base_offset == expected:
+            batches += checked.batches
+            expected = batches[-1].end_offset
+            position += len(checked.data)
+            checked = checked_prefix(data[position:])
+        position = 0
         for facts in batches:
             end = (
                 position + LOG_OVERHEAD + int.from_bytes(data[position + 8 : position + 12], "big")
