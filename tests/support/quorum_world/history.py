@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-STATES_MAX = 200_000
+LOOKS_MAX = 3_000_000
+"""At calls, so that a history of many calls takes some seconds at most."""
 
 
 class Kind(Enum):
@@ -85,7 +86,7 @@ def after(call: Call, state: bytes | None) -> tuple[bool, bytes | None]:
 
 
 def is_linearizable(calls: Sequence[Call]) -> bool | None:
-    """Whether there is an order; None if it was not found out within `STATES_MAX` states.
+    """Whether there is an order; None if it was not found out within `LOOKS_MAX` looks.
 
     Args:
         calls: of one name; those that are UNKNOWN took effect (CREATE) or may have (DELETE).
@@ -104,7 +105,7 @@ def is_linearizable(calls: Sequence[Call]) -> bool | None:
         if (done, state) in seen:
             continue
         seen.add((done, state))
-        if len(seen) > STATES_MAX:
+        if len(seen) * len(ordered) > LOOKS_MAX:
             return None
         left = (end for place, end in enumerate(ends) if must[place] and not done >> place & 1)
         first_end = min(left, default=never)
