@@ -214,7 +214,8 @@ class LogMirror:
         ends = [one.end_offset for one in self.snapshots(durable=True)]
         covered = max(ends, default=0)
         names = self.machine.durable(METADATA)
-        assert isinstance(names, DirectoryNode)
+        if not isinstance(names, DirectoryNode):
+            return covered  # a first start is under way: not even the directory would be left
         end = None
         for segment in self._segments:
             if names.durable.get(f"{segment.base:020}.log") is not segment.node:
