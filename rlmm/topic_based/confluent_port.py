@@ -140,7 +140,7 @@ class ConfluentPort:
         self._end_answers: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._positions: dict[int, Position] = {}
         self._unconfirmed: set[int] = set()  # partitions whose position the log must confirm yet
-        self._confirmed_again: tuple[int, int] | None = None
+        self._confirmed_again: dict[int, int] = {}  # by partition: the offset it was done for
         self._outage = Outage(log, "reading the metadata topic")
 
     def connect(self) -> int:
@@ -159,6 +159,7 @@ class ConfluentPort:
         """See TopicPort."""
         self._positions = dict(positions)
         self._unconfirmed = {n for n, position in positions.items() if position.offset > 0}
+        self._confirmed_again = {}
         self._consumer.assign(
             [
                 TopicPartition(REMOTE_LOG_METADATA_TOPIC, number, max(0, position.offset - 1))
@@ -291,16 +292,15 @@ class ConfluentPort:
             return None
         if offset < position.offset:
             return None
-        if position.offset > 0 and epoch != position.leader_epoch:
-            here = partition, position.offset
-            if self._confirmed_again != here:
-                # a new leader: does its log still hold what was read? look at the record before
-                self._confirmed_again = here
-                self._unconfirmed.add(partition)
-                self._consumer.seek(
-                    TopicPartition(REMOTE_LOG_METADATA_TOPIC, partition, position.offset - 1)
-                )
-                return None
+        changed = position.offset > 0 and epoch != position.leader_epoch
+        if changed and self._confirmed_again.get(partition) != position.offset:
+            # a new leader: does its log still hold what was read? look at the record before
+            self._confirmed_again[partition] = position.offset
+            self._unconfirmed.add(partition)
+            self._consumer.seek(
+                TopicPartition(REMOTE_LOG_METADATA_TOPIC, partition, position.offset - 1)
+            )
+            return None
         self._positions[partition] = Position(offset + 1, epoch)
         return TopicRecord(partition, offset, epoch, message.value())
 
