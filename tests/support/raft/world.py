@@ -7,7 +7,7 @@ Time is that of a heap of what is to happen; nothing waits. The same plan gives 
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from random import Random
 from typing import Any
 from zlib import crc32
@@ -93,6 +93,7 @@ class World:
         self.delay_us, self._disk_us = plan.delay_us, plan.disk_us
         self._heap: list[tuple[int, int, SimNode | None, int, Callable[..., None], Any]] = []
         self._order = 0
+        self._missed: set[int] = set()
         self._payloads = 0
         self.core_dice = Random(f"raft-core-{plan.seed}")
         self.net_dice = Random(f"raft-net-{plan.seed}")
@@ -164,7 +165,8 @@ class World:
 
     def turn(self) -> None:
         """Let the next thing happen."""
-        at_us, _, node, life, carry_out, args = heappop(self._heap)
+        at_us, order, node, life, carry_out, args = heappop(self._heap)
+        self._missed.discard(order)
         if at_us > self.now_us:
             self.now_us = at_us
         if node is not None:
@@ -173,6 +175,7 @@ class World:
             if node.paused_until > self.now_us:
                 self._order += 1
                 heappush(self._heap, (node.paused_until, self._order, node, life, carry_out, args))
+                self._missed.add(self._order)
                 return
         carry_out(*args)
 
@@ -276,8 +279,17 @@ class World:
             node.paused_until = min(node.paused_until, self.now_us)
             node.log_is_slow_until = node.state_is_slow_until = 0
             node.crash_after = None
-            if not node.up:
+            if node.up:
+                node.disk_time.mend()
+            else:
                 node.start()
+        self._make_up_for_pauses()
+
+    def _make_up_for_pauses(self) -> None:
+        """Let what paused nodes missed happen now; it was put off to the ends of their pauses."""
+        now_us, missed = self.now_us, self._missed
+        self._heap = [(now_us if one[1] in missed else one[0], *one[1:]) for one in self._heap]
+        heapify(self._heap)
 
     @property
     def leader(self) -> SimNode | None:
