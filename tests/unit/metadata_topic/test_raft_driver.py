@@ -7,8 +7,10 @@ from typing import ParamSpec, TypeVar
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import iter_batches
-from metadata_topic.quorum.driver import FETCHES_A_TURN, LINES_FSYNC_MS, RaftFailureError
+from metadata_topic.quorum.driver import RaftFailureError
 from metadata_topic.quorum.fetched import BATCHES_MAX
+from metadata_topic.quorum.log_work import LINES_FSYNC_MS
+from metadata_topic.quorum.outgoing_messages import FETCHES_A_TURN
 from metadata_topic.raft.effects import RespondRecords
 from metadata_topic.raft.messages import (
     BatchFacts,
