@@ -225,6 +225,8 @@ class RaftDriver:
         self._messages.forget()
         self._log_work.stop()
         self._notices.append(partial(self._listener.on_failure, error))
+        if self._closed is not None:
+            self._notices.append(self._end)  # the core will not say `Closed` any more
         if not self._is_stepping:
             self._tell()
 
