@@ -4,7 +4,7 @@ Appends go to the page cache at once. All that waits for the disk is done on the
 of the effects: fsyncs, truncations, chunks of a snapshot. What cuts the log waits until nobody uses
 it beside the loop (`log_gate`), and nobody does before the core knows of the cut.
 
-A flush leaves a line in the note of what is flushed (`flushed_end_file`). Nobody waits for that
+A flush leaves a line in the note of what is flushed (`flushed_end_note`). Nobody waits for that
 line's own fsync: a power cut takes at most what was noted in the last second.
 """
 
@@ -141,13 +141,13 @@ class LogWork:
         self._queue.add(self._log.flush, flushed)
 
     def _fsync_lines_later(self) -> None:
-        if self._line_timer is None and self._log.has_unsynced_lines and not self._is_over:
+        if self._line_timer is None and self._log.note.has_unsynced_lines and not self._is_over:
             self._line_timer = self._scheduler.call_later(LINES_FSYNC_MS, self._fsync_lines)
 
     def _fsync_lines(self) -> None:
         self._line_timer = None
         if not self._is_over:
-            self._line_queue.add(self._log.fsync_lines, lambda _: self._fsync_lines_later())
+            self._line_queue.add(self._log.note.fsync_lines, lambda _: self._fsync_lines_later())
 
     # -- what cuts the log ----------------------------------------------------------------------
 
