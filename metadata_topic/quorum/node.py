@@ -275,11 +275,19 @@ class MetadataNode:
 
         Raises:
             MetadataUnavailable: the node failed, or was closed.
+            NotControllerError: the only voter cannot write a controller's first records.
+            DecisionTimedOut: it leads, and nothing is committed in time.
         """
         await self._readiness.wait(self._check_open)
-        if self.is_leader:
-            # What a new controller writes by itself comes before this.
-            await self.submit(lambda _image: _nothing_to_write())
+        while self.is_leader:
+            try:
+                # What a new controller writes by itself comes before this.
+                await self.submit(lambda _image: _nothing_to_write())
+                break
+            except NotControllerError:
+                if self.is_alone:
+                    raise  # its own first records cannot be written
+                await self._readiness.wait(self._check_open)  # deposed: another may lead
         image = self.image
         if unserved := unserved_features(image):
             log.warning("finalised features that are not served here: %s", unserved)

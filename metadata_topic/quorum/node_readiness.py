@@ -29,12 +29,15 @@ class NodeReadiness:
 
     @property
     def _has_caught_up(self) -> bool:
-        """Whether a leader is known and everything it calls committed is in the image."""
+        """Whether another leads and everything it calls committed is in the image.
+
+        One that has resigned still names itself as the leader: who leads now is not known to it.
+        """
         replica, core = self._replica, self._replica.driver.core
         told = core.replica.leader_high_watermark
         committed = max(replica.high_watermark, told)
         return (
-            core.leader_id is not None
+            core.leader_id not in (None, core.key.id)
             and replica.high_watermark >= 0
             and committed <= replica.applied_end
         )
