@@ -106,7 +106,8 @@ class OutgoingMessages:
             leave()
 
     def _answer_more(self) -> None:
-        for _ in range(min(FETCHES_A_TURN, len(self._fetches))):
-            self._fetches.popleft()()
-        if self._fetches:
+        now = [self._fetches.popleft() for _ in range(min(FETCHES_A_TURN, len(self._fetches)))]
+        if self._fetches:  # before an answer that cannot be given ends this turn
             self._scheduler.call_later(0, self._answer_more)
+        for leave in now:
+            leave()
