@@ -128,6 +128,15 @@ def test_voters_whose_log_names_them_start_without_0_0(tmp_path: Path, is_gone: 
     assert len(kept) == (0 if is_gone else 1)
 
 
+def test_a_damaged_0_0_says_nothing_where_the_log_has_no_voters(tmp_path: Path) -> None:
+    """A log of kraft.version 0: its first batch would name them otherwise."""
+    quorum = lived(tmp_path)
+    for node in quorum.replicas:
+        voters_of(node).write_bytes(b"damaged")
+    quorum.start()
+    quorum.create(quorum.elect_active(), "b")
+
+
 def test_without_a_log_a_damaged_0_0_is_refused(tmp_path: Path) -> None:
     formatted(tmp_path, is_dynamic=True)
     quorum = ReplicaQuorum(tmp_path, [1, 2, 3], is_dynamic=True)
