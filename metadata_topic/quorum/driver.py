@@ -24,6 +24,7 @@ from typing import Final, TypeVar, assert_never
 
 from kafka_protocol.errors import KafkaError, TidemarkError
 from kafka_protocol.records.control import leader_change
+from local_log.errors import KafkaStorageError
 from metadata_topic.quorum.batches import quorum_entries
 from metadata_topic.quorum.driver_answers import Answers, Respondent
 from metadata_topic.quorum.driver_ports import DriverWorld
@@ -134,6 +135,7 @@ class RaftDriver:
     def start(self, event: Started) -> None:
         """Begin, with what was found on the disk."""
         self._is_started = True
+        self._log.on_offline = self._log_failed
         self._handle(event)
         self.metrics.show(self.core)
 
@@ -248,6 +250,17 @@ class RaftDriver:
         self._notices.append(partial(self._world.listener.on_failure, error))
         if not self._is_stepping:
             self._tell()
+
+    def _log_failed(self, error: OSError) -> None:
+        """The log is offline, whoever has found out; on any thread.
+
+        It ends the replica once the caller has returned: that may be one of those who are ended.
+        """
+        failure = KafkaStorageError(f"{self._log.partition_log.directory} is offline: {error}")
+        failure.__cause__ = error
+        self._scheduler.call_soon(
+            lambda: self._scheduler.call_later(0, partial(self._fail, failure))
+        )
 
     # -- effects --------------------------------------------------------------------------------
 
