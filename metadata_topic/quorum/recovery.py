@@ -34,6 +34,7 @@ from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.durable_dirs import make_dirs_durably
 from metadata_topic.quorum.errors import (
     DamagedMetadataError,
+    ForeignSnapshotError,
     MissingMetadataError,
     UnreadableRecordError,
 )
@@ -137,7 +138,8 @@ def read_directory(
             control records are decoded.
 
     Raises:
-        DamagedMetadataError, MissingMetadataError, UnreadableRecordError: see there.
+        DamagedMetadataError, ForeignSnapshotError, MissingMetadataError, UnreadableRecordError: see
+            there.
         OSError: the disk failed.
     """
     with resting_collector():  # 300,000 records: a third of the time would be the collector's
@@ -167,7 +169,7 @@ def _read_directory(
     )
     try:
         verdict = judge(facts)
-    except (DamagedMetadataError, MissingMetadataError) as error:
+    except (DamagedMetadataError, ForeignSnapshotError, MissingMetadataError) as error:
         why = "".join(f". {one.file_name} cannot be used: {said}" for one, said in damaged)
         raise type(error)(f"{error}{why}") from error
     end, quorum = 0, QuorumFacts()
