@@ -11,7 +11,7 @@ from runtime.sim.dice import SeededDice
 
 
 def note_install(metadata: Path, snapshot_id: SnapshotId) -> None:
-    """Note the intent, as `MetadataLog.note_restart` does before the file gets its name."""
+    """Note the intent, as `FlushedEndNote.intend_restart` does before the file gets its name."""
     note = FlushedEndFile(metadata, Disk())
     noted = note.read() or FlushedEnd(0)
     note.write(FlushedEnd(noted.offset, snapshot_id))
