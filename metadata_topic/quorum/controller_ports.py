@@ -62,6 +62,7 @@ class ControllerSettings:
         uncommitted_bytes_max: nothing more is decided while so much is not committed.
         max_idle_interval_ms: `metadata.max.idle.interval.ms`; 0: no NoOp records.
         bootstrap: records of `bootstrap.checkpoint`, written if the log has none yet.
+        bootstrap_problem: why they cannot be read; a controller that needs them resigns.
         min_insync_replicas: the broker's `min.insync.replicas`, for the bootstrap records.
         registration: what this controller says of itself; None: it does not register.
     """
@@ -72,6 +73,7 @@ class ControllerSettings:
     uncommitted_bytes_max: int = 64 << 20
     max_idle_interval_ms: int = 500
     bootstrap: tuple[MetadataRecord, ...] = ()
+    bootstrap_problem: str = ""
     min_insync_replicas: int = 1
     registration: Registration | None = None
 

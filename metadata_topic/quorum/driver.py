@@ -22,6 +22,7 @@ from functools import partial
 from typing import assert_never
 
 from kafka_protocol.errors import KafkaError, TidemarkError
+from local_log.errors import KafkaStorageError
 from metadata_topic.quorum.driver_answers import Answers, Respondent
 from metadata_topic.quorum.driver_ports import DriverWorld
 from metadata_topic.quorum.log_work import LogWork
@@ -113,6 +114,7 @@ class RaftDriver:
     def start(self, event: Started) -> None:
         """Begin, with what was found on the disk."""
         self._is_started = True
+        self._log.on_offline = self._log_failed
         self._handle(event)
         self.metrics.show(self.core)
 
@@ -229,6 +231,17 @@ class RaftDriver:
             self._notices.append(self._end)  # the core will not say `Closed` any more
         if not self._is_stepping:
             self._tell()
+
+    def _log_failed(self, error: OSError) -> None:
+        """The log is offline, whoever has found out; on any thread.
+
+        It ends the replica once the caller has returned: that may be one of those who are ended.
+        """
+        failure = KafkaStorageError(f"{self._log.partition_log.directory} is offline: {error}")
+        failure.__cause__ = error
+        self._scheduler.call_soon(
+            lambda: self._scheduler.call_later(0, partial(self._fail, failure))
+        )
 
     # -- effects --------------------------------------------------------------------------------
 

@@ -19,6 +19,10 @@ class DamagedMetadataError(UnusableMetadataError):
     """Bytes that were once flushed are gone or changed."""
 
 
+class ForeignSnapshotError(UnusableMetadataError):
+    """A snapshot contradicts a whole log, and this node neither made nor fetched it."""
+
+
 class MissingMetadataError(UnusableMetadataError):
     """Records are gone that no snapshot contains."""
 

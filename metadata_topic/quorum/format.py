@@ -36,6 +36,10 @@ from runtime.dice import Dice
 from runtime.disk import Disk
 
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
+_WAY_OUT: Final = (
+    "If it was, restore the file from a copy: every log directory of this node, and every node "
+    "that was formatted with the same features, has the same records in it"
+)
 METADATA_DIRECTORY: Final = f"{CLUSTER_METADATA_TOPIC}-0"
 
 
@@ -169,9 +173,8 @@ def read_bootstrap(log_dir: Path, disk: Disk) -> list[MetadataRecord]:
     try:
         return read_snapshot(disk.read_file(path)).records
     except FileNotFoundError:
-        raise NotFormattedError(f"{path} is missing: was {log_dir} formatted?") from None
+        raise NotFormattedError(
+            f"{path} is missing: was {log_dir} formatted? Nothing was changed. {_WAY_OUT}"
+        ) from None
     except CorruptSnapshotError as error:
-        raise CorruptSnapshotError(
-            f"{path}: {error}. Nothing was changed. Restore it from a copy, another log directory "
-            "of this node has the same file"
-        ) from error
+        raise CorruptSnapshotError(f"{path}: {error}. Nothing was changed. {_WAY_OUT}") from error

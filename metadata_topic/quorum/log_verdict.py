@@ -16,12 +16,20 @@ what lies around it tells them apart. Damage is
    batch's offset alone lay in a sector that was lost.
 
 Nothing is concluded from what is missing: without any of these signs a tail counts as torn.
+
+A snapshot that was fetched replaces the log; the intent is noted before the file has its name. So a
+snapshot that says more than a whole log with records, without that note, was put there by somebody
+else: neither of the two is right by itself, and the start is refused.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from metadata_topic.quorum.errors import DamagedMetadataError, MissingMetadataError
+from metadata_topic.quorum.errors import (
+    DamagedMetadataError,
+    ForeignSnapshotError,
+    MissingMetadataError,
+)
 from metadata_topic.quorum.flushed_end_file import EVERY_EPOCH, FLUSHED_END, FlushedEnd
 from metadata_topic.quorum.log_survey import SegmentSurvey
 from metadata_topic.raft.snapshot_id import SnapshotId
@@ -72,21 +80,22 @@ def judge(facts: DirectoryFacts) -> Verdict:
 
     Raises:
         DamagedMetadataError: flushed bytes are gone or changed.
+        ForeignSnapshotError: a snapshot not made or fetched by this node contradicts the log.
         MissingMetadataError: the log does not reach back to a usable snapshot.
     """
     base = 0 if facts.usable_snapshot is None else facts.usable_snapshot.end_offset
-    is_under_way = _is_replacement_under_way(facts)
-    # Of a log that is being dropped any segments may be left, and in any state.
-    chain = [] if is_under_way else _chain(facts, base)
     epochs = [later.epoch for s in facts.segments for later in s.later]
     last_epoch = max([*epochs, *(s.last_epoch for s in facts.segments)], default=-1)
-    is_replaced = is_under_way or _is_replaced(facts, chain)
-    end = chain[-1].end_offset if chain else None
-    if not is_replaced:
-        _check_end(facts, chain)
-    torn_bytes = chain[-1].size_bytes - chain[-1].whole_bytes if chain else 0
-    if is_replaced:
+    # Of a log that is being dropped any segments may be left, and in any state.
+    if _is_replacement_under_way(facts):
         return Verdict((), base, 0, last_epoch, True)
+    chain = _chain(facts, base)
+    if _is_behind_whole(facts, chain) and chain[-1].end_offset == 0:
+        # There is nothing to lose: somebody gives a new node a snapshot to begin with.
+        return Verdict((), base, 0, last_epoch, True)
+    _check_end(facts, chain)
+    end = chain[-1].end_offset if chain else None
+    torn_bytes = chain[-1].size_bytes - chain[-1].whole_bytes if chain else 0
     if chain and chain[0].base_offset > base:
         raise MissingMetadataError(
             f"{facts.directory}: the log begins at offset {chain[0].base_offset}, the newest usable"
@@ -134,23 +143,33 @@ def _is_replacement_under_way(facts: DirectoryFacts) -> bool:
     return snapshot is not None and facts.noted is not None and facts.noted.is_restart_at(snapshot)
 
 
-def _is_replaced(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> bool:
-    """Whether the snapshot came from elsewhere and says more than this log.
+def _has_batches(chain: Sequence[SegmentSurvey]) -> bool:
+    return any(segment.whole_bytes for segment in chain)
+
+
+def _is_behind_whole(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> bool:
+    """Whether the newest snapshot goes on beyond a log that has lost nothing.
 
     A snapshot of our own is made of a flushed log, whose end was noted before; so a log that ends
-    below it has lost something. One that was fetched is ahead of the log, or of a newer epoch: then
-    the log's records, the same offsets among them, are those that lost an election (KIP-630).
+    below one has lost something, and the note says so.
     """
     snapshot, noted = _newest_usable(facts), facts.noted
-    if snapshot is None or not chain:
+    if snapshot is None or noted is None or not chain:
         return False
     last = chain[-1]
-    if last.is_contradiction:
+    is_whole = noted.offset <= last.end_offset and not last.is_contradiction
+    return last.end_offset < snapshot.end_offset and is_whole and not _proof(facts, last)
+
+
+def _is_of_newer_epoch(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> bool:
+    """Whether the newest snapshot has an epoch that the log does not know.
+
+    Then the log's records, the same offsets among them, would be those that lost an election.
+    """
+    snapshot = _newest_usable(facts)
+    if snapshot is None or not _has_batches(chain):
         return False
-    if last.end_offset < snapshot.end_offset:
-        return noted is not None and noted.offset <= last.end_offset and not _proof(facts, last)
-    has_batches = any(segment.whole_bytes for segment in chain)
-    return has_batches and snapshot.epoch > max(segment.last_epoch for segment in chain)
+    return snapshot.epoch > max(segment.last_epoch for segment in chain)
 
 
 def _check_end(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> None:
@@ -163,6 +182,8 @@ def _check_end(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> None:
         return
     last = chain[-1]
     what = last.fault or "the log ends"
+    if _is_behind_whole(facts, chain):
+        raise _foreign(facts, last)
     if last.end_offset < snapshot_end:
         raise _damage(facts, last, what, f"it is below {snapshot_end}, the newest snapshot's end")
     if last.end_offset < noted:
@@ -174,6 +195,8 @@ def _check_end(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> None:
     proof = _proof(facts, last)
     if proof is not None:
         raise _damage(facts, last, what, proof)
+    if _is_of_newer_epoch(facts, chain):
+        raise _foreign(facts, last)
 
 
 def _proof(facts: DirectoryFacts, segment: SegmentSurvey) -> str | None:
@@ -200,6 +223,19 @@ def _damage(
         f"{facts.directory}/{segment.name} is damaged at position {segment.whole_bytes} (offset "
         f"{segment.end_offset}): {what}. This is no torn tail: {why}. Nothing was changed. "
         f"{_way_out(facts)}"
+    )
+
+
+def _foreign(facts: DirectoryFacts, last: SegmentSurvey) -> ForeignSnapshotError:
+    snapshot = facts.newest_snapshot
+    assert snapshot is not None
+    return ForeignSnapshotError(
+        f"{facts.directory}/{snapshot.file_name} is a snapshot up to offset {snapshot.end_offset} "
+        f"of epoch {snapshot.epoch}; the log ends at offset {last.end_offset}, in "
+        f"{facts.directory}/{last.name}, and has lost nothing. {FLUSHED_END} does not note that "
+        "this snapshot replaces the log: this node neither made nor fetched it. Nothing "
+        f"was changed. Move {snapshot.file_name} out of the directory: the node then goes on with "
+        "its log, and fetches what it lacks from the leader"
     )
 
 

@@ -9,7 +9,7 @@ A leader appends batches that it has made (`append`), a follower the leader's by
 (`append_fetched`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -20,7 +20,7 @@ from kafka_protocol.records.control import ControlEntry, control_batch
 from kafka_protocol.topics import CLUSTER_METADATA_TOPIC
 from kafka_protocol.types import TopicPartition
 from local_log.errors import UnexpectedAppendOffset, WouldWait
-from local_log.log_results import LogRead
+from local_log.log_results import LogHooks, LogRead
 from local_log.partition_log import PartitionLog
 from metadata_topic.quorum.batches import note_flushed_end
 from metadata_topic.quorum.config import MetadataLogConfig
@@ -43,6 +43,7 @@ class MetadataLog:
 
     Attributes:
         gate: whoever uses the log beside the loop comes through it.
+        on_offline: told once, on any thread, when the disk has failed, be it at a write or a read.
         note: what is known on disk of how far the log is flushed.
     """
 
@@ -50,6 +51,7 @@ class MetadataLog:
         self, log: PartitionLog, config: MetadataLogConfig, clock: Clock, note: FlushedEndNote
     ) -> None:
         self.gate = LogGate()
+        self.on_offline: Callable[[OSError], object] = lambda _error: None
         self._log = log
         self._config = config
         self._clock = clock
@@ -82,6 +84,12 @@ class MetadataLog:
         identity = directory / PARTITION_METADATA
         if not disk.exists(identity):
             disk.atomic_write(identity, dump_partition_metadata(METADATA_TOPIC_ID))
+        made: MetadataLog | None = None
+
+        def failed(error: OSError) -> None:
+            if made is not None:
+                made.on_offline(error)
+
         log = PartitionLog.open(
             directory,
             topic_partition=METADATA_PARTITION,
@@ -91,8 +99,10 @@ class MetadataLog:
             now_ms=clock.wall_ms(),
             recovery_point=recovery_point,
             log_start=log_start,
+            hooks=LogHooks(failed=failed),
         )
-        return cls(log, config, clock, FlushedEndNote(FlushedEndFile(directory, disk), log))
+        made = cls(log, config, clock, FlushedEndNote(FlushedEndFile(directory, disk), log))
+        return made
 
     @property
     def start_offset(self) -> int:
@@ -218,9 +228,16 @@ class MetadataLog:
         return found
 
     def bytes_of(self, found: LogRead) -> bytes:
-        """Read what `find` has found; whole batches, not very many. On any thread."""
-        read_at = self._log.disk.read_at
-        data = b"".join(read_at(one.file, one.position, one.size_bytes) for one in found.regions)
+        """Read what `find` has found; whole batches, not very many. On any thread.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        read_at, regions = self._log.disk.read_at, found.regions
+        try:
+            data = b"".join(read_at(one.file, one.position, one.size_bytes) for one in regions)
+        except OSError as error:
+            self._log.health.fail(error)
         size = 0
         for position, header in islice(iter_batches(data), BATCHES_MAX):
             size = position + header.size_bytes

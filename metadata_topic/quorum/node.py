@@ -254,6 +254,7 @@ class MetadataNode:
             max_batch_bytes=config.max_batch_bytes,
             max_idle_interval_ms=config.max_idle_interval_ms,
             bootstrap=opened.bootstrap,
+            bootstrap_problem=opened.bootstrap_problem,
             min_insync_replicas=config.min_insync_replicas,
             registration=Registration(
                 identity.node_id, self._ports.dice.uuid(), identity.endpoints, SUPPORTED_FEATURES

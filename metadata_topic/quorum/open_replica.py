@@ -11,7 +11,7 @@ from pathlib import Path
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import MetadataRecord
 from metadata_topic.quorum.config import MetadataLogConfig, NodeIdentity
-from metadata_topic.quorum.format import METADATA_DIRECTORY, read_bootstrap
+from metadata_topic.quorum.format import METADATA_DIRECTORY, NotFormattedError, read_bootstrap
 from metadata_topic.quorum.metadata_log import MetadataLog
 from metadata_topic.quorum.quorum_start import (
     FoundQuorum,
@@ -22,10 +22,11 @@ from metadata_topic.quorum.quorum_start import (
 )
 from metadata_topic.quorum.quorum_state_file import QuorumStateFile
 from metadata_topic.quorum.recovery import FoundMetadata, read_directory, repair
-from metadata_topic.quorum.snapshots import SnapshotFiles
+from metadata_topic.quorum.snapshots import CorruptSnapshotError, SnapshotFiles
 from metadata_topic.raft.events import Started
 from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey
+from runtime.disk import Disk
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ class OpenReplica:
         plan: how this node takes part.
         started: the core's first event.
         bootstrap: the records that the format step left, for a cluster where nothing counts yet.
+        bootstrap_problem: why they cannot be read, where the log is likely to have them.
     """
 
     key: ReplicaKey
@@ -51,6 +53,7 @@ class OpenReplica:
     plan: QuorumStart
     started: Started
     bootstrap: tuple[MetadataRecord, ...] = ()
+    bootstrap_problem: str = ""
 
     @property
     def applied_end(self) -> int:
@@ -91,7 +94,7 @@ def open_replica(
 
     Raises:
         QuorumConfigError, UnusableMetadataError: this node must not start; nothing was changed.
-        NotFormattedError: there is nothing yet, and no bootstrap records.
+        NotFormattedError: there are no records yet, and no bootstrap records.
         OSError, KafkaStorageError: the disk failed.
     """
     disk = ports.disk
@@ -110,14 +113,18 @@ def open_replica(
         history=found.history.entries,
         end_offset=found.verdict.end_offset,
         newest_snapshot=found.snapshot_id,
+        lost_voters=found.lost_voters,
     )
     plan = plan_quorum_start(key, settings, quorum)
     if is_sole is not (plan.membership is Membership.SOLE_VOTER):
         found = read_directory(
             directory, files=files, disk=disk, check_stop=check_stop, replays=not is_sole
         )
-    is_needed = settings.is_controller and found.is_blank  # where nothing ever counted
-    bootstrap = tuple(read_bootstrap(log_dir, disk)) if is_needed else ()
+    bootstrap: tuple[MetadataRecord, ...] = ()
+    problem = ""
+    if settings.is_controller and found.is_blank:  # as far as was looked, nothing ever counted
+        is_replayed = plan.membership is Membership.SOLE_VOTER
+        bootstrap, problem = _bootstrap(log_dir, disk, found, is_replayed=is_replayed)
     if check is not None and plan.membership is Membership.SOLE_VOTER:
         check(found.loader.take()[0])
     for note in plan.notes:
@@ -142,7 +149,26 @@ def open_replica(
         plan=plan,
         started=started,
         bootstrap=bootstrap,
+        bootstrap_problem=problem,
     )
+
+
+def _bootstrap(
+    log_dir: Path, disk: Disk, found: FoundMetadata, *, is_replayed: bool
+) -> tuple[tuple[MetadataRecord, ...], str]:
+    """The records of the format step, or why they cannot be read.
+
+    The first leader wrote them into the log. A log with records has them, if they are committed;
+    that is known of the only voter's log alone.
+    """
+    try:
+        return tuple(read_bootstrap(log_dir, disk)), ""
+    except (NotFormattedError, CorruptSnapshotError) as error:
+        if is_replayed or not found.has_records:
+            raise
+        problem = str(error)
+    log.error("not needed to start, for the log has records, but restore it: %s", problem)
+    return (), problem
 
 
 def _looks_sole(key: ReplicaKey, settings: QuorumSettings) -> bool:

@@ -27,6 +27,10 @@ class MissingQuorumStateError(UnusableMetadataError):
     """quorum-state is gone although the log is not: this node may have voted."""
 
 
+class LostVotersError(UnusableMetadataError):
+    """The file of the format step that names the first voters is damaged, and is needed."""
+
+
 class Membership(Enum):
     """What a node is in its quorum when it starts."""
 
@@ -63,6 +67,8 @@ class FoundQuorum:
         history: as `Started` wants it; voters None where kraft.version is 0.
         end_offset: of the log (exclusive).
         newest_snapshot: None if there is none.
+        lost_voters: why the file with the first voters cannot be read, where nothing else says who
+            votes; else empty.
     """
 
     directory: str
@@ -70,6 +76,7 @@ class FoundQuorum:
     history: tuple[tuple[int, QuorumFacts], ...]
     end_offset: int
     newest_snapshot: SnapshotId | None
+    lost_voters: str = ""
 
     @property
     def has_content(self) -> bool:
@@ -178,6 +185,13 @@ def _check_static(me: ReplicaKey, settings: QuorumSettings, found: FoundQuorum) 
     ids = [node.id for node in settings.static_voters]
     if not settings.is_controller:
         return
+    first_voters = f"{found.directory}/{BOOTSTRAP_ID.file_name}"
+    if found.lost_voters:
+        raise LostVotersError(
+            f"{first_voters} cannot be read: {found.lost_voters}. It says who votes, and the log "
+            "is empty. Nothing was changed. Restore it from a copy: every controller that was "
+            "formatted with the same voters has the same file"
+        )
     if ids and me.id not in ids:
         raise QuorumConfigError(
             f"controller.quorum.voters={_shown(settings)} does not contain this controller, "
@@ -185,8 +199,9 @@ def _check_static(me: ReplicaKey, settings: QuorumSettings, found: FoundQuorum) 
         )
     if not ids and not settings.bootstrap_servers:
         raise QuorumConfigError(
-            "no voters: the directory was formatted without --standalone, and neither "
-            "controller.quorum.voters nor controller.quorum.bootstrap.servers is set"
+            f"no voters: the directory was formatted without --standalone, or {first_voters} is "
+            "missing; and neither controller.quorum.voters nor "
+            "controller.quorum.bootstrap.servers is set"
         )
     election = found.election or ElectionState()
     voted_id = None if election.voted is None else election.voted.id
@@ -194,7 +209,8 @@ def _check_static(me: ReplicaKey, settings: QuorumSettings, found: FoundQuorum) 
         raise QuorumConfigError(
             f"node.id={me.id} stood for election in epoch {election.epoch} ({found.directory}/"
             "quorum-state), but neither the log nor the empty controller.quorum.voters says who "
-            "votes: set controller.quorum.voters as it was"
+            f"votes: set controller.quorum.voters as it was, or restore {first_voters} if there "
+            "was one"
         )
 
 

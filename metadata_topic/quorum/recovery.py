@@ -34,6 +34,7 @@ from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.durable_dirs import make_dirs_durably
 from metadata_topic.quorum.errors import (
     DamagedMetadataError,
+    ForeignSnapshotError,
     MissingMetadataError,
     UnreadableRecordError,
 )
@@ -71,6 +72,7 @@ class FoundMetadata:
         damaged: newer snapshots that cannot be read, to be put aside, and why.
         last_epoch: the highest epoch in log and snapshots, also where they are damaged; 0 if none.
         bytes_replayed: of the log's batches behind it.
+        has_records: metadata records lie behind it, be they committed or not.
     """
 
     directory: Path
@@ -83,11 +85,22 @@ class FoundMetadata:
     noted: FlushedEnd | None
     damaged: list[tuple[SnapshotId, str]] = field(default_factory=list)
     bytes_replayed: int = 0
+    has_records: bool = False
 
     @property
     def is_blank(self) -> bool:
         """Whether no metadata record ever counted, as far as was looked."""
         return self.snapshot_id in {None, BOOTSTRAP_ID} and self.loader.is_blank
+
+    @property
+    def lost_voters(self) -> str:
+        """Why the first voters cannot be read though nothing after them says who votes.
+
+        A leader of kraft.version 1 writes them into the log with its first batch.
+        """
+        said = dict(self.damaged).get(BOOTSTRAP_ID)
+        is_needed = self.snapshot_id is None and self.verdict.end_offset == 0
+        return said if said and is_needed else ""
 
     @property
     def epochs(self) -> tuple[tuple[int, int], ...]:
@@ -125,7 +138,8 @@ def read_directory(
             control records are decoded.
 
     Raises:
-        DamagedMetadataError, MissingMetadataError, UnreadableRecordError: see there.
+        DamagedMetadataError, ForeignSnapshotError, MissingMetadataError, UnreadableRecordError: see
+            there.
         OSError: the disk failed.
     """
     with resting_collector():  # 300,000 records: a third of the time would be the collector's
@@ -155,7 +169,7 @@ def _read_directory(
     )
     try:
         verdict = judge(facts)
-    except (DamagedMetadataError, MissingMetadataError) as error:
+    except (DamagedMetadataError, ForeignSnapshotError, MissingMetadataError) as error:
         why = "".join(f". {one.file_name} cannot be used: {said}" for one, said in damaged)
         raise type(error)(f"{error}{why}") from error
     end, quorum = 0, QuorumFacts()
@@ -315,7 +329,9 @@ def _load_segment(
     # A snapshot ends between batches; the one that holds its end is wholly inside.
     for position, data in sound_batches(found.directory, disk, segment, start):
         check_stop()
-        if not (replays or read_header(data).is_control):
+        is_control = read_header(data).is_control
+        found.has_records |= not is_control
+        if not (replays or is_control):
             continue
         try:
             for batch in read_batches(data):

@@ -64,6 +64,7 @@ def replica_of(node: "QuorumNode", opened: OpenReplica, ports: Ports) -> Metadat
                 max_batch_bytes=plan.batch_bytes,
                 max_idle_interval_ms=plan.idle_ms,
                 bootstrap=opened.bootstrap,
+                bootstrap_problem=opened.bootstrap_problem,
                 registration=registration,
             ),
             log=plan.log_config(),

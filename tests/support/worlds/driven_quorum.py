@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from kafka_protocol.files.meta_properties import META_PROPERTIES
 from kafka_protocol.records.batch import iter_batches
 from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.quorum.batches import data_batch, note_flushed_end
@@ -20,7 +21,7 @@ from metadata_topic.quorum.config import MetadataLogConfig, NodeIdentity
 from metadata_topic.quorum.driver import RaftDriver
 from metadata_topic.quorum.driver_ports import DriverWorld
 from metadata_topic.quorum.fetched import checked_prefix
-from metadata_topic.quorum.format import BOOTSTRAP_FILE, FormatPlan, format_directory
+from metadata_topic.quorum.format import FormatPlan, format_directory
 from metadata_topic.quorum.open_replica import OpenReplica, open_replica
 from metadata_topic.quorum.quorum_start import QuorumSettings
 from metadata_topic.quorum.snapshot_store import DiskSnapshotStore
@@ -39,6 +40,7 @@ from metadata_topic.raft.messages import (
 )
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from runtime.disk import Disk
 from runtime.executors import Pool
 from runtime.sim.clock import ManualClock
@@ -88,16 +90,22 @@ class DrivenNode:
         self.lives += 1
         self.ports = ports = self._ports()
         home = self.directory.parent
-        if not (home / BOOTSTRAP_FILE).exists():
+        voters = self.quorum.first_voters
+        if not (home / META_PROPERTIES).exists():
             ids = {home: bytes([self.id]) * 16}
-            plan = FormatPlan(CLUSTER_ID, self.id, (home,), home, directory_ids=ids)
+            plan = FormatPlan(CLUSTER_ID, self.id, (home,), home, directory_ids=ids, voters=voters)
             format_directory(plan, disk=Disk(), clock=ports.clock, dice=ports.dice)
+        others = tuple(replace(node, id=-1) for node in self.quorum.nodes)
         self.opened = opened = open_replica(
             home,
             NodeIdentity(
                 node_id=self.id, cluster_id=CLUSTER_ID, directory_id=bytes([self.id]) * 16
             ),
-            QuorumSettings(is_controller=self.is_controller, static_voters=self.quorum.nodes),
+            QuorumSettings(
+                is_controller=self.is_controller,
+                static_voters=() if voters else self.quorum.nodes,
+                bootstrap_servers=others if voters else (),
+            ),
             ports=ports,
             config=self.quorum.config,
         )
@@ -256,13 +264,29 @@ class DrivenQuorum:
         cut: (from, to) whose requests are lost.
         on_the_way: what becomes of an answer between two nodes.
         config: of all logs; for lives that begin later.
+        first_voters: that directories are formatted with; None: static voters.
     """
 
-    def __init__(self, root: Path, ids: Sequence[int], observers: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        root: Path,
+        ids: Sequence[int],
+        observers: Sequence[int] = (),
+        *,
+        is_dynamic: bool = False,
+    ) -> None:
         """Begin with nothing; `observers` are brokers, which have no vote."""
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.nodes = tuple(Node(node_id, "here", 9000 + node_id) for node_id in ids)
+        voters = (
+            Voter(
+                ReplicaKey(node.id, bytes([node.id]) * 16),
+                (VoterEndpoint("CONTROLLER", node.host, node.port),),
+            )
+            for node in self.nodes
+        )
+        self.first_voters = VoterSet(tuple(voters)) if is_dynamic else None
         self.config = MetadataLogConfig()
         self.members = {
             node_id: self._node(node_id, root / f"node-{node_id}" / "__cluster_metadata-0")

@@ -51,6 +51,7 @@ class ReplicaNode(DrivenNode):
                     max_batch_bytes=config.max_batch_bytes,
                     max_idle_interval_ms=config.max_idle_interval_ms,
                     bootstrap=opened.bootstrap,
+                    bootstrap_problem=opened.bootstrap_problem,
                     min_insync_replicas=1,
                     registration=registration,
                 ),

@@ -2,16 +2,21 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka_protocol.records.batch import iter_batches
 from metadata_topic.quorum import log_survey
 from metadata_topic.quorum.batches import note_flushed_end, value_batch
-from metadata_topic.quorum.errors import DamagedMetadataError
+from metadata_topic.quorum.errors import (
+    DamagedMetadataError,
+    ForeignSnapshotError,
+    MissingMetadataError,
+)
 from metadata_topic.quorum.flushed_end_file import EVERY_EPOCH, NO_EPOCH, FlushedEnd
 from metadata_topic.quorum.log_survey import LaterBatch, SegmentSurvey, survey_log
-from metadata_topic.quorum.log_verdict import DirectoryFacts, judge
+from metadata_topic.quorum.log_verdict import DirectoryFacts, Verdict, judge
 from metadata_topic.quorum.snapshots import SnapshotId
 from runtime.disk import Disk
 
@@ -23,12 +28,13 @@ def test_without_a_sign_it_is_a_torn_tail() -> None:
     assert judge(TORN).torn_bytes == 400
 
 
-def test_a_fetched_snapshot_does_not_hide_that_a_flushed_batch_is_damaged() -> None:
+def test_a_snapshot_does_not_hide_that_a_flushed_batch_is_damaged() -> None:
     """An old note says that less was flushed; the batch behind says that the place was."""
     snapshot = SnapshotId(80, 1)
     noted = FlushedEnd(10, led_epoch=1)
     facts = replace(TORN, newest_snapshot=snapshot, usable_snapshot=snapshot, noted=noted)
-    assert judge(facts).is_replaced
+    with pytest.raises(ForeignSnapshotError):
+        judge(facts)
     later = (LaterBatch(700, 90, 1, 85),)
     with pytest.raises(DamagedMetadataError):
         judge(replace(facts, segments=[replace(BROKEN, later=later)]))
@@ -73,3 +79,77 @@ def test_whole_batches_are_found_wherever_the_buffer_ends(
         (found,) = survey_log(tmp_path, Disk())
         assert found.whole_bytes == positions[1], size
         assert [later.position for later in found.later] == positions[2:], size
+
+
+def segment(base_offset: int, end_offset: int, last_epoch: int = 1, **more: Any) -> SegmentSurvey:
+    name = f"{base_offset}.log"
+    size = 10 * (end_offset - base_offset)
+    return SegmentSurvey(name, base_offset, size, size, end_offset, last_epoch, **more)
+
+
+def judged(*segments: SegmentSurvey, **facts: Any) -> Verdict:
+    return judge(DirectoryFacts("here", segments, **facts))
+
+
+def test_a_whole_batch_that_does_not_fit_is_damage_below_any_snapshot_too() -> None:
+    snapshot = SnapshotId(80, 1)
+    last = segment(0, 50, fault="another offset", is_contradiction=True)
+    with pytest.raises(DamagedMetadataError, match="another offset"):
+        judged(last, newest_snapshot=snapshot, usable_snapshot=snapshot, noted=FlushedEnd(10))
+
+
+def test_a_snapshot_that_cannot_be_read_hides_no_loss_behind_an_older_one() -> None:
+    """The newest is damaged; the log lost what was between it and the older one."""
+    with pytest.raises(DamagedMetadataError, match="below 80, the newest snapshot's end"):
+        judged(
+            segment(0, 50),
+            newest_snapshot=SnapshotId(80, 1),
+            usable_snapshot=SnapshotId(60, 1),
+            noted=FlushedEnd(10),
+        )
+
+
+def test_the_epoch_of_a_log_is_that_of_its_batches_not_of_an_empty_segment() -> None:
+    """A segment that was just begun has none."""
+    own = SnapshotId(40, 2)
+    closed, begun = segment(0, 50, 2), segment(50, 50, -1)
+    assert judged(closed, begun, newest_snapshot=own, usable_snapshot=own).end_offset == 50
+
+
+def test_a_snapshot_without_any_segment_proves_that_there_was_a_log() -> None:
+    snapshot = SnapshotId(60, 1)
+    with pytest.raises(DamagedMetadataError, match="they were flushed to offset 60"):
+        judged(newest_snapshot=snapshot, usable_snapshot=snapshot)
+
+
+def test_a_closed_segment_that_ends_damaged_is_no_hole_of_a_deletion() -> None:
+    """Not below a snapshot either: a deletion leaves whole segments."""
+    snapshot = SnapshotId(60, 1)
+    with pytest.raises(DamagedMetadataError, match="it is in a closed segment"):
+        judged(
+            segment(0, 30, fault="no whole batch"),
+            segment(60, 70),
+            newest_snapshot=snapshot,
+            usable_snapshot=snapshot,
+        )
+
+
+def test_bytes_behind_the_last_batch_of_a_closed_segment_are_damage() -> None:
+    with pytest.raises(DamagedMetadataError, match=r"garbage.*it is in a closed segment"):
+        judged(segment(0, 30, fault="garbage"), segment(30, 40))
+
+
+def test_epochs_do_not_fall_from_one_segment_to_the_next() -> None:
+    with pytest.raises(DamagedMetadataError, match="epoch 2 after epoch 3"):
+        judged(segment(0, 30, 3), segment(30, 40, 2))
+    assert judged(segment(0, 30, 3), segment(30, 30, -1)).end_offset == 30
+
+
+def test_one_record_between_a_snapshot_and_the_log_is_lost() -> None:
+    snapshot = SnapshotId(29, 1)
+    with pytest.raises(MissingMetadataError):
+        judged(segment(30, 40), newest_snapshot=snapshot, usable_snapshot=snapshot)
+
+
+def test_the_last_epoch_is_the_highest_of_all_segments() -> None:
+    assert judged(segment(0, 30, 3), segment(30, 30, -1)).last_epoch == 3

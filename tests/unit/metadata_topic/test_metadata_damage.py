@@ -24,10 +24,10 @@ from metadata_topic.quorum.flushed_end_file import (
     parse_flushed_end,
 )
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
-from metadata_topic.quorum.snapshots import SnapshotFiles, SnapshotId, snapshot_chunks
+from metadata_topic.quorum.snapshots import SnapshotId, snapshot_chunks
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
-from runtime.disk import Disk
 from runtime.sim.faulty_disk import FaultyDisk
+from tests.support.worlds.interrupted_install import leave_install
 from tests.support.worlds.metadata_home import DIRECTORY_ID, Home, forget_lines, topics
 
 EPOCH_BYTES = range(12, 16)
@@ -454,7 +454,7 @@ def test_a_replacement_on_a_failing_disk_is_finished_later(
         kraft_version=1,
         voters=VoterSet((voter,)),
     )
-    SnapshotFiles(home.metadata, Disk(), home.ports.dice).write(SnapshotId(100, 3), chunks)
+    leave_install(home.metadata, SnapshotId(100, 3), chunks)
     disk = home.disk = FaultyDisk()
     disk.fail([operation], path_part="__cluster_metadata", after=after)
     with contextlib.suppress(OSError, KafkaError):

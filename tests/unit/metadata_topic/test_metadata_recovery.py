@@ -10,10 +10,12 @@ from local_log.errors import LoadStopped
 from metadata_topic.image.model import TopicImage
 from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.image.sorted_map import SortedMap
-from metadata_topic.quorum.errors import DamagedMetadataError
-from metadata_topic.quorum.flushed_end_file import FLUSHED_END, FlushedEnd, dump_flushed_end
+from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.errors import DamagedMetadataError, ForeignSnapshotError
+from metadata_topic.quorum.flushed_end_file import FLUSHED_END
 from metadata_topic.quorum.node import MetadataNode
 from metadata_topic.quorum.quorum_state_file import parse_quorum_state
+from metadata_topic.quorum.recovery import read_directory, repair
 from metadata_topic.quorum.snapshots import (
     CorruptSnapshotError,
     SnapshotFiles,
@@ -26,6 +28,7 @@ from metadata_topic.raft.voter_history import QuorumFacts, VoterHistory
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from runtime.disk import Disk
 from runtime.sim.dice import SeededDice
+from tests.support.worlds.interrupted_install import leave_install, note_install
 from tests.support.worlds.metadata_home import DIRECTORY_ID, Home, topics
 from tests.support.worlds.waiting import until
 
@@ -43,9 +46,13 @@ async def three_topics(node: MetadataNode) -> None:
 
 
 def fetched(
-    home: Home, snapshot_id: SnapshotId, *names: str, cluster_id: str | None = None
+    home: Home,
+    snapshot_id: SnapshotId,
+    *names: str,
+    cluster_id: str | None = None,
+    is_noted: bool = True,
 ) -> None:
-    """A snapshot as another leader would have sent it."""
+    """A snapshot as another leader would have sent it, about to replace the log."""
     records: list[MetadataRecord] = [
         make("FeatureLevelRecord", name="metadata.version", feature_level=30)
     ]
@@ -59,7 +66,10 @@ def fetched(
         voters=VOTERS,
         cluster_id=cluster_id,
     )
-    SnapshotFiles(home.metadata, Disk(), SeededDice(1)).write(snapshot_id, chunks)
+    if is_noted:
+        leave_install(home.metadata, snapshot_id, chunks)
+    else:
+        SnapshotFiles(home.metadata, Disk(), SeededDice(1)).write(snapshot_id, chunks)
 
 
 def test_a_snapshot_of_a_newer_epoch_replaces_the_log(home: Home) -> None:
@@ -76,14 +86,14 @@ def test_a_snapshot_of_a_newer_epoch_replaces_the_log(home: Home) -> None:
 
 def test_a_start_that_is_refused_names_the_snapshots_that_it_cannot_use(home: Home) -> None:
     home.life(three_topics)
-    fetched(home, SnapshotId(1_000, 9), "x", cluster_id="somebody else's")
+    fetched(home, SnapshotId(1_000, 9), "x", cluster_id="somebody else's", is_noted=False)
     with pytest.raises(DamagedMetadataError, match="snapshot of cluster somebody else's"):
         home.life()
 
 
 def test_a_snapshot_of_the_same_epoch_leaves_the_longer_log(home: Home) -> None:
     home.life(three_topics)
-    fetched(home, SnapshotId(8, 1), "a")
+    fetched(home, SnapshotId(8, 1), "a", is_noted=False)
     assert set(home.life().image.topics_by_name) == {"a", "b", "c"}
 
 
@@ -102,7 +112,6 @@ def test_a_replacement_that_was_under_way_is_finished(home: Home) -> None:
     for path in home.metadata.iterdir():
         if path.name.startswith("0") and not path.name.endswith(".checkpoint"):
             path.unlink()
-    (home.metadata / FLUSHED_END).write_bytes(dump_flushed_end(FlushedEnd(10, SnapshotId(100, 3))))
     assert set(home.life().image.topics_by_name) == {"x"}
     assert b"restart -1" in (home.metadata / FLUSHED_END).read_bytes()
     assert home.life().leader_epoch == 5
@@ -110,10 +119,63 @@ def test_a_replacement_that_was_under_way_is_finished(home: Home) -> None:
 
 def test_a_damaged_log_is_not_replaced_by_a_newer_snapshot_behind_it(home: Home) -> None:
     home.life(three_topics)
-    fetched(home, SnapshotId(100, 1), "x")
+    fetched(home, SnapshotId(100, 1), "x", is_noted=False)
     home.log.write_bytes(home.log.read_bytes()[:-1])
     with pytest.raises(DamagedMetadataError):
         home.life()
+
+
+@pytest.mark.parametrize(
+    "snapshot_id", [SnapshotId(100, 1), SnapshotId(100, 3), SnapshotId(8, 3)], ids=str
+)
+@pytest.mark.parametrize("intent", [None, SnapshotId(100, 2), SnapshotId(99, 3)], ids=str)
+def test_a_snapshot_that_nobody_fetched_does_not_replace_a_log(
+    home: Home, snapshot_id: SnapshotId, intent: SnapshotId | None
+) -> None:
+    """A person put it there: without a cluster id it may be that of another life."""
+    home.life(three_topics)
+    fetched(home, snapshot_id, "x", is_noted=False)
+    if intent is not None:
+        note_install(home.metadata, intent)
+    before = home.files()
+    with pytest.raises(ForeignSnapshotError) as refused:
+        home.life()
+    assert home.files() == before
+    assert str(home.metadata / snapshot_id.file_name) in str(refused.value)
+    assert str(home.log) in str(refused.value)
+    assert f"Move {snapshot_id.file_name} out of the directory" in str(refused.value)
+    (home.metadata / snapshot_id.file_name).unlink()
+    assert set(home.life().image.topics_by_name) == {"a", "b", "c"}
+
+
+def test_nor_does_it_replace_a_log_that_begins_at_a_snapshot_and_is_empty(home: Home) -> None:
+    home.life(three_topics)
+    fetched(home, SnapshotId(100, 3), "x")
+    files = SnapshotFiles(home.metadata, Disk(), SeededDice(1))
+    found = read_directory(home.metadata, files=files, disk=Disk())
+    opened = repair(
+        found,
+        files=files,
+        config=MetadataLogConfig(),
+        disk=Disk(),
+        clock=home.ports.clock,
+    )
+    assert opened.start_offset == opened.end_offset == 100
+    fetched(home, SnapshotId(200, 3), "y", is_noted=False)
+    with pytest.raises(ForeignSnapshotError, match=r"ends at offset 100, .*100\.log"):
+        home.life()
+
+
+def test_a_node_without_a_log_may_be_given_a_snapshot_to_begin_with(home: Home) -> None:
+    files = SnapshotFiles(home.metadata, Disk(), SeededDice(1))
+    for _ in range(2):
+        found = read_directory(home.metadata, files=files, disk=Disk())
+        config = MetadataLogConfig()
+        opened = repair(found, files=files, config=config, disk=Disk(), clock=home.ports.clock)
+        opened.close()
+        if opened.end_offset == 0:
+            fetched(home, SnapshotId(100, 3), "x", is_noted=False)
+    assert set(home.life().image.topics_by_name) == {"x"}
 
 
 @pytest.mark.parametrize("loss", ["removed", "of an hour ago", "of kafka"])
