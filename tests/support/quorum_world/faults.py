@@ -43,7 +43,6 @@ class QuorumFaults(Faults):
     def _fail_disk(self, node: Any, coming: Fault, error: int, operations: set[str]) -> None:
         until = self._world.now_us + coming.for_ms * 1000
         node.disk_fault = (until, error, frozenset(operations))
-        node.is_fragile_until = until + 5_000_000
 
     def _wall_jump(self, node: Any, coming: Fault) -> None:
         node.clock.wall_offset_ms += int((coming.part - 0.5) * 2 * 40_000_000)
