@@ -61,7 +61,7 @@ class QuorumFaults(Faults):
         world = self._world
         if node.id in world.plan.voters and not node.disk_number:
             world.crash_for(node, coming.for_ms)
-            if node.disk.batches:  # with nothing in the log nobody could tell that it is missing
+            if _can_tell(node, is_alone=len(world.plan.voters) == 1):
                 node.lose_vote()
 
     def _snapshot(self, node: Any, coming: Fault) -> None:
@@ -71,3 +71,15 @@ class QuorumFaults(Faults):
     def _deliver(self, node: Any, request: Request) -> None:
         world = self._world
         world.at_node(world.now_us, node, node.deliver, (node, -1, 0), request)
+
+
+def _can_tell(node: Any, *, is_alone: bool) -> bool:
+    """Whether a start without quorum-state can go well.
+
+    With nothing in the log nobody could tell that it is missing. A sole voter goes on in the epoch
+    after its log's last one: it leads one twice of which it had written nothing.
+    """
+    if not node.disk.batches:
+        return False
+    election = node.disk.election
+    return not is_alone or election is None or node.disk.batches[-1].facts.epoch >= election.epoch
