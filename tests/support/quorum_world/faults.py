@@ -26,10 +26,14 @@ class QuorumFaults(Faults):
             node.down_ms = coming.for_ms
 
     def _crash_in_disk(self, node: Any, coming: Fault) -> None:
+        """Within its next changes of the disk; a node that is down, within those of its start."""
+        changes = 1 + int(coming.part**2 * 60)
+        node.power_goes = coming.number % 3 != 0
+        node.down_ms = coming.for_ms
         if node.up and node.process is not None:
-            node.process.disk.end_after(1 + int(coming.part**2 * 60))
-            node.power_goes = coming.number % 3 != 0
-            node.down_ms = coming.for_ms
+            node.process.disk.end_after(changes)
+        if not node.up or coming.number % 4 == 1:
+            node.start_ends_after = 1 + changes // 2
 
     def _broken_disk(self, node: Any, coming: Fault) -> None:
         some = ({"fsync"}, {"append"}, {"rename", "fsync_path"}, {"read_at"}, {"open_read"})

@@ -58,6 +58,7 @@ class QuorumNode:
         noted: what it applied in this turn, that the oracle judges when the turn is over.
         active_epoch: in which it was last seen as the active controller.
         names_seen, changes_seen: changes on its machine when they were last judged.
+        start_ends_after: its next life ends within so many changes of the disk.
         crash_after: it ends before the effect of this number in its next step with so many.
         disk_failures: what its disk told it in this life by a fault that was planned.
     """
@@ -87,7 +88,7 @@ class QuorumNode:
         self.crash_after: int | None = None
         self.power_goes = False
         self.down_ms = 0
-        self.start_after_us = 0
+        self.start_ends_after: int | None = None
         self.machine: MemoryMachine
         self.disk: LogMirror
         self.process: NodeProcess | None = None
@@ -205,6 +206,8 @@ class QuorumNode:
         process = NodeProcess(world.timeline, self.clock, MemoryDisk(self.machine), world.pool_us)
         process.node, self.process = self, process
         process.paused_until = self._paused_until
+        process.disk.end_after(self.start_ends_after)
+        self.start_ends_after = None
         ports = process.ports(SeededDice(plan.seed * 1_000_003 + self.id * 1009 + self.life))
         try:
             self.opened = opened = opened_node(self, ports)

@@ -136,7 +136,7 @@ class QuorumWorld(BaseWorld[QuorumNode]):
 
     def heal_node(self, node: QuorumNode) -> None:
         """Mend its disk, and start it."""
-        node.disk_fault = None
+        node.disk_fault = node.start_ends_after = None
         if node.process is not None:
             node.process.disk.end_after(None)
         if not node.up:
