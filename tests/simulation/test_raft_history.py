@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from tests.support.quorum_world import history
 from tests.support.quorum_world.history import NEVER, Call, Kind, Said, after, is_linearizable
 
 ONE, TWO = b"1" * 16, b"2" * 16
@@ -75,12 +76,21 @@ def test_the_topic_that_is_found_is_the_one_that_is_there() -> None:
     )
 
 
-def test_many_calls_without_an_answer_need_no_search_where_the_order_is_known() -> None:
+def test_many_calls_without_an_answer_need_no_search_where_the_order_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(history, "LOOKS_MAX", 400_000)
     ids = [bytes([number]) * 16 for number in range(10, 50)]
     calls = [call_of(n, Kind.CREATE, Said.UNKNOWN, one, n, None) for n, one in enumerate(ids)]
     calls += [call_of(n, Kind.DELETE, Said.UNKNOWN, None, n, None) for n in range(100, 150)]
+    begun = len(calls)
+    for number in range(1000):
+        topic, at = number.to_bytes(16, "big"), 200 + 10 * number
+        calls.append(call_of(begun + 2 * number, Kind.CREATE, Said.DONE, topic, at, at + 3))
+        calls.append(call_of(begun + 2 * number + 1, Kind.DELETE, Said.DONE, topic, at, at + 8))
+    ids += [number.to_bytes(16, "big") for number in range(1000)]
     assert is_linearizable(calls, ids) is True
-    calls.append(call_of(200, Kind.DESCRIBE, Said.DONE, TWO, 300, 301))
+    calls.append(call_of(200, Kind.DESCRIBE, Said.DONE, TWO, 199, 301))
     assert is_linearizable(calls, ids) is None, "too many orders to try them all"
 
 

@@ -13,7 +13,7 @@ Of what may come next most need not be tried:
    others: if the log's order is one, it is found without a second try.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -116,6 +116,7 @@ class _Search:
 
     def __init__(self, calls: Sequence[Call], committed: Sequence[bytes]) -> None:
         self._calls = sorted(calls, key=lambda call: (call.asked_us, call.number))
+        self._all = (1 << len(self._calls)) - 1
         self._must = sum(
             1 << place
             for place, call in enumerate(self._calls)
@@ -144,20 +145,21 @@ class _Search:
             stack += [(done | 1 << place, then) for place, then in self._changes(done, state)]
         return False
 
-    def _possible(self, done: int) -> Iterator[int]:
+    def _possible(self, done: int) -> list[int]:
         """Places of the calls that may be next: none that is left ended before they were asked."""
-        first_end = NEVER
-        for place, end in enumerate(self._ends):
-            self._looks += 1
+        first_end, places = NEVER, []
+        left = self._all & ~done
+        while left:
+            bit = left & -left
+            place = bit.bit_length() - 1
             if self._calls[place].asked_us > first_end:
                 break  # what is asked still later ends still later
-            if not done >> place & 1 and self._must >> place & 1:
-                first_end = min(first_end, end)
-        for place, call in enumerate(self._calls):
-            if call.asked_us > first_end:
-                break
-            if not done >> place & 1:
-                yield place
+            self._looks += 1
+            places.append(place)
+            if bit & self._must:
+                first_end = min(first_end, self._ends[place])
+            left ^= bit
+        return [place for place in places if self._calls[place].asked_us <= first_end]
 
     def _with_what_fits(self, done: int, state: bytes | None) -> tuple[int, bytes | None]:
         """The same state after all calls that change nothing and fit."""
