@@ -145,6 +145,11 @@ class ErrorCode(IntEnum):
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
 
+    @classmethod
+    def of(cls, code: int) -> "ErrorCode":
+        """The error of a code that a peer sent; one of a later Kafka is UNKNOWN_SERVER_ERROR."""
+        return cls(code) if code in cls._value2member_map_ else cls.UNKNOWN_SERVER_ERROR
+
     @property
     def retriable(self) -> bool:
         """Whether clients take the error as passing and try again by themselves."""

@@ -111,7 +111,7 @@ class RemoteLife:
         del refused, is_missing_some  # of lives before directories were noted: none was one of many
         while self.epoch == NOT_REGISTERED:
             answer = await self._ask(ApiKey.BROKER_REGISTRATION, _REGISTRATION, self._question())
-            code = ErrorCode(answer.error_code)
+            code = ErrorCode.of(answer.error_code)
             if code == ErrorCode.NONE:
                 self.epoch = answer.broker_epoch
             elif code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
@@ -205,7 +205,7 @@ class RemoteLife:
         answer = await self._active.ask(
             ApiKey.BROKER_HEARTBEAT, _HEARTBEAT, question, timeout_ms=interval_ms
         )
-        code = ErrorCode(answer.error_code)
+        code = ErrorCode.of(answer.error_code)
         if code == ErrorCode.NONE:
             self._said = None
             if want_shut_down and not answer.should_shut_down:
@@ -255,7 +255,7 @@ class RemoteLife:
         question = _directories_question(self._registration.node_id, self.epoch, assignments)
         answer = await self._ask(ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0, question)
         if answer.error_code:
-            code = ErrorCode(answer.error_code)
+            code = ErrorCode.of(answer.error_code)
             raise ApiError(code, f"the active controller does not note directories: {code.name}")
 
     async def raise_leader_epochs(
@@ -287,7 +287,7 @@ class RemoteLife:
             question = cls(broker_id=self._registration.node_id, broker_epoch=self.epoch)
             answer = await self._ask(ApiKey.ALLOCATE_PRODUCER_IDS, 0, question)
             if answer.error_code:
-                code = ErrorCode(answer.error_code)
+                code = ErrorCode.of(answer.error_code)
                 raise ApiError(code, f"the active controller gives no producer ids: {code.name}")
             first = answer.producer_id_start
             if not first <= used <= GIVEN_ID_MAX:
@@ -305,7 +305,7 @@ class RemoteLife:
             except (NotControllerError, DecisionTimedOut) as error:
                 code = error.code
             else:
-                code = ErrorCode(answer.error_code)
+                code = ErrorCode.of(answer.error_code)
                 if code not in _AGAIN:
                     return answer
             self._say(code, f"the active controller does not take {api_key.name} yet: {code.name}")
@@ -341,7 +341,14 @@ class RemoteLife:
     def _begin(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """A broker that beats no more, and does not know why, is fenced for good: it ends."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._settings.on_end(error)
 
     def _say(self, code: ErrorCode, text: str) -> None:
         if code != self._said:

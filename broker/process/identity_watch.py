@@ -119,5 +119,7 @@ def watch_on(watch: IdentityWatch, failed: Callable[[BaseException], None]) -> "
             await watch.until_listed()
         except QuorumConfigError as error:
             failed(error)
+        except Exception:
+            log.exception("whether another node has our id is not looked at any more")
 
     return asyncio.create_task(go_on())

@@ -59,7 +59,7 @@ def _question(topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: boo
 
 
 def _created(one: Any) -> CreatedTopic:
-    code = ErrorCode(one.error_code)
+    code = ErrorCode.of(one.error_code)
     if code != ErrorCode.NONE:
         return CreatedTopic(one.name, ApiError(code, one.error_message or ""))
     configs = {config.name: config.value for config in one.configs or () if config.value}
