@@ -7,7 +7,8 @@ from broker.node.directories import Directories
 from broker.node.endpoints import controller_endpoints
 from broker.node.raft_config import append_linger_ms, quorum_settings, raft_config
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.node import MetadataNode, NodeIdentity, NodeSettings, Peers
+from metadata_topic.quorum.node import MetadataNode, NodeIdentity
+from metadata_topic.quorum.node_settings import NodeSettings, NodeTransport
 from metadata_topic.quorum.peers import peers_of
 from metadata_topic.quorum.rpc import WireIdentity
 from runtime.ports import Ports
@@ -28,7 +29,7 @@ def metadata_log_config(config: BrokerConfig) -> MetadataLogConfig:
     )
 
 
-def _transport(config: BrokerConfig, directories: Directories, ports: Ports) -> Peers:
+def _transport(config: BrokerConfig, directories: Directories, ports: Ports) -> NodeTransport:
     identity = WireIdentity(directories.cluster_id, config.controller_listener_names[0])
     return peers_of(identity, config.node_id, ports.scheduler, ports.executors)
 

@@ -20,6 +20,7 @@ from runtime.executors import Pool
 _ANSWER_BYTES_MAX: Final = 32 << 20
 _HEAD: Final = Struct(">ihhih")
 _SIZE: Final = Struct(">i")
+_CORRELATION: Final = Struct(">i")
 _FLEXIBLE_HEADER: Final = 2
 NO_ANSWER: Final = (OSError, asyncio.IncompleteReadError, TimeoutError, MalformedMessageError)
 """What a conversation raises where there is no answer."""
@@ -38,17 +39,25 @@ class Conversation:
         """
         self._address, self._client_id, self._pool = address, client_id, pool
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._asked = 0
 
     async def __aenter__(self) -> Self:
-        """Connect.
+        """Connect to the first of the host's addresses where somebody listens.
 
         Raises:
             OSError: nobody listens there.
         """
         host, port = self._address
         found = await self._pool.run(socket.getaddrinfo, host, port, 0, socket.SOCK_STREAM)
-        self._streams = await asyncio.open_connection(*found[0][4][:2])
-        return self
+        failure = OSError(f"{host} has no address")
+        for info in found:
+            try:
+                self._streams = await asyncio.open_connection(*info[4][:2])
+            except OSError as error:
+                failure = error
+            else:
+                return self
+        raise failure
 
     async def __aexit__(self, *_: object) -> None:
         if self._streams is not None:
@@ -58,7 +67,7 @@ class Conversation:
         """Send a request and decode its answer; the caller limits the time.
 
         Raises:
-            NO_ANSWER: the connection ended, or the answer cannot be read.
+            NO_ANSWER: the connection ended, or what came is no answer to this request.
         """
         assert self._streams is not None
         reader, writer = self._streams
@@ -66,13 +75,20 @@ class Conversation:
         body = codec.request(api_key).encode(question, version)
         tags = b"\0" if request_header == _FLEXIBLE_HEADER else b""
         size = _HEAD.size - _SIZE.size + len(self._client_id) + len(tags) + len(body)
-        head = _HEAD.pack(size, api_key, version, version, len(self._client_id))
+        self._asked += 1
+        head = _HEAD.pack(size, api_key, version, self._asked, len(self._client_id))
         writer.write(head + self._client_id + tags + body)
         (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
-        if not _SIZE.size <= size <= _ANSWER_BYTES_MAX:
+        if not _CORRELATION.size <= size <= _ANSWER_BYTES_MAX:
             raise MalformedMessageError(f"an answer of {size} bytes")
         frame = await reader.readexactly(size)
-        position = _SIZE.size
+        (answered,) = _CORRELATION.unpack_from(frame)
+        if answered != self._asked:
+            raise MalformedMessageError(f"an answer to request {answered}, not {self._asked}")
+        position = _CORRELATION.size
         if response_header == 1:
-            position = skip_tags(frame, position)
+            try:
+                position = skip_tags(frame, position)
+            except IndexError:
+                raise MalformedMessageError("an answer that ends within its header") from None
         return codec.response(api_key).decode(frame, version, position)[0]

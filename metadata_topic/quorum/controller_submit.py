@@ -1,17 +1,18 @@
-"""The controller's way in for coroutines: what `MetadataNode.submit` is to handlers."""
+"""Decisions that coroutines ask for: a coroutine may be cancelled, a decision goes on."""
 
 import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from metadata_topic.quorum.controller_loop import ControllerLoop
-from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS
-from metadata_topic.quorum.decisions import Decide, Done, Outcome
+from metadata_topic.quorum.decisions import Done, Outcome
 
 R = TypeVar("R")
 
+Ask = Callable[[Callable[[Outcome[R]], None]], None]
+"""Asks for a decision; what it is given hears the outcome, once, perhaps at once."""
 
-async def outcome_of(ask: Callable[[Callable[[Outcome[R]], None]], None]) -> R:
+
+async def outcome_of(ask: Ask[R]) -> R:
     """Ask something that answers with a callback, and wait for it.
 
     Raises:
@@ -31,23 +32,36 @@ async def outcome_of(ask: Callable[[Callable[[Outcome[R]], None]], None]) -> R:
     return await answered
 
 
-class ControllerSubmit:
-    """Callable; see `ControllerLoop.submit`."""
+class SubmittedDecisions:
+    """Knows which decisions were asked for and not answered yet, be their callers gone or not.
 
-    __slots__ = ("_loop",)
+    Attributes:
+        under_way: one task for each; a stop waits for them.
+    """
 
-    def __init__(self, loop: ControllerLoop) -> None:
-        self._loop = loop
+    __slots__ = ("under_way",)
 
-    async def __call__(self, decide: Decide[R], *, timeout_ms: int = DECISION_TIMEOUT_MS) -> R:
-        """Take a decision and make it durable.
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.under_way: set[asyncio.Task[object]] = set()
 
-        Returns:
-            The decision's response, after its records are committed and visible on this node. If
-            the caller is cancelled, a decision that was begun is carried through all the same.
+    async def submit(self, ask: Ask[R]) -> R:
+        """Ask for a decision, and wait for its outcome.
+
+        If the caller is cancelled, the decision is `under_way` all the same until it is answered.
 
         Raises:
-            KafkaError: whatever `decide` raises, or it cannot be written; nothing was.
-            NotControllerError, ControllerOverloadedError, DecisionTimedOut: see there.
+            The error of a `Failed`.
         """
-        return await outcome_of(lambda done: self._loop.submit(decide, done, timeout_ms=timeout_ms))
+        asked: asyncio.Task[R] = asyncio.ensure_future(outcome_of(ask))
+        self._keep(asked)
+        return await asyncio.shield(asked)
+
+    def _keep(self, task: "asyncio.Task[R]") -> None:
+        self.under_way.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: "asyncio.Task[R]") -> None:
+        self.under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: a cancelled caller does not collect it

@@ -78,11 +78,6 @@ class Decision(Generic[R]):
         self.timer: Timer | None = None
         self._done: Callable[[Outcome[R]], None] | None = done
 
-    @property
-    def is_answered(self) -> bool:
-        """Whether the one who asked has heard, be it that the time was over."""
-        return self._done is None
-
     def answer(self, outcome: Outcome[R]) -> None:
         """Tell the one who asked, if that did not happen before."""
         done, self._done = self._done, None

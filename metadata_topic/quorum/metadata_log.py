@@ -2,17 +2,14 @@
 
 It has no retention of its own: what a snapshot contains may go, nothing else. A segment is flushed
 before the next one begins, and the file `tidemark-flushed-end` notes after each flush how far that
-is. Whether the end of the log is sound was decided before it is opened, see `log_verdict`.
+is (`flushed_end_note`). Whether the end of the log is sound was decided before it is opened, see
+`log_verdict`.
 
 A leader appends batches that it has made (`append`), a follower the leader's bytes as they came
-(`append_fetched`). Which of the two wrote a batch matters at the next start: what a fetched one
-says about a flushed end is about the leader's disk. So the file names the epoch that was led here
-last, and forgets it before fetched batches of the same epoch can come: at a start, at a truncation,
-and when a snapshot replaces the log.
+(`append_fetched`).
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -28,12 +25,12 @@ from local_log.partition_log import PartitionLog
 from metadata_topic.quorum.batches import note_flushed_end
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.fetched import BATCHES_MAX
-from metadata_topic.quorum.flushed_end_file import NO_EPOCH, FlushedEnd, FlushedEndFile
+from metadata_topic.quorum.flushed_end_file import FlushedEndFile
+from metadata_topic.quorum.flushed_end_note import FlushedEndNote
 from metadata_topic.quorum.log_gate import LogGate
 from metadata_topic.raft.snapshot_id import SnapshotId
 from runtime.clock import Clock
 from runtime.disk import Buffer, Disk
-from runtime.executors import make_mutex
 
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 METADATA_PARTITION: Final = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
@@ -46,21 +43,17 @@ class MetadataLog:
 
     Attributes:
         gate: whoever uses the log beside the loop comes through it.
+        note: what is known on disk of how far the log is flushed.
     """
 
     def __init__(
-        self, log: PartitionLog, config: MetadataLogConfig, clock: Clock, noted: FlushedEndFile
+        self, log: PartitionLog, config: MetadataLogConfig, clock: Clock, note: FlushedEndNote
     ) -> None:
         self.gate = LogGate()
         self._log = log
         self._config = config
         self._clock = clock
-        self._file = noted
-        self._notes = make_mutex()
-        self._noted = noted.read() or FlushedEnd(0)
-        self._noted_segment = self._newest_segment
-        self._unsynced_lines = False
-        self._led_epoch = NO_EPOCH
+        self.note = note
 
     @classmethod
     def open(
@@ -99,7 +92,7 @@ class MetadataLog:
             recovery_point=recovery_point,
             log_start=log_start,
         )
-        return cls(log, config, clock, FlushedEndFile(directory, disk))
+        return cls(log, config, clock, FlushedEndNote(FlushedEndFile(directory, disk), log))
 
     @property
     def start_offset(self) -> int:
@@ -131,10 +124,6 @@ class MetadataLog:
         """The log itself, for describing it; nobody else appends."""
         return self._log
 
-    @property
-    def _newest_segment(self) -> int:
-        return self._log.segments[-1].base_offset
-
     # -- appending ------------------------------------------------------------------------------
 
     def append(self, batches: Buffer, *, timestamp_ms: int) -> None:
@@ -147,7 +136,7 @@ class MetadataLog:
             KafkaStorageError: the disk failed; a part may be written.
         """
         self._append(batches, timestamp_ms)
-        self._led_epoch = read_header(batches).partition_leader_epoch
+        self.note.led(read_header(batches).partition_leader_epoch)
 
     def append_fetched(self, batches: Buffer, *, timestamp_ms: int) -> None:
         """Append a leader's batches as they are, whole ones without a hole.
@@ -254,8 +243,7 @@ class MetadataLog:
     def flush(self) -> int:
         """Make everything appended durable; may run on pool threads, also on two at once.
 
-        What was flushed is noted, so that no later start takes it for a torn tail: by a line that
-        nobody waits for (`fsync_lines`), at times by the whole note.
+        What was flushed is noted, see `flushed_end_note`.
 
         Returns:
             The end (exclusive) of what was there when the flush began; later appends are not in it.
@@ -265,37 +253,8 @@ class MetadataLog:
         """
         if self.flushed_end < self.end_offset:
             self._log.flush()
-        if (
-            not self._file.takes_lines
-            or self._newest_segment != self._noted_segment
-            or NO_EPOCH != self._led_epoch != self._noted.led_epoch
-        ):
-            self.note_flushed()
-        else:
-            self._add_line()
+        self.note.note_flush()
         return self.flushed_end
-
-    def _add_line(self) -> None:
-        with self._notes:
-            end = self.flushed_end
-            if end > self._noted.offset:
-                self._file.add_line(end)
-                self._noted = replace(self._noted, offset=end)
-                self._unsynced_lines = True
-
-    @property
-    def has_unsynced_lines(self) -> bool:
-        """Whether the note has lines that a power cut may take."""
-        return self._unsynced_lines
-
-    def fsync_lines(self) -> None:
-        """Make the lines of the note durable; on a pool thread that nobody waits for.
-
-        Raises:
-            OSError: the disk failed.
-        """
-        self._unsynced_lines = False  # before: a line that is added meanwhile may not be in it
-        self._file.fsync_lines()
 
     def note_flushed(self) -> None:
         """Note on disk up to where the log is flushed; may run on a pool thread.
@@ -303,18 +262,7 @@ class MetadataLog:
         Raises:
             OSError: the disk failed.
         """
-        with self._notes:
-            segment = self._newest_segment
-            end = max(self.flushed_end, self._noted.offset)
-            self._write_note(FlushedEnd(end, led_epoch=self._led_epoch))
-            self._noted_segment = segment
-
-    def _write_note(self, note: FlushedEnd) -> None:
-        """Replace the note, unless it says just that and all of it is durable."""
-        if note != self._noted or self._unsynced_lines or not self._file.takes_lines:
-            self._file.write(note)
-            self._noted = note
-            self._unsynced_lines = False
+        self.note.write()
 
     def set_high_watermark(self, offset: int) -> None:
         """Take note that everything below `offset` (exclusive) is committed."""
@@ -331,19 +279,8 @@ class MetadataLog:
         Raises:
             OSError, KafkaStorageError: the disk failed.
         """
-        with self._notes:
-            self._led_epoch = NO_EPOCH
-            self._write_note(FlushedEnd(min(self._noted.offset, offset)))
+        with self.note.cutting(offset):
             self._log.truncate_to(offset)
-
-    def note_restart(self, snapshot_id: SnapshotId) -> None:
-        """Note on disk that a snapshot, which need not be there yet, replaces this log.
-
-        Raises:
-            OSError: the disk failed.
-        """
-        with self._notes:
-            self._write_note(FlushedEnd(self._noted.offset, snapshot_id))
 
     def restart_at(self, snapshot_id: SnapshotId) -> None:
         """Drop everything: a snapshot replaces this log, which begins anew at its end.
@@ -354,14 +291,9 @@ class MetadataLog:
         Raises:
             OSError, KafkaStorageError: the disk failed.
         """
-        self.note_restart(snapshot_id)
-        with self._notes:
-            self._led_epoch = NO_EPOCH
-            offset = snapshot_id.end_offset
-            self._log.truncate_fully_and_start_at(offset)
+        with self.note.restarting(snapshot_id):
+            self._log.truncate_fully_and_start_at(snapshot_id.end_offset)
             self._log.disk.fsync_path(self._log.directory)
-            self._write_note(FlushedEnd(offset))
-            self._noted_segment = self._newest_segment
 
     # What a snapshot contains goes in four parts: what others see on the loop, what may wait for
     # the disk on a pool thread. Nobody cuts the log meanwhile, see `gate`.
@@ -403,6 +335,6 @@ class MetadataLog:
     def close(self) -> None:
         """Flush, note it, and release the files."""
         self.flush()
-        self.note_flushed()
-        self._file.release()
+        self.note.write()
+        self.note.release()
         self._log.close()

@@ -13,10 +13,9 @@ All that matters is in `replica`, which knows no asyncio.
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from kafka_protocol.errors import ErrorCode, KafkaError
 from metadata_topic.controller.brokers import Registration
@@ -25,21 +24,21 @@ from metadata_topic.controller.features import SUPPORTED_FEATURES, unserved_feat
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.quorum.broker_control import BrokerControl
-from metadata_topic.quorum.config import MetadataLogConfig, NodeIdentity
+from metadata_topic.quorum.config import NodeIdentity
 from metadata_topic.quorum.controller_ports import ControllerSettings
-from metadata_topic.quorum.controller_submit import outcome_of
+from metadata_topic.quorum.controller_submit import SubmittedDecisions
 from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS, DecisionTimedOut, wait_for_all
 from metadata_topic.quorum.decisions import Decide, Outcome
 from metadata_topic.quorum.driver_answers import Respondent
-from metadata_topic.quorum.driver_ports import Transport
 from metadata_topic.quorum.errors import QuorumConfigError
 from metadata_topic.quorum.metadata_loader import Subscriber
+from metadata_topic.quorum.node_readiness import NodeReadiness
+from metadata_topic.quorum.node_settings import NodeSettings
 from metadata_topic.quorum.open_replica import OpenReplica, open_replica
-from metadata_topic.quorum.quorum_start import Membership, QuorumSettings, QuorumStart
+from metadata_topic.quorum.quorum_start import Membership, QuorumStart
 from metadata_topic.quorum.replica import MetadataReplica, ReplicaWorld
 from metadata_topic.quorum.view import QuorumView
-from metadata_topic.raft.config import RaftConfig
-from metadata_topic.raft.messages import Node, Request, Response
+from metadata_topic.raft.messages import Request
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import VoterSet
@@ -49,7 +48,6 @@ __all__ = [
     "MetadataNode",
     "MetadataUnavailable",
     "NodeIdentity",
-    "NodeSettings",
     "QuorumConfigError",
 ]
 
@@ -62,53 +60,6 @@ class MetadataUnavailable(KafkaError):
     """The metadata log cannot take records: its disk failed, or the node is closed."""
 
     code = ErrorCode.NOT_CONTROLLER
-
-
-class Peers(Transport, Protocol):
-    """The way to the other nodes, until it is closed."""
-
-    def close(self) -> None:
-        """End all connections; nobody waits for an answer after it."""
-        ...
-
-
-class Alone:
-    """The transport of a sole voter, who has nobody to ask."""
-
-    def send(
-        self,
-        to: Node,
-        request: Request,
-        timeout_ms: int,
-        done: Callable[[Response | None], None],
-    ) -> None:
-        """Never called."""
-        raise AssertionError(f"a node without a transport wants to ask node {to.id}")
-
-    def close(self) -> None:
-        """There is nothing to close."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSettings:
-    """What the configuration says.
-
-    Attributes:
-        quorum: who votes, and whom to ask.
-        raft: of the core; addresses come from `quorum`.
-        log: of the metadata log.
-        session_timeout_ms: `broker.session.timeout.ms`.
-        has_broker: the process is a broker, too. Where its controller is the only one, it sends it
-            no heartbeats.
-        transport: to the other nodes; the node closes it.
-    """
-
-    quorum: QuorumSettings = field(default_factory=lambda: QuorumSettings(is_controller=True))
-    raft: RaftConfig = field(default_factory=RaftConfig)
-    log: MetadataLogConfig = field(default_factory=MetadataLogConfig)
-    session_timeout_ms: int = 9_000
-    has_broker: bool = True
-    transport: Peers = field(default_factory=Alone)
 
 
 class MetadataNode:
@@ -140,12 +91,12 @@ class MetadataNode:
         self._scheduler = ports.scheduler
         self._settings = settings or NodeSettings()
         self._on_failure = on_failure
-        self._asked: set[asyncio.Task[object]] = set()
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._submitted = SubmittedDecisions()
         self._is_closed = False
         # Set by open.
         self._opened: OpenReplica | None = None
         self._replica: MetadataReplica
+        self._readiness: NodeReadiness
 
     # -- facts ----------------------------------------------------------------------------------
 
@@ -232,17 +183,6 @@ class MetadataNode:
         return self._replica.brokers
 
     @property
-    def has_caught_up(self) -> bool:
-        """Whether a leader is known and everything it calls committed is in the image."""
-        told = self._replica.driver.core.replica.leader_high_watermark
-        committed = max(self.high_watermark, told)
-        return (
-            self.leader_id >= 0
-            and self.high_watermark >= 0
-            and committed <= self._replica.applied_end
-        )
-
-    @property
     def plan(self) -> QuorumStart:
         """How this node takes part, by what `open` has found."""
         return self._replica.opened.plan
@@ -300,12 +240,12 @@ class MetadataNode:
                 session_timeout_ms=settings.session_timeout_ms,
                 transport=settings.transport,
                 own_broker_id=self.node_id if settings.has_broker and self.is_alone else None,
-                on_role=lambda _change: self._look(),
-                on_applied=lambda _applied: self._look(),
+                on_role=lambda _change: self._readiness.look(),
+                on_applied=lambda _applied: self._readiness.look(),
                 on_failure=self._failed,
             ),
         )
-        self._replica.controller.watch(self)
+        self._readiness = NodeReadiness(self._replica)
 
     def _controller_settings(self, opened: OpenReplica) -> ControllerSettings:
         config, identity = self._settings.log, self._identity
@@ -335,18 +275,19 @@ class MetadataNode:
 
         Raises:
             MetadataUnavailable: the node failed, or was closed.
+            NotControllerError: the only voter cannot write a controller's first records.
+            DecisionTimedOut: it leads, and nothing is committed in time.
         """
-        while not self._is_ready():
-            self._check_open()
-            changed = asyncio.get_running_loop().create_future()
-            self._waiting.add(changed)
+        await self._readiness.wait(self._check_open)
+        while self.is_leader:
             try:
-                await changed
-            finally:
-                self._waiting.discard(changed)
-        if self.is_leader:
-            # What a new controller writes by itself comes before this.
-            await self.submit(lambda _image: _nothing_to_write())
+                # What a new controller writes by itself comes before this.
+                await self.submit(lambda _image: _nothing_to_write())
+                break
+            except NotControllerError:
+                if self.is_alone:
+                    raise  # its own first records cannot be written
+                await self._readiness.wait(self._check_open)  # deposed: another may lead
         image = self.image
         if unserved := unserved_features(image):
             log.warning("finalised features that are not served here: %s", unserved)
@@ -357,24 +298,6 @@ class MetadataNode:
             len(image.topics_by_id),
             image.partition_count,
         )
-
-    def _is_ready(self) -> bool:
-        is_sole = self._replica.opened.plan.membership is Membership.SOLE_VOTER
-        if self.is_leader or is_sole:
-            return self._replica.controller.is_active
-        return self.has_caught_up
-
-    def _look(self) -> None:
-        for changed in self._waiting:
-            if not changed.done():
-                changed.set_result(None)
-
-    def on_active(self, _image: MetadataImage) -> None:
-        """This node takes decisions from now on."""
-        self._look()
-
-    def on_inactive(self) -> None:
-        """This node takes no more decisions."""
 
     # -- what others ask ------------------------------------------------------------------------
 
@@ -415,29 +338,18 @@ class MetadataNode:
         def ask(done: Callable[[Outcome[R]], None]) -> None:
             replica.submit(decide, done, timeout_ms=timeout_ms)
 
-        asked: asyncio.Task[R] = asyncio.ensure_future(outcome_of(ask))
-        self._keep(asked)
         try:
-            return await asyncio.shield(asked)
+            return await self._submitted.submit(ask)
         except NotControllerError:
             self._check_open()
             raise
-
-    def _keep(self, task: "asyncio.Task[R]") -> None:
-        self._asked.add(task)
-        task.add_done_callback(self._task_done)
-
-    def _task_done(self, task: "asyncio.Task[R]") -> None:
-        self._asked.discard(task)
-        if not task.cancelled():
-            task.exception()  # seen: a cancelled caller does not collect it
 
     def _check_open(self) -> None:
         if self.failure is not None or self._is_closed or self._opened is None:
             raise MetadataUnavailable("the metadata log takes no records") from self.failure
 
     def _failed(self, error: BaseException) -> None:
-        self._look()
+        self._readiness.look()
         self._on_failure(error)
 
     # -- snapshots and the end ------------------------------------------------------------------
@@ -464,12 +376,12 @@ class MetadataNode:
         """
         clock = self._ports.clock
         deadline_ms = clock.monotonic_ms() + self._settings.log.close_timeout_ms
-        while self._asked:
-            await self._wait(self._asked, f"{len(self._asked)} changes", deadline_ms)
+        while under_way := self._submitted.under_way:
+            await self._wait(under_way, f"{len(under_way)} changes", deadline_ms)
         if self._opened is None or self._is_closed:
             return
         self._is_closed = True
-        self._look()
+        self._readiness.look()
         closed = asyncio.get_running_loop().create_future()
         self._replica.close(partial(closed.set_result, None))
         try:

@@ -76,7 +76,7 @@ class DiskSnapshotStore:
         self._disk.fsync(file)
         file.close()
         self._part = None
-        self._log.note_restart(snapshot_id)
+        self._log.note.intend_restart(snapshot_id)
         self._disk.rename(path, self._files.path(snapshot_id), durable=True)
         self._log.restart_at(snapshot_id)
         log.info("loaded snapshot: file=%s size_bytes=%d", snapshot_id.file_name, size_bytes)

@@ -321,7 +321,7 @@ class ControllerHistory(RuleBasedStateMachine):
         quorum, term = self.quorum, self.quorum.loop._term
         if (
             term is None
-            or term._gathered
+            or not term.is_appended
             or quorum.loop.decided_image.provenance.end_offset != (quorum.log_end())
         ):
             return

@@ -34,6 +34,13 @@ RECORDED = sorted(
 """Those that find a planted bug; `make simulate-bugs` tells how to record them anew."""
 LEADER_MS_P99_MAX = 2000 + 5 * 1000
 """One fetch timeout and five election timeouts."""
+LEADER_MS_P90_MAX = 2600
+"""Of 100 seeds; they have 1,644 to 2,070 ms, with elections twice as long 3,055 to 4,165 ms.
+
+The 99th percentile alone says little: with elections twice as long it is still below its limit. It
+is 3.2 to 4 s. Seed 1305 has the longest wait of 400, 6.5 s: of three voters one lost its disk and
+another the leader's last answers, so it asks for pre-votes, and only the leader could grant one.
+"""
 
 
 def hold(seed: int, events: int) -> int:
@@ -70,7 +77,8 @@ def test_a_recorded_seed_holds(seed: int) -> None:
 @pytest.mark.parametrize("block", range(4))
 def test_every_rule_holds_in_many_seeds(block: int) -> None:
     waits = sorted(hold(seed, 5000) for seed in range(1000 + block * 100, 1100 + block * 100))
-    assert waits[97] <= LEADER_MS_P99_MAX  # of 400 seeds the 99th percentile is below it
+    assert waits[89] <= LEADER_MS_P90_MAX
+    assert waits[98] <= LEADER_MS_P99_MAX
 
 
 class HastyCore(RaftCore):
@@ -97,6 +105,26 @@ def test_a_broken_core_is_found_made_small_and_replayed(capsys: pytest.CaptureFi
     replay = lines[-1].removeprefix("replay: python -m tests.simulation.run ")
     assert main(replay.split(), kinds=kinds) == 1
     assert "a vote is durable before it leaves" in capsys.readouterr().out
+
+
+def test_what_a_slow_disk_or_a_pause_held_up_ends_with_the_faults() -> None:
+    quorum = SmallQuorum(3)
+    world, leader = quorum.world, quorum.elect()
+    slow, paused = (node for node in world.nodes.values() if node is not leader)
+    world.crash_for(leader, 100_000)  # the others elect one of them
+    slow.state_is_slow_until = world.now_us + 60_000_000
+    world._disk_us = (1_000_000, 0)
+    assert world.run_until(lambda: slow._persisting is not None, 10_000)
+    paused.paused_until = world.now_us + 50_000_000
+    world.run_for(2_100)  # what is due meanwhile is put off to the end of the pause
+    assert slow._persisting is not None
+    began = world.now_us
+    world.heal()
+    world.run_for(250)
+    assert slow._persisting is None, "its write went on"
+    assert paused._tick_at is None or paused._tick_at > began, "its timers stood still"
+    calm = world.calm_down()
+    assert calm.leader_ms <= LEADER_MS_P99_MAX
 
 
 @pytest.mark.parametrize("dynamic", [True, False])

@@ -30,6 +30,7 @@ from metadata_topic.raft.roles import Role
 from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID
 from metadata_topic.raft.voters import ReplicaKey
 from tests.support.raft.batch_index import Batch
+from tests.support.raft.disk_time import DiskTime
 from tests.support.raft.errors import Violation
 from tests.support.raft.model_disk import PAYLOAD_BYTES, ModelDisk
 
@@ -62,6 +63,7 @@ class SimNode:
         self.paused_until = 0
         self.log_is_slow_until = 0
         self.state_is_slow_until = 0
+        self.disk_time = DiskTime(self)
         self.clock_offset_ms = 0
         self.clock_rate = 1000
         self.leader_log_start = 0
@@ -88,7 +90,7 @@ class SimNode:
         self.flushing: int | None = None
         self.truncating: int | None = None
         self.installing: fx.InstallSnapshot | None = None
-        self._log_free_at = 0
+        self.disk_time.forget()
 
     def __repr__(self) -> str:
         return f"n{self.id}"
@@ -190,7 +192,7 @@ class SimNode:
     def _write_quorum_state(self) -> None:
         self._persisting = self._persists[-1]
         self._persists.clear()
-        self._later(self._quorum_state_is_written)
+        self.disk_time.later(self._quorum_state_is_written)
 
     def _quorum_state_is_written(self) -> None:
         written = self._persisting
@@ -210,20 +212,6 @@ class SimNode:
             carry_out(*args)
         else:
             self._held.append((after, carry_out, args))
-
-    def _later(self, carry_out: Callable[..., None], *args: Any) -> None:
-        """Do something after the time that quorum-state or a read takes."""
-        at = self.world.now_us + self._disk_us(self.state_is_slow_until)
-        self.world.at_node(at, self, carry_out, *args)
-
-    def _in_order(self, carry_out: Callable[..., None], *args: Any) -> None:
-        """Do something to log or snapshots; one is done after the other."""
-        at = max(self._log_free_at, self.world.now_us) + self._disk_us(self.log_is_slow_until)
-        self._log_free_at = at
-        self.world.at_node(at, self, carry_out, *args)
-
-    def _disk_us(self, slow_until: int) -> int:
-        return self.world.disk_us() * (60 if slow_until > self.world.now_us else 1)
 
     # Messages
 
@@ -254,7 +242,7 @@ class SimNode:
 
     def _read_records(self, effect: fx.RespondRecords, route: Route, request: Request) -> None:
         if self.world.disk_dice.random() < self.world.slow_read_chance:
-            self._later(self._records_are_read, effect, route, request)
+            self.disk_time.later(self._records_are_read, effect, route, request)
         else:
             self._records_are_read(effect, route, request)
 
@@ -337,7 +325,7 @@ class SimNode:
         if self.flushing is not None:
             raise Violation("one flush at a time", f"{self}")
         self.flushing = self.disk.end_offset
-        self._in_order(self._flushed, self.world.disk_dice.random() < 0.3)
+        self.disk_time.in_order(self._flushed, self.world.disk_dice.random() < 0.3)
 
     def _flushed(self, began_late: bool) -> None:
         assert self.flushing is not None
@@ -351,7 +339,7 @@ class SimNode:
             raise Violation("one change of the log at a time", f"{self}")
         self.world.oracle.truncates(self, effect.end_offset)
         self.truncating = effect.end_offset
-        self._in_order(self._truncated)
+        self.disk_time.in_order(self._truncated)
 
     def _truncated(self) -> None:
         assert self.truncating is not None
@@ -365,7 +353,7 @@ class SimNode:
     # Snapshots that are fetched
 
     def _write_chunk(self, effect: fx.WriteChunk) -> None:
-        self._in_order(self._chunk_written, effect)
+        self.disk_time.in_order(self._chunk_written, effect)
 
     def _chunk_written(self, effect: fx.WriteChunk) -> None:
         disk = self.disk
@@ -378,7 +366,7 @@ class SimNode:
         self.step(ChunkWritten(effect.snapshot_id, len(part[1])))
 
     def _drop_chunks(self, effect: fx.DropChunks) -> None:
-        self._in_order(self._chunks_dropped)
+        self.disk_time.in_order(self._chunks_dropped)
 
     def _chunks_dropped(self) -> None:
         self.disk.part = None
@@ -387,7 +375,7 @@ class SimNode:
         if self.truncating is not None or self.installing is not None:
             raise Violation("one change of the log at a time", f"{self}")
         self.installing = effect
-        self._in_order(self._installed, effect)
+        self.disk_time.in_order(self._installed, effect)
 
     def _installed(self, effect: fx.InstallSnapshot) -> None:
         self.installing = None

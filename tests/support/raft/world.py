@@ -157,10 +157,13 @@ class World(BaseWorld[SimNode]):
         """End what disturbs."""
         self.damage_chance = 0.0
         super().heal()
+        self.timeline.make_up_for_pauses()
 
     def heal_node(self, node: SimNode) -> None:
-        """Start it."""
-        if not node.up:
+        """End what a slow disk has begun, or start it."""
+        if node.up:
+            node.disk_time.mend()
+        else:
             node.start()
 
     # What is done to nodes

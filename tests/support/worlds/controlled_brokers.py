@@ -78,10 +78,14 @@ class Cluster:
         return found.leader, found.leader_epoch, found.isr
 
 
-def clustered(settings: ControllerSettings) -> Cluster:
+def clustered(settings: ControllerSettings, *, own_broker_id: int | None = None) -> Cluster:
     quorum = NaiveQuorum(settings)
     control = BrokerControl(
-        quorum.loop, quorum.world, cluster_id="cluster", session_timeout_ms=SESSION_MS
+        quorum.loop,
+        quorum.world,
+        cluster_id="cluster",
+        session_timeout_ms=SESSION_MS,
+        own_broker_id=own_broker_id,
     )
     quorum.elect()
     quorum.run(2)

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
@@ -20,11 +20,14 @@ from broker.topics.creation import TopicCreation
 from kafka_protocol.wire.codec import message, request, response
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.quorum.broker_control import BrokerControl
-from metadata_topic.quorum.controller_submit import ControllerSubmit
+from metadata_topic.quorum.controller_submit import outcome_of
+from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS
+from metadata_topic.quorum.decisions import Decide
 from tests.support.worlds.admin import SETTINGS
 from tests.support.worlds.naive_quorum import PLAIN, NaiveQuorum
 
 SESSION_MS, BEAT_MS = 9_000, 2_000
+R = TypeVar("R")
 
 
 class Listener:
@@ -38,7 +41,6 @@ class Listener:
         )
         self.registration = BrokerRegistrationHandler(control)
         self.heartbeat = BrokerHeartbeatHandler(control, heartbeat_interval_ms=BEAT_MS)
-        self.submit = ControllerSubmit(loop)
         config, _ = BrokerConfig.load(SETTINGS | {"log.dirs": str(log_dir)})
         live = LiveConfig(config, lambda: loop.image)
         creation = TopicCreation(
@@ -54,6 +56,10 @@ class Listener:
         self.directories = AssignReplicasToDirsHandler(self.submit)
         self.alter = IncrementalAlterConfigsHandler(self.submit, live)
         self.quorum.elect()
+
+    async def submit(self, decide: Decide[R], *, timeout_ms: int = DECISION_TIMEOUT_MS) -> R:
+        loop = self.quorum.loop
+        return await outcome_of(lambda done: loop.submit(decide, done, timeout_ms=timeout_ms))
 
     async def ask(
         self, handler: DecodedHandler, asked: Any, version: int | None = None, *, ms: int = 1

@@ -13,7 +13,8 @@ from metadata_topic.quorum.format import (
     FormatPlan,
     format_directory,
 )
-from metadata_topic.quorum.node import MetadataNode, NodeIdentity, NodeSettings
+from metadata_topic.quorum.node import MetadataNode, NodeIdentity
+from metadata_topic.quorum.node_settings import NodeSettings
 from metadata_topic.quorum.quorum_start import QuorumSettings
 from metadata_topic.raft.messages import Node
 from metadata_topic.raft.voters import VoterEndpoint

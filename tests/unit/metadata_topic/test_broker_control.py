@@ -306,6 +306,17 @@ def test_sessions_are_whole_again_after_a_change_of_controller(cluster: Cluster)
     assert cluster.broker(2).fenced
 
 
+def test_the_broker_in_the_controllers_process_has_no_session_to_end() -> None:
+    """It sends itself no heartbeats."""
+    cluster = clustered(PLAIN, own_broker_id=1)
+    cluster.start(1, 2)
+    cluster.quorum.depose()
+    cluster.quorum.elect()
+    cluster.quorum.run(2 * SESSION_MS)
+    assert not cluster.broker(1).fenced
+    assert cluster.broker(2).fenced, "another one has"
+
+
 def test_a_heartbeat_that_is_answered_too_late_keeps_the_session_alive() -> None:
     cluster = clustered(replace(PLAIN, uncommitted_bytes_max=1))
     cluster.start(1)

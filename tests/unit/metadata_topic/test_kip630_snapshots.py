@@ -22,6 +22,7 @@ from metadata_topic.raft.events import (
 from metadata_topic.raft.log_view import SnapshotFile
 from metadata_topic.raft.messages import (
     BatchFacts,
+    BeginQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
@@ -31,7 +32,8 @@ from metadata_topic.raft.messages import (
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
-from tests.support.worlds.told_core import ToldCore, key, leading
+from metadata_topic.raft.voters import ReplicaKey
+from tests.support.worlds.told_core import ToldCore, key, leading, node_of
 
 SNAPSHOT = SnapshotId(250, 1)
 OTHER = SnapshotId(300, 1)
@@ -141,6 +143,26 @@ def test_bad_input_a_size_that_changes_meanwhile_begins_anew() -> None:
     node.answer(second, grown)
     assert len(node.wanted(WriteChunk)) == 1
     assert node.wanted(DropChunks) == [DropChunks()]
+
+
+def test_k630_22_a_chunk_of_a_download_given_up_is_none_of_the_next_of_that_snapshot() -> None:
+    node, first = fetching()
+    node.answer(first, chunk(0, b"a" * 10))
+    begin = BeginQuorumEpochRequest(2, 3, ReplicaKey(2), node_of(3))
+    node.ask(begin)  # a new leader, while the first chunk is on its way to the disk
+    assert node.wanted(DropChunks) == [DropChunks()]
+    (fetch,) = node.take(FetchRequest)
+    led_anew = leading(2, 3)
+    node.answer(fetch, FetchResponse(ErrorCode.NONE, led_anew, -1, 250, snapshot_id=SNAPSHOT))
+    (anew,) = node.take(FetchSnapshotRequest)
+    assert anew.request.position == 0
+    five = FetchSnapshotResponse(ErrorCode.NONE, led_anew, SNAPSHOT, SIZE, 0, b"b" * 5)
+    node.answer(anew, five)
+    node.step(ChunkWritten(SNAPSHOT, 10))
+    assert node.take(FetchSnapshotRequest) == [], "it is the first download's"
+    node.step(ChunkWritten(SNAPSHOT, 5))
+    (second,) = node.take(FetchSnapshotRequest)
+    assert second.request.position == 5
 
 
 @pytest.mark.parametrize(

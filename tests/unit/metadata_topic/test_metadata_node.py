@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from metadata_topic.controller.brokers import register_broker, unfence_broker
 from metadata_topic.controller.errors import InvalidRequestError
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.controller.topic_specs import TopicDefaults, TopicSpec
@@ -30,6 +31,7 @@ from metadata_topic.testing import registration_of
 from runtime.disk import Disk
 from tests.support.worlds.metadata_home import forget_lines
 from tests.support.worlds.node_home import DIRECTORY_ID, Home, a_topic, no_work
+from tests.support.worlds.waiting import until
 
 
 @pytest.fixture
@@ -96,8 +98,6 @@ def test_decisions_at_once_see_each_other(home: Home) -> None:
         )
 
     async def work(node: MetadataNode) -> None:
-        from metadata_topic.controller.brokers import register_broker, unfence_broker
-
         epoch = await node.submit(lambda image: register_broker(image, registration_of(1)))
         await node.submit(lambda i: unfence_broker(i, broker_id=1, broker_epoch=epoch))
         answers = await asyncio.gather(*(node.submit(create) for _ in range(5)))
@@ -164,6 +164,22 @@ def test_a_failing_disk_ends_the_node_and_nothing_unflushed_is_answered(
 
     home.with_node(work)
     home.with_node(no_work)
+
+
+def test_the_broker_of_a_controller_that_is_elected_again_serves_on(home: Home) -> None:
+    """It sends itself no heartbeats: a session from the election on would end unheard."""
+
+    async def work(node: MetadataNode) -> None:
+        epoch = await node.submit(lambda image: register_broker(image, registration_of(1)))
+        await node.submit(lambda image: unfence_broker(image, broker_id=1, broker_epoch=epoch))
+        node._replica.driver.resign("for the test")
+        await until(lambda: node.knows_active_controller and node.leader_epoch == 2)
+        for _ in range(10):
+            home.ports.scheduler.advance(2_000)
+            await node.submit(lambda image: ControllerResult((), None))
+        assert not node.image.brokers[1].fenced
+
+    home.with_node(work)
 
 
 def test_a_failing_subscriber_ends_the_node(home: Home) -> None:

@@ -7,8 +7,10 @@ from typing import ParamSpec, TypeVar
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import iter_batches
-from metadata_topic.quorum.driver import FETCHES_A_TURN, LINES_FSYNC_MS, RaftFailureError
+from metadata_topic.quorum.driver import RaftFailureError
 from metadata_topic.quorum.fetched import BATCHES_MAX
+from metadata_topic.quorum.log_work import LINES_FSYNC_MS
+from metadata_topic.quorum.outgoing_messages import FETCHES_A_TURN
 from metadata_topic.raft.effects import RespondRecords
 from metadata_topic.raft.messages import (
     BatchFacts,
@@ -264,6 +266,29 @@ def test_a_leader_that_closes_hands_over_first(tmp_path: Path) -> None:
     leader.kill()
     successor = quorum.elect(within_ms=1_000)
     assert successor is not leader
+
+
+def test_a_disk_that_fails_while_a_leader_hands_over_ends_it_at_once(tmp_path: Path) -> None:
+    quorum = DrivenQuorum(tmp_path, [1, 2, 3])
+    disks = {i: FaultyDisk() for i in quorum.members}
+    pools = {i: HeldPool(is_holding=False) for i in quorum.members}
+    for i, node in quorum.members.items():
+        node.disk, node.pool = disks[i], pools[i]
+    quorum.start()
+    leader = quorum.elect()
+    quorum.advance(1_000)
+    pool = pools[leader.id]
+    pool.is_holding = True
+    assert leader.propose_noop()
+    closed: list[bool] = []
+    assert leader.driver is not None
+    leader.driver.close(lambda: closed.append(True))
+    disks[leader.id].fail(["fsync"])
+    pool.release()
+    quorum.advance(0)
+    assert (closed, len(leader.failures)) == ([True], 1)
+    quorum.advance(60_000)
+    assert closed == [True]
 
 
 def test_the_end_waits_for_a_flush_of_the_log_under_way(tmp_path: Path) -> None:

@@ -1,0 +1,71 @@
+"""Whether a metadata node is ready, for coroutines that wait for it."""
+
+import asyncio
+from collections.abc import Callable
+
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.quorum.quorum_start import Membership
+from metadata_topic.quorum.replica import MetadataReplica
+from metadata_topic.raft.roles import Role
+
+
+class NodeReadiness:
+    """A node is ready once it has caught up, and, where it leads, takes decisions."""
+
+    def __init__(self, replica: MetadataReplica) -> None:
+        """Look at `replica`, which tells of changes with `look`."""
+        self._replica = replica
+        self._waiting: set[asyncio.Future[None]] = set()
+        replica.controller.watch(self)
+
+    @property
+    def is_ready(self) -> bool:
+        """See the class; a sole voter is not ready before it leads."""
+        replica = self._replica
+        is_sole = replica.opened.plan.membership is Membership.SOLE_VOTER
+        if is_sole or replica.driver.core.role is Role.LEADER:
+            return replica.controller.is_active
+        return self._has_caught_up
+
+    @property
+    def _has_caught_up(self) -> bool:
+        """Whether another leads and everything it calls committed is in the image.
+
+        One that has resigned still names itself as the leader: who leads now is not known to it.
+        """
+        replica, core = self._replica, self._replica.driver.core
+        told = core.replica.leader_high_watermark
+        committed = max(replica.high_watermark, told)
+        return (
+            core.leader_id not in (None, core.key.id)
+            and replica.high_watermark >= 0
+            and committed <= replica.applied_end
+        )
+
+    async def wait(self, check_open: Callable[[], None]) -> None:
+        """Wait until the node is ready.
+
+        Args:
+            check_open: raises once it will never be.
+        """
+        while not self.is_ready:
+            check_open()
+            changed = asyncio.get_running_loop().create_future()
+            self._waiting.add(changed)
+            try:
+                await changed
+            finally:
+                self._waiting.discard(changed)
+
+    def look(self) -> None:
+        """Something has changed: those who wait look again."""
+        for changed in self._waiting:
+            if not changed.done():
+                changed.set_result(None)
+
+    def on_active(self, _image: MetadataImage) -> None:
+        """This node takes decisions from now on."""
+        self.look()
+
+    def on_inactive(self) -> None:
+        """This node takes no more decisions."""

@@ -1,0 +1,101 @@
+"""What is noted of the flushed end, and what of it a power cut may take."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from metadata_topic.image.records import make
+from metadata_topic.quorum.batches import data_batch
+from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.durable_dirs import make_dirs_durably
+from metadata_topic.quorum.flushed_end_file import FLUSHED_END, FlushedEndFile
+from metadata_topic.quorum.metadata_log import MetadataLog
+from runtime.disk import OpenFile
+from runtime.sim.clock import ManualClock
+from runtime.sim.dice import SeededDice
+from runtime.sim.memory_disk import MemoryDisk
+from runtime.sim.memory_machine import MemoryMachine
+
+HOME = Path("/log")
+SEEDS = range(8)
+
+
+class SlowDisk(MemoryDisk):
+    """Something happens while lines of the note are being made durable."""
+
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)
+
+    def fsync(self, file: OpenFile) -> None:
+        if file.path.name == FLUSHED_END:
+            self.meanwhile()
+        super().fsync(file)
+
+
+def opened(machine: MemoryMachine) -> tuple[SlowDisk, MetadataLog]:
+    disk = SlowDisk(machine)
+    make_dirs_durably(disk, HOME)
+    log = MetadataLog.open(
+        HOME, config=MetadataLogConfig(), disk=disk, clock=ManualClock(), recovery_point=0
+    )
+    log.note.write()
+    return disk, log
+
+
+def flush_one(log: MetadataLog) -> int:
+    """Append a batch and flush it."""
+    data = data_batch([make("NoOpRecord")], base_offset=log.end_offset, epoch=3, timestamp_ms=1)
+    log.append_fetched(data, timestamp_ms=1)
+    return log.flush()
+
+
+def after_a_cut(machine: MemoryMachine, seed: int) -> int:
+    """What the note says after a power cut."""
+    machine.cut(SeededDice(seed))
+    found = FlushedEndFile(HOME, MemoryDisk(machine)).read()
+    assert found is not None
+    return found.offset
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_whole_note_is_durable_also_while_its_lines_are_being_fsynced(seed: int) -> None:
+    machine = MemoryMachine()
+    disk, log = opened(machine)
+    end = flush_one(log)
+    found: list[int] = []
+
+    def note_and_cut() -> None:
+        log.note_flushed()
+        found.append(after_a_cut(machine, seed))
+        raise InterruptedError
+
+    disk.meanwhile = note_and_cut
+    with pytest.raises(InterruptedError):
+        log.note.fsync_lines()
+    assert found == [end]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_lines_that_were_fsynced_outlast_a_power_cut(seed: int) -> None:
+    machine = MemoryMachine()
+    _, log = opened(machine)
+    flush_one(log)
+    end = flush_one(log)
+    log.note.fsync_lines()
+    assert not log.note.has_unsynced_lines
+    assert after_a_cut(machine, seed) == end
+
+
+def test_a_line_that_is_added_during_an_fsync_has_not_been_fsynced() -> None:
+    disk, log = opened(MemoryMachine())
+    flush_one(log)
+
+    def add_a_line() -> None:
+        disk.meanwhile = lambda: None
+        flush_one(log)
+
+    disk.meanwhile = add_a_line
+    log.note.fsync_lines()
+    assert log.note.has_unsynced_lines
+    log.note.fsync_lines()
+    assert not log.note.has_unsynced_lines

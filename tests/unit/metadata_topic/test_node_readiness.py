@@ -1,0 +1,93 @@
+"""A metadata node among several is ready once it has caught up, whatever happened before."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from metadata_topic.quorum.config import NodeIdentity
+from metadata_topic.quorum.format import METADATA_DIRECTORY, FormatPlan, format_directory
+from metadata_topic.quorum.node import MetadataNode
+from metadata_topic.quorum.node_settings import NodeSettings
+from metadata_topic.quorum.quorum_start import QuorumSettings
+from metadata_topic.raft.messages import Node, Request
+from runtime.disk import Disk
+from runtime.sim.ports import simulated
+from tests.support.worlds.driven_quorum import CLUSTER_ID, Done, DrivenQuorum, Wire
+from tests.support.worlds.pools import turns
+
+
+@dataclass
+class Place:
+    """Where a `MetadataNode` stands in a quorum of `DrivenNode`s, and its transport."""
+
+    id: int
+    quorum: DrivenQuorum
+    driver: Any = None
+    lives: int = 0
+
+    def send(self, to: Node, request: Request, timeout_ms: int, done: Done) -> None:
+        Wire(self, self.lives).send(to, request, timeout_ms, done)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        pass
+
+
+def first_of_three(root: Path) -> tuple[MetadataNode, DrivenQuorum]:
+    """Node 1; the two others are not started yet."""
+    quorum = DrivenQuorum(root, [1, 2, 3])
+    del quorum.members[1]
+    place = Place(1, quorum)
+    ports = replace(simulated(1, clock=quorum.clock), scheduler=quorum.scheduler)
+    home = root / "node-1"
+    (home / METADATA_DIRECTORY).mkdir(parents=True)
+    plan = FormatPlan(CLUSTER_ID, 1, (home,), home, directory_ids={home: bytes([1]) * 16})
+    format_directory(plan, disk=Disk(), clock=ports.clock, dice=ports.dice)
+    place.driver = node = MetadataNode(
+        home,
+        NodeIdentity(node_id=1, cluster_id=CLUSTER_ID, directory_id=bytes([1]) * 16),
+        ports,
+        NodeSettings(
+            quorum=QuorumSettings(is_controller=True, static_voters=quorum.nodes), transport=place
+        ),
+    )
+    quorum.by_port[9001] = place  # type: ignore[assignment]
+    return node, quorum
+
+
+async def until(quorum: DrivenQuorum, is_so: Callable[[], bool]) -> None:
+    """Let time pass, a millisecond at a time."""
+    for _ in range(20_000):
+        if is_so():
+            return
+        quorum.advance(1)
+        await turns(3)
+    raise AssertionError("20 s are over")
+
+
+async def test_a_node_that_led_and_is_deposed_before_it_is_ready_goes_on_waiting(
+    tmp_path: Path,
+) -> None:
+    node, quorum = first_of_three(tmp_path)
+    node.open()
+    node.start()
+    ready = asyncio.ensure_future(node.ready())
+    quorum.start()
+    quorum.cut = {(2, 3), (3, 2), (2, 1), (3, 1)}  # nobody else is elected
+    await until(quorum, lambda: node.is_leader)
+    quorum.cut = set()
+    await until(quorum, lambda: node.knows_active_controller)
+    assert not ready.done(), "its first records are not committed"
+    quorum.cut = {(a, b) for other in (2, 3) for a, b in ((1, other), (other, 1))}
+    for _ in range(200):
+        quorum.advance(100)
+        await turns(5)
+    assert not node.is_leader
+    assert not ready.done(), "it has not caught up with those who go on without it"
+    quorum.cut = set()
+    for _ in range(200):
+        quorum.advance(100)
+        await turns(5)
+    await asyncio.wait_for(ready, 0)
+    assert node.leader_id in (2, 3)
