@@ -35,7 +35,8 @@ help:
 	@echo "make check  the fast part: linters, types, import contracts, unit tests"
 	@echo "make planted [IDS=\"S06 B04\"] plant known bugs one by one: the tests must notice each"
 	@echo "make simulate [WORLD=raft SEEDS=1000-1299 EVENTS=5000] simulated clusters, one a seed"
-	@echo "make simulate-bugs  the same with each planted bug of that world: it must be found"
+	@echo "make simulate-bugs  the same with each planted bug of that world: it must be found;"
+	@echo "            RECORDED=1 by the seed that its patch records, RECORD=1 records another where it is not"
 	@echo "make pythons the unit and property tests with every Python from 3.11 to 3.14 on PATH"
 	@echo "make prove-spark  the pipeline on Spark at full length: 2 GB, 20 kills, all stores: half an hour"
 	@echo "make prove  everything: all rounds of all tests, all Pythons, all planted bugs, the whole model,"
@@ -107,7 +108,7 @@ simulate: $(VENV)/.installed-dev
 		--processes $(PROCESSES) --at-least $(SEEDS_MIN) $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX))
 
 simulate-bugs: $(VENV)/.installed-dev
-	@$(BIN)/python -m tests.support.raft.planted $(IDS)
+	@$(BIN)/python -m tests.support.raft.planted $(if $(RECORDED),--recorded) $(if $(RECORD),--record) $(IDS)
 
 pythons: $(VENV)/.installed-dev
 	WORKERS=$(WORKERS) $(BIN)/python .ci/pythons.py $(PYTEST_ARGS)

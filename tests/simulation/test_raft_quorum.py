@@ -5,7 +5,6 @@ make simulate WORLD=raft SEEDS=1000-1299 EVENTS=5000                     # many
 """
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from metadata_topic.quorum.quorum_state_file import QuorumStateFile, dump_quorum
 from metadata_topic.raft.events import ElectionState
 from metadata_topic.raft.voters import VoterSet
 from tests.simulation.run import main
-from tests.support.quorum_world.history import Call, Kind, Said, is_linearizable
+from tests.support.quorum_world.history import Said
 from tests.support.quorum_world.kind import RAFT
 from tests.support.quorum_world.plan import QuorumPlan
 from tests.support.quorum_world.world import QuorumWorld, without_log_lines
@@ -32,7 +31,6 @@ RECORDED = sorted(
 """Those that find a planted bug; `make simulate-bugs` tells how to record them anew."""
 LEADER_MS_P99_MAX = 2000 + 5 * 1000
 """One fetch timeout and five election timeouts."""
-ONE, TWO = b"1" * 16, b"2" * 16
 
 
 def hold(seed: int, events: int) -> int:
@@ -111,66 +109,3 @@ def test_a_broken_rule_is_found_made_small_and_replayed(
     replay = lines[-1].removeprefix("replay: python -m tests.simulation.run ")
     assert main(replay.split()) == 1
     assert "a vote is durable before it leaves" in capsys.readouterr().out
-
-
-class TestLinearizable:
-    """The search over one name's history, on histories whose verdict is known."""
-
-    @staticmethod
-    def call(
-        number: int, kind: Kind, said: Said, topic: bytes | None, asked: int, until: int | None
-    ) -> Call:
-        return Call(number, kind, "t", asked, topic, said, until)
-
-    def verdict(self, *calls: tuple[Kind, Said, bytes | None, int, int | None]) -> bool | None:
-        numbered: Sequence[Call] = [self.call(n, *one) for n, one in enumerate(calls)]
-        return is_linearizable(numbered)
-
-    def test_what_overlaps_may_come_in_either_order(self) -> None:
-        assert self.verdict(
-            (Kind.CREATE, Said.DONE, ONE, 0, 10),
-            (Kind.DELETE, Said.REFUSED, None, 5, 12),
-        )
-        assert self.verdict(
-            (Kind.CREATE, Said.DONE, ONE, 0, 10),
-            (Kind.DELETE, Said.DONE, ONE, 5, 12),
-        )
-
-    def test_what_was_answered_before_comes_before(self) -> None:
-        assert not self.verdict(
-            (Kind.CREATE, Said.DONE, ONE, 0, 10),
-            (Kind.DELETE, Said.REFUSED, None, 11, 12),
-        )
-        assert not self.verdict(
-            (Kind.CREATE, Said.DONE, ONE, 0, 10),
-            (Kind.CREATE, Said.DONE, TWO, 11, 12),
-        )
-
-    def test_what_was_not_answered_may_take_effect_late_or_never(self) -> None:
-        assert self.verdict(
-            (Kind.CREATE, Said.DONE, ONE, 0, 10),
-            (Kind.DELETE, Said.UNKNOWN, None, 11, None),
-            (Kind.DESCRIBE, Said.DONE, ONE, 12, 13),
-            (Kind.CREATE, Said.DONE, TWO, 14, 15),
-        )
-        assert self.verdict(
-            (Kind.CREATE, Said.DONE, ONE, 0, 10),
-            (Kind.DELETE, Said.UNKNOWN, None, 11, None),
-            (Kind.DESCRIBE, Said.DONE, ONE, 12, 13),
-        )
-
-    def test_it_takes_effect_once(self) -> None:
-        assert not self.verdict(
-            (Kind.CREATE, Said.DONE, ONE, 0, 10),
-            (Kind.DELETE, Said.UNKNOWN, None, 11, None),
-            (Kind.CREATE, Said.DONE, TWO, 14, 15),
-            (Kind.DESCRIBE, Said.DONE, None, 16, 17),
-        )
-
-    def test_the_topic_that_is_found_is_the_one_that_is_there(self) -> None:
-        assert not self.verdict(
-            (Kind.CREATE, Said.DONE, ONE, 0, 10),
-            (Kind.DELETE, Said.DONE, ONE, 11, 12),
-            (Kind.CREATE, Said.DONE, TWO, 14, 15),
-            (Kind.DESCRIBE, Said.DONE, ONE, 16, 17),
-        )

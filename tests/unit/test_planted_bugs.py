@@ -32,6 +32,27 @@ def test_a_planted_bug_applies_and_names_tests_that_exist(path: Path) -> None:
             assert re.search(rf"^ *(?:async )?(?:def|class) {name}\b", text, re.MULTILINE), test
 
 
+SIMULATED = re.compile(r"^Simulate: (core|raft)\nSeed: (\d+)$", re.MULTILINE)
+FILES = {"core": "test_raft_core.py", "raft": "test_raft_quorum.py"}
+
+
+def test_what_a_simulation_finds_names_its_seed_in_the_patch_and_on_the_page() -> None:
+    page = (ROOT / "docs" / "testing.md").read_text()
+    rows = re.findall(r"\| (\w+) \| (core|raft) \| (\d+) \|$", page, re.MULTILINE)
+    simulated = {}
+    for path in PATCHES:
+        preamble = path.read_text().partition("diff --git")[0]
+        if "Simulate:" not in preamble:
+            continue
+        found = SIMULATED.search(preamble)
+        assert found is not None, path
+        world, seed = simulated[path.stem] = found.groups()
+        test = f"tests/simulation/{FILES[world]}::test_a_recorded_seed_holds[{seed}]"
+        assert test in runner.read_patch(path).tests, path
+    assert len(rows) >= 30
+    assert [row for row in rows if simulated.get(row[0]) != row[1:]] == []
+
+
 def git(*arguments: str, cwd: Path) -> str:
     done = subprocess.run(["git", *arguments], cwd=cwd, capture_output=True, text=True, check=True)
     return done.stdout

@@ -1,5 +1,6 @@
 """Brokers that are nothing but registrations and heartbeats, and the rules of their sessions."""
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from kafka_protocol.errors import ErrorCode, KafkaError
@@ -79,6 +80,7 @@ class Brokers:
         self._touches: dict[tuple[int, int, int], list[int]] = {}
         self._asked_to_stop: set[tuple[int, int]] = set()
         self._active_since: dict[int, tuple[int, int, int]] = {}  # by epoch: node, life, local ms
+        self._appended: dict[int, tuple[int, int]] = {}  # by epoch: local ms of the last two
         world.oracle.listeners.append(self._committed)
 
     def start(self) -> None:
@@ -179,6 +181,9 @@ class Brokers:
 
     def appends(self, node: "QuorumNode", epoch: int, record: MetadataRecord) -> None:
         """A leader has written a record: a fence has a reason, and so has another life."""
+        last_ms, now_ms = self._appended.get(epoch, (0, 0))[1], node.local_ms()
+        if now_ms > last_ms:
+            self._appended[epoch] = (last_ms, now_ms)
         value = record.value
         if record.name == "BrokerRegistrationChangeRecord" and value.fenced == 1:
             self._is_over(node, epoch, value.broker_id, value.broker_epoch, "a fence has a reason")
@@ -193,16 +198,19 @@ class Brokers:
     ) -> None:
         if broker_id < BROKERS or (broker_id, broker_epoch) in self._asked_to_stop:
             return
-        _, _, since_ms = self._active_since.get(epoch, (0, 0, node.local_ms()))
         now_ms = node.local_ms()
-        before_ms = now_ms - self.world.plan.linger_ms - SLACK_MS
-        touches = self._touches.get((epoch, broker_id, broker_epoch), [])
-        last_ms = max([since_ms, *(one for one in touches if one <= before_ms)])
-        if now_ms - last_ms < self.world.plan.session_ms:
+        _, _, since_ms = self._active_since.get(epoch, (0, 0, now_ms))
+        # What waited for the log was decided after the append before.
+        decided_ms = min(self._appended[epoch][0], now_ms - self.world.plan.linger_ms - SLACK_MS)
+        touches = [since_ms, *self._touches.get((epoch, broker_id, broker_epoch), []), now_ms]
+        longest_ms = max(
+            later - earlier for earlier, later in pairwise(touches) if later >= decided_ms
+        )
+        if longest_ms < self.world.plan.session_ms:
             raise Violation(
                 rule,
                 f"{node} in {epoch}: broker {broker_id} of epoch {broker_epoch}, "
-                f"heard of {now_ms - last_ms} ms ago",
+                f"silent for {longest_ms} ms",
             )
 
     def _committed(self, epoch: int, offset: int, record: MetadataRecord) -> None:

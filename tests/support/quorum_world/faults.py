@@ -26,10 +26,14 @@ class QuorumFaults(Faults):
             node.down_ms = coming.for_ms
 
     def _crash_in_disk(self, node: Any, coming: Fault) -> None:
+        """Within its next changes of the disk; a node that is down, within those of its start."""
+        changes = 1 + int(coming.part**2 * 60)
+        node.power_goes = coming.number % 3 != 0
+        node.down_ms = coming.for_ms
         if node.up and node.process is not None:
-            node.process.disk.end_after(1 + int(coming.part**2 * 60))
-            node.power_goes = coming.number % 3 != 0
-            node.down_ms = coming.for_ms
+            node.process.disk.end_after(changes)
+        if not node.up or coming.number % 4 == 1:
+            node.start_ends_after = 1 + changes // 2
 
     def _broken_disk(self, node: Any, coming: Fault) -> None:
         some = ({"fsync"}, {"append"}, {"rename", "fsync_path"}, {"read_at"}, {"open_read"})
@@ -43,7 +47,6 @@ class QuorumFaults(Faults):
     def _fail_disk(self, node: Any, coming: Fault, error: int, operations: set[str]) -> None:
         until = self._world.now_us + coming.for_ms * 1000
         node.disk_fault = (until, error, frozenset(operations))
-        node.is_fragile_until = until + 5_000_000
 
     def _wall_jump(self, node: Any, coming: Fault) -> None:
         node.clock.wall_offset_ms += int((coming.part - 0.5) * 2 * 40_000_000)
@@ -62,7 +65,7 @@ class QuorumFaults(Faults):
         world = self._world
         if node.id in world.plan.voters and not node.disk_number:
             world.crash_for(node, coming.for_ms)
-            if node.disk.batches:  # with nothing in the log nobody could tell that it is missing
+            if _can_tell(node, is_alone=len(world.plan.voters) == 1):
                 node.lose_vote()
 
     def _snapshot(self, node: Any, coming: Fault) -> None:
@@ -72,3 +75,15 @@ class QuorumFaults(Faults):
     def _deliver(self, node: Any, request: Request) -> None:
         world = self._world
         world.at_node(world.now_us, node, node.deliver, (node, -1, 0), request)
+
+
+def _can_tell(node: Any, *, is_alone: bool) -> bool:
+    """Whether a start without quorum-state can go well.
+
+    With nothing in the log nobody could tell that it is missing. A sole voter goes on in the epoch
+    after its log's last one: it leads one twice of which it had written nothing.
+    """
+    if not node.disk.batches:
+        return False
+    election = node.disk.election
+    return not is_alone or election is None or node.disk.batches[-1].facts.epoch >= election.epoch

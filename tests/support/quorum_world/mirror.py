@@ -4,8 +4,6 @@ What `ModelDisk` is to the core alone: the oracle's view of a disk. Batches are 
 process sees; `flushed_end` is how far a power cut would leave them, with their files' names.
 """
 
-from bisect import bisect_left
-
 from kafka_protocol.records.batch import LOG_OVERHEAD
 from metadata_topic.quorum.fetched import checked_prefix
 from metadata_topic.quorum.quorum_state_file import QUORUM_STATE, parse_quorum_state
@@ -15,7 +13,7 @@ from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID, SnapshotId
 from runtime.sim.memory_machine import MemoryMachine, MemoryNode
 from runtime.sim.power_cut_model import DirectoryNode
 from tests.support.quorum_world.plan import METADATA
-from tests.support.raft.model_disk import Batch
+from tests.support.raft.batch_index import Batch, BatchIndex
 
 _SUFFIX = ".checkpoint"
 
@@ -37,7 +35,7 @@ class Segment:
         self.rewrites = node.rewrites
 
 
-class LogMirror:
+class LogMirror(BatchIndex):
     """See the module.
 
     Attributes:
@@ -47,11 +45,10 @@ class LogMirror:
     """
 
     def __init__(self, machine: MemoryMachine, directory: bytes) -> None:
+        super().__init__()
         self.machine = machine
         self.directory = directory
         self.start_offset = 0
-        self.batches: list[Batch] = []
-        self._bases: list[int] = []
         self._segments: list[Segment] = []
         self._seen = self._seen_names = -1
         self._flushed: tuple[int, int] = (-1, 0)
@@ -75,12 +72,8 @@ class LogMirror:
             if len(segment.node.live) > segment.size:
                 new += self._read(segment)
         for batch in new:
-            self._add(batch)
+            self.add(batch)
         return new
-
-    def _add(self, batch: Batch) -> None:
-        self.batches.append(batch)
-        self._bases.append(batch.facts.base_offset)
 
     def _found_segments(self) -> list[tuple[int, MemoryNode]]:
         directory = self.machine.find(METADATA)
@@ -102,14 +95,15 @@ class LogMirror:
 
     def _read_all(self) -> list[Batch]:
         old = set(self.batches)
-        self.batches, self._bases = [], []
+        self.clear()
         self._segments = [Segment(base, node) for base, node in self._found_segments()]
         new: list[Batch] = []
         for segment in self._segments:
             if self.batches and segment.base != self.batches[-1].facts.end_offset:
-                self.batches, self._bases, new = [], [], []  # a hole: what is before does not count
+                self.clear()  # a hole: what is before does not count
+                new = []
             for batch in self._read(segment):
-                self._add(batch)
+                self.add(batch)
                 if batch not in old:
                     new.append(batch)
         return new
@@ -153,23 +147,7 @@ class LogMirror:
     @property
     def first_offset(self) -> int:
         """Of the first batch that can be read."""
-        return self._bases[0] if self._bases else self.end_offset
-
-    def index_at(self, offset: int) -> int:
-        """Place of the batch that begins at `offset`, or of the first after it."""
-        return bisect_left(self._bases, offset)
-
-    def is_boundary(self, offset: int) -> bool:
-        """Whether no batch has records both below and from `offset` on."""
-        if offset in (self.start_offset, self.end_offset):
-            return True
-        index = self.index_at(offset)
-        return index < len(self._bases) and self._bases[index] == offset
-
-    def batch_ending_at(self, end_offset: int) -> Batch | None:
-        """The batch before a boundary; None below the first one."""
-        index = self.index_at(end_offset)
-        return self.batches[index - 1] if index else None
+        return self.bases[0] if self.bases else self.end_offset
 
     def epoch_before(self, end_offset: int) -> int:
         """Epoch of the last record below `end_offset`, in log or snapshot."""

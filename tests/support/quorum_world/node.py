@@ -9,7 +9,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from kafka_protocol.errors import TidemarkError
-from local_log.errors import KafkaStorageError
 from metadata_topic.quorum.abstention import abstain_until
 from metadata_topic.quorum.metadata_loader import Applied
 from metadata_topic.quorum.open_replica import OpenReplica
@@ -59,8 +58,9 @@ class QuorumNode:
         noted: what it applied in this turn, that the oracle judges when the turn is over.
         active_epoch: in which it was last seen as the active controller.
         names_seen, changes_seen: changes on its machine when they were last judged.
+        start_ends_after: its next life ends within so many changes of the disk.
         crash_after: it ends before the effect of this number in its next step with so many.
-        is_fragile: its disk fails by a fault that was planned: it may give up.
+        disk_failures: what its disk told it in this life by a fault that was planned.
     """
 
     def __init__(self, world: "QuorumWorld", node_id: int) -> None:
@@ -85,14 +85,10 @@ class QuorumNode:
         self._paused_until = 0
         self.log_is_slow_until = self.state_is_slow_until = 0
         self.disk_fault: tuple[int, int, frozenset[str]] | None = None  # (until, errno, operations)
-        self.is_fragile_until = 0
-        self._failed_in_life = (
-            -1
-        )  # a log that failed at a read is met by the next change, however late
         self.crash_after: int | None = None
         self.power_goes = False
         self.down_ms = 0
-        self.start_after_us = 0
+        self.start_ends_after: int | None = None
         self.machine: MemoryMachine
         self.disk: LogMirror
         self.process: NodeProcess | None = None
@@ -102,6 +98,7 @@ class QuorumNode:
         self._forget()
 
     def _forget(self) -> None:
+        self.disk_failures: set[tuple[int, str]] = set()  # (errno, path)
         self.known_high_watermark = -1
         self.pending: dict[int, tuple[Route, Any]] = {}
         self.sends: dict[int, Callable[[Response | None], None]] = {}
@@ -151,9 +148,17 @@ class QuorumNode:
         if self.process is not None:
             self.process.paused_until = until_us
 
-    @property
-    def is_fragile(self) -> bool:
-        return self.is_fragile_until > self.world.now_us or self._failed_in_life == self.life
+    def is_due_to_disk(self, error: BaseException) -> bool:
+        """Whether an error, or what it came of, is one that its disk gave in this life.
+
+        However late: a log that failed at a read is met by the next change.
+        """
+        seen: BaseException | None = error
+        while seen is not None:
+            if isinstance(seen, OSError) and (seen.errno, seen.filename) in self.disk_failures:
+                return True
+            seen = seen.__cause__ or seen.__context__
+        return False
 
     # -- its machine ----------------------------------------------------------------------------
 
@@ -186,7 +191,7 @@ class QuorumNode:
             return 0
         if operation not in operations:
             return 0
-        self.is_fragile_until, self._failed_in_life = until + 5_000_000, self.life
+        self.disk_failures.add((error, str(path)))
         self.world.tell(f"{self} {operation} {path} fails")
         return error
 
@@ -201,6 +206,8 @@ class QuorumNode:
         process = NodeProcess(world.timeline, self.clock, MemoryDisk(self.machine), world.pool_us)
         process.node, self.process = self, process
         process.paused_until = self._paused_until
+        process.disk.end_after(self.start_ends_after)
+        self.start_ends_after = None
         ports = process.ports(SeededDice(plan.seed * 1_000_003 + self.id * 1009 + self.life))
         try:
             self.opened = opened = opened_node(self, ports)
@@ -220,7 +227,7 @@ class QuorumNode:
         replica.start()
 
     def _does_not_start(self, error: Exception) -> None:
-        if not (self.is_fragile and isinstance(error, OSError | KafkaStorageError)):
+        if not self.is_due_to_disk(error):
             raise Violation("a node starts", f"{self}: {type(error).__name__}: {error}") from error
         self.world.tell(f"{self} does not start: {error}")
         self.crash()
@@ -255,7 +262,7 @@ class QuorumNode:
             self.world.breaks_by(error)
             return
         self.world.tell(f"{self} fails: {type(error).__name__}: {error}")
-        if not self.is_fragile:
+        if not self.is_due_to_disk(error):
             self.world.breaks("no node gives up", f"{self}: {type(error).__name__}: {error}")
             return
         self.world.at_node(self.world.now_us, self, self.world.crash_for, self, 300)

@@ -13,13 +13,13 @@ from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import MetadataRecord
 from metadata_topic.quorum.batches import read_records, whole_batches
 from metadata_topic.quorum.metadata_loader import Applied
-from metadata_topic.raft.effects import AdvanceHighWatermark, Effect, Persist, RoleChanged
-from metadata_topic.raft.events import ElectionState, Event, Received
-from metadata_topic.raft.messages import FetchRequest, FetchSnapshotRequest, VoteRequest
+from metadata_topic.raft.effects import AdvanceHighWatermark, Effect, RoleChanged
+from metadata_topic.raft.events import Event, Received
 from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.voters import ReplicaKey
 from tests.support.quorum_world.mirror import LogMirror
+from tests.support.raft.batch_index import Batch
 from tests.support.raft.errors import Violation
-from tests.support.raft.model_disk import Batch
 from tests.support.raft.oracle import Oracle
 
 if TYPE_CHECKING:
@@ -107,33 +107,14 @@ class QuorumOracle(Oracle):
 
     # -- steps ----------------------------------------------------------------------------------
 
-    def persists(self, node: Any, effect: Persist) -> None:
-        """The epoch never goes back on disk, and within one epoch a vote or leader stays.
-
-        A file of a static quorum names no directories.
-        """
-        old, new = node.disk.election or ElectionState(), effect.election
-        if new.epoch < old.epoch:
-            raise Violation("epochs never go back", f"{node} on disk: {old} -> {new}")
-        if new.epoch == old.epoch:
-            if old.voted is not None and (new.voted is None or new.voted.id != old.voted.id):
-                raise Violation("a vote is kept", f"{node} on disk: {old} -> {new}")
-            if old.leader_id not in (None, new.leader_id):
-                raise Violation("one leader an epoch", f"{node} on disk: {old} -> {new}")
+    def is_same_vote(self, old: ReplicaKey, new: ReplicaKey | None) -> bool:
+        """Whether a vote is as it was; a file of a static quorum names no directories."""
+        return new is not None and old.id == new.id
 
     def effects_of(self, node: Any, event: Event, effects: list[Effect]) -> None:
         """A pre-vote is no vote."""
-        if not isinstance(event, Received):
-            return
-        request = event.request
-        if isinstance(request, VoteRequest) and request.pre_vote:
-            new = next((one for one in effects if isinstance(one, Persist)), None)
-            if new is not None and new.election.voted == request.candidate:
-                raise Violation("a pre-vote is not persisted", f"{node}: {new}")
-        elif request.epoch == node.core.epoch and isinstance(
-            request, FetchRequest | FetchSnapshotRequest
-        ):
-            self._contacts[node.id, request.replica] = (request.epoch, node.local_ms())
+        if isinstance(event, Received):
+            self._hears(node, event.request, effects)
 
     def takes_effect(self, node: Any, effect: AdvanceHighWatermark | RoleChanged) -> None:
         """Judge a step that is about to be seen by others."""

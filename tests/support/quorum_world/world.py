@@ -1,38 +1,28 @@
 """A simulated quorum of the product's replicas: machines, network, clocks, clients and faults.
 
-    world = QuorumWorld(plan_of(7))
-    world.start(); world.run(5000); world.calm_down()
-
-As `tests.support.raft.world` for the core alone; here an event is a step of a core, too.
+world = QuorumWorld(plan_of(7))
+world.start(); world.run(5000); world.calm_down()
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 from typing import Any
-from zlib import crc32
 
-from metadata_topic.raft.effects import Effect, RoleChanged
-from metadata_topic.raft.events import Event
+from metadata_topic.raft.effects import RoleChanged
 from runtime.sim.memory_disk import ProcessEnded
-from runtime.sim.timeline import Timeline
 from tests.support.quorum_world.faults import QuorumFaults
 from tests.support.quorum_world.net import QuorumNet
 from tests.support.quorum_world.node import NodeProcess, QuorumNode
 from tests.support.quorum_world.oracle import QuorumOracle
 from tests.support.quorum_world.plan import QuorumPlan
 from tests.support.quorum_world.workload import Workload
-from tests.support.raft.brief import brief
+from tests.support.raft.base_world import BaseWorld
 from tests.support.raft.errors import Violation
 from tests.support.raft.plan import address_of
-from tests.support.raft.world import Calm
 
-LEADER_WITHIN_MS = 60_000
-EQUAL_WITHIN_MS = 60_000
 CLOSED_WITHIN_MS = 60_000
-CALM_US = (300, 500)
 
 
 class RandomDice:
@@ -47,30 +37,21 @@ class RandomDice:
         return self._random.randbytes(16)
 
 
-class QuorumWorld:
+class QuorumWorld(BaseWorld[QuorumNode]):
     """See the module.
 
     Attributes:
-        steps: of all cores.
         broken: the first rule that was broken within a node's own code.
-        trace: what happened last, in words, if asked for.
     """
 
+    closed_within_ms = CLOSED_WITHIN_MS
+
     def __init__(self, plan: QuorumPlan, *, trace_lines: int = 0) -> None:
-        self.plan = plan
-        self.timeline = Timeline()
-        self.steps = 0
-        self.trace_hash = 0
-        self.trace: deque[str] | None = deque(maxlen=trace_lines) if trace_lines else None
+        super().__init__(plan, dice="quorum", trace_lines=trace_lines)
         self.broken: Violation | None = None
-        self.is_disturbed = plan.disturbed
-        self.delay_us, self._disk_us, self._pool_us = plan.delay_us, plan.disk_us, plan.pool_us
-        self.net_dice = Random(f"quorum-net-{plan.seed}")
-        self.disk_dice = Random(f"quorum-disk-{plan.seed}")
-        self.work_dice = Random(f"quorum-work-{plan.seed}")
+        self._pool_us = plan.pool_us
         self.cut_dice = RandomDice(f"quorum-cut-{plan.seed}")
         self.oracle = QuorumOracle(self)
-        self.nodes: dict[int, QuorumNode] = {}
         for node_id in plan.nodes:
             self.nodes[node_id] = QuorumNode(self, node_id)
         self.by_address = {
@@ -81,24 +62,7 @@ class QuorumWorld:
         self.workload = Workload(self)
         self.faults = QuorumFaults(self)  # type: ignore[arg-type]
 
-    # Time
-
-    @property
-    def now_us(self) -> int:
-        """The world's time."""
-        return self.timeline.now_us
-
-    def at(self, at_us: int, fn: Callable[..., object], *args: Any) -> None:
-        """Let something happen that belongs to no node."""
-        self.timeline.at(at_us, fn, *args)
-
-    def at_node(self, at_us: int, node: Any, fn: Callable[..., object], *args: Any) -> None:
-        """Let something happen in this life of a node."""
-        self.timeline.at_process(at_us, node, fn, *args)
-
-    def at_any_life(self, at_us: int, node: Any, fn: Callable[..., object], *args: Any) -> None:
-        """The same in whatever life the node then is, down or up."""
-        self.timeline.at_any_life(at_us, node, fn, *args)
+    # Turns
 
     def turn(self) -> None:
         """Let the next thing happen, and judge it."""
@@ -145,149 +109,69 @@ class QuorumWorld:
             node.crash(power=node.power_goes)
             self.start_later(node, node.down_ms)
 
-    def run(self, steps: int) -> None:
-        """Go on until the cores have made so many steps in all."""
-        while self.steps < steps and self.timeline.next_us is not None:
-            self.turn()
-
-    def run_for(self, ms: int) -> None:
-        """Go on for a time."""
-        until = self.now_us + ms * 1000
-        while (next_us := self.timeline.next_us) is not None and next_us <= until:
-            self.turn()
-        self.timeline.now_us = until
-
-    def run_until(self, holds: Callable[[], bool], within_ms: int = 60_000) -> bool:
-        """Go on until something holds; whether it does."""
-        until = self.now_us + within_ms * 1000
-        while not holds():
-            steps = self.steps
-            while self.steps == steps:
-                next_us = self.timeline.next_us
-                if next_us is None or next_us > until:
-                    return False
-                self.turn()
-        return True
-
-    def disk_us(self) -> int:
-        """How long an fsync takes."""
-        least, mean = self._disk_us
-        return least + int(self.disk_dice.random() * 2 * mean) if mean else least
-
     def pool_us(self) -> int:
         """How long it takes until a pool begins."""
-        least, mean = self._pool_us
-        return least + int(self.disk_dice.random() * 2 * mean) if mean else least
+        return self._drawn(self._pool_us)
 
     # A whole run
 
-    def start(self) -> None:
-        """Start all nodes, the workload and the faults."""
-        for node in self.nodes.values():
-            late_us = int(self.work_dice.random() * 300_000) if self.plan.disturbed else 0
-            self.start_later(node, late_us // 1000)
+    def start_work(self) -> None:
+        """Let clients and brokers begin."""
         self.workload.start()
-        if self.plan.disturbed:
-            self.faults.next()
 
-    def calm_down(self) -> Calm:
-        """End all faults: there must be a leader, and all nodes must come to the same log.
-
-        Raises:
-            Violation: it is not so in time.
-        """
-        self.tell("faults end")
-        self.heal()
-        began = self.now_us
-        if not self.run_until(lambda: self.leader is not None, LEADER_WITHIN_MS):
-            raise Violation("calm brings a leader", f"not in {LEADER_WITHIN_MS} ms: {self.states}")
-        leader_ms = (self.now_us - began) // 1000
+    def when_led(self) -> None:
+        """Ask for nothing more."""
         self.workload.stop()
-        if not self.run_until(self.all_equal, EQUAL_WITHIN_MS):
-            raise Violation("calm makes all logs equal", f"{self.states}")
-        equal_ms = (self.now_us - began) // 1000
+
+    def when_equal(self) -> None:
+        """Whoever waits is answered by then, and all stays equal."""
         self.run_for(2 * self.plan.patience_ms + 5_000)
-        if not self.run_until(self.all_equal, EQUAL_WITHIN_MS):
-            raise Violation("calm makes all logs equal", f"{self.states}")
+        self.become_equal()
         self.workload.judge_end()
-        return Calm(leader_ms, equal_ms)
 
     def heal(self) -> None:
-        """End what disturbs: cuts, losses, pauses, slow disks, nodes that are down."""
-        self.is_disturbed = False
-        self.net.loss = self.net.duplication = 0.0
-        self.net.cuts.clear()
-        self.delay_us = self._disk_us = CALM_US
+        """End what disturbs."""
         self._pool_us = (20, 0)
-        for node in self.nodes.values():
-            node.paused_until = min(node.paused_until, self.now_us)
-            node.log_is_slow_until = node.state_is_slow_until = 0
-            node.disk_fault = None
-            node.crash_after = None
-            if node.process is not None:
-                node.process.disk.end_after(None)
-            if not node.up:
-                self.start_later(node, 0)
+        super().heal()
 
-    @property
-    def leader(self) -> QuorumNode | None:
-        """The leader of the highest epoch, once it has committed something in it."""
-        led = [node for node in self.nodes.values() if node.leads]
-        newest = max(led, key=lambda node: int(node.core.epoch), default=None)
-        if newest is None or newest.core.high_watermark <= newest.core.epoch_start_offset:
-            return None
-        return newest
+    def heal_node(self, node: QuorumNode) -> None:
+        """Mend its disk, and start it."""
+        node.disk_fault = node.start_ends_after = None
+        if node.process is not None:
+            node.process.disk.end_after(None)
+        if not node.up:
+            self.start_later(node, 0)
 
     def all_equal(self) -> bool:
-        """Whether all nodes have the leader's log, all of it committed and applied."""
-        leader = self.leader
-        if leader is None or leader.core.high_watermark != leader.core.log.end_offset:
+        """All have the same log, all of it committed, and have applied it."""
+        if not super().all_equal():
             return False
-        end = leader.core.log.end_offset
-        for node in self.nodes.values():
-            if not node.up or node.replica is None:
-                return False
-            core = node.core
-            if core.epoch != leader.core.epoch or core.log.end_offset != end:
-                return False
-            if core.high_watermark != end or node.replica.applied_end != end:
-                return False
-        return True
+        replicas = [node.replica for node in self.nodes.values() if node.replica is not None]
+        leader = self.leader
+        assert leader is not None
+        return all(one.applied_end == leader.core.log.end_offset for one in replicas)
 
-    @property
-    def states(self) -> str:
-        """All nodes in a line."""
-        return "; ".join(self.state_of(node) for node in self.nodes.values())
+    def runs(self, node: QuorumNode) -> bool:
+        """Whether a node is up and has come past its start."""
+        return node.up and node.replica is not None
 
     def state_of(self, node: QuorumNode) -> str:
         """A node in a few words."""
-        if not node.up or node.replica is None:
-            return f"{node} down"
-        core = node.core
-        return (
-            f"{node} {core.role.value} {core.epoch} leader {core.leader_id} "
-            f"log {node.disk.start_offset}-{node.disk.end_offset} hw {core.high_watermark} "
-            f"applied {node.replica.applied_end}"
-        )
+        applied = "" if node.replica is None else f" applied {node.replica.applied_end}"
+        return super().state_of(node) + applied
 
     # What is done to nodes
 
     def crash_for(self, node: QuorumNode, ms: int, *, power: bool = False) -> None:
-        """Crash a node and start it again later."""
-        if node.up:
-            self.tell(f"{node} {'loses power' if power else 'crashes'}")
-            node.crash(power=power)
-        self.start_later(node, ms)
+        """Crash a node, or let its machine lose power, and start it again later."""
+        if node.up and power:
+            self.tell(f"{node} loses power")
+            node.crash(power=True)
+        super().crash_for(node, ms)
 
-    def start_later(self, node: QuorumNode, ms: int) -> None:
-        """Start a node unless it runs by then."""
-
-        def start() -> None:
-            if not node.up:
-                self.tell(f"{node} starts")
-                node.start()
-
-        self.at_any_life(self.now_us + ms * 1000, node, start)
+    def start_at(self, at_us: int, node: QuorumNode, fn: Callable[..., object], *args: Any) -> None:
+        """Let something happen to a node that is down; later if it is paused."""
+        self.at_any_life(at_us, node, fn, *args)
 
     def lose_disk(self, node: QuorumNode) -> None:
         """Give a node that is down an empty disk with another directory id."""
@@ -295,35 +179,6 @@ class QuorumWorld:
         self.oracle.lost_disks[node.key] = node.disk  # type: ignore[assignment]
         node.disk_number += 1
         node.new_machine()
-
-    def expect_closed(self, node: QuorumNode) -> None:
-        """Raise if a node that was told to close is still there after a time."""
-
-        def look() -> None:
-            if node.up:
-                raise Violation("a node that closes ends", f"{self.state_of(node)}")
-
-        self.at_node(self.now_us + CLOSED_WITHIN_MS * 1000, node, look)
-
-    # What is remembered of it
-
-    def note(self, node: QuorumNode, event: Event, effects: list[Effect]) -> None:
-        """Count a step and make it part of the trace's hash."""
-        self.steps += 1
-        core = node.core
-        line = (
-            f"{self.now_us} {node.id} {type(event).__name__} {core.role.value} {core.epoch} "
-            f"{core.log.end_offset} {core.high_watermark} {len(effects)}"
-        )
-        self.trace_hash = crc32(line.encode(), self.trace_hash)
-        if self.trace is not None:
-            self.trace.append(f"{self.now_us / 1000:.3f} {self.state_of(node)}: {brief(event)}")
-            self.trace.extend(f"      {brief(effect)}" for effect in effects)
-
-    def tell(self, text: str) -> None:
-        """Put something into the trace."""
-        if self.trace is not None:
-            self.trace.append(f"{self.now_us / 1000:.3f} {text}")
 
     def tell_role(self, node: Any, changed: RoleChanged) -> None:
         """Changes of role are in the trace as effects."""

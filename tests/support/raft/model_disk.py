@@ -1,25 +1,16 @@
 """A disk in memory that knows what was flushed: the log by batches, quorum-state, snapshots."""
 
 import hashlib
-from bisect import bisect_left
 from dataclasses import dataclass
 
 from metadata_topic.raft.events import ElectionState, Started
 from metadata_topic.raft.log_view import SnapshotFile
-from metadata_topic.raft.messages import BatchFacts
 from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID, SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts, VoterHistory
+from tests.support.raft.batch_index import Batch, BatchIndex
 
 PAYLOAD_BYTES = 8
 """Every batch has so many, however many offsets it takes: data is cut into batches by that."""
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """A batch in a log."""
-
-    facts: BatchFacts
-    payload: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +34,7 @@ def snapshot_content(snapshot_id: SnapshotId, writer: int, size_bytes: int) -> b
     return body + hashlib.sha256(body).digest()[:8]
 
 
-class ModelDisk:
+class ModelDisk(BatchIndex):
     """See the module.
 
     Attributes:
@@ -54,12 +45,11 @@ class ModelDisk:
     """
 
     def __init__(self, directory: bytes, configured: QuorumFacts) -> None:
+        super().__init__()
         self.directory = directory
         self.configured = configured
         self.election: ElectionState | None = None
         self.start_offset = self.end_offset = self.flushed_end = 0
-        self.batches: list[Batch] = []
-        self._bases: list[int] = []
         self.snapshots: dict[SnapshotId, StoredSnapshot] = {}
         self.part: tuple[SnapshotId, bytearray] | None = None
         if configured.voters is not None and configured.kraft_version:
@@ -72,25 +62,8 @@ class ModelDisk:
         assert batch.facts.base_offset == self.end_offset, (
             f"append at {batch.facts.base_offset}, the log ends at {self.end_offset}"
         )
-        self.batches.append(batch)
-        self._bases.append(batch.facts.base_offset)
+        self.add(batch)
         self.end_offset = batch.facts.end_offset
-
-    def index_at(self, offset: int) -> int:
-        """Place of the batch that begins at `offset`, or of the first after it."""
-        return bisect_left(self._bases, offset)
-
-    def is_boundary(self, offset: int) -> bool:
-        """Whether no batch has records both below and from `offset` on."""
-        if offset in (self.start_offset, self.end_offset):
-            return True
-        index = self.index_at(offset)
-        return index < len(self._bases) and self._bases[index] == offset
-
-    def batch_ending_at(self, end_offset: int) -> Batch | None:
-        """The batch before a boundary; None below the log's start."""
-        index = self.index_at(end_offset)
-        return self.batches[index - 1] if index else None
 
     def epoch_before(self, end_offset: int) -> int:
         """Epoch of the last record below `end_offset`, in log or snapshot."""
@@ -128,21 +101,19 @@ class ModelDisk:
 
     def truncate(self, end_offset: int) -> None:
         """Drop what lies from `end_offset` on, durably."""
-        index = self.index_at(end_offset)
-        del self.batches[index:], self._bases[index:]
+        self.keep(slice(self.index_at(end_offset)))
         self.end_offset = min(self.end_offset, end_offset)
         self.flushed_end = min(self.flushed_end, end_offset)
 
     def raise_start(self, start_offset: int) -> None:
         """Drop the log below a snapshot's end, and older snapshots."""
-        index = self.index_at(start_offset)
-        del self.batches[:index], self._bases[:index]
+        self.keep(slice(self.index_at(start_offset), None))
         self.start_offset = start_offset
         self.snapshots = {k: v for k, v in self.snapshots.items() if k.end_offset >= start_offset}
 
     def install(self, snapshot: StoredSnapshot) -> None:
         """Let a fetched snapshot stand for the whole log."""
-        self.batches, self._bases = [], []
+        self.clear()
         end = snapshot.file.id.end_offset
         self.start_offset = self.end_offset = self.flushed_end = end
         self.snapshots[snapshot.file.id] = snapshot
@@ -150,8 +121,7 @@ class ModelDisk:
 
     def crash(self, batches_left: int) -> None:
         """Forget what was not flushed but for so many batches of it."""
-        index = self.index_at(self.flushed_end) + batches_left
-        del self.batches[index:], self._bases[index:]
+        self.keep(slice(self.index_at(self.flushed_end) + batches_left))
         self.end_offset = self.batches[-1].facts.end_offset if self.batches else self.start_offset
         self.flushed_end = self.end_offset
         self.part = None

@@ -30,8 +30,9 @@ from metadata_topic.raft.messages import (
 )
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voters import ReplicaKey
+from tests.support.raft.batch_index import Batch
 from tests.support.raft.errors import Violation
-from tests.support.raft.model_disk import Batch, ModelDisk, StoredSnapshot
+from tests.support.raft.model_disk import ModelDisk, StoredSnapshot
 from tests.support.raft.plan import key_of
 
 if TYPE_CHECKING:
@@ -82,10 +83,14 @@ class Oracle:
         if new.epoch < old.epoch:
             raise Violation("epochs never go back", f"{node} on disk: {old} -> {new}")
         if new.epoch == old.epoch:
-            if old.voted not in (None, new.voted):
+            if old.voted is not None and not self.is_same_vote(old.voted, new.voted):
                 raise Violation("a vote is kept", f"{node} on disk: {old} -> {new}")
             if old.leader_id not in (None, new.leader_id):
                 raise Violation("one leader an epoch", f"{node} on disk: {old} -> {new}")
+
+    def is_same_vote(self, old: ReplicaKey, new: ReplicaKey | None) -> bool:
+        """Whether a vote is as it was."""
+        return old == new
 
     def asks(self, node: "SimNode", request: Request) -> None:
         """Who asks for votes has its own on disk."""
@@ -288,19 +293,22 @@ class Oracle:
     def effects_of(self, node: "SimNode", event: Event, effects: list[Effect]) -> None:
         """A pre-vote is no vote; voters are those of the log."""
         if isinstance(event, Received):
-            request = event.request
-            if isinstance(request, VoteRequest) and request.pre_vote:
-                new = next((one for one in effects if isinstance(one, Persist)), None)
-                if new is not None and new.election.voted == request.candidate:
-                    raise Violation("a pre-vote is not persisted", f"{node}: {new}")
-            elif request.epoch == node.core.epoch and isinstance(
-                request, FetchRequest | FetchSnapshotRequest
-            ):
-                self._contacts[node.id, request.replica] = (request.epoch, node.local_ms())
+            self._hears(node, event.request, effects)
         elif isinstance(event, Started | Truncated | SnapshotInstalled):
             told, found = node.core.history.latest, node.disk.facts_at(node.disk.end_offset)
             if told != found:
                 raise Violation("voters are what the log says", f"{node}: {told} for {found}")
+
+    def _hears(self, node: "SimNode", request: Request, effects: list[Effect]) -> None:
+        """A pre-vote is no vote; a leader is in contact with who fetches in its epoch."""
+        if isinstance(request, VoteRequest) and request.pre_vote:
+            new = next((one for one in effects if isinstance(one, Persist)), None)
+            if new is not None and new.election.voted == request.candidate:
+                raise Violation("a pre-vote is not persisted", f"{node}: {new}")
+        elif request.epoch == node.core.epoch and isinstance(
+            request, FetchRequest | FetchSnapshotRequest
+        ):
+            self._contacts[node.id, request.replica] = (request.epoch, node.local_ms())
 
     def _leads_a_majority(self, node: "SimNode") -> None:
         """A leader from which no majority has fetched for 1.5 fetch timeouts gives up."""

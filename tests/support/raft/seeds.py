@@ -10,9 +10,9 @@ from itertools import islice
 from multiprocessing import get_context
 from typing import Any
 
+from tests.support.raft.base_world import Calm
 from tests.support.raft.errors import Violation
 from tests.support.raft.kinds import Kind
-from tests.support.raft.world import Calm
 
 SHRINK_SECONDS = 40.0
 

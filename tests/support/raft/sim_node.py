@@ -29,9 +29,10 @@ from metadata_topic.raft.messages import (
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID
 from metadata_topic.raft.voters import ReplicaKey
+from tests.support.raft.batch_index import Batch
 from tests.support.raft.disk_time import DiskTime
 from tests.support.raft.errors import Violation
-from tests.support.raft.model_disk import PAYLOAD_BYTES, Batch, ModelDisk
+from tests.support.raft.model_disk import PAYLOAD_BYTES, ModelDisk
 
 if TYPE_CHECKING:
     from tests.support.raft.world import World

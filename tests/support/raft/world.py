@@ -1,19 +1,11 @@
-"""A simulated quorum: nodes, network, disks, clocks, workload and faults of one plan.
+"""A simulated quorum of cores: models of nodes, network, disks, clocks and faults of one plan."""
 
-Time is that of a heap of what is to happen; nothing waits. The same plan gives the same run, whose
-`trace_hash` is the same on every Python.
-"""
-
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
 from random import Random
 from typing import Any
-from zlib import crc32
 
 from metadata_topic.raft.config import RaftConfig
-from metadata_topic.raft.effects import Effect, RoleChanged
+from metadata_topic.raft.effects import RoleChanged
 from metadata_topic.raft.events import Event, LogStartRaised, Proposed, SnapshotWritten
 from metadata_topic.raft.log_view import SnapshotFile
 from metadata_topic.raft.messages import NOBODY, BatchFacts, Node
@@ -21,7 +13,7 @@ from metadata_topic.raft.roles import Role
 from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, VoterSet
-from tests.support.raft.brief import brief
+from tests.support.raft.base_world import BaseWorld
 from tests.support.raft.errors import Violation
 from tests.support.raft.faults import Faults
 from tests.support.raft.model_disk import (
@@ -36,15 +28,11 @@ from tests.support.raft.sim_net import SimNet
 from tests.support.raft.sim_node import SimNode
 
 CoreFactory = Callable[[ReplicaKey, RaftConfig], Any]
-ANY_LIFE = -1
-LEADER_WITHIN_MS = 60_000
-EQUAL_WITHIN_MS = 60_000
 CLOSED_WITHIN_MS = 12_000
 """A generous multiple of the core's own limit: clocks run apart and disks are slow."""
 SNAPSHOT_CHUNK_BYTES = 16
 BACKLOG_MAX = 200
 """A leader with more uncommitted records gets no further ones."""
-CALM_US = (300, 500)
 
 
 def real_core(key: ReplicaKey, config: RaftConfig) -> Any:
@@ -54,55 +42,28 @@ def real_core(key: ReplicaKey, config: RaftConfig) -> Any:
     return RaftCore(key, config)
 
 
-@dataclass(frozen=True, slots=True)
-class Calm:
-    """What came after the last fault.
-
-    Attributes:
-        leader_ms: until there was a leader that all that it knew of was committed to.
-        equal_ms: until all nodes had the same log, all of it committed.
-    """
-
-    leader_ms: int
-    equal_ms: int
-
-
-class World:
+class World(BaseWorld[SimNode]):
     """See the module.
 
     Attributes:
-        now_us: the world's time.
-        steps: of all cores.
         damage_chance: of a fetched snapshot.
         slow_read_chance: of records, which are else read at once.
-        trace: what happened last, in words, if asked for.
     """
+
+    closed_within_ms = CLOSED_WITHIN_MS
 
     def __init__(
         self, plan: Plan, *, make_core: CoreFactory = real_core, trace_lines: int = 0
     ) -> None:
-        self.plan = plan
+        super().__init__(plan, dice="raft", trace_lines=trace_lines)
         self.make_core = make_core
-        self.now_us = 0
-        self.steps = 0
-        self.trace_hash = 0
-        self.trace: deque[str] | None = deque(maxlen=trace_lines) if trace_lines else None
         self.story: list[str] | None = None
         self.reports: list[str] = []
-        self.is_disturbed = plan.disturbed
-        self.delay_us, self._disk_us = plan.delay_us, plan.disk_us
-        self._heap: list[tuple[int, int, SimNode | None, int, Callable[..., None], Any]] = []
-        self._order = 0
-        self._missed: set[int] = set()
         self._payloads = 0
         self.core_dice = Random(f"raft-core-{plan.seed}")
-        self.net_dice = Random(f"raft-net-{plan.seed}")
-        self.disk_dice = Random(f"raft-disk-{plan.seed}")
-        self._work_dice = Random(f"raft-work-{plan.seed}")
         self.damage_chance = 0.02 if plan.disturbed else 0.0
         self.slow_read_chance = 0.1 if plan.disturbed else 0.0
         self.written_snapshots: dict[bytes, StoredSnapshot] = {}
-        self.nodes: dict[int, SimNode] = {}
         self.oracle = Oracle(self)
         self.net = SimNet(self)
         self.by_address: dict[tuple[str, int], SimNode] = {}
@@ -142,84 +103,22 @@ class World:
             facts = QuorumFacts(0, VoterSet(()))
         return ModelDisk(directory_id(node_id, disk_number), facts)
 
-    # Time
-
-    def at(self, at_us: int, carry_out: Callable[..., None], *args: Any) -> None:
-        """Let something happen that belongs to no node."""
-        self._order += 1
-        heappush(self._heap, (at_us, self._order, None, 0, carry_out, args))
-
-    def at_node(
-        self, at_us: int, node: SimNode, carry_out: Callable[..., None], *args: Any
-    ) -> None:
-        """Let something happen in this life of a node; later if it is paused then."""
-        self._order += 1
-        heappush(self._heap, (at_us, self._order, node, node.life, carry_out, args))
-
-    def at_any_life(
-        self, at_us: int, node: SimNode, carry_out: Callable[..., None], *args: Any
-    ) -> None:
-        """The same in whatever life the node then is, down or up."""
-        self._order += 1
-        heappush(self._heap, (at_us, self._order, node, ANY_LIFE, carry_out, args))
+    # What a world is asked for
 
     def turn(self) -> None:
         """Let the next thing happen."""
-        at_us, order, node, life, carry_out, args = heappop(self._heap)
-        self._missed.discard(order)
-        if at_us > self.now_us:
-            self.now_us = at_us
-        if node is not None:
-            if life not in (ANY_LIFE, node.life):
-                return
-            if node.paused_until > self.now_us:
-                self._order += 1
-                heappush(self._heap, (node.paused_until, self._order, node, life, carry_out, args))
-                self._missed.add(self._order)
-                return
-        carry_out(*args)
+        self.timeline.turn()
 
-    def run(self, steps: int) -> None:
-        """Go on until the cores have made so many steps in all."""
-        while self.steps < steps and self._heap:
-            self.turn()
+    def start_at(self, at_us: int, node: SimNode, fn: Callable[..., object], *args: Any) -> None:
+        """Let something happen to a node that is down, paused or not."""
+        self.at(at_us, fn, *args)
 
-    def run_for(self, ms: int) -> None:
-        """Go on for a time."""
-        until = self.now_us + ms * 1000
-        while self._heap and self._heap[0][0] <= until:
-            self.turn()
-        self.now_us = until
-
-    def run_until(self, holds: Callable[[], bool], within_ms: int = 60_000) -> bool:
-        """Go on until something holds; whether it does."""
-        until = self.now_us + within_ms * 1000
-        while not holds():
-            steps = self.steps
-            while self.steps == steps:
-                if not self._heap or self._heap[0][0] > until:
-                    return False
-                self.turn()
-        return True
-
-    def disk_us(self) -> int:
-        """How long an operation of a disk takes."""
-        least, mean = self._disk_us
-        return least + int(self.disk_dice.random() * 2 * mean) if mean else least
-
-    # A whole run
-
-    def start(self) -> None:
-        """Start all nodes, the workload and the faults."""
-        for node in self.nodes.values():
-            late_us = int(self._work_dice.random() * 300_000) if self.plan.disturbed else 0
-            self.start_later(node, late_us // 1000)
+    def start_work(self) -> None:
+        """Propose records, make snapshots."""
         if self.plan.propose_every_ms:
             self._repeat(self.plan.propose_every_ms, self._propose_somewhere)
         if self.plan.snapshot_every_ms:
             self._repeat(self.plan.snapshot_every_ms, self._snapshot_somewhere)
-        if self.plan.disturbed:
-            self.faults.next()
 
     def _repeat(self, mean_ms: int, work: Callable[[], None]) -> None:
         def turn() -> None:
@@ -227,28 +126,14 @@ class World:
             wait()
 
         def wait() -> None:
-            self.at(self.now_us + 1 + int(self._work_dice.random() * 2000 * mean_ms), turn)
+            self.at(self.now_us + 1 + int(self.work_dice.random() * 2000 * mean_ms), turn)
 
         wait()
 
-    def calm_down(self) -> Calm:
-        """End all faults: there must be a leader, and all nodes must come to the same log.
-
-        Raises:
-            Violation: it is not so in time.
-        """
-        self.tell("faults end")
-        self.heal()
-        began = self.now_us
-        if not self.run_until(lambda: self.leader is not None, LEADER_WITHIN_MS):
-            raise Violation("calm brings a leader", f"not in {LEADER_WITHIN_MS} ms: {self.states}")
-        leader_ms = (self.now_us - began) // 1000
-        if not self.run_until(self.all_equal, EQUAL_WITHIN_MS):
-            raise Violation("calm makes all logs equal", f"{self.states}")
-        equal_ms = (self.now_us - began) // 1000
+    def when_equal(self) -> None:
+        """What is proposed is committed, and nobody waits for an answer."""
         self._one_more_commit()
         self._nobody_waits()
-        return Calm(leader_ms, equal_ms)
 
     def _one_more_commit(self) -> None:
         before = self.oracle.high_watermark
@@ -269,88 +154,23 @@ class World:
                     raise Violation("every request is answered", f"{node}: {request}")
 
     def heal(self) -> None:
-        """End what disturbs: cuts, losses, pauses, slow disks, nodes that are down."""
-        self.is_disturbed = False
-        self.net.loss = self.net.duplication = 0.0
-        self.net.cuts.clear()
+        """End what disturbs."""
         self.damage_chance = 0.0
-        self.delay_us = self._disk_us = CALM_US
-        for node in self.nodes.values():
-            node.paused_until = min(node.paused_until, self.now_us)
-            node.log_is_slow_until = node.state_is_slow_until = 0
-            node.crash_after = None
-            if node.up:
-                node.disk_time.mend()
-            else:
-                node.start()
-        self._make_up_for_pauses()
+        super().heal()
+        self.timeline.make_up_for_pauses()
 
-    def _make_up_for_pauses(self) -> None:
-        """Let what paused nodes missed happen now; it was put off to the ends of their pauses."""
-        now_us, missed = self.now_us, self._missed
-        self._heap = [(now_us if one[1] in missed else one[0], *one[1:]) for one in self._heap]
-        heapify(self._heap)
-
-    @property
-    def leader(self) -> SimNode | None:
-        """The leader of the highest epoch, once it has committed something in it."""
-        led = [node for node in self.nodes.values() if node.leads]
-        newest = max(led, key=lambda node: node.core.epoch, default=None)
-        if newest is None or newest.core.high_watermark <= newest.core.epoch_start_offset:
-            return None
-        return newest
-
-    def all_equal(self) -> bool:
-        """Whether all nodes are in the leader's epoch and have its log, all of it committed."""
-        leader = self.leader
-        if leader is None or leader.core.high_watermark != leader.core.log.end_offset:
-            return False
-        end = leader.core.log.end_offset
-        for node in self.nodes.values():
-            core = node.core
-            if not node.up or core.epoch != leader.core.epoch or core.log.end_offset != end:
-                return False
-            if core.high_watermark != end:
-                return False
-        return True
-
-    @property
-    def states(self) -> str:
-        """All nodes in a line."""
-        return "; ".join(self.state_of(node) for node in self.nodes.values())
-
-    def state_of(self, node: SimNode) -> str:
-        """A node in a few words."""
-        if not node.up:
-            return f"{node} down"
-        core = node.core
-        return (
-            f"{node} {core.role.value} {core.epoch} leader {core.leader_id} "
-            f"log {node.disk.start_offset}-{node.disk.end_offset} hw {core.high_watermark}"
-        )
+    def heal_node(self, node: SimNode) -> None:
+        """End what a slow disk has begun, or start it."""
+        if node.up:
+            node.disk_time.mend()
+        else:
+            node.start()
 
     # What is done to nodes
 
     def give(self, node: SimNode, event: Event) -> None:
         """Let a node have an event, when it runs."""
         self.at_node(self.now_us, node, node.step, event)
-
-    def crash_for(self, node: SimNode, ms: int) -> None:
-        """Crash a node and start it again later."""
-        if node.up:
-            self.tell(f"{node} crashes")
-            node.crash()
-        self.start_later(node, ms)
-
-    def start_later(self, node: SimNode, ms: int) -> None:
-        """Start a node unless it runs by then."""
-
-        def start() -> None:
-            if not node.up:
-                self.tell(f"{node} starts")
-                node.start()
-
-        self.at(self.now_us + ms * 1000, start)
 
     def lose_disk(self, node: SimNode) -> None:
         """Give a node that is down an empty disk with another directory id."""
@@ -359,17 +179,6 @@ class World:
         node.disk_number += 1
         node.disk = self._formatted(node.id, node.disk_number)
         node.leader_log_start = 0
-
-    def expect_closed(self, node: SimNode) -> None:
-        """Raise if a node that was told to close is still there after a time."""
-
-        def look() -> None:
-            if node.paused_until > self.now_us - CLOSED_WITHIN_MS * 1000:
-                self.at_node(self.now_us + CLOSED_WITHIN_MS * 1000, node, look)
-            elif node.up:
-                raise Violation("a node that closes ends", f"{self.state_of(node)}")
-
-        self.at_node(self.now_us + CLOSED_WITHIN_MS * 1000, node, look)
 
     def propose(self, node: SimNode, sizes: tuple[int, ...] = (1,), *, stale: bool = False) -> bool:
         """Propose batches of these numbers of records; whether they were appended."""
@@ -395,7 +204,7 @@ class World:
     def _propose_somewhere(self) -> None:
         if self.plan.disturbed and not self.is_disturbed:
             return
-        random = self._work_dice.random
+        random = self.work_dice.random
         nodes = list(self.nodes.values())
         other = nodes[int(random() * len(nodes))] if random() < 0.1 else None
         for node in nodes:
@@ -408,7 +217,7 @@ class World:
                 self.propose(node, sizes, stale=random() < 0.02)
 
     def _snapshot_somewhere(self) -> None:
-        dice = self._work_dice
+        dice = self.work_dice
         nodes = list(self.nodes.values())
         node = nodes[int(dice.random() * len(nodes))]
         leader = next((one for one in nodes if one.leads), None)
@@ -456,24 +265,9 @@ class World:
 
     # What is remembered of it
 
-    def note(self, node: SimNode, event: Event, effects: list[Effect]) -> None:
-        """Count a step and make it part of the trace's hash."""
-        self.steps += 1
-        core = node.core
-        name = type(event).__name__
-        line = (
-            f"{self.now_us} {node.id} {name} {core.role.value} {core.epoch} "
-            f"{node.disk.end_offset} {core.high_watermark} {len(effects)}"
-        )
-        self.trace_hash = crc32(line.encode(), self.trace_hash)
-        if self.trace is not None:
-            self.trace.append(f"{self.now_us / 1000:.3f} {self.state_of(node)}: {brief(event)}")
-            self.trace.extend(f"      {brief(effect)}" for effect in effects)
-
     def tell(self, text: str) -> None:
-        """Put something into the trace."""
-        if self.trace is not None:
-            self.trace.append(f"{self.now_us / 1000:.3f} {text}")
+        """Put something into trace and story."""
+        super().tell(text)
         if self.story is not None:
             self.story.append(f"{self.now_us // 1000:>7} {text}")
 
