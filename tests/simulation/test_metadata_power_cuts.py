@@ -17,13 +17,14 @@ from metadata_topic.image.records import make
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.format import METADATA_DIRECTORY, FormatPlan, format_directory
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable, NodeIdentity
-from metadata_topic.quorum.snapshots import SnapshotFiles, SnapshotId, snapshot_chunks
+from metadata_topic.quorum.snapshots import SnapshotId, snapshot_chunks
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from runtime.disk import Disk
 from runtime.sim.ports import simulated
 from runtime.sim.power_cut_disk import PowerCutError
 from tests.support.rounds import rounds
 from tests.support.worlds.forgetful_disk import FORGETS, ForgetfulDisk, QuickDisk
+from tests.support.worlds.interrupted_install import leave_install
 from tests.support.worlds.one_node import looped, sole_voter
 
 CONFIG = MetadataLogConfig(
@@ -135,7 +136,7 @@ def test_a_cut_while_a_snapshot_replaces_the_log_is_gone_on_with(kinds: str) -> 
                 kraft_version=1,
                 voters=VoterSet((voter,)),
             )
-            SnapshotFiles(fetched, QuickDisk(), world.ports.dice).write(SnapshotId(500, 9), chunks)
+            leave_install(fetched, SnapshotId(500, 9), chunks)
             world.answered = {"theirs"}
             world.epoch = 9
             disk = ForgetfulDisk(world.ports.dice, operations, kinds)
