@@ -148,10 +148,10 @@ def _has_batches(chain: Sequence[SegmentSurvey]) -> bool:
 
 
 def _is_behind_whole(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> bool:
-    """Whether the newest snapshot goes on beyond a log that has lost nothing.
+    """Whether the newest snapshot goes on beyond a log that has lost nothing by its own note.
 
-    A snapshot of our own is made of a flushed log, whose end was noted before; so a log that ends
-    below one has lost something, and the note says so.
+    A snapshot of our own is made of a flushed log, whose end was noted before. So this snapshot is
+    of another life, or log and note are an older copy that was put back.
     """
     snapshot, noted = _newest_usable(facts), facts.noted
     if snapshot is None or noted is None or not chain:
@@ -232,10 +232,10 @@ def _foreign(facts: DirectoryFacts, last: SegmentSurvey) -> ForeignSnapshotError
     return ForeignSnapshotError(
         f"{facts.directory}/{snapshot.file_name} is a snapshot up to offset {snapshot.end_offset} "
         f"of epoch {snapshot.epoch}; the log ends at offset {last.end_offset}, in "
-        f"{facts.directory}/{last.name}, and has lost nothing. {FLUSHED_END} does not note that "
-        "this snapshot replaces the log: this node neither made nor fetched it. Nothing "
-        f"was changed. Move {snapshot.file_name} out of the directory: the node then goes on with "
-        "its log, and fetches what it lacks from the leader"
+        f"{facts.directory}/{last.name}. {FLUSHED_END} does not note that this snapshot replaces "
+        "the log, so it is of another life, or log and note are an older copy than it. Nothing was "
+        f"changed. If this node made the snapshot: {_way_out(facts)}. Only if it is of another "
+        f"life: Move {snapshot.file_name} out of the directory, and the node goes on with its log"
     )
 
 
