@@ -163,7 +163,7 @@ class Dispatcher:
             position += client_id_size
             known = peer.client_id_bytes
             if len(known) != client_id_size or frame[10:position] != known:
-                self._remember_client_id(peer, frame)
+                self._remember_client_id(peer, frame, position)
         elif peer.client_id_bytes:
             peer.client_id_bytes, peer.client_id = b"", ""
         if route.flexible:
@@ -296,10 +296,9 @@ class Dispatcher:
         )
         return response_parts(header.correlation_id, 0, [message.encode(body, 0)])
 
-    def _remember_client_id(self, peer: Peer, frame: memoryview) -> None:
-        header = _read_header(frame)
-        peer.client_id = header.client_id or ""
-        peer.client_id_bytes = peer.client_id.encode()
+    def _remember_client_id(self, peer: Peer, frame: memoryview, end: int) -> None:
+        peer.client_id = _read_header(frame).client_id or ""
+        peer.client_id_bytes = bytes(frame[10:end])
 
 
 def _read_header(frame: memoryview) -> RequestHeader:

@@ -13,6 +13,7 @@ from broker.network.limits import NetworkLimits
 from broker.network.registry import CloseConnection, RequestContext
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
+from kafka_protocol.wire.framing import RequestHeader, read_request_header
 from runtime.disk import Disk, FileRegion, OpenFile
 from tests.support.worlds.network import Client, frame, serving
 from tests.support.worlds.waiting import until
@@ -216,6 +217,23 @@ class TestWhatCannotBeServed:
             assert await client.is_closed()
         assert "a\\r\\nERROR forged\\x1b[31m" in caplog.text
         assert "\nERROR forged" not in caplog.text
+
+    async def test_a_client_id_that_is_no_utf8_is_served_with_its_bad_bytes_replaced(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        read: list[RequestHeader] = []
+
+        def counted(frame: memoryview) -> RequestHeader:
+            read.append(read_request_header(frame))
+            return read[-1]
+
+        monkeypatch.setattr("broker.network.dispatch.read_request_header", counted)
+        async with serving(lambda context, _: [context.client_id.encode()]) as harness:
+            client = await harness.connect()
+            for _ in range(3):
+                client.send(frame(client_id=b"a\xff\xe2\x82"))
+                assert await client.answer() == (0, "a\ufffd\ufffd".encode())
+        assert len(read) == 1, "remembered by its bytes"
 
     async def test_the_answers_before_a_bad_request_are_still_sent(self) -> None:
         async with serving() as harness:
