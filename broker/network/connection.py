@@ -19,6 +19,7 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from broker.network.buffers import PROGRESS_BYTES, GrowingFrame
 from broker.network.dispatch import Answer, InTurnFuture, Peer
 from broker.network.registry import CloseConnection
 from broker.network.sender import FileFailed, Sender, SendFailed
@@ -57,9 +58,7 @@ class Connection:
         "_closing",
         "_closing_quiet",
         "_frame",
-        "_frame_got",
         "_frame_since_ms",
-        "_frame_size",
         "_head",
         "_is_behind",
         "_paused",
@@ -95,9 +94,8 @@ class Connection:
         self._sender = Sender(sock, server.disk)
         self._slots: deque[_Slot] = deque()
         self._head = bytearray()  # a cut small frame with its size prefix, or what waits for resume
-        self._frame: bytearray | None = None  # a large frame being received
-        self._frame_size = self._frame_got = 0
-        self._frame_since_ms = 0  # 0: no frame is begun
+        self._frame: GrowingFrame | None = None  # a large frame being received
+        self._frame_since_ms = 0  # of the frame's first byte or last progress; 0: none is begun
         self._write_since_ms = 0  # 0: nothing waits for the peer
         self._paused = self._writing = self._warming = False
         self._sent_enough = False  # the rest of the answers waits for the next turn
@@ -156,25 +154,21 @@ class Connection:
         else:
             self._parse(scratch, got)
 
-    def _receive_large(self, frame: bytearray) -> None:
-        size = self._frame_size
+    def _receive_large(self, frame: GrowingFrame) -> None:
         for _ in range(LARGE_READS_MAX):
-            if self._frame_got == len(frame):
-                frame = self._frame = self._server.buffers.grow(frame, size)
-            view = memoryview(frame)
-            got = self._sock.recv_into(view[self._frame_got : size])
-            if got == 0:
+            if frame.receive(self._sock) == 0:
                 self._end_of_stream()
                 return
-            self._frame_got += got
-            if self._frame_got == size:
+            if frame.is_whole:
                 self._frame, self._frame_since_ms = None, 0
                 try:
-                    self._serve(view[:size])
+                    self._serve(frame.view())
                 finally:
                     if not self._is_behind:  # else it is in use
-                        self._server.buffers.give_back(frame)
+                        frame.release()
                 return
+            if frame.has_progressed():
+                self._frame_since_ms = self.last_active_ms
 
     def _parse(self, buffer: bytearray, end: int) -> None:
         """Serve the whole frames in buffer[:end] and keep the rest."""
@@ -210,18 +204,12 @@ class Connection:
             return
         self._head = bytearray(view[position:end])
         if position or not self._frame_since_ms:
-            self._frame_since_ms = self.last_active_ms
+            self._frame_since_ms = self._turn_since_ms
 
     def _begin_large(self, first: memoryview, size: int, *, continues: bool) -> None:
-        buffers = self._server.buffers
-        frame = buffers.take(size)
-        got = len(first)
-        while len(frame) < got:
-            frame = buffers.grow(frame, size)
-        frame[:got] = first
-        self._frame, self._frame_size, self._frame_got = frame, size, got
+        self._frame = GrowingFrame(self._server.buffers, first, size)
         if not continues or not self._frame_since_ms:
-            self._frame_since_ms = self.last_active_ms
+            self._frame_since_ms = self._turn_since_ms
 
     def _end_of_stream(self) -> None:
         if self._frame is not None or self._head:
@@ -330,6 +318,7 @@ class Connection:
 
     def _resume(self) -> None:
         self._paused = False
+        self._frame_since_ms = 0  # nothing was read meanwhile: that is not the peer's fault
         head, self._head = self._head, bytearray()
         try:
             self._parse(head, len(head))
@@ -422,7 +411,10 @@ class Connection:
             and not self._paused
             and now_ms - self._frame_since_ms > limits.frame_ms_max
         ):
-            self.close(f"a request was not complete after {limits.frame_ms_max} ms")
+            self.close(
+                f"a request was not complete after {limits.frame_ms_max} ms, "
+                f"nor did {PROGRESS_BYTES} more bytes of it come"
+            )
         elif self._closing is not None and now_ms - self.last_active_ms > limits.write_ms_max:
             self.close(self._closing, quiet=self._closing_quiet)
         elif self.is_idle and now_ms - self.last_active_ms > limits.idle_ms_max:
@@ -466,7 +458,7 @@ class Connection:
             if slot.future is not None:
                 slot.future.cancel()
         if self._frame is not None:
-            self._server.buffers.give_back(self._frame)
+            self._frame.release()
             self._frame = None
         self._server.forget(self, self._peer, reason, quiet=quiet)
 
