@@ -6,6 +6,7 @@ a healthy disk: the question that met it fails, and the next one may succeed.
 
 import errno
 import logging
+import os
 import resource
 from threading import Lock
 from typing import Final
@@ -34,6 +35,7 @@ PEER: Final = frozenset(
 
 
 SAY_EVERY_MS = 60_000
+MORE_FILES = "let the process open more files (ulimit -n, fs.file-max) or lower max.connections"
 DESCRIPTORS_RESERVED = 500
 """For files beyond those that were open when a connection came; half where the limit is small."""
 
@@ -46,7 +48,7 @@ def is_exhausted(error: OSError) -> bool:
 def way_out(error: OSError) -> str:
     """What an operator can do about an error of exhaustion, for a log line."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
-        return "let the process open more files (ulimit -n, fs.file-max) or lower max.connections"
+        return MORE_FILES
     if error.errno == errno.ENOMEM:
         return "give the process more memory"
     return "it is tried again"
@@ -59,8 +61,19 @@ def descriptors_for_connections() -> int:
     a reserve which nothing but files can use: segments, indexes and checkpoints are opened when
     they are needed.
     """
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    limit = descriptors_max()
     return limit - min(DESCRIPTORS_RESERVED, limit // 2)
+
+
+def descriptors_max() -> int:
+    """How many descriptors this process may have open."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def open_descriptors() -> int:
+    """How many descriptors this process has open."""
+    count = os.stat("/proc/self/fd").st_size  # since Linux 6.2; 0 before
+    return count or len(os.listdir("/proc/self/fd"))
 
 
 def half_done(error: OSError, what: str) -> OSError:

@@ -91,6 +91,13 @@ def parse_listeners(
     return tuple(found)
 
 
+def _families(host: str) -> tuple[str, ...]:
+    """What a host takes of a port: no host is every address."""
+    if not host:
+        return ("IPv4", "IPv6")
+    return ("IPv6",) if ":" in host else ("IPv4",)
+
+
 def refuse_shared_ports(key: str, listeners: Sequence[Listener]) -> None:
     """Refuse two listeners on one port, unless one is IPv4 and the other IPv6.
 
@@ -102,8 +109,8 @@ def refuse_shared_ports(key: str, listeners: Sequence[Listener]) -> None:
         if listener.port:
             taken.setdefault(listener.port, []).append(listener)
     for port, users in taken.items():
-        families = {":" in user.host for user in users}
-        if len(users) > len(families):
+        families = [family for user in users for family in _families(user.host)]
+        if len(families) > len(set(families)):
             shown = ",".join(str(user) for user in users)
             raise ConfigError(key, shown, f"port {port} is used by more than one listener")
 

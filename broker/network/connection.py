@@ -69,7 +69,6 @@ class Connection:
         "_kept_bytes",
         "_passing",
         "_paused",
-        "_peer",
         "_reading",
         "_received_ms",
         "_sender",
@@ -84,6 +83,7 @@ class Connection:
         "_writing",
         "closed",
         "last_active_ms",
+        "peer",
         "provisional",
     )
 
@@ -97,7 +97,7 @@ class Connection:
         provisional: bool,
     ) -> None:
         self._server, self._sock = server, sock
-        self._peer = Peer(listener_name, address)
+        self.peer = Peer(listener_name, address)
         self._sender = Sender(sock, server.disk)
         self._slots: deque[_Slot] = deque()
         self._head = bytearray()  # a cut small frame with its size prefix, or what waits for resume
@@ -121,11 +121,6 @@ class Connection:
         self.last_active_ms = server.clock.monotonic_ms()
         self._reading = True
         server.loop.add_reader(sock, self._on_readable)
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """Who is on the other side: (host, port)."""
-        return self._peer.address
 
     @property
     def is_idle(self) -> bool:
@@ -236,7 +231,7 @@ class Connection:
     def _serve(self, frame: memoryview) -> None:
         if self.provisional:
             self._confirm(frame)
-        answer = self._server.dispatcher.dispatch(self._peer, frame, self._received_ms)
+        answer = self._server.dispatcher.dispatch(self.peer, frame, self._received_ms)
         if type(answer) is tuple:
             if self._slots:
                 self._slots.append(_Slot(None, answer))
@@ -488,7 +483,7 @@ class Connection:
         if self._frame is not None:
             self._frame.release()
             self._frame = None
-        self._server.forget(self, self._peer, reason, quiet=quiet)
+        self._server.forget(self, self.peer, reason, quiet=quiet)
 
 
 def _absurd_size(size: int, first: bytes) -> str:

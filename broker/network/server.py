@@ -7,8 +7,10 @@ then the end.
 
 import asyncio
 import contextlib
+import heapq
 import logging
 import socket
+import sys
 from collections import Counter as Tally
 from collections.abc import Callable, Sequence
 
@@ -17,11 +19,20 @@ from broker.network.connection import Connection
 from broker.network.dispatch import Dispatcher, Peer, decoders
 from broker.network.file_errors import ReadFailures
 from broker.network.limits import ListenerAddress, NetworkLimits
+from broker.network.listening import listen
 from broker.network.registry import HandlerTable
+from broker.network.room import Room
 from kafka_protocol.errors import MalformedMessageError
 from kafka_protocol.wire.framing import read_request_header
 from runtime.disk import FileRegion
-from runtime.disk_errors import Seldom, descriptors_for_connections, way_out
+from runtime.disk_errors import (
+    MORE_FILES,
+    Seldom,
+    descriptors_for_connections,
+    descriptors_max,
+    open_descriptors,
+    way_out,
+)
 from runtime.log_context import escape
 from runtime.metrics import Registry
 from runtime.ports import Ports
@@ -31,6 +42,8 @@ log = logging.getLogger(__name__)
 
 SCRATCH_BYTES = 64 * 1024
 SWEEP_MS = 500
+GIVES_WAY_MS = 1_000
+"""A connection that has been idle for so long may lose its descriptor to another one or a file."""
 ACCEPTS_MAX = 64
 """Accepts of one wake-up."""
 
@@ -52,8 +65,11 @@ class Server:
         self.buffers = FrameBuffers()
         self.served = frozenset(int(handler.api_key) for handler in handlers)
         self.bound: dict[str, tuple[str, int]] = {}
-        self._descriptors_max = limits.descriptors_max or descriptors_for_connections()
-        self._short = Seldom(ports.clock)
+        shared = limits.descriptors_max or descriptors_for_connections()
+        self._room = Room(descriptors_max(), shared)
+        self._room_for = sys.maxsize  # so many connections
+        self._turned_away = 0  # for want of descriptors, since the last sweep
+        self._short, self._made_room = Seldom(ports.clock), Seldom(ports.clock)
         self.read_failures = ReadFailures(metrics)
         self.loop: asyncio.AbstractEventLoop
         self._scheduler, self._pool = ports.scheduler, ports.executors.reads
@@ -88,6 +104,11 @@ class Server:
             "Connections closed at accept so that files can still be opened, by listener.",
             ("listener",),
         )
+        self._given_up = metrics.counter(
+            "tidemark_connections_closed_descriptors_total",
+            "Idle connections closed because files or new ones needed their descriptors.",
+            ("listener",),
+        )
         self._killed = metrics.counter(
             "kafka_server_socket_server_metrics_connection_killed_total",
             "Connections closed by the broker because of what the peer did, by listener.",
@@ -115,30 +136,13 @@ class Server:
         ]
 
     def _listen(self, listener: ListenerAddress) -> None:
-        host = listener.host or "0.0.0.0"  # an empty host means all, as in Kafka
-        infos = socket.getaddrinfo(
-            host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        family, kind, protocol, _, address = infos[0]
-        sock = socket.socket(family, kind, protocol)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if self.limits.receive_buffer_bytes > 0:
-            # Inherited by accepted sockets; must be set before the window is negotiated.
-            size = self.limits.receive_buffer_bytes
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
-        sock.setblocking(False)
-        try:
-            sock.bind(address)
-            sock.listen(max(self.limits.backlog, 1))
-        except OSError as error:
-            sock.close()
-            raise OSError(
-                error.errno, f"cannot listen on {listener.name}://{host}:{listener.port}: {error}"
-            ) from error
-        self._listening.append(sock)
-        self.bound[listener.name] = (host, sock.getsockname()[1])
+        sockets = listen(listener, self.limits)
+        self._listening += sockets
+        port = sockets[0].getsockname()[1]
+        self.bound[listener.name] = (listener.host or "0.0.0.0", port)
         self._open.inc(0, listener.name)
-        self.loop.add_reader(sock, self._accept, sock, listener.name)
+        for sock in sockets:
+            self.loop.add_reader(sock, self._accept, sock, listener.name)
 
     async def stop(self, grace_ms: int = 5_000) -> None:
         """Accept no more, let running requests end for up to `grace_ms`, then close all."""
@@ -193,7 +197,7 @@ class Server:
         limits = self.limits
         host = address[0]
         limit = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
-        is_short = sock.fileno() >= self._descriptors_max
+        is_short = sock.fileno() >= self._room.shared or len(self._connections) >= self._room_for
         over = (
             is_short
             or self._per_ip[host] >= limit
@@ -203,10 +207,11 @@ class Server:
             sock.close()
             self._refused.inc(1, listener_name)
             if is_short:
+                self._turned_away += 1
                 self._short_of_descriptors.inc(1, listener_name)
                 self._short.error(
                     log,
-                    f"connections are refused: {self._descriptors_max} descriptors are in use, the "
+                    f"connections are refused: {self._room.shared} descriptors are in use, the "
                     "rest is for files: let the process open more files (ulimit -n) or lower "
                     "max.connections",
                 )
@@ -281,3 +286,34 @@ class Server:
         now_ms = self.clock.monotonic_ms()
         for connection in list(self._connections):
             connection.check_deadlines(now_ms)
+        self._make_room(now_ms)
+
+    def _make_room(self, now_ms: int) -> None:
+        """Close idle connections, the longest idle first, whose descriptors are needed."""
+        turned_away, self._turned_away = self._turned_away, 0
+        room = self._room
+        if len(self._connections) < room.noticeable:
+            self._room_for = sys.maxsize
+            return
+        open_count = open_descriptors()
+        self._room_for = room.connections_max(open_count, len(self._connections))
+        count = room.places_to_free(open_count, turned_away)
+        if not count:
+            return
+        idle = [one for one in self._connections if self._gives_way(one, now_ms)]
+        given_up = heapq.nsmallest(count, idle, key=lambda one: one.last_active_ms)
+        for connection in given_up:
+            self._given_up.inc(1, connection.peer.listener_name)
+            connection.close("its descriptor is needed", quiet=True)
+        self._made_room.error(
+            log,
+            f"idle connections are closed, their descriptors are needed: closed={len(given_up)} "
+            f"in_use={open_count} limit={room.limit}: {MORE_FILES}",
+        )
+
+    def _gives_way(self, connection: Connection, now_ms: int) -> bool:
+        return (
+            connection.is_idle
+            and now_ms - connection.last_active_ms >= GIVES_WAY_MS
+            and connection.peer.client_id not in self.limits.exempt_client_ids
+        )

@@ -11,6 +11,8 @@ from tests.support.brokers.process import BrokerProcess, until
 from tests.support.brokers.tiered_topics import create
 
 OPEN_FILES = 260
+PARTITIONS = 40
+"""Their files need more than the reserve."""
 
 
 class SmallBroker(BrokerProcess):
@@ -72,6 +74,33 @@ def test_silent_connections_do_not_take_the_descriptors_of_files(
         assert len(read_all(broker, "orders")) == 91
         assert healthy(broker)
         assert broker.log_text().count("connections are refused") <= 2, "once a minute"
+        assert broker.terminate() == 0
+    finally:
+        broker.close()
+        print(broker.log_tail(100))
+
+
+def test_idle_connections_give_their_descriptors_to_files(
+    make_broker: Callable[..., BrokerProcess],
+) -> None:
+    made = make_broker()
+    broker = SmallBroker(made.directory)
+    broker.settings = {"max.connections.per.ip": "100000"}
+    try:
+        broker.start()
+        silent = [connect(broker) for _ in range(OPEN_FILES)]
+        until(lambda: "ulimit -n" in broker.log_text(), "no more are taken")
+        for number in range(PARTITIONS):
+            create(broker, f"orders-{number}")
+            produce(broker, f"orders-{number}", [(None, b"%d" % number)])
+        assert healthy(broker)
+        assert broker.metric("tidemark_connections_closed_descriptors_total") > 0
+        assert "idle connections are closed" in broker.log_text()
+        for number in range(PARTITIONS):
+            assert len(read_all(broker, f"orders-{number}")) == 1
+        for each in silent:
+            if each is not None:
+                each.close()
         assert broker.terminate() == 0
     finally:
         broker.close()

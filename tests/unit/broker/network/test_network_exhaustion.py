@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 
 from broker.network.limits import NetworkLimits
-from broker.network.server import SWEEP_MS
+from broker.network.room import NEWCOMERS_MAX, Room
+from broker.network.server import GIVES_WAY_MS, SWEEP_MS
 from runtime.disk import Disk, FileRegion, OpenFile
-from runtime.disk_errors import DESCRIPTORS_RESERVED, descriptors_for_connections
+from runtime.disk_errors import DESCRIPTORS_RESERVED, descriptors_for_connections, open_descriptors
 from tests.support.worlds.network import Client, Harness, frame, serving
 from tests.support.worlds.waiting import PATIENCE_S, until
 
+GAVE_WAY = "tidemark_connections_closed_descriptors_total"
 REFUSED = "tidemark_connections_refused_descriptors_total"
 
 
@@ -199,6 +201,93 @@ async def test_the_tiers_clients_are_taken_into_the_reserve() -> None:
         assert (await tier.answer())[1] == b"x"
         other.send(frame(b"x", client_id=b"other"))
         assert await other.is_closed()
+
+
+@contextmanager
+def descriptors_at_most(limit: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_idle_connections_give_way_to_files_the_longest_idle_first(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with AsyncExitStack() as stack:
+        stack.enter_context(no_hole_among_descriptors())
+        first = open_descriptors()
+        shared, limit = first + 90, first + 130
+        stack.enter_context(descriptors_at_most(limit))
+        limits = NetworkLimits(descriptors_max=shared, exempt_client_ids=frozenset({"tier"}))
+        gate: asyncio.Future[list[object]] = asyncio.get_running_loop().create_future()
+        harness = await stack.enter_async_context(
+            serving(lambda _, body: gate if body == b"wait" else [body], limits=limits)
+        )
+        clients = [await harness.connect() for _ in range(30)]
+        await until(lambda: len(harness.server._connections) == 30)
+        waiting, tier, *silent = clients
+        waiting.send(frame(b"wait"))
+        tier.send(frame(b"x", client_id=b"tier"))
+        await tier.answer()
+        harness.advance(GIVES_WAY_MS)
+        assert await echoes(silent[-1])
+        while open_descriptors() < shared + (limit - shared) // 2:
+            stack.callback(os.close, os.open("/dev/null", os.O_RDONLY))
+        harness.advance(SWEEP_MS)
+        assert len(harness.server._connections) == 30, "half of the reserve is free"
+        stack.callback(os.close, os.open("/dev/null", os.O_RDONLY))
+        harness.advance(SWEEP_MS)
+        assert len(harness.server._connections) == 30 - 21
+        assert open_descriptors() <= shared
+        assert value(harness, GAVE_WAY, "PLAINTEXT") == 21
+        gate.set_result([b"late"])
+        assert (await waiting.answer())[1] == b"late"
+        assert await echoes(tier)
+        assert await echoes(silent[-1])
+        newcomer = await harness.connect()
+        newcomer.send(frame())
+        assert await newcomer.is_closed(), "the reserve is for files"
+    said = [each.getMessage() for each in caplog.records if "are closed" in each.getMessage()]
+    assert len(said) == 1
+
+
+async def test_who_was_turned_away_gets_the_place_of_the_longest_idle() -> None:
+    async with AsyncExitStack() as stack:
+        stack.enter_context(no_hole_among_descriptors())
+        first = open_descriptors()
+        stack.enter_context(descriptors_at_most(first + 130))
+        limits = NetworkLimits(descriptors_max=first + 70)
+        harness = await stack.enter_async_context(serving(limits=limits))
+        held: list[Client] = []
+        while value(harness, REFUSED, "PLAINTEXT") < 1:
+            harness.advance(1)
+            held.append(await harness.connect())
+            assert len(held) < 100
+            if value(harness, REFUSED, "PLAINTEXT") == 0:
+                assert await echoes(held[-1])
+        count = len(harness.server._connections)
+        harness.advance(SWEEP_MS)
+        assert len(harness.server._connections) == count, "nobody has been idle for long"
+        harness.advance(GIVES_WAY_MS)
+        assert await (await harness.connect()).is_closed()
+        harness.advance(SWEEP_MS)
+        assert count - 3 <= len(harness.server._connections) < count  # refused ends count, too
+        assert await held[0].is_closed()
+        for client in (held[0], harness.clients[-1]):
+            client.close()  # their ends are descriptors of this process, too
+        await until(lambda: open_descriptors() <= limits.descriptors_max - 2)
+        assert await echoes(await harness.connect())
+
+
+def test_places_are_freed_for_files_by_half_of_the_reserve_and_for_newcomers_one_each() -> None:
+    room = Room(limit=1_000, shared=800)
+    assert [room.places_to_free(count, 0) for count in (0, 800, 900, 901)] == [0, 0, 0, 101]
+    assert [room.places_to_free(count, 3) for count in (700, 800, 810)] == [3, 3, 13]
+    assert room.places_to_free(800, 5_000) == NEWCOMERS_MAX
+    assert [room.connections_max(count, 500) for count in (600, 810, 2_000)] == [700, 490, 0]
 
 
 def test_the_reserve_is_never_all_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
