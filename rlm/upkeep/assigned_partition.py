@@ -37,13 +37,12 @@ class Pass:
     def passed(self, result: PassResult, interval_ms: int) -> float:
         """It has ended without an error; says after how long it comes again."""
         self.turn.lag_bytes = result.lag_bytes
-        if not result.is_held:  # else what the last try found is still so
-            self.red = result.red
         pause_ms: float = interval_ms if result.again_in_ms is None else result.again_in_ms
         if result.store_errors:
             self.failed(f"{result.store_errors} deletions failed")
             pause_ms = self.backoff.next_ms()
-        else:
+        elif not result.is_held:  # else what the last try found is still so
+            self.red = result.red
             self.backoff.reset()
         return 0 if self.again else pause_ms
 

@@ -2,7 +2,8 @@
 
 All on the manager's thread. A held pass also comes again every interval, to measure its lag and to
 report; that it was held only means that it is started at once when the store works again. Probes
-go round: a partition that fails for reasons of its own does not keep the others waiting.
+go round, and a partition that probed in vain comes again by its own backoff: one that fails for
+reasons of its own does not keep the others waiting.
 """
 
 from collections.abc import Callable

@@ -444,11 +444,10 @@ class RemoteLogManager:
         elif self._ends_ownership(known, error):
             return
         else:
-            is_from_store = isinstance(error, RemoteStorageError)
-            is_held = is_from_store and not self.waits.gate(each.kind).is_open
+            is_held = False  # it may be the only one that fails: it comes again by its own pauses
             each.failed(error)
-            delay_ms = self._config.task_interval_ms if is_held else each.backoff.next_ms()
-            if each.kind == COPY and is_from_store:
+            delay_ms = each.backoff.next_ms()
+            if each.kind == COPY and isinstance(error, RemoteStorageError):
                 self._start(known, known.passes[EXPIRE])  # its STARTED id is dangling now
         if goes_on:
             self._start(known, each)  # behind those that wait
