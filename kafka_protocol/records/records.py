@@ -9,7 +9,6 @@ Source: KIP-98; formats of Apache Kafka 4.3.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from kafka_protocol.errors import MalformedMessageError
 from kafka_protocol.records.batch import (
     CONTROL_FLAG,
     HEADER_SIZE,
@@ -75,12 +74,10 @@ def iter_records(
     header, body = body_of(buf, position)
     window = Window(inflated(header.codec, body, max_bytes=max_inflated_bytes))
     append_time = header.max_timestamp if header.is_log_append_time else None
-    try:
+    with window.refusing():
         yield from _decode(
             window, header.record_count, header.base_offset, header.base_timestamp, append_time
         )
-    except (IndexError, MalformedMessageError, UnicodeDecodeError) as cause:
-        raise InvalidRecordError(f"a record is cut or malformed: {cause}") from cause
 
 
 def _decode(  # noqa: C901, PLR0915 - one loop without calls for the usual one-byte varints

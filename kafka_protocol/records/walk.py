@@ -5,6 +5,7 @@ memory whatever it inflates to.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from kafka_protocol.errors import MalformedMessageError
@@ -96,6 +97,25 @@ class Window:
             left -= len(self.data)
         self.pos = len(self.data) + left
 
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Wrong records become InvalidRecordError, unless all inflate to more than is allowed.
+
+        A bomb need not hold records: that it is one is said first, as if it were inflated at once.
+        """
+        try:
+            yield
+        except (IndexError, MalformedMessageError, UnicodeDecodeError) as cause:
+            self._drain()
+            raise InvalidRecordError(f"a record is cut or malformed: {cause}") from cause
+        except InvalidRecordError:
+            self._drain()
+            raise
+
+    def _drain(self) -> None:
+        while self._next():
+            pass
+
 
 def glimpse_records(
     buf: Buffer, position: int = 0, *, max_inflated_bytes: int = MAX_INFLATED_BYTES
@@ -124,10 +144,8 @@ def glimpses(window: Window, header: BatchHeader) -> Iterator[Glimpse]:
     Raises:
         As `glimpse_records`, and what the window's stream does.
     """
-    try:
+    with window.refusing():
         yield from _walk(window, header)
-    except (IndexError, MalformedMessageError) as cause:
-        raise InvalidRecordError(f"a record is cut or malformed: {cause}") from cause
 
 
 def _walk(  # noqa: C901, PLR0915 - one loop without calls for the usual one-byte varints

@@ -8,7 +8,11 @@ import pytest
 from kafka_protocol.records.codec import Codec
 from kafka_protocol.records.compression import compress
 from kafka_protocol.records.deflate import deflated
-from kafka_protocol.records.errors import InvalidRecordError, TooManyHeadersError
+from kafka_protocol.records.errors import (
+    InflatedTooLargeError,
+    InvalidRecordError,
+    TooManyHeadersError,
+)
 from kafka_protocol.records.inflate import PIECE_BYTES, inflated
 from kafka_protocol.records.records import Record, build_batch, encode_records, iter_records
 from kafka_protocol.records.walk import HEADERS_MAX, glimpse_records
@@ -106,3 +110,13 @@ def test_records_that_end_too_early_or_too_late_are_invalid(codec, cut):
         for read in (iter_records, glimpse_records):
             with pytest.raises(InvalidRecordError):
                 list(read(batch))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("read", [iter_records, glimpse_records])
+def test_a_bomb_without_records_is_too_large_rather_than_invalid(codec, read):
+    batch = with_records(codec, compress(codec, bytes(4 * MIB)))
+    with pytest.raises(InflatedTooLargeError):
+        list(read(batch, max_inflated_bytes=4 * MIB - 1))
+    with pytest.raises(InvalidRecordError):
+        list(read(batch, max_inflated_bytes=4 * MIB))
