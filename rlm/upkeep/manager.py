@@ -111,6 +111,7 @@ class RemoteLogManager:
         if known is not None:
             known.end_ownership()
         fresh = self._partitions[key] = AssignedPartition.of(assign)
+        self._world.telemetry.assigned(fresh.tip)
         if assign.is_leader:
             self._own(fresh)
         else:
@@ -127,7 +128,7 @@ class RemoteLogManager:
         if known is not None:
             known.end_ownership()
             self._world.metadata.release(known.tip)
-            self._world.telemetry.forget(known.tip.topic, known.tip.partition)
+            self._world.telemetry.forget(known.tip)
 
     def claim_changed(self) -> None:
         """What may be written is another: own what waited for it, or own nothing any more."""
