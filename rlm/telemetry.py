@@ -135,15 +135,20 @@ class Telemetry:
 
     def forget(self, tip: TopicIdPartition) -> None:
         """The partition is not here any more."""
-        topic, number = tip.topic, str(tip.partition)
+        topic = tip.topic
         with self._lock:
             left = self._topics.get(topic, set())
             left.discard((tip.topic_id, tip.partition))
-            for gauge in self._gauges.values():
-                gauge.remove(topic, number)
             if not left:
                 self._topics.pop(topic, None)
                 self._forget_topic(topic)
+        self.measured_elsewhere(tip)
+
+    def measured_elsewhere(self, tip: TopicIdPartition) -> None:
+        """Its numbers are another broker's to tell."""
+        with self._lock:
+            for gauge in self._gauges.values():
+                gauge.remove(tip.topic, str(tip.partition))
 
     def _forget_topic(self, topic: str) -> None:
         for counter in self._by_topic:

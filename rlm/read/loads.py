@@ -88,6 +88,7 @@ class _Flight:
     Attributes:
         urgent: somebody waits for it.
         damaged: how often its object was found damaged before.
+        reader: who waits for it first.
         owner: of a load ahead: the reader it is for.
         arrived: how many of its keys have arrived.
         began_ms: when a thread took it.
@@ -99,6 +100,7 @@ class _Flight:
     keys: Sequence[Hashable]
     urgent: bool
     damaged: int = 0
+    reader: str = ""
     owner: object = None
     arrived: int = 0
     began_ms: int | None = None
@@ -169,18 +171,21 @@ class Loads:
         known = self._failures.get(key)
         return None if known is None else known.error
 
-    def ask(self, load: Load[Any], waiter: Waiter) -> Wait:
+    def ask(self, load: Load[Any], waiter: Waiter, reader: str = "") -> Wait:
         """Have the one key of `load` loaded, unless it is on its way or has just failed.
 
         Args:
             load: reserves its memory only if it is queued.
             waiter: called once, on the owner's thread, when it is worth asking again.
+            reader: who asks: readers take turns.
         """
         (key,) = load.keys
         found = self._flights.get(key)
         if found is not None:
             flight, number = found
             flight.waiters[number][waiter] = None
+            if not flight.urgent:
+                flight.reader = reader
             if self._queue.hurry(flight):
                 self._send_for_one()
             return Wait.FAILING if key in self._failures else Wait.LOADING
@@ -192,14 +197,14 @@ class Loads:
             self._scheduler.call_later(failed.retry_at_ms - now_ms, waiter)
             return Wait.FAILING
         if len(self._flights) >= self._in_flight_max:
-            self._for_turn.join(waiter)
+            self._for_turn.join(waiter, reader)
             return Wait.FULL
         if not load.reserve():
-            self._for_memory.join(waiter)
+            self._for_memory.join(waiter, reader)
             self._look_for_memory()
             return Wait.FULL
         damaged = 0 if failed is None or failed.damaged >= DAMAGE_LIMIT else failed.damaged
-        flight = _Flight(load, (key,), urgent=True, damaged=damaged)
+        flight = _Flight(load, (key,), urgent=True, damaged=damaged, reader=reader)
         flight.waiters[0][waiter] = None
         self._start(flight)
         return Wait.FAILING if failed is not None else Wait.LOADING

@@ -18,9 +18,9 @@ from kafka_protocol.files import txn_index
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rlm.link.endpoint import Reply
 from rlm.link.messages import Read, ReadAnswer, Region
-from rlm.quota import RateQuota
 from rlm.read.caches import Caches
 from rlm.read.chunk import select
+from rlm.read.fetch_turns import FetchTurns, Turn
 from rlm.read.lending import COPY_BYTES_MAX, Verdict
 from rlm.read.loads import Wait
 from rlm.read.pieces import Found, Piece, batch_table, gather
@@ -61,7 +61,7 @@ class RemoteReader:
         store: RemoteStore,
         caches: Caches,
         ahead: ReadAhead,
-        quota: RateQuota,
+        turns: FetchTurns,
         clock: Clock,
         scheduler: Scheduler,
     ) -> None:
@@ -69,7 +69,7 @@ class RemoteReader:
         self._knows_aborts = power_of(store.metadata, KnowsAborts)
         self.indexes, self.chunks, self.loads = caches.indexes, caches.chunks, caches.loads
         self.lending, self.readiness = caches.lending, store.readiness
-        self.ahead, self.quota, self.clock, self.scheduler = ahead, quota, clock, scheduler
+        self.ahead, self.turns, self.clock, self.scheduler = ahead, turns, clock, scheduler
         self._told = WeakSet[BaseException]()
 
     def read(self, partition: TopicIdPartition, question: Read, reply: Reply) -> None:
@@ -115,6 +115,7 @@ class _OneRead:
         self._misses_since_ms: int | None = None
         self._waits_for: Wait | NotReady | None = None
         self._key: tuple[object, ...] | None = None
+        self._turn: Turn | None = None
         # Bytes of a segment that were found to end before the offset: not needed again, and in a
         # small cache they may have made room for those that follow.
         self._passed: tuple[bytes, int] = (b"", 0)
@@ -145,9 +146,6 @@ class _OneRead:
             self._timed = True
             self._reader.scheduler.call_later(self._question.wait_ms, self._time_is_up)
 
-    def _again_in(self, delay_ms: float) -> None:
-        self._reader.scheduler.call_later(delay_ms, self.attempt)
-
     def _await_metadata(self) -> NotReady:
         self._reader.readiness.wait(self._place, self.attempt)
         return NotReady.METADATA
@@ -157,9 +155,10 @@ class _OneRead:
         reader, question = self._reader, self._question
         if not reader.store.is_readable(self._partition):
             return self._await_metadata()
-        wait_ms = reader.quota.throttle_ms(0, reader.clock.monotonic_ms())
-        if wait_ms > 0:
-            self._again_in(wait_ms)
+        if self._turn is None:
+            self._turn = Turn(question.holder, question.max_bytes, self.attempt)
+            reader.turns.ask(self._turn)
+        if not self._turn.is_in:
             return NotReady.QUOTA
         offset = question.offset
         while offset < question.epoch_end:
@@ -181,7 +180,7 @@ class _OneRead:
         """The chunk of a segment that holds `offset`; None if the segment ends before it."""
         reader = self._reader
         self._key = ("index", metadata.id.id)
-        index = reader.indexes.get(metadata, self.attempt)
+        index = reader.indexes.get(metadata, self.attempt, self._question.holder)
         if isinstance(index, Wait):
             return index
         start = position = index.position_for(offset)
@@ -192,7 +191,7 @@ class _OneRead:
             small = not self._sequence.pace.streak and position == start
             key = reader.chunks.key_at(metadata, index, position, small=small)
             self._key = ("chunk", *key)
-            chunk = reader.chunks.get(metadata, index, key, self.attempt)
+            chunk = reader.chunks.get(metadata, index, key, self.attempt, self._question.holder)
             if isinstance(chunk, Wait):
                 if self._misses_since_ms is None:
                     self._misses_since_ms = reader.clock.monotonic_ms()
@@ -340,7 +339,7 @@ class _OneRead:
             if not parts:
                 continue
             self._key = ("transactions", segment.id.id)
-            data = reader.indexes.transactions(segment, self.attempt)
+            data = reader.indexes.transactions(segment, self.attempt, self._question.holder)
             if isinstance(data, Wait):
                 return data
             on_chain = (
@@ -383,11 +382,8 @@ class _OneRead:
         aborted: list[tuple[int, int]],
         table: tuple[bytes, bytes] = (b"", b""),
     ) -> None:
-        self._end()
+        self._end(sum(region.size_bytes for region in regions))
         question = self._question
-        size_bytes = sum(region.size_bytes for region in regions)
-        if size_bytes:
-            self._reader.quota.record(size_bytes, self._reader.clock.monotonic_ms())
         self._reply(
             ReadAnswer(
                 question.topic_id,
@@ -402,9 +398,11 @@ class _OneRead:
             files,
         )
 
-    def _end(self) -> None:
-        """It is answered, and waits for nothing any more."""
+    def _end(self, size_bytes: int) -> None:
+        """It is answered with so many bytes, and waits for nothing any more."""
         self._done = True
+        if self._turn is not None:
+            self._reader.turns.ended(self._turn, size_bytes)
         if self._waits_for is None and not self._timed:
             return  # it never waited
         reader = self._reader
@@ -416,7 +414,7 @@ class _OneRead:
     def _fail(self, code: ErrorCode, message: str) -> None:
         if self._done:
             return
-        self._end()
+        self._end(0)
         question = self._question
         self._reply(
             ReadAnswer(
