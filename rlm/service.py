@@ -205,6 +205,7 @@ class Tier:
             may_own=lambda: self.claim.may_own,
         )
         self.reads = ReadPath(config, store, workers, ports, self.manager)
+        self.manager.on_readable = self.reads.may_be_readable
         self._removals = RemoverPasses(plugins, workers, lambda: calls.may_write)
         add_gauges(self.telemetry, plugins, workers, calls)
         add_quota_gauges(self.telemetry, "Copy", self.manager.copy_quota, ports.clock)

@@ -1,20 +1,26 @@
 """What the tier counts, under Kafka's names in the JMX exporter's usual form.
 
-Counted from pool threads: each counter is added to under a lock of its own, since an addition is no
-atomic step. Source: kafka.server:type=BrokerTopicMetrics and kafka.log.remote of Apache Kafka 4.3.
+Counted from pool threads: each counter is added to under a lock, since an addition is no atomic
+step. What is counted by topic is of topics that have a partition here: with the last of them all of
+it goes, and a call that ends later counts for nobody. Source:
+kafka.server:type=BrokerTopicMetrics and kafka.log.remote of Apache Kafka 4.3.
 """
 
 import logging
 import threading
 from collections.abc import Callable
 
+from kafka_protocol.types import TopicIdPartition
 from runtime.log_context import Outage
 from runtime.metrics import Counter, Registry
 
 log = logging.getLogger(__name__)
 
+PartitionKey = tuple[bytes, int]
 _TOPIC = ("topic",)
 _PREFIX = "kafka_server_BrokerTopicMetrics_"
+_OPERATIONS = ("copy", "fetch", "fetch_index", "delete")
+_KINDS = ("copy", "expire")
 _COMPUTATION = "RemoteLogSizeComputationTime"
 _MEASURED = {
     "copy_lag_bytes": "RemoteCopyLagBytes",
@@ -34,6 +40,7 @@ class Telemetry:
         self._store = store
         self.registry = registry or Registry()
         self._lock = threading.Lock()
+        self._topics: dict[str, set[PartitionKey]] = {}
         self.copy_outage = Outage(log, "copying to the remote store")
         self.delete_outage = Outage(log, "deleting in the remote store")
         self.fetch_outage = Outage(log, "reading from the remote store")
@@ -52,6 +59,14 @@ class Telemetry:
             "tidemark_remote_passes_total",
             "Passes of copying and expiring that ended, also those that failed",
             ("topic", "kind"),
+        )
+        self._by_topic = (
+            self._copy_bytes,
+            self._copy_requests,
+            self._copy_errors,
+            self._delete_requests,
+            self._delete_errors,
+            self._corrupt,
         )
         labels = ("store", "operation", "topic")
         self._store_requests = self.registry.counter(
@@ -110,7 +125,41 @@ class Telemetry:
 
     def _add(self, counter: Counter, topic: str, amount: float = 1) -> None:
         with self._lock:
-            counter.inc(amount, topic)
+            if topic in self._topics:
+                counter.inc(amount, topic)
+
+    def assigned(self, tip: TopicIdPartition) -> None:
+        """A partition of the topic is here."""
+        with self._lock:
+            self._topics.setdefault(tip.topic, set()).add((tip.topic_id, tip.partition))
+
+    def forget(self, tip: TopicIdPartition) -> None:
+        """The partition is not here any more."""
+        topic = tip.topic
+        with self._lock:
+            left = self._topics.get(topic, set())
+            left.discard((tip.topic_id, tip.partition))
+            if not left:
+                self._topics.pop(topic, None)
+                self._forget_topic(topic)
+        self.measured_elsewhere(tip)
+
+    def measured_elsewhere(self, tip: TopicIdPartition) -> None:
+        """Its numbers are another broker's to tell."""
+        with self._lock:
+            for gauge in self._gauges.values():
+                gauge.remove(tip.topic, str(tip.partition))
+
+    def _forget_topic(self, topic: str) -> None:
+        for counter in self._by_topic:
+            counter.remove(topic)
+        for kind in _KINDS:
+            self._passes.remove(topic, kind)
+        for operation in _OPERATIONS:
+            labels = (self._store, operation, topic)
+            for counter in (self._store_requests, self._store_errors, self._store_bytes):
+                counter.remove(*labels)
+            self._store_times.remove(*labels)
 
     def copied(self, topic: str, size_bytes: int) -> None:
         """A segment's objects are in the store."""
@@ -137,7 +186,9 @@ class Telemetry:
 
     def passed(self, topic: str, kind: str) -> None:
         """A pass over one partition has ended; called on the owner's thread."""
-        self._passes.inc(1, topic, kind)
+        with self._lock:
+            if topic in self._topics:
+                self._passes.inc(1, topic, kind)
 
     def read_took(self, took_ms: int) -> None:
         """A client's read was answered, in whatever way; called on the owner's thread."""
@@ -147,8 +198,11 @@ class Telemetry:
         self, operation: str, topic: str, size_bytes: int, took_ms: int, *, failed: bool = False
     ) -> None:
         """A call of the storage plugin is over; `size_bytes` were moved."""
+        assert operation in _OPERATIONS, operation
         labels = (self._store, operation, topic)
         with self._lock:
+            if topic not in self._topics:
+                return
             self._store_requests.inc(1, *labels)
             self._store_bytes.inc(size_bytes, *labels)
             self._store_times.observe(took_ms, *labels)
@@ -181,20 +235,20 @@ class Telemetry:
         """Bytes of a remote segment are wrong, also after a refetch."""
         self._add(self._corrupt, topic)
 
-    def judged(self, topic: str, partition: int, took_ms: int) -> None:
+    def judged(self, tip: TopicIdPartition, took_ms: int) -> None:
         """How long it took to look at all remote segments of a partition."""
-        self._gauges[_COMPUTATION].set(took_ms, topic, str(partition))
+        self._set(tip, _COMPUTATION, took_ms)
 
-    def measured(self, topic: str, partition: int, **seen: int | None) -> None:
+    def measured(self, tip: TopicIdPartition, **seen: int | None) -> None:
         """Numbers that a pass has seen of a partition, by the names of `_MEASURED`."""
         for name, value in seen.items():
             if value is not None:
-                self._gauges[_MEASURED[name]].set(value, topic, str(partition))
+                self._set(tip, _MEASURED[name], value)
 
-    def forget(self, topic: str, partition: int) -> None:
-        """The partition is not ours any more."""
-        for gauge in self._gauges.values():
-            gauge.remove(topic, str(partition))
+    def _set(self, tip: TopicIdPartition, name: str, value: float) -> None:
+        with self._lock:
+            if (tip.topic_id, tip.partition) in self._topics.get(tip.topic, ()):
+                self._gauges[name].set(value, tip.topic, str(tip.partition))
 
     def gauge(self, name: str, help_text: str, fn: Callable[[], float]) -> None:
         """A value that is asked for when samples are made."""

@@ -44,7 +44,7 @@ def start_remote(
             min_one_batch=wanted.min_one_batch,
             read_committed=params.read_committed,
             deadline_ms=deadline_ms,
-            reader="{}:{}".format(*params.peer),
+            holder=f"{params.listener} {params.peer[0]}:{params.peer[1]}",
         )
     )
 

@@ -52,7 +52,7 @@ class RemoteRead:
         max_bytes: bound of the answer; `min_one_batch` lets one larger batch through.
         read_committed: aborted transactions are wanted with the batches.
         deadline_ms: on the broker's monotonic clock.
-        reader: names who asks, see `Read.reader`.
+        holder: the connection that it is for, see `Read`.
     """
 
     topic_id: bytes
@@ -63,7 +63,7 @@ class RemoteRead:
     min_one_batch: bool
     read_committed: bool
     deadline_ms: int
-    reader: str = ""
+    holder: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,8 +291,8 @@ class RemoteReads:
             read_committed=read.read_committed,
             chain=[(entry.epoch, entry.start_offset) for entry in chain if entry.epoch >= epoch],
             wait_ms=max(0, read.deadline_ms - self._clock.monotonic_ms()),
+            holder=read.holder,
             window_bytes=WINDOW_BYTES,
-            reader=read.reader,
         )
 
     def _leader(self, topic_id: bytes, index: int, topic: str) -> Partition:

@@ -14,6 +14,7 @@ from typing import Any
 
 from broker.remote.answers import BrokerAnswers, ClusterMetadata
 from broker.remote.assignments import Assignments
+from broker.remote.fetch_metrics import RemoteFetchMetrics
 from broker.remote.process import start_tier_process
 from broker.remote.reads import RemoteFetched, RemoteRead, RemoteReads
 from broker.remote.supervisor import Spawn, Supervisor, TierStartError
@@ -95,26 +96,7 @@ class RemoteTier:
         self.on_store_fault: Callable[[StoreFaultHit], None] = lambda hit: None
         metrics = ports.metrics
         self.metrics = TierMetrics(self._supervisor, ports.clock, loop, metrics)
-        prefix, topic = "kafka_server_BrokerTopicMetrics_", ("topic",)
-        # Counted here and not in the tier: many fetches are served from what it lent before.
-        self._read_requests = metrics.counter(
-            f"{prefix}RemoteFetchRequestsPerSec_total", "Reads of the remote tier", topic
-        )
-        self._read_bytes = metrics.counter(
-            f"{prefix}RemoteFetchBytesPerSec_total", "Bytes that clients got of it", topic
-        )
-        self._read_errors = metrics.counter(
-            f"{prefix}RemoteFetchErrorsPerSec_total", "Reads of it that failed", topic
-        )
-        self._expired_reads = metrics.counter(
-            "kafka_server_DelayedRemoteFetchMetrics_ExpiresPerSec_total",
-            "Remote reads that nothing came for in time",
-        )
-        self._expired_lookups = metrics.counter(
-            "kafka_server_DelayedRemoteListOffsetsMetrics_ExpiresPerSec_total",
-            "Remote look-ups of offsets that ran out of time",
-            ("topic", "partition"),
-        )
+        self._fetches = RemoteFetchMetrics(metrics)
         metrics.gauge(
             "tidemark_remote_unjudged_partitions",
             "Partitions led here that the tier has not judged yet",
@@ -147,6 +129,7 @@ class RemoteTier:
         `raise_epoch` asks the controller for leader epochs.
         """
         self._replicas, self._metadata = replicas, metadata
+        self._fetches.attach(replicas.metrics)
         self._answers = BrokerAnswers(
             replicas, metadata, raise_epoch, ports=self._ports, loop=self._loop, facts=self
         )
@@ -218,7 +201,7 @@ class RemoteTier:
 
     def read(self, read: RemoteRead) -> "asyncio.Future[RemoteFetched]":
         """Read from the remote tier; ends by the deadline, or fails with a KafkaError."""
-        self._read_requests.inc(1, read.topic)
+        self._fetches.asked(read.topic)
         future = self._reads.read(read)
         future.add_done_callback(partial(self._read_ended, read.topic))
         return future
@@ -235,16 +218,16 @@ class RemoteTier:
         if done.cancelled():
             return
         if done.exception() is not None:
-            self._read_errors.inc(1, topic)
+            self._fetches.failed(topic)
         elif done.result().regions:
-            self._read_bytes.inc(done.result().size_bytes, topic)
+            self._fetches.got(topic, done.result().size_bytes)
         else:
-            self._expired_reads.inc()
+            self._fetches.expired()
 
     def _look_up_ended(self, where: TopicPartition, done: "asyncio.Future[Any]") -> None:
         error = None if done.cancelled() else done.exception()
         if isinstance(error, KafkaError) and error.code == ErrorCode.REQUEST_TIMED_OUT:
-            self._expired_lookups.inc(1, where.topic, str(where.partition))
+            self._fetches.look_up_expired(where)
 
     def highest_tiered_offset(self, topic_partition: TopicPartition) -> int:
         """Last offset (inclusive) that is in the remote tier, -1 if none (ListOffsets -5)."""

@@ -22,7 +22,10 @@ WINDOWS_MAX = 256
 
 
 class Position(NamedTuple):
-    """Where a reader comes back. All of it must be equal for a window to serve it."""
+    """Where a reader comes back. All of it must be equal for a window to serve it.
+
+    Also the connection: what a window holds was lent to that one.
+    """
 
     topic_id: bytes
     partition: int
@@ -30,6 +33,7 @@ class Position(NamedTuple):
     offset: int
     offset_epoch: int
     read_committed: bool
+    holder: str
 
 
 def position_of(question: Read) -> Position:
@@ -41,6 +45,7 @@ def position_of(question: Read) -> Position:
         question.offset,
         question.offset_epoch,
         question.read_committed,
+        question.holder,
     )
 
 

@@ -86,7 +86,7 @@ class FetchParams:
         read_committed: show nothing of open or aborted transactions.
         replica_id: -1 for consumers.
         listener: where it came in; leaders are named as that listener's clients reach them.
-        peer: other end of the connection; its reads of the remote tier are one reader's.
+        peer: the connection's other side.
     """
 
     version: int

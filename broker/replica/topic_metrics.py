@@ -4,6 +4,7 @@ A hosted partition keeps its topic's counters at hand, so that counting on the h
 addition. Totals over all topics are sums that the reader of the metrics makes.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from runtime.metrics import Counter, CounterChild, Registry
@@ -36,7 +37,11 @@ class TopicCounters:
 
 
 class TopicMetrics:
-    """Makes and forgets the counters of topics."""
+    """Makes and forgets the counters of topics.
+
+    Attributes:
+        on_forget: told of each topic that is gone, for what others count of it.
+    """
 
     def __init__(self, registry: Registry) -> None:
         self._counters: dict[str, Counter] = {
@@ -46,6 +51,11 @@ class TopicMetrics:
             for field, (name, text) in _NAMES.items()
         }
         self._topics: dict[str, TopicCounters] = {}
+        self.on_forget: list[Callable[[str], None]] = []
+
+    def __contains__(self, topic: str) -> bool:
+        """Whether a partition of the topic is hosted."""
+        return topic in self._topics
 
     def of(self, topic: str) -> TopicCounters:
         """The counters of a topic that exists (never of a name a client made up)."""
@@ -62,3 +72,5 @@ class TopicMetrics:
         if self._topics.pop(topic, None) is not None:
             for counter in self._counters.values():
                 counter.remove(topic)
+            for told in self.on_forget:
+                told(topic)

@@ -115,10 +115,10 @@ class Read(PartitionMessage, frozen=True, array_like=True, tag=True):
         epoch_end: first offset that is not of that epoch (exclusive).
         max_bytes: bound of the answer; `min_one_batch` lets one larger batch through.
         read_committed: aborted transactions are wanted with it.
-        chain: (epoch, start offset) from the offset's epoch on, for what its lineage aborted.
+        chain: (epoch, start offset) from that epoch on, if wanted: this lineage alone counts.
         wait_ms: how long the asker waits; the answer comes by then, with data or without.
-        window_bytes: the answer may go this far beyond `max_bytes`: the asker serves the reader's
-            next questions from it.
+        holder: the connection that it is for: what it is lent counts against it until that is sent.
+        window_bytes: the answer may go so far beyond `max_bytes`, for the reader's next questions.
     """
 
     offset: int
@@ -128,9 +128,9 @@ class Read(PartitionMessage, frozen=True, array_like=True, tag=True):
     min_one_batch: bool
     read_committed: bool
     wait_ms: int
+    holder: str
     window_bytes: int = 0
     chain: list[tuple[int, int]] = []
-    reader: str = ""  # quota and reader pool are shared fairly between readers
 
 
 class OffsetForTimestamp(PartitionMessage, frozen=True, array_like=True, tag=True):
@@ -162,7 +162,7 @@ class ImageChanged(Message, frozen=True, array_like=True, tag=True):
 
 
 class Released(Message, frozen=True, array_like=True, tag=True):
-    """One-way: the broker closed these handed-out chunks (a token once for each descriptor)."""
+    """One-way: the broker closed what it was lent under these tokens."""
 
     tokens: list[int]
 
@@ -193,7 +193,7 @@ class MetricsPiece(Message, frozen=True, array_like=True, tag=True):
 
 
 class Region(msgspec.Struct, frozen=True, array_like=True):
-    """`size_bytes` at `position` of the descriptor number `descriptor` beside the message."""
+    """Bytes of the descriptor number `descriptor` beside the message; `token`: see `Released`."""
 
     descriptor: int
     token: int

@@ -74,7 +74,7 @@ class Chunk:
 
     Attributes:
         first, end: the bytes of the segment that it holds, [first, end).
-        token: names this chunk to the broker; no two chunks ever have the same.
+        token: names this chunk; no two ever have the same.
         capacity_bytes: memory that the file takes, at least `size_bytes`.
         fetched: of the last chunk that a GET brought: what it took.
         handed_out: descriptors that the broker holds.

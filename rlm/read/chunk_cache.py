@@ -10,8 +10,8 @@ anybody may still read the chunk before: not before the broker has released each
 descriptors, which it does when it has copied out what it sends
 (docs/decisions/remote-regions-are-copied-from-a-mapping.md).
 
-What is there at a time is for at most 3/8 lent to readers that go on, for at most 3/8 loaded ahead
-of them, and the rest is what several readers share.
+For at most 3/8 it is loaded ahead of readers that go on. How much of it may be lent to whom is for
+`rlm.read.lending` to say.
 """
 
 import logging
@@ -24,21 +24,26 @@ from rlm.read.chunk_loader import ChunkLoader, Leaving, Place
 from rlm.read.disk_chunk_cache import ChunkKey
 from rlm.read.eviction_policy import EvictionPolicy, make_policy
 from rlm.read.index_cache import IndexCache
-from rlm.read.loads import DAMAGE, Loads, Wait, Waiter
+from rlm.read.line import Waiter
+from rlm.read.loads import DAMAGE, Loads, Wait
 from rlm.read.object_faults import LOG
 from rlm.read.read_ahead_policy import StoreEstimate
 from rlm.read.remote_store import RemoteStore
 from rlm.read.segment_index import SegmentIndex
 from rsm_plugins.api import RemoteResourceNotFoundError
 from rsm_plugins.segment import RemoteLogSegmentMetadata
-from runtime.disk import Disk
+from runtime.disk import Disk, OpenFile
 from runtime.disk_errors import is_of_exhaustion
 
 log = logging.getLogger(__name__)
 
 
 class ChunkCache:
-    """Cached chunks by segment and bytes."""
+    """Cached chunks by segment and bytes.
+
+    Attributes:
+        held_bytes: memory of the chunks that the broker holds.
+    """
 
     def __init__(
         self,
@@ -55,9 +60,8 @@ class ChunkCache:
         self._max = config.chunk_cache_bytes
         self._policy: EvictionPolicy[ChunkKey] = make_policy(config.chunk_cache_policy, self._max)
         self._chunks: dict[ChunkKey, Chunk] = {}
-        self._held: dict[int, Chunk] = {}  # handed out, by token
-        self._total = self._idle = self._held_bytes = 0
-        self._next_token = 0
+        self._total = self._idle = 0
+        self._next_token = self.held_bytes = 0
         self.store = StoreEstimate()
 
     @property
@@ -223,31 +227,33 @@ class ChunkCache:
             each.file.close()
         place.file.close()
 
-    # -- what the broker holds
-
-    def room_for_windows(self) -> int:
-        """So many bytes may the broker hold beyond what it has."""
-        return self._max * 3 // 8 - self._held_bytes
+    # -- what the broker holds, see `rlm.read.lending`
 
     def hand_out(self, chunk: Chunk) -> None:
         """The broker gets a descriptor of it."""
         chunk.handed_out += 1
         if chunk.handed_out == 1:
-            self._held[chunk.token] = chunk
-            self._held_bytes += chunk.capacity_bytes
+            self.held_bytes += chunk.capacity_bytes
             self._idle -= chunk.capacity_bytes
 
-    def released(self, tokens: list[int]) -> None:
-        """The broker closed these descriptors."""
-        for token in tokens:
-            chunk = self._held.get(token)
-            if chunk is None:
-                continue
-            chunk.handed_out -= 1
-            if chunk.handed_out == 0:
-                del self._held[token]
-                self._held_bytes -= chunk.capacity_bytes
-                self._idle += chunk.capacity_bytes
+    def take_back(self, chunk: Chunk) -> None:
+        """The broker has closed one of its descriptors."""
+        chunk.handed_out -= 1
+        if chunk.handed_out == 0:
+            self.held_bytes -= chunk.capacity_bytes
+            self._idle += chunk.capacity_bytes
+            self._loads.has_memory()
+
+    def copy_of(self, chunk: Chunk, position: int, size_bytes: int) -> OpenFile | None:
+        """Bytes of a chunk in a file of their own; None if this process has none left."""
+        try:
+            file = self._disk.memfd("copy")
+            self._disk.write_at(file, 0, self._disk.read_at(chunk.file, position, size_bytes))
+        except OSError as error:
+            if not is_of_exhaustion(log, "memory for copies of chunks", error):
+                raise
+            return None
+        return file
 
 
 def _key(metadata: RemoteLogSegmentMetadata, first: int, end: int) -> ChunkKey:

@@ -23,7 +23,7 @@ class FairLine(Generic[Item]):
     """Items of several readers; those of one reader keep their order."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, dict[Item, int]] = {}  # with their costs
+        self._waiting: dict[str, OrderedDict[Item, int]] = {}  # with their costs
         self._heap: list[tuple[int, int, str]] = []  # start, order of coming, reader
         self._listed: set[str] = set()  # who has an entry there
         self._ends: OrderedDict[str, int] = OrderedDict()
@@ -35,7 +35,7 @@ class FairLine(Generic[Item]):
 
     def add(self, reader: str, item: Item, cost: int = 1) -> None:
         """Let an item wait."""
-        self._waiting.setdefault(reader, {})[item] = cost
+        self._waiting.setdefault(reader, OrderedDict())[item] = cost
         self._size += 1
         if reader not in self._listed:
             self._list(reader, max(self._now, self._ends.get(reader, 0)))
@@ -52,6 +52,12 @@ class FairLine(Generic[Item]):
                 self._heap = [entry for entry in self._heap if entry[2] in self._waiting]
                 heapify(self._heap)
                 self._listed = set(self._waiting)
+
+    def put_back(self, reader: str, item: Item, cost: int = 1) -> None:
+        """What was just taken could not be served: it is its reader's next again."""
+        self.charge(reader, -cost)
+        self.add(reader, item, cost)
+        self._waiting[reader].move_to_end(item, last=False)
 
     def take(self) -> Item | None:
         """The item whose turn it is; None if none waits."""

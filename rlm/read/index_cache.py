@@ -11,7 +11,8 @@ from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import txn_index
 from rlm.config import TierConfig
 from rlm.read.disk_index_cache import DiskIndexCache
-from rlm.read.loads import Loads, Wait, Waiter
+from rlm.read.line import Waiter
+from rlm.read.loads import Loads, Wait
 from rlm.read.object_faults import OFFSET_AND_TIME, index_name
 from rlm.read.remote_store import RemoteStore
 from rlm.read.segment_index import DamagedIndexError, SegmentIndex

@@ -1,19 +1,21 @@
 """Loads from the store: one for each key however many wait, a memory of failures, a bounded queue.
 
 Belongs to the thread that owns the tier's state. A caller that receives a `Wait` gets one callback
-when that key's state changes, and must then ask again. What is loaded ahead of a reader waits
-behind what somebody waits for, and is dropped if its reader vanishes before it has begun.
+when that key's state changes, or when there is room for its load, and must then ask again; one that
+waits no longer says so by `leave`. What is loaded ahead of a reader waits behind what somebody
+waits for, and is dropped if its reader vanishes before it has begun.
 """
 
 import logging
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from rlm.read.chunk import DamagedChunkError
+from rlm.read.line import Line, Waiter
 from rlm.read.load_queue import LoadQueue
 from rlm.read.segment_index import DamagedIndexError
 from rlm.workers import READER_POOL, Workers
@@ -24,12 +26,12 @@ from runtime.scheduler import Scheduler
 log = logging.getLogger(__name__)
 
 FIRST_RETRY_MS, RETRY_MAX_MS = 100, 5_000
-FULL_RETRY_MS = 20
+MEMORY_LOOK_MS = 500
+"""Nothing tells when the process has descriptors again: the first that waits looks so often."""
 DAMAGE_LIMIT = 2
 """A damaged object is fetched once more past the caches; then it counts as damaged for a while."""
 
 T = TypeVar("T")
-Waiter = Callable[[], None]
 
 DAMAGE = (DamagedChunkError, DamagedIndexError, RemoteObjectDamagedError)
 
@@ -86,8 +88,7 @@ class _Flight:
     Attributes:
         urgent: somebody waits for it.
         damaged: how often its object was found damaged before.
-        reader: who asks for it first.
-        is_counted: it takes room of that reader.
+        reader: who waits for it first.
         owner: of a load ahead: the reader it is for.
         arrived: how many of its keys have arrived.
         began_ms: when a thread took it.
@@ -100,12 +101,11 @@ class _Flight:
     urgent: bool
     damaged: int = 0
     reader: str = ""
-    is_counted: bool = False
     owner: object = None
     arrived: int = 0
     began_ms: int | None = None
     given_up: bool = False
-    waiters: dict[int, list[Waiter]] = field(default_factory=lambda: defaultdict(list))
+    waiters: dict[int, dict[Waiter, None]] = field(default_factory=lambda: defaultdict(dict))
 
     @property
     def missing(self) -> range:
@@ -136,8 +136,9 @@ class Loads:
         self._in_flight_max = in_flight_max
         self._flights: dict[Hashable, tuple[_Flight, int]] = {}
         self._failures: dict[Hashable, _Failure] = {}
-        self._of_readers = Counter[str]()
         self._queue = LoadQueue(self._ahead_max)
+        self._for_turn, self._for_memory = Line(scheduler), Line(scheduler)
+        self._looks = False
 
     def _ahead_max(self) -> int:
         threads = self._workers.threads(READER_POOL)
@@ -146,6 +147,7 @@ class Loads:
     def set_bound(self, in_flight_max: int) -> None:
         """Let that many loads be queued or running from now on."""
         self._in_flight_max = in_flight_max
+        self._for_turn.call()
 
     @property
     def in_flight(self) -> int:
@@ -175,14 +177,13 @@ class Loads:
         Args:
             load: reserves its memory only if it is queued.
             waiter: called once, on the owner's thread, when it is worth asking again.
-            reader: who asks. Of the room it leaves at least as much as it takes, so that others
-                find some.
+            reader: who asks: readers take turns.
         """
         (key,) = load.keys
         found = self._flights.get(key)
         if found is not None:
             flight, number = found
-            flight.waiters[number].append(waiter)
+            flight.waiters[number][waiter] = None
             if not flight.urgent:
                 flight.reader = reader
             if self._queue.hurry(flight):
@@ -195,16 +196,49 @@ class Loads:
                 return Wait.DAMAGED
             self._scheduler.call_later(failed.retry_at_ms - now_ms, waiter)
             return Wait.FAILING
-        room = self._in_flight_max - len(self._flights)
-        if self._of_readers[reader] >= room or not load.reserve():
-            self._scheduler.call_later(FULL_RETRY_MS, waiter)
+        if len(self._flights) >= self._in_flight_max:
+            self._for_turn.join(waiter, reader)
+            return Wait.FULL
+        if not load.reserve():
+            self._for_memory.join(waiter, reader)
+            self._look_for_memory()
             return Wait.FULL
         damaged = 0 if failed is None or failed.damaged >= DAMAGE_LIMIT else failed.damaged
-        flight = _Flight(load, (key,), urgent=True, damaged=damaged, reader=reader, is_counted=True)
-        flight.waiters[0].append(waiter)
-        self._of_readers[reader] += 1
+        flight = _Flight(load, (key,), urgent=True, damaged=damaged, reader=reader)
+        flight.waiters[0][waiter] = None
         self._start(flight)
         return Wait.FAILING if failed is not None else Wait.LOADING
+
+    def leave(self, key: Hashable, waiter: Waiter) -> None:
+        """Wait no longer for a key; fine for one that does not."""
+        found = self._flights.get(key)
+        if found is not None:
+            found[0].waiters[found[1]].pop(waiter, None)
+        self._for_turn.leave(waiter)
+        self._for_memory.leave(waiter)
+
+    @property
+    def waiting_for_room(self) -> int:
+        """How many wait until a load more may begin."""
+        return len(self._for_turn) + len(self._for_memory)
+
+    def has_memory(self) -> None:
+        """Memory was given back: those who wait for it are called."""
+        self._for_memory.call()
+
+    def _look_for_memory(self) -> None:
+        """Also without a word of anybody, as long as somebody waits."""
+        if self._looks:
+            return
+
+        def look() -> None:
+            self._looks = False
+            self._for_memory.call()
+            if self._for_memory:
+                self._look_for_memory()
+
+        self._looks = True
+        self._scheduler.call_later(MEMORY_LOOK_MS, look)
 
     def ahead(self, owner: object, load: Load[Any]) -> bool:
         """Have keys loaded that nobody waits for yet and that are not on their way.
@@ -226,6 +260,7 @@ class Loads:
         for flight in {id(flight): flight for flight, _ in self._flights.values()}.values():
             if flight.owner == owner and not flight.urgent and self._queue.drop(flight):
                 self._land(flight)
+                self._landed()
 
     def _start(self, flight: _Flight) -> None:
         for number, key in enumerate(flight.keys):
@@ -269,6 +304,7 @@ class Loads:
         self._failures.pop(flight.keys[number], None)
         flight.load.arrived(number, value)
         flight.wake(number)
+        self._landed()
 
     def _ended(self, flight: _Flight, value: Any, error: BaseException | None) -> None:
         if self._queue.ended(flight):
@@ -282,6 +318,12 @@ class Loads:
             flight.load.failed(error, is_final)
         for number in flight.missing:
             flight.wake(number)
+        self._landed()
+
+    def _landed(self) -> None:
+        """A key is not on its way any more, and its memory is idle or free."""
+        self._for_turn.call()
+        self._for_memory.call()
 
     def _land(self, flight: _Flight) -> None:
         """No more of it arrives."""
@@ -295,10 +337,6 @@ class Loads:
         key = flight.keys[number]
         if self._flights.get(key) == (flight, number):
             del self._flights[key]
-            if flight.is_counted:
-                self._of_readers[flight.reader] -= 1
-                if not self._of_readers[flight.reader]:
-                    del self._of_readers[flight.reader]
 
     def _failed(self, key: Hashable, error: BaseException, damaged: int) -> bool:
         """Remember a failure; say whether the object counts as damaged from here on."""
@@ -332,3 +370,4 @@ class Loads:
             self._failed(flight.keys[number], late, 0)
             for missing in flight.missing:
                 flight.wake(missing)
+            self._landed()

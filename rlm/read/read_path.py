@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kafka_protocol.errors import CorruptFileError, ErrorCode
 from kafka_protocol.files import epoch_checkpoint, producer_snapshot
+from kafka_protocol.types import TopicIdPartition
 from rlm.config import TierConfig
 from rlm.link.endpoint import Reply
 from rlm.link.messages import (
@@ -32,10 +33,12 @@ from rlm.read.disk_chunk_cache import DiskChunkCache
 from rlm.read.disk_index_cache import DiskIndexCache
 from rlm.read.fetch_turns import FetchTurns
 from rlm.read.index_cache import IndexCache
+from rlm.read.lending import Lending
 from rlm.read.loads import DAMAGE, Loads
 from rlm.read.object_faults import ObjectFaults, index_name
 from rlm.read.read_ahead import ReadAhead
 from rlm.read.reader import RemoteReader
+from rlm.read.readiness import Readiness
 from rlm.read.remote_store import Partitions, RemoteStore
 from rlm.read.segment_index import DamagedIndexError
 from rlm.read.timestamp_search import TimestampSearches
@@ -84,6 +87,7 @@ class ReadPath:
             telemetry=store.telemetry,
             faults=self.faults,
             partitions=partitions,
+            readiness=Readiness(scheduler),
         )
         self._store, self._workers, self._clock = seen, workers, clock
         self.loads = Loads(
@@ -114,7 +118,8 @@ class ReadPath:
             config=config,
             disk=disk,
         )
-        caches = Caches(self.indexes, self.chunks, self.loads)
+        self.lending = Lending(self.chunks, config.chunk_cache_bytes, scheduler)
+        caches = Caches(self.indexes, self.chunks, self.loads, self.lending)
         self._ahead = ReadAhead(seen.metadata, caches, clock, config.chunk_bytes)
         self.quota = RateQuota(
             config.fetch_bytes_per_second,
@@ -131,7 +136,11 @@ class ReadPath:
             scheduler=scheduler,
         )
         self._searches = TimestampSearches(
-            store=seen, caches=caches, workers=workers, disk=disk, scheduler=scheduler
+            store=seen,
+            caches=caches,
+            workers=workers,
+            disk=disk,
+            scheduler=scheduler,
         )
         self._stopped, self._auxiliary_jobs = False, 0
         self._watch_metrics()
@@ -162,8 +171,12 @@ class ReadPath:
         self._reader.read(tip, question, timed)
 
     def released(self, tokens: list[int]) -> None:
-        """The broker has closed these descriptors."""
-        self.chunks.released(tokens)
+        """The broker gives back what it was lent under these tokens."""
+        self.lending.released(tokens)
+
+    def may_be_readable(self, tip: TopicIdPartition) -> None:
+        """A partition's segments became known, or it became known which of them count."""
+        self._store.readiness.may_be_readable((tip.topic_id, tip.partition))
 
     def search(self, question: OffsetForTimestamp, reply: Reply) -> None:
         """Answer with the first record at or after a time."""
@@ -318,6 +331,26 @@ class ReadPath:
             "tidemark_remote_chunk_cache_bytes",
             "Bytes of chunks in memory, handed-out ones included",
             lambda: float(self.chunks.total_bytes),
+        )
+        gauge(
+            "tidemark_remote_chunk_cache_lent_bytes",
+            "Bytes of chunks in memory that are lent to connections, which have not taken them yet",
+            lambda: float(self.chunks.held_bytes),
+        )
+        gauge(
+            "tidemark_remote_chunk_cache_copied_bytes",
+            "Bytes beside the chunk cache, copied for connections when no more of it may be lent",
+            lambda: float(self.lending.copied_bytes),
+        )
+        gauge(
+            "tidemark_remote_chunk_cache_holders",
+            "Connections that chunks are lent to",
+            lambda: float(len(self.lending)),
+        )
+        gauge(
+            "tidemark_remote_reads_waiting_for_room",
+            "Reads that wait until a load more may begin",
+            lambda: float(self.loads.waiting_for_room),
         )
         gauge(
             "tidemark_remote_chunk_cache_disk_bytes",

@@ -2,15 +2,14 @@
 
 Belongs to the owner's thread; only loads of indexes and chunks run in the reader pool, so a cached
 read costs no thread switch and a slow store holds no thread per waiting client. Each read tries
-from the top whenever something it waited for has changed: metadata, index, chunk. What to answer
+from the top when something it waited for has changed: metadata, index, chunk, room. Nothing here
+looks again by itself but where only time can help (a quota, a store that fails). What to answer
 when time is up depends on what it was waiting for (docs/tiering.md §6).
 """
 
 import logging
-from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from weakref import WeakSet
 
@@ -20,12 +19,13 @@ from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rlm.link.endpoint import Reply
 from rlm.link.messages import Read, ReadAnswer, Region
 from rlm.read.caches import Caches
-from rlm.read.chunk import Chunk, Selection, select
+from rlm.read.chunk import select
 from rlm.read.fetch_turns import FetchTurns, Turn
+from rlm.read.lending import COPY_BYTES_MAX, Verdict
 from rlm.read.loads import Wait
+from rlm.read.pieces import Found, Piece, batch_table, gather
 from rlm.read.read_ahead import Answered, ReadAhead
 from rlm.read.remote_store import RemoteStore
-from rlm.read.segment_index import SegmentIndex
 from rlmm import lineage
 from rlmm.api import KnowsAborts, MetadataNotReadyError
 from rlmm.powers import power_of
@@ -36,9 +36,10 @@ from runtime.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 
-NOT_READY_RETRY_MS = 25
-REGIONS_MAX = 16
-WINDOW_BATCHES_MAX = 2_000
+SHARE_WAIT_MS = 25
+"""How long a read waits for its connection to give something back: the other partitions of its
+Fetch wait with it, and what is held may be their own answers."""
+
 NO_END = 2**63 - 1
 
 
@@ -47,24 +48,8 @@ class NotReady(Enum):
 
     METADATA = "metadata not ready"
     QUOTA = "fetch quota"
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A stretch of one chunk that goes into an answer."""
-
-    chunk: Chunk
-    selection: Selection
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Where in a segment an answer begins."""
-
-    metadata: RemoteLogSegmentMetadata
-    index: SegmentIndex
-    chunk: Chunk
-    offset: int
+    SHARE = "the connection holds its share of the cache"
+    COPY = "no memory for a copy"
 
 
 class RemoteReader:
@@ -83,6 +68,7 @@ class RemoteReader:
         self.store, self.metadata = store, store.metadata
         self._knows_aborts = power_of(store.metadata, KnowsAborts)
         self.indexes, self.chunks, self.loads = caches.indexes, caches.chunks, caches.loads
+        self.lending, self.readiness = caches.lending, store.readiness
         self.ahead, self.turns, self.clock, self.scheduler = ahead, turns, clock, scheduler
         self._told = WeakSet[BaseException]()
 
@@ -134,7 +120,11 @@ class _OneRead:
         # small cache they may have made room for those that follow.
         self._passed: tuple[bytes, int] = (b"", 0)
         self._done = False
-        self._timed = False
+        self._timed = self._share_timed = False
+
+    @property
+    def _place(self) -> tuple[bytes, int]:
+        return self._partition.topic_id, self._partition.partition
 
     # -- trying
 
@@ -145,8 +135,7 @@ class _OneRead:
         try:
             self._waits_for = self._try()
         except MetadataNotReadyError:
-            self._again_in(NOT_READY_RETRY_MS)
-            self._waits_for = NotReady.METADATA
+            self._waits_for = self._await_metadata()
         if self._waits_for is None:
             return
         if self._waits_for is Wait.DAMAGED:
@@ -157,17 +146,17 @@ class _OneRead:
             self._timed = True
             self._reader.scheduler.call_later(self._question.wait_ms, self._time_is_up)
 
-    def _again_in(self, delay_ms: float) -> None:
-        self._reader.scheduler.call_later(delay_ms, self.attempt)
+    def _await_metadata(self) -> NotReady:
+        self._reader.readiness.wait(self._place, self.attempt)
+        return NotReady.METADATA
 
     def _try(self) -> Wait | NotReady | None:
         """Answer if everything is here (then None), else say what is missing."""
         reader, question = self._reader, self._question
         if not reader.store.is_readable(self._partition):
-            self._again_in(NOT_READY_RETRY_MS)
-            return NotReady.METADATA
+            return self._await_metadata()
         if self._turn is None:
-            self._turn = Turn(question.reader, question.max_bytes, self.attempt)
+            self._turn = Turn(question.holder, question.max_bytes, self.attempt)
             reader.turns.ask(self._turn)
         if not self._turn.is_in:
             return NotReady.QUOTA
@@ -191,7 +180,7 @@ class _OneRead:
         """The chunk of a segment that holds `offset`; None if the segment ends before it."""
         reader = self._reader
         self._key = ("index", metadata.id.id)
-        index = reader.indexes.get(metadata, self.attempt, self._question.reader)
+        index = reader.indexes.get(metadata, self.attempt, self._question.holder)
         if isinstance(index, Wait):
             return index
         start = position = index.position_for(offset)
@@ -202,7 +191,7 @@ class _OneRead:
             small = not self._sequence.pace.streak and position == start
             key = reader.chunks.key_at(metadata, index, position, small=small)
             self._key = ("chunk", *key)
-            chunk = reader.chunks.get(metadata, index, key, self.attempt, self._question.reader)
+            chunk = reader.chunks.get(metadata, index, key, self.attempt, self._question.holder)
             if isinstance(chunk, Wait):
                 if self._misses_since_ms is None:
                     self._misses_since_ms = reader.clock.monotonic_ms()
@@ -216,9 +205,14 @@ class _OneRead:
             self._passed = (metadata.id.id, position)
         return None
 
-    def _answer_from(self, found: Found) -> Wait | None:
-        """Answer with what is here from the place on."""
+    def _answer_from(self, found: Found) -> Wait | NotReady | None:
+        """Answer with what is here from the place on, as far as it may be lent."""
         question = self._question
+        verdict = self._reader.lending.verdict(question.holder, found.chunk)
+        if verdict is Verdict.WAIT:
+            return self._await_share()
+        if verdict is Verdict.COPY:
+            return self._answer_with_copy(found)
         window = self._window_bytes()
         pieces = self._pieces(found, window)
         aborted: list[tuple[int, int]] | Wait = []
@@ -235,50 +229,73 @@ class _OneRead:
             next_offset = pieces[-1].selection.next_offset
             self._answer(pieces, next_offset, aborted, with_table=window > 0)
         else:
-            # The next batch is of a later epoch, or larger than the answer may be.
-            slot = bisect_left(found.chunk.table.last_offsets, found.offset)
-            is_later = found.chunk.table.last_offsets[slot] >= question.epoch_end
-            next_offset = question.epoch_end if is_later else -1
-            self._answer([], next_offset, [])
+            self._answer([], self._next_offset(found), [])
         self._look_ahead(found, pieces)  # only now: it may evict what was not handed out
+        return None
+
+    def _next_offset(self, found: Found) -> int:
+        """Where to go on: the next batch is of a later epoch, or larger than the answer may be."""
+        slot = bisect_left(found.chunk.table.last_offsets, found.offset)
+        is_later = found.chunk.table.last_offsets[slot] >= self._question.epoch_end
+        return self._question.epoch_end if is_later else -1
+
+    def _await_share(self) -> NotReady:
+        """What the connection holds must go first; it may wait for this very answer."""
+        reader = self._reader
+        reader.lending.wait(self._question.holder, self.attempt)
+        if not self._share_timed:
+            self._share_timed = True
+            reader.scheduler.call_later(SHARE_WAIT_MS, self._share_is_held)
+        return NotReady.SHARE
+
+    def _share_is_held(self) -> None:
+        if self._waits_for is NotReady.SHARE:
+            self._time_is_up()
+
+    def _answer_with_copy(self, found: Found) -> Wait | NotReady | None:
+        """Answer with a little that nobody needs to give back to the cache."""
+        reader, question, table = self._reader, self._question, found.chunk.table
+        picked = select(
+            table,
+            found.offset,
+            question.epoch_end,
+            question.max_bytes,
+            min_one_batch=question.min_one_batch,
+        )
+        if picked is None:
+            self._answer([], self._next_offset(found), [])
+            return None
+        if picked.size_bytes > COPY_BYTES_MAX:
+            bounds = (found.offset, question.epoch_end, COPY_BYTES_MAX)
+            picked = select(table, *bounds, min_one_batch=True)
+            assert picked is not None, "it has one batch at least"
+        aborted: list[tuple[int, int]] | Wait = []
+        if question.read_committed:
+            aborted = self._aborted(found.metadata, picked.next_offset)
+        if isinstance(aborted, Wait):
+            return aborted
+        file = reader.chunks.copy_of(found.chunk, picked.position, picked.size_bytes)
+        if file is None:
+            return NotReady.COPY
+        token = reader.lending.lend_copy(question.holder, picked.size_bytes)
+        regions = [Region(0, token, 0, picked.size_bytes)]
+        self._reply_with(regions, [file], picked.next_offset, aborted)
+        self._look_ahead(found, [Piece(found.chunk, picked)])
         return None
 
     def _window_bytes(self) -> int:
         """How far the answer may go beyond what was asked for: a reader that goes on wants it."""
-        if not self._sequence.pace.streak or not self._question.window_bytes:
+        question = self._question
+        if not self._sequence.pace.streak or not question.window_bytes:
             return 0
-        room = self._reader.chunks.room_for_windows() - self._question.max_bytes
-        return max(0, min(self._question.window_bytes, room))
+        room = self._reader.lending.room_for_window(question.holder) - question.max_bytes
+        return max(0, min(question.window_bytes, room))
 
     def _pieces(self, found: Found, window: int) -> list[Piece]:
-        """Batches of the first chunk and of those after it that are here, within the bound."""
-        question, pieces, batches = self._question, list[Piece](), 0
-        chunk = found.chunk
-        left = question.max_bytes + window
-        while len(pieces) < REGIONS_MAX:
-            picked = select(
-                chunk.table,
-                found.offset,
-                question.epoch_end,
-                left,
-                min_one_batch=question.min_one_batch and not pieces,
-            )
-            if picked is None:
-                break
-            pieces.append(Piece(chunk, picked))
-            left -= picked.size_bytes
-            batches += picked.end_batch - picked.first_batch
-            if window and batches > WINDOW_BATCHES_MAX:
-                return self._pieces(found, 0)
-            if picked.position + picked.size_bytes < chunk.size_bytes:
-                break
-            if chunk.end == found.metadata.segment_size_bytes:
-                break
-            following = self._reader.chunks.peek(found.metadata, found.index, chunk.end)
-            if following is None:
-                break
-            chunk = following
-        return pieces
+        lending, holder = self._reader.lending, self._question.holder
+        room = lending.room_for_window(holder) if window else lending.room(holder)
+        room -= found.chunk.size_bytes
+        return gather(self._reader.chunks, found, self._question, room=room, window=window)
 
     def _look_ahead(self, found: Found, pieces: list[Piece]) -> None:
         reader, sequence = self._reader, self._sequence
@@ -322,7 +339,7 @@ class _OneRead:
             if not parts:
                 continue
             self._key = ("transactions", segment.id.id)
-            data = reader.indexes.transactions(segment, self.attempt, self._question.reader)
+            data = reader.indexes.transactions(segment, self.attempt, self._question.holder)
             if isinstance(data, Wait):
                 return data
             on_chain = (
@@ -348,17 +365,25 @@ class _OneRead:
     ) -> None:
         if self._done:
             return
-        self._done = True
-        question, files, regions = self._question, list[OpenFile](), list[Region]()
+        lending, holder = self._reader.lending, self._question.holder
+        files, regions = list[OpenFile](), list[Region]()
         for piece in pieces:
-            selection = piece.selection
-            regions.append(
-                Region(len(files), piece.chunk.token, selection.position, selection.size_bytes)
-            )
+            selection, token = piece.selection, lending.lend(holder, piece.chunk)
+            regions.append(Region(len(files), token, selection.position, selection.size_bytes))
             files.append(piece.chunk.file)
-            self._reader.chunks.hand_out(piece.chunk)
-        ends, last_offsets = _batch_table(pieces) if with_table else (b"", b"")
-        self._over(sum(region.size_bytes for region in regions))
+        table = batch_table(pieces) if with_table else (b"", b"")
+        self._reply_with(regions, files, next_offset, aborted, table)
+
+    def _reply_with(
+        self,
+        regions: list[Region],
+        files: list[OpenFile],
+        next_offset: int,
+        aborted: list[tuple[int, int]],
+        table: tuple[bytes, bytes] = (b"", b""),
+    ) -> None:
+        self._end(sum(region.size_bytes for region in regions))
+        question = self._question
         self._reply(
             ReadAnswer(
                 question.topic_id,
@@ -367,21 +392,29 @@ class _OneRead:
                 regions=regions,
                 next_offset=next_offset,
                 aborted=aborted,
-                batch_ends=ends,
-                last_offsets=last_offsets,
+                batch_ends=table[0],
+                last_offsets=table[1],
             ),
             files,
         )
 
-    def _over(self, size_bytes: int) -> None:
+    def _end(self, size_bytes: int) -> None:
+        """It is answered with so many bytes, and waits for nothing any more."""
+        self._done = True
         if self._turn is not None:
             self._reader.turns.ended(self._turn, size_bytes)
+        if self._waits_for is None and not self._timed:
+            return  # it never waited
+        reader = self._reader
+        reader.readiness.leave(self._place, self.attempt)
+        reader.lending.leave(self._question.holder, self.attempt)
+        if self._key is not None:
+            reader.loads.leave(self._key, self.attempt)
 
     def _fail(self, code: ErrorCode, message: str) -> None:
         if self._done:
             return
-        self._done = True
-        self._over(0)
+        self._end(0)
         question = self._question
         self._reply(
             ReadAnswer(
@@ -417,16 +450,3 @@ class _OneRead:
             case _:
                 self._answer([], -1, [])
                 self._reader.ahead.in_vain(self._question, self._sequence)
-
-
-def _batch_table(pieces: list[Piece]) -> tuple[bytes, bytes]:
-    """Ends, counted over all pieces, and last offsets of the batches; see `ReadAnswer`."""
-    ends, last_offsets, base = array("q"), array("q"), 0
-    for piece in pieces:
-        table, picked = piece.chunk.table, piece.selection
-        shift = base - picked.position
-        first, end = picked.first_batch, picked.end_batch
-        ends.extend(position + shift for position in table.positions[first + 1 : end + 1])
-        last_offsets += table.last_offsets[first:end]
-        base += picked.size_bytes
-    return ends.tobytes(), last_offsets.tobytes()

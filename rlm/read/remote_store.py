@@ -6,6 +6,7 @@ from typing import Protocol
 from kafka_protocol.types import TopicIdPartition
 from rlm.plugin_calls import PluginCalls
 from rlm.read.object_faults import ObjectFaults
+from rlm.read.readiness import Readiness
 from rlm.telemetry import Telemetry
 from rlmm.api import RemoteLogMetadataManager
 from rsm_plugins.api import RemoteStorageManager
@@ -34,6 +35,7 @@ class RemoteStore:
         telemetry: counts the calls, and what the caches saved.
         faults: objects that were found missing or damaged.
         partitions: those that may be read at all.
+        readiness: for those who wait until they may.
     """
 
     metadata: RemoteLogMetadataManager
@@ -42,6 +44,7 @@ class RemoteStore:
     telemetry: Telemetry
     faults: ObjectFaults
     partitions: Partitions
+    readiness: Readiness
 
     def is_readable(self, partition: TopicIdPartition) -> bool:
         """Whether its segments are known, and which of them belong to its chain."""

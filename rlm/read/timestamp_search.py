@@ -13,7 +13,7 @@ from rlm.link.messages import OffsetForTimestamp, TimestampAnswer
 from rlm.read.caches import Caches
 from rlm.read.chunk import Chunk
 from rlm.read.loads import Wait
-from rlm.read.reader import NO_END, NOT_READY_RETRY_MS
+from rlm.read.reader import NO_END
 from rlm.read.remote_store import RemoteStore
 from rlm.workers import READER_POOL, Workers
 from rlmm import lineage
@@ -37,7 +37,8 @@ class TimestampSearches:
         disk: Disk,
         scheduler: Scheduler,
     ) -> None:
-        self.store, self.indexes, self.chunks = store, caches.indexes, caches.chunks
+        self.store, self.readiness = store, store.readiness
+        self.indexes, self.chunks, self.loads = caches.indexes, caches.chunks, caches.loads
         self.workers, self.disk, self.scheduler = workers, disk, scheduler
 
     def search(
@@ -62,6 +63,7 @@ class _OneSearch:
         self._chain = [EpochEntry(epoch, start) for epoch, start in question.chain]
         self._from = question.log_start_offset
         self._waits_for: Wait | None = None
+        self._key: tuple[object, ...] | None = None  # of what was last asked for
         # Bytes of a segment that hold nothing that is sought: not needed again.
         self._passed: tuple[bytes, int] = (b"", 0)
         self._done = False
@@ -74,7 +76,7 @@ class _OneSearch:
         try:
             self._search()
         except MetadataNotReadyError:
-            self._owner.scheduler.call_later(NOT_READY_RETRY_MS, self.attempt)
+            self._owner.readiness.wait(self._place, self.attempt)
 
     def _search(self) -> None:
         while not self._is_over():
@@ -118,6 +120,7 @@ class _OneSearch:
     def _segment(self, metadata: RemoteLogSegmentMetadata, part: lineage.Span) -> Wait | None:
         """Go on within one segment; None when the search moved on."""
         owner, question = self._owner, self._question
+        self._key = ("index", metadata.id.id)
         index = owner.indexes.get(metadata, self.attempt)
         if isinstance(index, Wait):
             return index
@@ -127,6 +130,7 @@ class _OneSearch:
             position = max(position, self._passed[1])
         while position < metadata.segment_size_bytes:
             key = owner.chunks.key_at(metadata, index, position, small=position == begin)
+            self._key = ("chunk", *key)
             chunk = owner.chunks.get(metadata, index, key, self.attempt)
             if isinstance(chunk, Wait):
                 return chunk
@@ -180,12 +184,23 @@ class _OneSearch:
 
         owner.workers.run(READER_POOL, decode, done)
 
+    @property
+    def _place(self) -> tuple[bytes, int]:
+        return self._partition.topic_id, self._partition.partition
+
+    def _end(self) -> None:
+        """It is answered, and waits for nothing any more."""
+        self._done = True
+        self._owner.readiness.leave(self._place, self.attempt)
+        if self._key is not None:
+            self._owner.loads.leave(self._key, self.attempt)
+
     def _names(self) -> tuple[bytes, int, int]:
         return self._question.topic_id, self._question.partition, self._question.leader_epoch
 
     def _answer(self, timestamp_ms: int, offset: int, epoch: int) -> None:
         if not self._done:
-            self._done = True
+            self._end()
             self._reply(
                 TimestampAnswer(
                     *self._names(), timestamp_ms=timestamp_ms, offset=offset, offset_epoch=epoch
@@ -194,7 +209,7 @@ class _OneSearch:
 
     def _fail(self, code: ErrorCode, message: str) -> None:
         if not self._done:
-            self._done = True
+            self._end()
             self._reply(TimestampAnswer(*self._names(), error=int(code), message=message))
 
     def time_is_up(self) -> None:

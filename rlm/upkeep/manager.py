@@ -50,11 +50,16 @@ from runtime.scheduler import Scheduler
 log = logging.getLogger(__name__)
 
 
+def _nobody(_: TopicIdPartition) -> None:
+    """Nobody waits."""
+
+
 class RemoteLogManager:
     """The face of this package towards the link.
 
     Attributes:
         census: counts the partitions.
+        on_readable: told of partitions whose segments became known, or were judged.
         waits: what waits for the store.
     """
 
@@ -85,6 +90,7 @@ class RemoteLogManager:
         self._numbering = Numbering(next_incarnation, workers, scheduler, self._numbered)
         self._partitions: dict[PartitionKey, AssignedPartition] = {}
         self.census = Census(self._partitions, world.metadata.is_ready, scheduler)
+        self.on_readable: Callable[[TopicIdPartition], None] = _nobody
         self._stopped = False
         world.metadata.on_lost_records(lambda tip: workers.post(lambda: self._lost_records(tip)))
         self._copy_quota = RateQuota(
@@ -111,11 +117,13 @@ class RemoteLogManager:
         if known is not None:
             known.end_ownership()
         fresh = self._partitions[key] = AssignedPartition.of(assign)
+        self._world.telemetry.assigned(fresh.tip)
         if assign.is_leader:
             self._own(fresh)
         else:
             self._world.metadata.follow(fresh.tip)
-            self._let_go(fresh.tip)
+            self._world.telemetry.measured_elsewhere(fresh.tip)
+            self.waits.forget(fresh.tip)
 
     def reconfigure(self, config: TierConfig) -> None:
         """Go by other limits from now on."""
@@ -128,12 +136,8 @@ class RemoteLogManager:
         if known is not None:
             known.end_ownership()
             self._world.metadata.release(known.tip)
-            self._let_go(known.tip)
-
-    def _let_go(self, tip: TopicIdPartition) -> None:
-        """Its leader measures it, and waits for the store."""
-        self._world.telemetry.forget(tip.topic, tip.partition)
-        self.waits.forget(tip)
+            self._world.telemetry.forget(known.tip)
+            self.waits.forget(known.tip)
 
     def claim_changed(self) -> None:
         """What may be written is another: own what waited for it, or own nothing any more."""
@@ -197,7 +201,9 @@ class RemoteLogManager:
         """Write the barrier and wait for it, without holding a thread."""
         if not self._may_own():
             known.end_ownership()
-            self._world.metadata.follow(known.tip)  # no barrier that is on its way is written
+            followed = self._world.metadata.follow(known.tip)  # a barrier on its way is not written
+            tell = partial(self.on_readable, known.tip)
+            followed.add_done_callback(lambda _: self._workers.post(tell))
             if self._owns_nothing:
                 self._forget_copies(known)  # whoever writes there now may delete them
             return
@@ -292,6 +298,7 @@ class RemoteLogManager:
         if red and red != known.red:
             log.error("%s: %s", known.tip.topic_partition, red)
         known.red, known.judged = red, error is None
+        self.on_readable(known.tip)
         if red:  # until a person has ended it; the barrier holds
             self._settle_again(known)
             return

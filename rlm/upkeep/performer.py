@@ -159,7 +159,7 @@ class Performer:
             raise TaskCancelledError("this ownership is over")
         if self._abandoned:
             raise TaskCancelledError("this pass was given up")
-        world, topic = self._world, self._own.partition.topic
+        world = self._world
         match effect:
             case Judge(closed_segments):
                 self._end_copy()
@@ -200,9 +200,7 @@ class Performer:
             case NeedEpoch(used):
                 return world.broker.raise_leader_epoch(RaiseLeaderEpoch(*self._names(), used=used))
             case Measure():
-                return world.telemetry.measured(
-                    topic, self._own.partition.partition, **asdict(effect)
-                )
+                return world.telemetry.measured(self._own.partition, **asdict(effect))
             case _:
                 assert_never(effect)
 
@@ -236,7 +234,7 @@ class Performer:
                 raise MetadataNotReadyError("this ownership is over for the metadata manager")
             facts = LogFacts(description, remote)
             took_ms = self._world.clock.monotonic_ms() - began_ms
-            self._world.telemetry.judged(*self._own.partition.topic_partition, took_ms)
+            self._world.telemetry.judged(self._own.partition, took_ms)
             if facts.hole() is not None:
                 description = self._world.broker.describe(asked)
                 if description.log_start_offset == facts.log.log_start_offset:

@@ -95,6 +95,38 @@ def test_a_deleted_topic_leaves_nothing_in_the_store_and_its_name_is_free(
     until(lambda: not any(path.exists() for path in old), "the old topic's objects are gone")
 
 
+def test_a_deleted_topic_leaves_no_metrics(tiered_broker: BrokerProcess) -> None:
+    """A test suite that makes and deletes topics would have pages that grow for ever."""
+    broker = tiered_broker
+
+    def samples() -> list[str]:
+        status, page = broker.http("/metrics")
+        assert status == 200
+        lines = page.splitlines()
+        assert "tidemark_remote_passes_total" in page, "the tier's part is there"
+        return [line.split("{")[0] for line in lines if 'topic="tides"' in line]
+
+    create(broker, "stays", TIERED)
+    produce(broker, "stays", RECORDS)
+    create(broker, "tides", TIERED)
+    produce(broker, "tides", RECORDS)
+    wait_until_only_the_active_segment_is_local(broker, "stays")
+    wait_until_only_the_active_segment_is_local(broker, "tides")
+    assert read_all(broker, "tides") == AS_READ
+    before = set(samples())
+    assert {
+        "kafka_server_BrokerTopicMetrics_RemoteFetchBytesPerSec_total",
+        "kafka_server_BrokerTopicMetrics_RemoteCopyBytesPerSec_total",
+        "tidemark_remote_store_request_ms_bucket",
+    } <= before
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_topics(["tides"])["tides"].result(30)
+    until(lambda: not samples(), "no sample is of the deleted topic")
+    until(lambda: not broker.remote_segments("tides"), "its objects are gone")
+    assert not samples(), "and none comes back"
+    assert broker.metric("kafka_server_BrokerTopicMetrics_RemoteCopyBytesPerSec_total") > 0
+
+
 def test_deleted_records_leave_the_store(tiered_broker: BrokerProcess) -> None:
     broker = tiered_broker
     create(broker, "tides", TIERED)

@@ -237,6 +237,7 @@ class Reader:
             min_one_batch=True,
             read_committed=False,
             wait_ms=500,
+            holder=f"reader {id(self)}",
             window_bytes=4_000,
         )
         self.world.broker.ask(question).add_done_callback(

@@ -1,6 +1,7 @@
 """A tier and a broker on a fake link, on one manual clock."""
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,7 @@ class Pair:
         self.told: list[Health] = []
         self.aborted: list[str] = []
         self.ended = False
+        self.questions = 0
         self.connect_error: Exception | None = None  # of the metadata manager
         self.failure: str | None = None  # of the same
         self.remove_deleted = remove_deleted
@@ -159,7 +161,9 @@ class Pair:
             pass
 
     def ask(self, message: object, wait_ms: int = 0) -> Received:
-        future = self.broker.ask(message)  # type: ignore[arg-type]
+        return self._answer(self.broker.ask(message), wait_ms)  # type: ignore[arg-type]
+
+    def _answer(self, future: "Future[Received]", wait_ms: int) -> Received:
         self.pump()
         for _ in range(wait_ms // 5 if not future.done() else 0):
             self.scheduler.advance(5)
@@ -190,15 +194,17 @@ class Pair:
 
         self.ask(with_changes(assign, **changes))
 
-    def read(
-        self, offset: int, max_bytes: int = 10_000, wait_ms: int = 500, **more: Any
-    ) -> Received:
-        return self.ask(self.question(offset, max_bytes, wait_ms, **more), wait_ms + 50)
-
-    def question(
-        self, offset: int, max_bytes: int = 10_000, wait_ms: int = 500, **more: Any
-    ) -> Read:
-        return Read(
+    def ask_to_read(
+        self,
+        offset: int,
+        max_bytes: int = 10_000,
+        wait_ms: int = 500,
+        holder: str = "",
+        **more: int,
+    ) -> "Future[Received]":
+        """Ask; each question is of a connection of its own unless `holder` names one."""
+        self.questions += 1
+        question = Read(
             *NAMES,
             self.log.leader_epoch,
             offset=offset,
@@ -208,9 +214,22 @@ class Pair:
             min_one_batch=True,
             read_committed=False,
             wait_ms=wait_ms,
+            holder=holder or f"reader {self.questions}",
             window_bytes=more.get("window_bytes", 0),
-            reader=more.get("reader", ""),
         )
+        return self.broker.ask(question)
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int = 10_000,
+        wait_ms: int = 500,
+        holder: str = "",
+        **more: int,
+    ) -> Received:
+        """See `ask_to_read`; time passes until it is answered."""
+        asked = self.ask_to_read(offset, max_bytes, wait_ms, holder, **more)
+        return self._answer(asked, wait_ms + 50)
 
     def calls(self, operation: Operation) -> int:
         return sum(1 for call in self.storage.calls if call.operation is operation)

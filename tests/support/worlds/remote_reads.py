@@ -123,7 +123,7 @@ class Bench:
 
     def read(self, offset: int = 10, read_committed: bool = False) -> "asyncio.Future[Any]":
         return self.reads.read(
-            RemoteRead(TOPIC_ID, "orders", 0, offset, 1_000, True, read_committed, 1_500)
+            RemoteRead(TOPIC_ID, "orders", 0, offset, 1_000, True, read_committed, 1_500, "one")
         )
 
     def answer(self, files: tuple[OpenFile, ...] | None = None, **changes: Any) -> None:

@@ -19,6 +19,7 @@ def read(pair: Pair, offset: int) -> Read:
         min_one_batch=True,
         read_committed=False,
         wait_ms=60_000,
+        holder="one",
     )
 
 

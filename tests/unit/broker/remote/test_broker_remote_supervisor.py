@@ -238,6 +238,7 @@ async def test_a_tier_whose_callback_raises_ends_itself_and_is_replaced(
             min_one_batch=True,
             read_committed=False,
             wait_ms=60_000,
+            holder="one",
         )
     )
     with pytest.raises(LinkEndedError):

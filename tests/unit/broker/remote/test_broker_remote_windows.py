@@ -23,7 +23,7 @@ def table(count: int, first: int = 10) -> dict[str, bytes]:
 
 def window(*regions: bytes) -> Window:
     answer = ReadAnswer(TOPIC_ID, 0, 4, **table(sum(map(len, regions)) // 10))
-    position = Position(TOPIC_ID, 0, 4, 10, 1, False)
+    position = Position(TOPIC_ID, 0, 4, 10, 1, False, "one")
     return Window(position, answer, [memoryview(each) for each in regions])
 
 
@@ -48,7 +48,11 @@ def answer(bench: Bench, count: int = 10, first: int = 10, **changes: Any) -> No
 
 
 def ask(
-    bench: Bench, offset: int, max_bytes: int = 20, read_committed: bool = False
+    bench: Bench,
+    offset: int,
+    max_bytes: int = 20,
+    read_committed: bool = False,
+    holder: str = "one",
 ) -> "asyncio.Future[Any]":
     return bench.reads.read(
         RemoteRead(
@@ -60,6 +64,7 @@ def ask(
             True,
             read_committed,
             bench.clock.monotonic_ms() + 500,
+            holder,
         )
     )
 
@@ -95,6 +100,18 @@ async def test_the_next_reads_are_served_at_once_and_without_a_question() -> Non
     assert following.done()
     assert joined(following.result().regions) == DATA[20:40]
     assert len(bench.tier.asked) == 1
+
+
+async def test_a_window_is_for_the_connection_that_it_was_lent_to() -> None:
+    bench = Bench()
+    bench.hosted.log.local_log_start_offset = 40
+    future = ask(bench, 10)
+    answer(bench)
+    await future
+    other = ask(bench, 16, holder="another")
+    assert not other.done()
+    assert [question.holder for question, _ in bench.tier.asked] == ["one", "another"]
+    assert ask(bench, 16).done()
 
 
 async def test_the_window_after_is_asked_for_before_its_reader_comes() -> None:

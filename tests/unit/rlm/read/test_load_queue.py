@@ -162,15 +162,12 @@ def test_what_was_to_be_loaded_for_a_vanished_reader_is_not() -> None:
     assert harness.loads.in_flight == 0
 
 
-def test_a_reader_leaves_as_much_room_as_it_takes() -> None:
-    harness = Harness()
+def test_who_waits_for_room_is_called_in_turn_with_the_others() -> None:
+    harness, woken = Harness(), list[str]()
     harness.workers.held.add(READER_POOL)
-    asked = [harness.ask(f"many-{n}", [], "many") for n in range(80)]
-    assert asked.count(Wait.FULL) == 30
-    assert harness.ask("one", [], "one") is Wait.LOADING
-    assert harness.ask("many-80", [], "many") is Wait.FULL
-    harness.workers.held.clear()
-    while harness.workers.turn():
-        pass
-    assert harness.loads.in_flight == 0
-    assert harness.ask("many-80", [], "many") is Wait.LOADING, "its room is given back"
+    asked = [harness.ask(f"many-{n}", woken, "many") for n in range(150)]
+    assert asked.count(Wait.FULL) == 50
+    assert harness.ask("one", woken, "one") is Wait.FULL
+    harness.loads.set_bound(102)
+    assert len(woken) >= 2
+    assert "one" in woken[:2]

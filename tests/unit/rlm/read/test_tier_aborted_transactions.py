@@ -40,6 +40,7 @@ def aborted_from(pair: Pair, offset: int) -> list[tuple[int, int]]:
         min_one_batch=True,
         read_committed=True,
         wait_ms=500,
+        holder="one",
         chain=[(1, 0)],
     )
     received = pair.ask(question, 500)

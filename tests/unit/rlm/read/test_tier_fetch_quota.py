@@ -10,7 +10,7 @@ import pytest
 
 from rlm.config import NO_LIMIT
 from rlm.link.endpoint import Received
-from rlm.link.messages import ReadAnswer, Reconfigure
+from rlm.link.messages import ReadAnswer, Reconfigure, Released
 from rlm.workers import READER_POOL
 from tests.support.tier.pair import Pair, bytes_of
 
@@ -48,8 +48,8 @@ class Consumer:
             self._ask(0)
 
     def _ask(self, offset: int) -> None:
-        question = self._pair.question(offset, max_bytes=300, reader=self.reader)
-        self._asked.append((offset, self._pair.broker.ask(question)))
+        asked = self._pair.ask_to_read(offset, max_bytes=300, holder=self.reader)
+        self._asked.append((offset, asked))
 
     def go_on(self) -> None:
         asked, self._asked = self._asked, []
@@ -60,6 +60,7 @@ class Consumer:
             answer = future.result().message
             assert isinstance(answer, ReadAnswer)
             self.bytes += sum(region.size_bytes for region in answer.regions)
+            self._pair.broker.tell(Released([region.token for region in answer.regions]))
             self._ask(answer.next_offset % 180 if answer.regions else offset)
 
 
@@ -98,7 +99,7 @@ def test_no_reader_starves_though_turns_are_rarer_than_reads_are_given_up(tmp_pa
 
 def test_what_waits_is_counted_and_goes_on_when_the_limit_is_raised(slow: Pair) -> None:
     slow.reads.quota.record(100 * SECOND_BYTES, slow.clock.monotonic_ms())
-    asked = [slow.broker.ask(slow.question(20, wait_ms=5_000)) for _ in range(3)]
+    asked = [slow.ask_to_read(20, wait_ms=5_000) for _ in range(3)]
     slow.pump()
     assert [each.done() for each in asked] == [False] * 3
     assert gauge(slow, WAITING) == 3
@@ -110,9 +111,7 @@ def test_what_waits_is_counted_and_goes_on_when_the_limit_is_raised(slow: Pair) 
 
 def test_no_more_reads_are_let_in_to_the_store_than_there_is_room_for(slow: Pair) -> None:
     slow.workers.held.add(READER_POOL)
-    asked = [
-        slow.broker.ask(slow.question(n * 20, max_bytes=1_500, reader=str(n))) for n in range(6)
-    ]
+    asked = [slow.ask_to_read(n * 20, max_bytes=1_500) for n in range(6)]
     slow.pump()
     assert slow.workers.queued(READER_POOL) == 1
     assert gauge(slow, WAITING) == 5, "the first may take all the room"

@@ -77,6 +77,7 @@ def test_concurrent_readers_of_a_missing_chunk_share_one_fetch(pair: Pair) -> No
         min_one_batch=True,
         read_committed=False,
         wait_ms=500,
+        holder="one",
     )
     asked = [pair.broker.ask(question) for _ in range(5)]
     pair.pump()
@@ -353,10 +354,9 @@ def test_windows_take_no_more_than_half_of_the_cache(tmp_path: Path) -> None:
         pair.broker.tell(Released(tokens_of(answers[-1])))
         offset = answer.next_offset
     assert any(len(bytes_of(each)) > 100 for each in answers)
-    chunks = pair.reads.chunks
     pair.pump()
     held = [pair.read(0, max_bytes=100), pair.read(20, max_bytes=100)]
-    assert chunks.room_for_windows() < 100
+    assert pair.reads.lending.room_for_window("another") < 100
     following = held[1].message
     assert isinstance(following, ReadAnswer)
     answer = pair.read(following.next_offset, max_bytes=100, window_bytes=600).message
@@ -451,6 +451,7 @@ def test_only_what_the_own_lineage_aborted_is_named(tmp_path: Path) -> None:
         min_one_batch=True,
         read_committed=True,
         wait_ms=500,
+        holder="one",
         chain=[(1, 0)],
     )
     answer = pair.ask(question, 500).message

@@ -1,0 +1,77 @@
+"""What this broker counts of reads of the remote tier: here, as most are served from what was lent.
+
+By topic, for topics that are hosted: with the last partition of a topic all that was counted of it
+goes, and a read that ends later counts for nobody.
+"""
+
+from broker.replica.topic_metrics import TopicMetrics
+from kafka_protocol.types import TopicPartition
+from runtime.metrics import Registry
+
+_PREFIX = "kafka_server_BrokerTopicMetrics_"
+
+
+class RemoteFetchMetrics:
+    """Requests, bytes, errors, and waits that ended without anything."""
+
+    def __init__(self, metrics: Registry) -> None:
+        topic = ("topic",)
+        self._requests = metrics.counter(
+            f"{_PREFIX}RemoteFetchRequestsPerSec_total", "Reads of the remote tier", topic
+        )
+        self._bytes = metrics.counter(
+            f"{_PREFIX}RemoteFetchBytesPerSec_total", "Bytes that clients got of it", topic
+        )
+        self._errors = metrics.counter(
+            f"{_PREFIX}RemoteFetchErrorsPerSec_total", "Reads of it that failed", topic
+        )
+        self._expired_reads = metrics.counter(
+            "kafka_server_DelayedRemoteFetchMetrics_ExpiresPerSec_total",
+            "Remote reads that nothing came for in time",
+        )
+        self._expired_lookups = metrics.counter(
+            "kafka_server_DelayedRemoteListOffsetsMetrics_ExpiresPerSec_total",
+            "Remote look-ups of offsets that ran out of time",
+            ("topic", "partition"),
+        )
+        self._hosted: TopicMetrics | None = None
+        self._expired: dict[str, set[str]] = {}  # partitions by topic
+
+    def attach(self, hosted: TopicMetrics) -> None:
+        """Say which topics there are."""
+        self._hosted = hosted
+        hosted.on_forget.append(self._forget)
+
+    def _is_hosted(self, topic: str) -> bool:
+        return self._hosted is not None and topic in self._hosted
+
+    def asked(self, topic: str) -> None:
+        """A client reads."""
+        if self._is_hosted(topic):
+            self._requests.inc(1, topic)
+
+    def failed(self, topic: str) -> None:
+        """A read ended with an error."""
+        if self._is_hosted(topic):
+            self._errors.inc(1, topic)
+
+    def got(self, topic: str, size_bytes: int) -> None:
+        """A client gets bytes."""
+        if self._is_hosted(topic):
+            self._bytes.inc(size_bytes, topic)
+
+    def expired(self) -> None:
+        """Nothing came for a read in time."""
+        self._expired_reads.inc()
+
+    def look_up_expired(self, where: TopicPartition) -> None:
+        """Nothing came for a look-up in time."""
+        if self._is_hosted(where.topic):
+            self._expired_lookups.inc(1, where.topic, str(where.partition))
+            self._expired.setdefault(where.topic, set()).add(str(where.partition))
+
+    def _forget(self, topic: str) -> None:
+        for counter in (self._requests, self._bytes, self._errors):
+            counter.remove(topic)
+        for partition in self._expired.pop(topic, ()):
+            self._expired_lookups.remove(topic, partition)
