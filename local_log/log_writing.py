@@ -12,10 +12,10 @@ from kafka_protocol.records.batch import (
 )
 from local_log.append_check import check_client_batch, check_framing
 from local_log.config import LogConfig
-from local_log.errors import CorruptMessage, MustBeOpened, UnexpectedAppendOffset
+from local_log.errors import CorruptMessage, UnexpectedAppendOffset
 from local_log.log_parts import LogParts
 from local_log.log_results import AppendInfo
-from local_log.opening import Opening, is_short, opened
+from local_log.opening import Opening, opened, opened_if_short
 from local_log.segment import LogSegment
 from runtime.disk import Buffer
 from runtime.disk_errors import half_done
@@ -88,9 +88,8 @@ class LogWriter:
                         known.first_offset, known.last_offset, stamp, ends.log_start_offset, True
                     )
             if config.opens_batches and opening is not Opening.DONE:
-                if opening is Opening.IF_SHORT and not is_short(header):
-                    raise MustBeOpened
-                batch = opened(batch, header, config, now_ms)
+                open_it = opened_if_short if opening is Opening.IF_SHORT else opened
+                batch = open_it(batch, header, config, now_ms)
                 header = read_header(batch)
         append_time = -1
         if config.stamps_append_time and not header.attributes & CONTROL_FLAG:

@@ -58,11 +58,13 @@ def _lag_is_over(
     return facts.log.local_bytes - up_to_here >= settings.copy_lag_bytes
 
 
-def lag(facts: LogFacts) -> tuple[int, int]:
-    """Closed segments that are not in the store yet, and their bytes.
+def lag(facts: LogFacts, settings: PartitionSettings) -> tuple[int, int]:
+    """Closed segments that are not in the store yet, and their bytes; none where nothing is copied.
 
     Those that the description only counts lie far above the copied run: they count as a whole.
     """
+    if settings.mode != "active":
+        return 0, 0
     waiting = [
         segment
         for segment in facts.log.closed_segments
