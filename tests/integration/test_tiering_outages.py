@@ -7,6 +7,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -161,7 +162,7 @@ def test_quotas_and_pools_change_without_a_restart(make_broker: MakeBroker) -> N
     broker = quick(make_broker)
     slow = {"remote_log_manager_copy_max_bytes_per_second": "10000"}
     alter(broker, ResourceType.BROKER, "1", **slow)
-    alter(broker, ResourceType.BROKER, "1", remote_log_manager_copier_thread_pool_size="3")
+    alter(broker, ResourceType.BROKER, "1", remote_log_manager_copier_thread_pool_size="5")
     create(broker, "tides", remote_storage_enable="true", local_retention_bytes="1")
     produce(broker, "tides", RECORDS)
     paused = "kafka_server_RemoteLogManager_remote_copy_throttle_time_max"
@@ -173,6 +174,23 @@ def test_quotas_and_pools_change_without_a_restart(make_broker: MakeBroker) -> N
     alter(broker, ResourceType.BROKER, "1", **fast)
     tiered_away(broker, "tides")
     assert read_all(broker, "tides") == as_read(RECORDS)
+
+
+def test_reads_wait_for_the_fetch_quota_until_it_is_raised(make_broker: MakeBroker) -> None:
+    broker = quick(make_broker)
+    create(broker, "tides", remote_storage_enable="true", local_retention_bytes="1")
+    produce(broker, "tides", RECORDS)
+    tiered_away(broker, "tides")
+    limit = "remote_log_manager_fetch_max_bytes_per_second"
+    alter(broker, ResourceType.BROKER, "1", **{limit: "1"})
+    with ThreadPoolExecutor(1) as beside:
+        reading = beside.submit(read_all, broker, "tides")
+        until(lambda: broker.metric("tidemark_remote_throttled_reads"), "a read waits")
+        pause = "kafka_server_RemoteLogManager_remote_fetch_throttle_time_max"
+        until(lambda: broker.metric(pause) > 1_000, "its pause is told")
+        assert not reading.done()
+        alter(broker, ResourceType.BROKER, "1", **{limit: "100000000"})
+        assert reading.result(60) == as_read(RECORDS)
 
 
 def test_the_tier_measures_under_kafkas_names(make_broker: MakeBroker) -> None:
@@ -209,6 +227,7 @@ def test_the_tier_measures_under_kafkas_names(make_broker: MakeBroker) -> None:
         "kafka_server_RemoteLogManager_remote_copy_throttle_time_max": "",
         "kafka_server_RLMCopy_byte_rate": "",
         "kafka_server_RLMFetch_byte_rate": "",
+        "tidemark_remote_throttled_reads": "",
         "kafka_server_DelayedRemoteFetchMetrics_ExpiresPerSec_total": "",
     }.items():
         lines = [line for line in page.splitlines() if line.split("{")[0].split(" ")[0] == name]

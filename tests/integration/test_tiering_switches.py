@@ -73,6 +73,13 @@ def test_keeping_what_is_remote_copies_no_more_and_stays_readable(broker: Broker
     agreed(broker)
 
 
+def test_the_end_of_an_idle_topic_is_copied_when_its_time_is_up(broker: BrokerProcess) -> None:
+    create(broker, "idle", remote_storage_enable="true", segment_ms="1000")
+    produce(broker, "idle", RECORDS[:3])
+    until(lambda: broker.remote_segments("idle") == [0], "though nobody produces any more")
+    assert read_all(broker, "idle") == as_read(RECORDS[:3])
+
+
 def test_dropping_what_is_remote_ends_with_the_local_log(broker: BrokerProcess) -> None:
     tiered(broker, "drop")
     local_start = broker.local_segments("drop")[0]
