@@ -42,7 +42,7 @@ from broker.observe.cluster_metrics import register_metadata_metrics
 from broker.observe.health import offline_directories, offline_reasons
 from broker.observe.metrics import register_replica_metrics
 from broker.process.broker_logs import BrokerLogs
-from broker.process.broker_tier import BrokerTier
+from broker.process.broker_tier import BrokerTier, watch_disks
 from broker.process.controller_side import REPLICAS_MAX, ControllerSide
 from broker.process.controllers_listener import ControllersListener
 from broker.process.identity_watch import POOL
@@ -228,8 +228,11 @@ class Broker(ServerProcess):
             self._tier.attach(self._replicas, self._node, self._leader_epochs.ask)
         self._cleaner = make_cleaner(lambda: self.live.current, self._logs, ports)
         self._server = self._make_server()
+        tasks = housekeeping_tasks(self.config, self._logs, ports.clock)
+        if self._tier is not None:
+            tasks.append(watch_disks(self._logs, self._tier, self.health, ports))
         self._housekeeping = Housekeeping(
-            housekeeping_tasks(self.config, self._logs, ports.clock),
+            tasks,
             scheduler=self._ports.scheduler,
             pool=self._ports.executors.background,
         )

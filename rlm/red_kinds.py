@@ -84,6 +84,12 @@ class TierRed(RedKind):
         "nothing else is copied; produce goes on, local disk grows",
         f"repair the store, or its settings and permissions; {_TRIED_AGAIN}, then all go on",
     )
+    DISK_FILLS = (
+        "the disk of {path} is full in {hours} h at the present rate of {rate} MB/s",
+        "the tier is red, so that less or nothing expires locally; the rate is that of the last "
+        "ten minutes, and nothing is said above a week",
+        "repair what else is red before that; else enlarge the disk, or end what writes",
+    )
     EXPIRE_WAITS = (
         "deleting waits for the store, {count} partitions: {error}",
         "the store fails to delete; one partition after the other tries it, with pauses of up to "

@@ -361,6 +361,11 @@ class Disk:
         """Remove an empty directory."""
         path.rmdir()
 
+    def free_bytes(self, path: Path) -> int:
+        """Bytes that may still be written to the disk of a path."""
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
+
     def exists(self, path: Path) -> bool:
         """Whether something has this name."""
         return path.exists()

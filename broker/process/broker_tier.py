@@ -7,6 +7,8 @@ from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from broker.node.directories import Directories
 from broker.node.endpoints import bootstrap_of
+from broker.node.housekeeping import Task
+from broker.observe.disk_forecast import EVERY_MS, DiskForecast
 from broker.observe.health import Health
 from broker.observe.metrics_page import MetricsPage
 from broker.remote.config import tier_config
@@ -15,6 +17,7 @@ from broker.remote.tier import RemoteTier
 from broker.replica.manager import ReplicaManager
 from broker.topics.creation import TopicCreation
 from broker.topics.internal import ensure_remote_metadata_topic
+from local_log.log_dirs import LogManager
 from metadata_topic.quorum.node import MetadataNode
 from rlm.config import TierConfig
 from runtime.ports import Ports
@@ -92,3 +95,15 @@ class BrokerTier:
         if config is not self._settings:
             self._settings = config
             tier.reconfigure(self._tier_config(config))
+
+
+def watch_disks(logs: LogManager, tier: RemoteTier, health: Health, ports: Ports) -> Task:
+    """Say when the disks will be full: in the metrics always, in health while the tier is red."""
+    forecast = DiskForecast(
+        lambda: [directory.path for directory in logs.online_dirs()],
+        ports.disk.free_bytes,
+        ports.clock,
+    )
+    forecast.register(ports.metrics)
+    health.checks["disk"] = lambda: forecast.problems() if tier.state().reasons else ()
+    return Task("disk forecast", EVERY_MS, forecast.look, in_pool=True)

@@ -1,0 +1,106 @@
+"""When a log directory is full, if it goes on filling as it does now.
+
+While nothing is copied to the remote store nothing of a tiered topic expires locally: how long an
+outage may last depends on the disk.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rlm.red_kinds import TierRed
+from runtime.clock import Clock
+from runtime.metrics import Registry
+
+EVERY_MS: Final = 10_000
+SPAN_MS: Final = 600_000
+"""The present rate is that of so long: several checks of the retention fall into it."""
+SPAN_MIN_MS: Final = 60_000
+SHOWN_HOURS_MAX: Final = 7 * 24
+_HOUR_MS: Final = 3_600_000
+
+
+class Free(NamedTuple):
+    """How many bytes were free at a moment."""
+
+    at_ms: int
+    size_bytes: int
+
+
+class Forecast(NamedTuple):
+    """How fast a directory's disk fills, and when it is full at that rate."""
+
+    bytes_per_second: float
+    hours: float
+
+
+def forecast(seen: Sequence[Free], now_ms: int) -> Forecast | None:
+    """Say when a disk is full by what was free of it, oldest first.
+
+    Returns:
+        None where it does not fill, or too little was seen of it in the last `SPAN_MS`.
+    """
+    recent = [free for free in seen if now_ms - free.at_ms <= SPAN_MS]
+    if not recent:
+        return None
+    first, last = recent[0], recent[-1]
+    span_ms, filled = last.at_ms - first.at_ms, first.size_bytes - last.size_bytes
+    if span_ms < SPAN_MIN_MS or filled <= 0:
+        return None
+    left_ms = last.size_bytes * span_ms / filled - (now_ms - last.at_ms)
+    return Forecast(filled * 1_000 / span_ms, max(left_ms, 0) / _HOUR_MS)
+
+
+class DiskForecast:
+    """Looks at the disks of the log directories now and then, on a pool thread."""
+
+    def __init__(
+        self,
+        directories: Callable[[], Iterable[Path]],
+        free_bytes: Callable[[Path], int],
+        clock: Clock,
+    ) -> None:
+        """Nothing is looked at before `look`.
+
+        Args:
+            directories: those that work.
+            free_bytes: what is free on the disk of a path.
+            clock: of the process.
+        """
+        self._directories, self._free_bytes, self._clock = directories, free_bytes, clock
+        self._seen: dict[Path, tuple[Free, ...]] = {}
+
+    def look(self) -> None:
+        """See what is free now; may wait for a disk."""
+        seen = {}
+        for path in self._directories():
+            now_ms = self._clock.monotonic_ms()
+            kept = [free for free in self._seen.get(path, ()) if now_ms - free.at_ms <= SPAN_MS]
+            seen[path] = (*kept, Free(now_ms, self._free_bytes(path)))
+        self._seen = seen  # whole: the loop reads it
+
+    def problems(self) -> list[str]:
+        """For health: a line for each directory that will be full within a week."""
+        return [
+            TierRed.DISK_FILLS.text(
+                path=path, hours=f"{found.hours:.1f}", rate=f"{found.bytes_per_second / 1e6:.2f}"
+            )
+            for path, found in self._forecasts().items()
+            if found is not None and found.hours <= SHOWN_HOURS_MAX
+        ]
+
+    def register(self, metrics: Registry) -> None:
+        """Show the hours of each directory."""
+        metrics.gauge(
+            "tidemark_log_dir_hours_until_full",
+            "Hours until a log directory's disk is full at the rate of the last ten minutes",
+            ("logDirectory",),
+            lambda: {
+                (str(path),): float("inf") if found is None else found.hours
+                for path, found in self._forecasts().items()
+            },
+        )
+
+    def _forecasts(self) -> dict[Path, Forecast | None]:
+        now_ms = self._clock.monotonic_ms()
+        return {path: forecast(seen, now_ms) for path, seen in self._seen.items()}

@@ -1,0 +1,100 @@
+"""When a disk is full, by what was seen of it."""
+
+from pathlib import Path
+
+import pytest
+
+from broker.observe.disk_forecast import (
+    EVERY_MS,
+    SHOWN_HOURS_MAX,
+    SPAN_MIN_MS,
+    SPAN_MS,
+    DiskForecast,
+    Free,
+    forecast,
+)
+from runtime.disk import Disk
+from runtime.metrics import Registry
+from runtime.sim.clock import ManualClock
+
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+GB = 10**9
+
+
+def test_what_fills_is_full_when_what_is_left_has_gone_at_the_same_rate() -> None:
+    seen = [Free(0, 100 * GB), Free(5 * MINUTE_MS, 99 * GB)]
+    found = forecast(seen, 5 * MINUTE_MS)
+    assert found is not None
+    assert found.bytes_per_second == pytest.approx(GB / 300)
+    assert found.hours == pytest.approx(99 * 5 / 60)
+    later = forecast(seen, 8 * MINUTE_MS)
+    assert later is not None
+    assert later.hours == pytest.approx((99 * 5 - 3) / 60)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        [],
+        [Free(0, GB)],
+        [Free(0, GB), Free(SPAN_MIN_MS - 1, 0)],
+        [Free(0, GB), Free(2 * MINUTE_MS, GB)],
+        [Free(0, GB), Free(MINUTE_MS, GB // 2), Free(2 * MINUTE_MS, 2 * GB)],
+    ],
+)
+def test_what_is_unknown_or_does_not_fill_has_no_end(seen: list[Free]) -> None:
+    assert forecast(seen, 3 * MINUTE_MS) is None
+
+
+def test_only_the_last_minutes_count() -> None:
+    long_ago = [Free(0, 500 * GB), Free(MINUTE_MS, 101 * GB)]
+    seen = [*long_ago, Free(SPAN_MS + 2 * MINUTE_MS, 100 * GB), Free(SPAN_MS + HOUR_MS, 98 * GB)]
+    assert forecast(seen, SPAN_MS + HOUR_MS) is None, "one moment is no rate"
+    seen.insert(-1, Free(SPAN_MS + HOUR_MS - SPAN_MS // 2, 99 * GB))
+    found = forecast(seen, SPAN_MS + HOUR_MS)
+    assert found is not None
+    assert found.hours == pytest.approx(98 * 5 / 60)
+
+
+def test_a_full_disk_is_full_now() -> None:
+    found = forecast([Free(0, GB), Free(MINUTE_MS, 0)], 2 * MINUTE_MS)
+    assert found is not None
+    assert found.hours == 0
+
+
+@pytest.fixture
+def free() -> dict[Path, int]:
+    return {Path("/a"): 1_000 * GB, Path("/b"): 1_000 * GB}
+
+
+def test_the_directories_that_fill_within_a_week_are_named(free: dict[Path, int]) -> None:
+    clock, metrics = ManualClock(), Registry()
+    watch = DiskForecast(lambda: list(free), free.__getitem__, clock)
+    watch.register(metrics)
+    for _ in range(3 * SPAN_MS // EVERY_MS):
+        watch.look()
+        clock.advance(EVERY_MS)
+        free[Path("/a")] -= GB  # 360 GB an hour
+    (line,) = watch.problems()
+    assert line.startswith("the disk of /a is full in 2.")
+    assert "100.00 MB/s" in line
+    assert {len(seen) for seen in watch._seen.values()} == {SPAN_MS // EVERY_MS + 1}
+    hours = {sample.labels["logDirectory"]: sample.value for sample in metrics.samples()}
+    assert hours["/a"] == pytest.approx(free[Path("/a")] / GB / 360, rel=0.01)
+    assert hours["/b"] == float("inf")
+    free[Path("/a")] = 360 * GB * (SHOWN_HOURS_MAX + 10)
+    clock.advance(SPAN_MS)
+    for _ in range(SPAN_MS // EVERY_MS):
+        watch.look()
+        clock.advance(EVERY_MS)
+        free[Path("/a")] -= GB
+    assert watch.problems() == []
+    del free[Path("/a")]
+    watch.look()
+    assert {sample.labels["logDirectory"] for sample in metrics.samples()} == {"/b"}
+
+
+def test_a_disk_says_what_is_free(tmp_path: Path) -> None:
+    assert 0 < Disk().free_bytes(tmp_path) < 2**63
+    with pytest.raises(OSError, match="No such file"):
+        Disk().free_bytes(tmp_path / "none")
