@@ -36,7 +36,10 @@ SAMPLE_S = 2.5
 SHOW_S = 30
 CALM_S = 120
 """So long after the last client health is green, and what clients held is free."""
+CLIENTS_END_S = 300
+"""What was acknowledged is read to its end, for a minute or two."""
 STOP_S = 45
+PRODUCE_MS_MORE = 15
 CONNECTIONS_MORE = 4
 """Than before the first client: the tier's own come and go."""
 SETTINGS = {
@@ -57,6 +60,7 @@ SETTINGS = {
     "offsets.retention.check.interval.ms": "5000",
     "offsets.topic.num.partitions": "4",
     "log.segment.delete.delay.ms": "2000",
+    "remote.log.index.file.cache.ttl.ms": "20000",
 }
 """What is kept for hours by default is kept for seconds, and is small: so the warm-up is short."""
 
@@ -92,7 +96,10 @@ class Soak:
             if process.poll() is None:
                 self._see_that_it_calms_down(samples, at_rest)
             process.terminate()
-            process.wait(STOP_S)
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                self.findings.append(f"the broker did not end within {STOP_S} s of SIGTERM")
         if process.returncode:
             self.findings.append(f"the broker ended with {process.returncode}")
         self._judge(samples)
@@ -106,8 +113,12 @@ class Soak:
             clients = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=words)
             try:
                 yield clients
+                clients.communicate(timeout=CLIENTS_END_S)  # they end when their input does
+            except subprocess.TimeoutExpired:
+                self.findings.append(f"the clients did not end within {CLIENTS_END_S} s")
             finally:
-                clients.communicate(timeout=300)  # they end when their input does
+                clients.kill()
+                clients.wait()
 
     def _watch(
         self,
@@ -121,11 +132,15 @@ class Soak:
                 self.findings.append(f"somebody ended after {now:.0f} s")
                 return
             time.sleep(SAMPLE_S)
-            samples.take()
+            try:
+                samples.take()
+            except OSError as error:  # a page that is late, or a broker that has just ended
+                self.findings.append(f"no sample after {now:.0f} s: {error}")
+                continue
             words = last_words(self._words)
             produce = words.get("latencies_ms", {}).get("produce")
             if produce:
-                samples.add("time of small produces", produce["p50"], "ms", 15)
+                samples.add("time of small produces", produce["p50"], "ms", PRODUCE_MS_MORE)
                 samples.add("p99 of small produces", produce["p99"], "ms", None)
             if now - shown >= SHOW_S:
                 shown = now
