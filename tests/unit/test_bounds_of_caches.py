@@ -189,6 +189,19 @@ def test_kept_answers_about_topics_are_bounded(
         assert len(handler._cached_topics) <= 4
 
 
+def test_answers_about_deleted_topics_are_not_kept_for_long(tmp_path: Path) -> None:
+    admin = Admin({}, tmp_path)
+    handler = MetadataHandler(admin.cluster, None)
+    request = codec.request(ApiKey.METADATA).cls
+    admin.create("stays")
+    for n in range(30):
+        (made,) = admin.create(f"goes-{n}")
+        answer = admin.ask(handler, request(topics=None, allow_auto_topic_creation=False))
+        assert {topic.name for topic in answer.topics} == {"stays", f"goes-{n}"}
+        admin.delete((None, made.topic_id))
+    assert len(handler._cached_topics) <= 10
+
+
 def test_a_page_of_partitions_is_bounded_and_names_where_the_next_one_begins(
     tmp_path: Path,
 ) -> None:

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from broker.config.keys import BROKER_KEYS, TOPIC_KEYS
+from rsm_plugins.loader import SHIPPED, load_storage_manager
+from rsm_plugins.settings import PREFIX
 from tests.support.named_tests import names_by_file
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +62,8 @@ def test_every_test_that_leans_on_a_bound_exists() -> None:
 
 def test_every_key_and_constant_is_real() -> None:
     keys = {key.name for key in (*BROKER_KEYS.values(), *TOPIC_KEYS.values()) if key.effect}
+    plugins = [type(load_storage_manager(name)) for name in SHIPPED]
+    keys |= {PREFIX + one.name for plugin in plugins for one in plugin.SETTINGS}  # type: ignore[attr-defined]
     wrong = []
     for row in rows():
         in_code = set()
