@@ -19,6 +19,8 @@ GROUP_MEMBERS = 2
 CLIENTS = PRODUCERS + LANES + GROUP_MEMBERS
 BURST_RECORDS = 10
 BURSTS_PER_S = 10
+BATCH_BYTES = 64_000
+"""What waits while the broker is held up must fit a segment of the topic."""
 CATCH_UP_S = 60
 
 
@@ -36,7 +38,8 @@ class Lanes(threading.Thread):
         self._stopping = threading.Event()
         self.sent, self.acknowledged, self.checked = [0] * LANES, [0] * LANES, [0] * LANES
         usual = {"bootstrap.servers": bootstrap, "reconnect.backoff.max.ms": 500}
-        idempotent = {**usual, "enable.idempotence": True, "linger.ms": 20}
+        idempotent: dict[str, Any] = {**usual, "enable.idempotence": True, "linger.ms": 20}
+        idempotent["batch.size"] = BATCH_BYTES
         self._producers = [Producer(idempotent) for _ in range(PRODUCERS)]
         quiet = {**usual, "auto.offset.reset": "error", "enable.auto.commit": False}
         small = {"queued.max.messages.kbytes": 1_024, "fetch.message.max.bytes": 1 << 17}
