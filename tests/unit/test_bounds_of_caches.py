@@ -112,6 +112,13 @@ def test_failed_loads_that_are_remembered_are_bounded(monkeypatch: pytest.Monkey
         workers.turn()
     failed = [n for n in range(10) if all_loads.has_failed(f"key-{n}")]
     assert failed == [6, 7, 8, 9]
+    errors = [all_loads.failure(f"key-{n}") for n in failed]
+    assert [str(error) for error in errors] == ["no store"] * 4
+    for error in errors:  # frames would keep buffers, and all that they were called with
+        assert error is not None
+        assert error.__traceback__ is None
+        assert error.__cause__ is not None
+        assert error.__cause__.__traceback__ is None
 
 
 class Failing:
@@ -126,7 +133,10 @@ class Failing:
         return True
 
     def run(self, damaged: int):  # type: ignore[no-untyped-def]
-        raise OSError("no store")
+        try:
+            raise ConnectionResetError("by the peer")
+        except OSError as error:
+            raise OSError("no store") from error
         yield
 
     def arrived(self, number: int, value: object) -> None:
@@ -148,17 +158,13 @@ class HeldWorkers(InlineWorkers):
 
 def test_loads_beyond_the_bound_wait_and_reserve_nothing() -> None:
     clock = ManualClock()
-    scheduler = ManualScheduler(clock)
-    all_loads = Loads(HeldWorkers(), clock, scheduler, in_flight_max=3)
-    woken: list[int] = []
+    all_loads = Loads(HeldWorkers(), clock, ManualScheduler(clock), in_flight_max=3)
     asked = [Failing((f"key-{n}",)) for n in range(5)]
-    waits = [all_loads.ask(one, lambda n=n: woken.append(n)) for n, one in enumerate(asked)]  # type: ignore[misc]
+    waits = [all_loads.ask(one, lambda: None) for one in asked]
     assert waits == [Wait.LOADING] * 3 + [Wait.FULL] * 2
     assert [one.reserved for one in asked] == [1, 1, 1, 0, 0]
     assert all_loads.in_flight == 3
     assert not all_loads.has_room()  # nothing is loaded ahead of anybody then
-    scheduler.advance(10_000)
-    assert woken == [3, 4]  # they ask again
 
 
 def test_the_times_of_few_appends_are_kept() -> None:
