@@ -15,7 +15,7 @@ from random import Random
 
 from benchmarks.soak_parts import bad, good
 from benchmarks.soak_parts.lanes import CLIENTS, Lanes
-from benchmarks.soak_parts.line import Line, Soaked, Tally
+from benchmarks.soak_parts.line import Soaked, Tally
 from benchmarks.soak_parts.records import LANES, topic_fields
 from kafka_protocol.wire.api_keys import ApiKey
 
@@ -75,12 +75,18 @@ async def for_ever(life: Life, client: Soaked) -> None:
 
 
 async def never_closed(client: Soaked) -> None:
-    """The planted leak of connections."""
-    kept: list[Line] = []
-    while True:
-        kept.append(await client.line())
-        await kept[-1].send(b"\0")
-        await asyncio.sleep(1 / PLANTED_PER_S)
+    """The planted leak: connections that are used now and then, so that nobody closes them."""
+
+    async def used() -> None:
+        with await client.line() as line:
+            while True:
+                await line.ask(ApiKey.API_VERSIONS, 0)
+                await asyncio.sleep(10)
+
+    async with asyncio.TaskGroup() as opened:
+        while True:
+            opened.create_task(used())
+            await asyncio.sleep(1 / PLANTED_PER_S)
 
 
 def report(tally: Tally, **more: object) -> None:
