@@ -6,6 +6,8 @@ scan of the store when it is asked for. With them goes what the remover needs of
 
 from collections import OrderedDict
 
+from rlmm.api import PartitionDeleteState
+from rlmm.lifecycle import deletion_of
 from rlmm.partition_view import PartitionView
 from rlmm.store import Changes, MetadataStore, PartitionKey
 from rlmm.topic_based.deletions import DeletionCache
@@ -52,9 +54,17 @@ class ViewCache:
                 before = len(view)
                 view.put(segment_id, change.after)
                 self._segments += len(view) - before
+        for partition, facts in changes.facts.items():
+            if deletion_of(facts).state is PartitionDeleteState.DELETE_PARTITION_FINISHED:
+                self._drop_view((metadata_partition, partition))
+
+    def _drop_view(self, key: tuple[int, PartitionKey]) -> None:
+        view = self._views.pop(key, None)
+        if view is not None:
+            self._segments -= 1 + len(view)
 
     def drop(self, metadata_partition: int) -> None:
         """Forget all views of a metadata partition."""
         self.deletions.drop(metadata_partition)
         for key in [key for key in self._views if key[0] == metadata_partition]:
-            self._segments -= 1 + len(self._views.pop(key))
+            self._drop_view(key)

@@ -27,9 +27,10 @@ from rlm.read.segment_index import SegmentIndex
 from rlm.read.sequences import READERS_MAX, Sequence, Sequences
 from rlm.testing import InlineWorkers
 from rlmm import quick_records, records
+from rlmm.api import PartitionDeleteState
 from rlmm.events import SegmentAdded
-from rlmm.lifecycle import Fence, Stamp
-from rlmm.store import MemoryStore
+from rlmm.lifecycle import Fence, PartitionFacts, Stamp
+from rlmm.store import Changes, MemoryStore
 from rlmm.topic_based.view_cache import ViewCache
 from rsm_plugins.layout.bounded_map import BoundedMap
 from rsm_plugins.segment import RemoteLogSegmentId
@@ -90,6 +91,17 @@ def test_views_of_partitions_without_segments_are_bounded_too() -> None:
     views.drop(0)
     again = [views.get(0, partition) for partition in partitions[:10]]
     assert [views.get(0, one) for one in partitions[:10]] == again  # the count is whole again
+
+
+def test_a_partition_whose_deletion_is_complete_has_no_view_any_more() -> None:
+    views = ViewCache(MemoryStore(), segments_max=10)
+    key = (PARTITION.topic_id, PARTITION.partition)
+    held = views.get(0, key)
+    for state in PartitionDeleteState:
+        is_last = state is PartitionDeleteState.DELETE_PARTITION_FINISHED
+        views.apply(0, Changes(facts={key: PartitionFacts(PARTITION, delete_state=state)}))
+        assert ((0, key) not in views._views) == is_last
+    assert views.get(0, key) is not held
 
 
 def test_known_parts_of_metadata_records_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
