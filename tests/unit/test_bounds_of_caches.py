@@ -172,7 +172,7 @@ def test_loads_beyond_the_bound_wait_and_reserve_nothing() -> None:
     clock = ManualClock()
     all_loads = Loads(HeldWorkers(), clock, ManualScheduler(clock), in_flight_max=3)
     asked = [Failing((f"key-{n}",)) for n in range(5)]
-    waits = [all_loads.ask(one, lambda: None) for one in asked]
+    waits = [all_loads.ask(one, lambda: None, f"reader-{n}") for n, one in enumerate(asked)]
     assert waits == [Wait.LOADING] * 3 + [Wait.FULL] * 2
     assert [one.reserved for one in asked] == [1, 1, 1, 0, 0]
     assert all_loads.in_flight == 3
