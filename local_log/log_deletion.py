@@ -35,6 +35,7 @@ class DelayedDeletion:
         self._disk, self._clock, self._scheduler = ports.disk, ports.clock, ports.scheduler
         self._pool = ports.executors.background
         self._waiting: list[tuple[int, list[Path]]] = []
+        self._is_closed = False
 
     def later(self, paths: list[Path], delay_ms: int) -> None:
         """Unlink files or trees after `delay_ms`; from any thread."""
@@ -47,11 +48,17 @@ class DelayedDeletion:
 
     def run(self) -> None:
         """Hand what is due to the pool."""
+        if self._is_closed:
+            return
         now_ms = self._clock.monotonic_ms()
         due = [paths for due_ms, paths in self._waiting if due_ms <= now_ms]
         self._waiting = [entry for entry in self._waiting if entry[0] > now_ms]
         for paths in due:
             self._pool.submit(self._unlink, paths)
+
+    def close(self) -> None:
+        """Unlink nothing more: the pools end, and the next start finds what waits; any thread."""
+        self._is_closed = True
 
     def _unlink(self, paths: Iterable[Path]) -> None:
         for path in paths:

@@ -388,6 +388,7 @@ class LogManager:
         that this log, too, was closed whole. `closed` is told after each log.
         """
         self._is_closed = True
+        self._deletion.close()
         for directory in self.dirs:
             logs = list(self._hosted.logs_in(directory).values())
             healthy = clean and self.is_loaded and directory.works

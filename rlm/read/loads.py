@@ -30,6 +30,8 @@ MEMORY_LOOK_MS = 500
 """Nothing tells when the process has descriptors again: the first that waits looks so often."""
 DAMAGE_LIMIT = 2
 """A damaged object is fetched once more past the caches; then it counts as damaged for a while."""
+FAILURES_MAX = 10_000
+"""Keys whose last load failed and that are remembered; who asks for another may try at once."""
 
 T = TypeVar("T")
 
@@ -350,8 +352,8 @@ class Loads:
         elif damaged >= DAMAGE_LIMIT:
             pause_ms = RETRY_MAX_MS
         retry_at_ms = self._clock.monotonic_ms() + pause_ms
-        self._failures[key] = _Failure(error, retry_at_ms, attempts, damaged)
-        while len(self._failures) > 10_000:
+        self._failures[key] = _Failure(_without_frames(error), retry_at_ms, attempts, damaged)
+        while len(self._failures) > FAILURES_MAX:
             del self._failures[next(iter(self._failures))]
         return damaged >= DAMAGE_LIMIT
 
@@ -371,3 +373,12 @@ class Loads:
             for missing in flight.missing:
                 flight.wake(missing)
             self._landed()
+
+
+def _without_frames(error: BaseException) -> BaseException:
+    """The error and its causes, without the frames, which would keep what they had in hand."""
+    each: BaseException | None = error
+    while each is not None:
+        each.__traceback__ = None
+        each = each.__cause__ or each.__context__
+    return error

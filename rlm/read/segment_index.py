@@ -15,6 +15,9 @@ from kafka_protocol.errors import TidemarkError
 from kafka_protocol.files import offset_index, time_index
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 
+OBJECTS_BYTES = 700
+"""Of an index without entries: of small segments there are many."""
+
 
 class DamagedIndexError(TidemarkError):
     """An index contradicts itself or the segment's metadata."""
@@ -74,7 +77,8 @@ class SegmentIndex:
         _check_ascending(self._offsets, metadata.end_offset - metadata.start_offset, "offsets")
         _check_ascending(self._positions, metadata.segment_size_bytes - 1, "positions")
         self.borders = self._cut(metadata.segment_size_bytes, chunk_bytes)
-        self.size_bytes = len(offset_index_bytes) + len(time_index_bytes) + 8 * len(self.borders)
+        entries_bytes = len(offset_index_bytes) + len(time_index_bytes) + 8 * len(self.borders)
+        self.size_bytes = OBJECTS_BYTES + entries_bytes
 
     def _cut(self, size_bytes: int, chunk_bytes: int) -> list[int]:
         borders = [0]

@@ -165,6 +165,17 @@ def test_deleted_log_is_gone_at_once_and_its_files_later(broker):
     assert again.directory.exists()
 
 
+def test_what_waits_for_deletion_when_the_logs_are_closed_is_left_to_the_next_start(broker):
+    manager = broker.start()
+    _fill(manager.create(*ORDERS, TOPIC_ID))
+    manager.delete(ORDERS)
+    manager.close()
+    left = [p for p in broker.paths[0].iterdir() if p.is_dir()]
+    assert len(left) == 1
+    broker.scheduler.advance(200_000)  # the pool that would unlink it takes nothing any more
+    assert [p for p in broker.paths[0].iterdir() if p.is_dir()] == left
+
+
 def test_directory_still_waiting_for_deletion_goes_at_the_next_start(broker):
     manager = broker.start()
     _fill(manager.create(*ORDERS, TOPIC_ID))
