@@ -356,6 +356,34 @@ class TestConnectionLimits:
             for client in [*clients, again]:
                 client.close()
 
+    async def test_connections_of_all_addresses_together_have_a_limit(self) -> None:
+        async with serving(limits=NetworkLimits(connections_max=2)) as harness:
+            clients = [await harness.connect() for _ in range(2)]
+            await until(lambda: len(harness.server._connections) == 2)
+            assert await (await harness.connect()).is_closed()
+            for client in clients:
+                client.close()
+            await until(lambda: not harness.server._connections)
+            assert not harness.server._per_ip, "an address without a connection costs nothing"
+
+    async def test_few_wait_above_the_limit_for_their_first_request(self) -> None:
+        exempt = frozenset({"secret"})
+        limits = NetworkLimits(connections_max=1, exempt_client_ids=exempt, provisional_max=2)
+        async with serving(limits=limits) as harness:
+            first = await harness.connect()
+            await until(lambda: len(harness.server._connections) == 1)
+            waiting = [await harness.connect() for _ in range(2)]
+            await until(lambda: len(harness.server._connections) == 3)
+            assert await (await harness.connect()).is_closed()
+            for client in waiting:  # who leaves without a word makes room for another
+                client.close()
+            await until(lambda: len(harness.server._connections) == 1)
+            tier = await harness.connect()
+            tier.send(frame(b"t", client_id=b"secret"))
+            assert await tier.answer() == (0, b"t")
+            first.close()
+            tier.close()
+
     async def test_the_tiers_clients_pass_the_limit_and_others_do_not(self) -> None:
         served: list[str] = []
 
