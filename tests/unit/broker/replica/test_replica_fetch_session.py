@@ -125,6 +125,19 @@ def test_partitions_that_brought_data_go_to_the_end() -> None:
     assert [p.topic for p in second.partitions] == ["b", "c", "a"]
 
 
+def test_a_partition_with_more_to_read_is_looked_at_again_and_others_are_not() -> None:
+    sessions = cache()
+    first = begin(sessions, 0, 0, ask("a"), ask("b"))
+    for epoch, at_end, expected in ((1, "b", ["a"]), (2, "ab", [])):
+        reads = [read(p, size=10) for p in first.partitions]
+        for each in reads:
+            each.at_end = each.fetch.topic in at_end
+        first.to_answer(reads)
+        first.end()
+        first = begin(sessions, first.session_id, epoch)
+        assert [p.topic for p in first.partitions] == expected
+
+
 def test_partitions_are_changed_added_and_forgotten() -> None:
     sessions = cache()
     first = begin(sessions, 0, 0, ask("a"), ask("b"))
