@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import cramjam
 import pytest
-from crc32c import crc32c
 
 from kafka_protocol.records.records import build_batch
 from tests.support.brokers.bad_input import (  # noqa: F401 - fixtures
@@ -22,20 +21,10 @@ from tests.support.brokers.bad_input import (  # noqa: F401 - fixtures
     memory_bytes,
     topic,
     well_afterwards,
+    with_records,
 )
 from tests.support.brokers.process import BrokerProcess
 from tests.support.brokers.raw_client import RawClient, create_topic, log_end, produce
-
-
-def compressed(codec: int, payload: bytes, count: int = 1) -> bytes:
-    """A batch whose records are `payload`, said to be compressed with `codec`."""
-    data = batch(b"x")[:61] + payload
-    struct.pack_into(">i", data, 8, len(data) - 12)
-    struct.pack_into(">h", data, 21, codec)
-    struct.pack_into(">i", data, 23, count - 1)
-    struct.pack_into(">i", data, 57, count)
-    struct.pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
-    return bytes(data)
 
 
 def snappy_claiming_two_gib() -> bytes:
@@ -69,7 +58,7 @@ def test_bad_input_bombs_are_refused_where_records_are_opened(
 ) -> None:
     bomb = payload()
     before, began = memory_bytes(broker.pid), time.monotonic()
-    answer = produce(client, compacted, compressed(codec, bomb))
+    answer = produce(client, compacted, with_records(codec, bomb))
     assert answer.error_code in codes
     assert log_end(client, compacted) == 0
     assert memory_bytes(broker.pid) - before < 50_000_000
@@ -91,10 +80,10 @@ def test_bad_input_cut_streams(
     part: float,
 ) -> None:
     whole = good_payload(codec)
-    cut = compressed(codec, whole[: int(len(whole) * part)], count=50)
+    cut = with_records(codec, whole[: int(len(whole) * part)], count=50)
     assert produce(client, compacted, cut).error_code == 87
     assert log_end(client, compacted) == 0
-    assert produce(client, compacted, compressed(codec, whole, count=50)).error_code == 0
+    assert produce(client, compacted, with_records(codec, whole, count=50)).error_code == 0
 
 
 @pytest.mark.parametrize("version", [3, 5, 6])
