@@ -393,6 +393,16 @@ class TestDeadlines:
                 assert (await client.answer())[0] == i
             client.close()
 
+    async def test_answers_that_wait_for_the_peer_count_as_requests_in_flight(self) -> None:
+        limits = NetworkLimits(in_flight_max=8, unsent_bytes_max=1 << 40)
+        async with serving(lambda *_: [bytes(1 << 20)], limits=limits) as harness:
+            client = await harness.connect()
+            client.send(frame() * 100)
+            await until(lambda: any(each._paused for each in harness.server._connections))
+            [connection] = harness.server._connections
+            assert len(connection._sender) <= 2 * 8, "head and body of each answer"
+            client.close()
+
     async def test_requests_without_answer_are_bounded(self) -> None:
         gates: list[asyncio.Future[list[object]]] = []
 

@@ -11,7 +11,6 @@ from rlm.read.chunk_cache import ChunkCache
 from rlm.read.disk_index_cache import DiskIndexCache
 from rlm.read.eviction_policy import ScanResistantPolicy
 from rlm.read.index_cache import IndexCache, _TransactionsLoad
-from rlm.read.load_queue import LoadQueue
 from rlm.read.read_ahead_policy import Pace
 from rlm.read.sequences import READERS_MAX, Sequence, Sequences
 from rsm_plugins.segment import IndexType
@@ -89,24 +88,6 @@ def test_readers_are_remembered_up_to_a_bound_and_the_longest_silent_goes() -> N
         readers.remember((b"t", 0, number), Sequence(number, Pace()), now_ms=0)
     assert len(readers) == READERS_MAX
     assert gone == [0, 1, 2]
-
-
-class Job:
-    def __init__(self, *, urgent: bool) -> None:
-        self.urgent = urgent
-
-
-def test_loads_that_somebody_waits_for_take_no_place_of_those_ahead() -> None:
-    queue = LoadQueue(lambda: 1)
-    urgent, first, second = Job(urgent=True), Job(urgent=False), Job(urgent=False)
-    for job in (urgent, first, second):
-        queue.add(job)
-    assert queue.take() is urgent
-    assert queue.take() is first
-    queue.ended(urgent)
-    assert queue.take() is None, "one ahead runs still"
-    assert queue.ended(first)
-    assert queue.take() is second
 
 
 def test_what_went_is_remembered_for_as_many_bytes_as_the_cache_has() -> None:
