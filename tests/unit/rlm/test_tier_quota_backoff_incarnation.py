@@ -28,6 +28,44 @@ def test_one_piece_larger_than_the_limit_passes_at_some_time() -> None:
     assert quota.throttle_ms(1, 20_000) == 0
 
 
+def test_bytes_count_for_exactly_so_many_windows_as_were_set() -> None:
+    quota = RateQuota(1_000, window_count=3, window_seconds=1)
+    quota.record(10_000, 0)
+    assert quota.throttle_ms(1, 2_999) > 0
+    assert quota.throttling(2_999).bytes_per_second > 0
+    assert quota.throttling(3_000).bytes_per_second == 0
+    assert quota.throttle_ms(1, 3_000) == 0
+
+
+def test_what_passed_before_a_change_of_the_limit_still_counts() -> None:
+    quota = RateQuota(1_000_000)
+    assert quota.throttle_ms(100_000, 0) == 0
+    quota.set_limit(1_000)
+    assert quota.throttle_ms(1, 10) > 0
+    quota.set_limit(NO_LIMIT)
+    assert quota.throttle_ms(1, 20) == 0
+
+
+def test_what_had_to_wait_has_not_passed() -> None:
+    quota = RateQuota(1_000, window_count=3)
+    quota.record(10_000, 0)
+    before = quota.throttling(1_000).bytes_per_second
+    for _ in range(100):
+        assert quota.throttle_ms(1_000_000, 1_000) > 0
+    assert quota.throttling(1_000).bytes_per_second == before
+
+
+def test_pauses_are_told_of_for_a_minute_and_then_forgotten() -> None:
+    quota = RateQuota(1_000, window_count=3)
+    quota.record(10_000, 0)
+    pause_ms = quota.throttle_ms(1, 1_000)
+    assert quota.throttling(61_000)[:2] == (pause_ms, pause_ms)
+    assert quota.throttling(61_001)[:2] == (0, 0)
+    quota.record(10_000, 61_001)
+    assert quota.throttle_ms(1, 61_002) > 0
+    assert len(quota._throttles) == 1
+
+
 def test_without_a_limit_nothing_waits() -> None:
     quota = RateQuota(NO_LIMIT)
     assert [quota.throttle_ms(1 << 40, n) for n in range(100)] == [0] * 100

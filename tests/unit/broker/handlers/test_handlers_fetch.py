@@ -166,6 +166,18 @@ class TestWaiting:
         answer = finish(handler, 12, await third)
         assert [len(p.records) for p in parts(answer)] == [one, one]
 
+    async def test_an_answer_that_is_full_waits_for_no_more_bytes(self, world: World) -> None:
+        world.add_topic("t")
+        world.append("t", b"x")
+        one = len(batch(b"x"))
+        for limit, asked in ((BIG, one), (one, BIG)):  # the broker's, the client's
+            wanted = {"max_wait_ms": BIG, "min_bytes": 10 * one, "max_bytes": asked}
+            handler = make(world, max_bytes=limit)
+            answer = start(handler, 12, ask(world, 12, ("t", [{}]), **wanted))
+            assert not inspect.isawaitable(answer)
+            answer = finish(handler, 12, answer)
+            assert values_of(parts(answer)[0].records) == [b"x"]
+
     @pytest.mark.parametrize("event", ["epoch", "leader", "deleted"])
     async def test_a_change_of_the_partition_wakes_it(self, world: World, event: str) -> None:
         world.add_topic("t")

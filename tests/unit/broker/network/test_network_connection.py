@@ -393,6 +393,16 @@ class TestDeadlines:
                 assert (await client.answer())[0] == i
             client.close()
 
+    async def test_answers_that_wait_for_the_peer_count_as_requests_in_flight(self) -> None:
+        limits = NetworkLimits(in_flight_max=8, unsent_bytes_max=1 << 40)
+        async with serving(lambda *_: [bytes(1 << 20)], limits=limits) as harness:
+            client = await harness.connect()
+            client.send(frame() * 100)
+            await until(lambda: any(each._paused for each in harness.server._connections))
+            [connection] = harness.server._connections
+            assert len(connection._sender) <= 2 * 8, "head and body of each answer"
+            client.close()
+
     async def test_requests_without_answer_are_bounded(self) -> None:
         gates: list[asyncio.Future[list[object]]] = []
 
@@ -409,48 +419,6 @@ class TestDeadlines:
                 gates[round_].set_result([b"%d" % round_])
                 assert await client.answer() == (round_, b"%d" % round_)
             client.close()
-
-
-class TestConnectionLimits:
-    async def test_connections_above_the_limit_of_an_address_are_closed(self) -> None:
-        limits = NetworkLimits(connections_per_ip_max=3)
-        async with serving(limits=limits) as harness:
-            clients = [await harness.connect() for _ in range(3)]
-            await until(lambda: len(harness.server._connections) == 3)
-            assert await (await harness.connect()).is_closed()
-            clients.pop().close()
-            await until(lambda: len(harness.server._connections) == 2)
-            again = await harness.connect()
-            again.send(frame(b"ok"))
-            assert await again.answer() == (0, b"ok")
-            for client in [*clients, again]:
-                client.close()
-
-    async def test_the_tiers_clients_pass_the_limit_and_others_do_not(self) -> None:
-        served: list[str] = []
-
-        def raw(context: RequestContext, body: bytes) -> list[object]:
-            served.append(context.client_id)
-            return [body]
-
-        limits = NetworkLimits(connections_per_ip_max=1, exempt_client_ids=frozenset({"secret"}))
-        async with serving(raw, limits=limits) as harness:
-            first = await harness.connect()
-            first.send(frame(client_id=b"first"))
-            await first.answer()
-            tier = await harness.connect()
-            tier.send(frame(b"t", client_id=b"secret"))
-            assert await tier.answer() == (0, b"t")
-            other = await harness.connect()
-            other.send(frame(client_id=b"guess"))
-            assert await other.is_closed()
-            silent = await harness.connect()
-            await until(lambda: len(harness.server._connections) == 3)
-            harness.advance(3_000)
-            assert await silent.is_closed()
-            assert served == ["first", "secret"]
-            first.close()
-            tier.close()
 
 
 async def test_a_stop_lets_running_requests_end() -> None:

@@ -48,10 +48,16 @@ def begin(
 
 
 def read(
-    fetch: FetchPartition, *, high_watermark: int = 5, size: int = 0, error: int = 0
+    fetch: FetchPartition,
+    *,
+    high_watermark: int = 5,
+    log_start_offset: int = 0,
+    size: int = 0,
+    error: int = 0,
 ) -> PartitionRead:
     made = PartitionRead(fetch, error)
-    made.high_watermark, made.log_start_offset, made.size_bytes = high_watermark, 0, size
+    made.high_watermark, made.log_start_offset = high_watermark, log_start_offset
+    made.size_bytes = size
     return made
 
 
@@ -93,6 +99,17 @@ def test_an_incremental_answer_names_what_is_new() -> None:
     assert [r.fetch.topic for r in second.to_answer(reads)] == ["a", "c"]
 
 
+def test_a_log_start_that_moved_is_news() -> None:
+    sessions = cache()
+    first = begin(sessions, 0, 0, ask("a"), ask("b"))
+    answered(first)
+    for epoch, expected in ((1, ["a"]), (2, [])):
+        again = begin(sessions, first.session_id, epoch)
+        a, b = again.partitions
+        told = again.to_answer([read(a, log_start_offset=3), read(b)])
+        assert [r.fetch.topic for r in told] == expected
+
+
 def test_after_an_error_the_partition_is_named_again() -> None:
     sessions = cache()
     first = begin(sessions, 0, 0, ask("a"))
@@ -108,6 +125,19 @@ def test_partitions_that_brought_data_go_to_the_end() -> None:
     answered(first, a=10)
     second = begin(sessions, first.session_id, 1)
     assert [p.topic for p in second.partitions] == ["b", "c", "a"]
+
+
+def test_a_partition_with_more_to_read_is_looked_at_again_and_others_are_not() -> None:
+    sessions = cache()
+    first = begin(sessions, 0, 0, ask("a"), ask("b"))
+    for epoch, at_end, expected in ((1, "b", ["a"]), (2, "ab", [])):
+        reads = [read(p, size=10) for p in first.partitions]
+        for each in reads:
+            each.at_end = each.fetch.topic in at_end
+        first.to_answer(reads)
+        first.end()
+        first = begin(sessions, first.session_id, epoch)
+        assert [p.topic for p in first.partitions] == expected
 
 
 def test_partitions_are_changed_added_and_forgotten() -> None:
@@ -213,6 +243,64 @@ def test_a_session_unused_for_long_gives_its_slot_away() -> None:
     with pytest.raises(ApiError):
         begin(sessions, old, 1, now_ms=EVICTION_MS + 2)
     assert begin(sessions, used, 2, now_ms=EVICTION_MS + 2).session_id == used
+
+
+def test_the_session_unused_for_longest_goes_whenever_it_was_made() -> None:
+    sessions = cache(slots=2)
+    used = begin(sessions, 0, 0, ask("a"), now_ms=0).session_id
+    unused = begin(sessions, 0, 0, ask("b"), now_ms=1).session_id
+    begin(sessions, used, 1, now_ms=EVICTION_MS)
+    assert begin(sessions, 0, 0, ask("c"), now_ms=EVICTION_MS + 2).session_id > 0
+    with pytest.raises(ApiError):
+        begin(sessions, unused, 1, now_ms=EVICTION_MS + 3)
+
+
+def test_a_session_id_is_given_once() -> None:
+    class Dice(SeededDice):
+        """Throws the same number twice."""
+
+        thrown = 0
+
+        def random(self) -> float:
+            self.thrown += 1
+            return 0.25 if self.thrown < 3 else 0.5
+
+    sessions = FetchSessionCache(slots_max=10, dice=Dice(1))
+    first, second = (begin(sessions, 0, 0, ask(topic)).session_id for topic in "ab")
+    assert first != second
+    assert len(sessions) == 2
+
+
+class Watched:
+    """As much of a partition as a watch needs."""
+
+    def __init__(self) -> None:
+        self.watches: set[object] = set()
+
+
+def test_the_second_of_two_fetches_of_a_session_looks_for_itself() -> None:
+    sessions = cache()
+    session_id = begin(sessions, 0, 0, ask("a"), ask("b")).session_id
+    one = begin(sessions, session_id, 1)
+    other = begin(sessions, session_id, 2)
+    assert other.watch is not one.watch
+    assert [p.topic for p in other.partitions] == ["a", "b"]
+    partition = Watched()
+    one.watch.add(partition)  # type: ignore[arg-type]
+    other.end()
+    assert partition.watches == {one.watch}
+
+
+def test_a_session_that_ends_under_a_fetch_watches_until_that_is_answered() -> None:
+    sessions = cache()
+    first = begin(sessions, 0, 0, ask("a"))
+    partition = Watched()
+    first.watch.add(partition)  # type: ignore[arg-type]
+    begin(sessions, first.session_id, -1, ask("a"))
+    assert len(sessions) == 0
+    assert partition.watches == {first.watch}
+    first.end()
+    assert not partition.watches
 
 
 def test_epochs_wrap_to_one() -> None:

@@ -50,6 +50,19 @@ def test_loads_ahead_leave_threads_free_and_go_on_when_one_ends() -> None:
     assert not queue.ended(second)
 
 
+def test_loads_that_somebody_waits_for_give_no_place_to_those_ahead() -> None:
+    queue = LoadQueue(lambda: 1)
+    urgent, first, second = Job(urgent=True), Job(), Job()
+    for job in (urgent, first, second):
+        queue.add(job)
+    assert queue.take() is urgent
+    assert queue.take() is first
+    queue.ended(urgent)
+    assert queue.take() is None, "one ahead runs still"
+    assert queue.ended(first)
+    assert queue.take() is second
+
+
 def test_a_hurried_load_overtakes_and_a_dropped_one_is_not_taken() -> None:
     queue = LoadQueue(lambda: 9)
     jobs = [Job(), Job(), Job()]
