@@ -76,11 +76,15 @@ class Window:
         have = len(self.data) - self.pos
         if have >= size:
             return True
+        piece = self._next()
+        if not piece:
+            return False
         gathered = BytesIO()  # gives its bytes without a copy
         gathered.write(self.data[self.pos :])
         self.data, self.pos = b"", 0
-        while have < size and (piece := self._next()):
+        while piece:
             have += gathered.write(piece)
+            piece = self._next() if have < size else b""
         self.data = gathered.getvalue()
         return have >= size
 

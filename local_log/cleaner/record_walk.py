@@ -5,7 +5,6 @@ encoded again where that can be helped: what stays is cut out of the batch by it
 """
 
 from collections.abc import Iterator
-from itertools import chain
 from typing import Final, NamedTuple
 
 from kafka_protocol.errors import MalformedMessageError
@@ -16,6 +15,9 @@ from local_log.cleaner.offset_map import OffsetMap
 
 RECORD_BYTES_MAX: Final = 32 << 20
 """Of one record of a compressed batch; more cannot be produced to a compacted topic."""
+
+CHUNK_BYTES: Final = 2 << 20
+"""Up to it a batch is inflated once, and its records are looked at once."""
 
 _LENGTH_BYTES_MAX: Final = 5
 _LENGTH_MIN: Final = 6
@@ -49,17 +51,17 @@ def whole_records(pieces: Iterator[bytes], count: int) -> Iterator[tuple[bytes, 
         count: how many, as the header says.
 
     Yields:
-        A chunk, and how many records it has. A single piece is a chunk as it is, not looked into.
+        A chunk, and how many records it has. What comes in one piece, or is at most `CHUNK_BYTES`
+        together, is a chunk as it is, not looked into.
 
     Raises:
         InvalidRecordError: the records contradict themselves or the count.
         InflatedTooLargeError: one is too large to be held.
     """
-    first, second = next(pieces, b""), next(pieces, b"")
-    if not second:
-        yield first, count
+    window = Window(pieces)
+    if not window.need(max(len(window.data), CHUNK_BYTES) + 1):
+        yield window.data, count
         return
-    window = Window(chain((first, second), pieces))
     with window.refusing():
         while count:
             number, end = _whole(window.data, window.pos, count)

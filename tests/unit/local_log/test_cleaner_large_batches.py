@@ -16,7 +16,7 @@ from kafka_protocol.records.records import Record, build_batch, encode_records, 
 from local_log.cleaner.batch_filter import BatchFilter, FilterFacts, Written
 from local_log.cleaner.log_pass import _note
 from local_log.cleaner.offset_map import OffsetMap
-from local_log.cleaner.record_walk import RECORD_BYTES_MAX, whole_records
+from local_log.cleaner.record_walk import CHUNK_BYTES, RECORD_BYTES_MAX, whole_records
 from local_log.cleaner.transactions import Transactions
 from tests.support.brokers.bad_input import with_records
 from tests.support.worlds.local_log import NOW_MS
@@ -39,9 +39,9 @@ def cleaned(batch: bytes | bytearray, newest: OffsetMap) -> Written | None:
 
 
 def of_seed(seed: int, codec: Codec, keys: int) -> bytearray:
-    """A batch of some 3 MiB; records of all sizes, some beyond a piece, some tombstones."""
+    """A batch of some 4 MiB; records of all sizes, some beyond a piece, some tombstones."""
     dice, given = random.Random(seed), []
-    noise = dice.randbytes(3 * PIECE_BYTES)
+    noise = dice.randbytes(CHUNK_BYTES)
     for _ in range(400):
         size = dice.choice((0, 9, 500, 5_000, PIECE_BYTES if dice.random() < 0.05 else 70))
         value = None if dice.random() < 0.1 else noise[:size]
@@ -70,7 +70,7 @@ def test_the_same_stays_as_of_the_batch_in_one_piece(codec: Codec, seed: int, ke
 
 
 def test_a_large_batch_of_which_all_stays_is_the_very_bytes() -> None:
-    given = [(NOW_MS, b"k%d" % n, bytes(9_000), []) for n in range(200)]
+    given = [(NOW_MS, b"k%d" % n, bytes(9_000), []) for n in range(400)]
     batch = build_batch(given, codec=Codec.ZSTD)
     written = cleaned(batch, mapped(batch))
     assert written is not None
