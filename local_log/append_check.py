@@ -6,6 +6,7 @@ right is taken as it is; what is wrong inside it is told by whoever opens it. Se
 docs/decisions/produce-reads-headers-only.md.
 """
 
+from struct import Struct
 from typing import NamedTuple
 
 from kafka_protocol.records.batch import (
@@ -39,6 +40,10 @@ from local_log.errors import (
 
 Buffer = bytes | bytearray | memoryview
 
+_unpack_length = Struct(">i").unpack_from
+_LENGTH_POSITION = 8
+_OLDEST_LENGTH_MIN = 14
+"""Nothing in any message format is shorter behind its length."""
 _RECORD_BYTES_MIN = 7  # length, attributes, two deltas, key, value and headers: a byte each
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_INDEPENDENT_BLOCKS = 0x20
@@ -57,26 +62,33 @@ MESSAGE_TOO_LARGE, makes a producer split it."""
 def check_framing(batch: Buffer) -> BatchHeader:
     """Check that the bytes are exactly one whole batch with the right checksum.
 
+    The order is Kafka's, which decides what a batch with several faults is answered: bytes that are
+    missing are no batch; a length that cannot be is a damaged one, however few bytes there are.
+    DIFFERS: a few such lengths get UNKNOWN_SERVER_ERROR from Kafka.
+
     Raises:
         InvalidRecord: no whole batch, an old message format, or more than one batch.
         CorruptMessage: a magic from the future, a length that cannot be, a wrong checksum.
     """
     size = len(batch)
-    if size <= MAGIC_POSITION:
+    if size < LOG_OVERHEAD:
         raise InvalidRecord(f"no record batch in {size} bytes")
+    (length,) = _unpack_length(batch, _LENGTH_POSITION)
+    claimed = length + LOG_OVERHEAD
+    if length < _OLDEST_LENGTH_MIN:
+        raise CorruptMessage(f"no batch has {claimed} bytes")
+    if size <= MAGIC_POSITION:
+        raise InvalidRecord(f"the batch claims {claimed} bytes, {size} are there")
     magic = batch[MAGIC_POSITION]
     if magic != MAGIC:
         if magic in (0, 1):
             raise InvalidRecord(f"message format {magic} is no longer taken")
         raise CorruptMessage(f"magic {magic if magic < 128 else magic - 256} does not exist")
-    if size < HEADER_SIZE:
-        raise InvalidRecord(f"no record batch in {size} bytes")
-    header = read_header(batch)
-    claimed = header.batch_length + LOG_OVERHEAD
     if claimed > size:
         raise InvalidRecord(f"the batch claims {claimed} bytes, {size} are there")
     if claimed < HEADER_SIZE:
         raise CorruptMessage(f"a batch cannot have {claimed} bytes")
+    header = read_header(batch)
     if crc32c_of(batch, CRC_START, claimed - CRC_START) != header.crc:
         raise CorruptMessage(f"checksum {header.crc:#010x} of the batch is wrong")
     if claimed != size:

@@ -159,6 +159,56 @@ def test_bad_input_a_null_client_id_is_served(client: RawClient) -> None:  # noq
     assert client.answer(ApiKey.METADATA, 1).topics == []
 
 
+@pytest.mark.parametrize("version", [1, 9])
+@pytest.mark.parametrize(
+    "client_id", [b"\xff\xfea", b"cut \xe2\x82", b"\xed\xa0\x80", b"\xc0\x80", b"\0"]
+)
+def test_bad_input_a_client_id_that_is_no_utf8_is_served(
+    broker: BrokerProcess,
+    client: RawClient,  # noqa: F811
+    client_id: bytes,
+    version: int,
+) -> None:
+    message = codec.request(ApiKey.METADATA)
+    encoded = message.encode(message.cls(topics=[]), version)
+    for _ in range(2):
+        client.send_frame(header(ApiKey.METADATA, version, client_id=client_id) + encoded)
+        assert client.answer(ApiKey.METADATA, version).topics == []
+    client.send_frame(header(999, 0, client_id=client_id))
+    assert_closed(broker, client, "not served")
+
+
+@pytest.mark.parametrize("length", [-2, -5, -32768])
+def test_bad_input_any_negative_length_of_a_client_id_is_null(
+    client: RawClient,  # noqa: F811
+    length: int,
+) -> None:
+    client.send_frame(struct.pack(">hhihi", ApiKey.METADATA, 1, 0, length, 0))
+    assert client.answer(ApiKey.METADATA, 1).topics == []
+
+
+@pytest.mark.parametrize("count", [-2, -(2**31)])
+def test_bad_input_any_negative_count_is_null(
+    broker: BrokerProcess,
+    client: RawClient,  # noqa: F811
+    count: int,
+) -> None:
+    """Null topics are all topics from version 1 on, and not allowed before; as Kafka."""
+    assert client.ask(ApiKey.METADATA, 1, struct.pack(">i", count)).topics
+    client.send_frame(header(ApiKey.METADATA, 0) + struct.pack(">i", count))
+    assert_closed(broker, client, "malformed METADATA request")
+
+
+@pytest.mark.parametrize("length", [-1, -2, -32768])
+def test_bad_input_a_null_name_closes(
+    broker: BrokerProcess,
+    client: RawClient,  # noqa: F811
+    length: int,
+) -> None:
+    client.send_frame(header(ApiKey.FIND_COORDINATOR, 0) + struct.pack(">h", length))
+    assert_closed(broker, client, "malformed FIND_COORDINATOR request")
+
+
 def test_bad_input_a_client_id_cannot_forge_log_lines(
     broker: BrokerProcess,
     client: RawClient,  # noqa: F811

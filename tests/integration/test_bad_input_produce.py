@@ -86,7 +86,14 @@ BATCHES: list[Any] = [
     pytest.param(patched(batch(b"x"), ">h", ATTRIBUTES, 7), 76, id="codec-7"),
     pytest.param(b"", ErrorCode.INVALID_RECORD, id="empty"),
     pytest.param(None, ErrorCode.INVALID_RECORD, id="null"),
-    pytest.param(b"\0" * 30, ErrorCode.INVALID_RECORD, id="cut-header"),
+    pytest.param(bytes(batch(b"x"))[:30], ErrorCode.INVALID_RECORD, id="cut-header"),
+    pytest.param(bytes(batch(b"x"))[:-1], ErrorCode.INVALID_RECORD, id="cut"),
+    pytest.param(b"\0" * 30, ErrorCode.CORRUPT_MESSAGE, id="nothing-but-zeros"),
+    pytest.param(
+        patched(batch(b"x"), ">i", 8, 28, crc=False)[:40],
+        ErrorCode.CORRUPT_MESSAGE,
+        id="length-of-all-there-is",
+    ),
     pytest.param(
         patched(batch(b"x", producer_id=5, producer_epoch=0, base_sequence=0), ">i", 53, -1),
         ErrorCode.INVALID_RECORD,
