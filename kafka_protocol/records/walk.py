@@ -6,6 +6,7 @@ memory whatever it inflates to.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from typing import Final, NamedTuple
 
 from kafka_protocol.errors import MalformedMessageError
@@ -75,12 +76,16 @@ class Window:
         have = len(self.data) - self.pos
         if have >= size:
             return True
-        parts = [self.data[self.pos :]]
+        piece = self._next()
+        if not piece:
+            return False
+        gathered = BytesIO()  # gives its bytes without a copy
+        gathered.write(self.data[self.pos :])
         self.data, self.pos = b"", 0
-        while have < size and (piece := self._next()):
-            parts.append(piece)
-            have += len(piece)
-        self.data = b"".join(parts)
+        while piece:
+            have += gathered.write(piece)
+            piece = self._next() if have < size else b""
+        self.data = gathered.getvalue()
         return have >= size
 
     def skip(self, size: int) -> None:

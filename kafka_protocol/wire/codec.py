@@ -22,6 +22,7 @@ from kafka_protocol.errors import MalformedMessageError
 from kafka_protocol.steps import Steps
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.decoding import compile_decoder
+from kafka_protocol.wire.element_caps import elements_max
 from kafka_protocol.wire.encoding import Gather, LongArray, compile_encoder, compile_step_encoder
 from kafka_protocol.wire.messages import FAMILIES
 from kafka_protocol.wire.primitives import Buffer
@@ -125,7 +126,14 @@ class Message:
     def _decoder(self, version: int) -> Any:
         if not self.min_version <= version <= self.max_version:
             raise MalformedMessageError(f"{self.name} has no version {version}")
-        made = compile_decoder(self.struct, self.cls, version, self.is_flexible(version))
+        made = compile_decoder(
+            self.struct,
+            self.cls,
+            version,
+            self.is_flexible(version),
+            name=self.name,
+            cap=elements_max(self.name, self.api_key),
+        )
         return self._decoders.setdefault(version, made)
 
     def _encoder_of(self, version: int, compiler: Callable[..., Any], known: dict[int, Any]) -> Any:

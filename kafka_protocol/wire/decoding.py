@@ -3,39 +3,44 @@
 The function is straight code: runs of fixed-size fields are read by one `struct.Struct`, together
 with the length byte that follows them; loops and nested structs stand inline. No length is trusted:
 an array must fit what is left of the buffer with the smallest size its elements can have, and all
-arrays and tagged fields of one message share a budget of elements.
+arrays of one message share a budget of elements, as its tagged fields do (`element_caps`).
 
 The generated function takes (buf, pos) and returns (value, end position). It raises
 MalformedMessageError, and lets IndexError, struct.error and UnicodeDecodeError out where the buffer
 ends early or text is no UTF-8; `codec.Message` turns those into MalformedMessageError too.
 """
 
+from functools import partial
 from struct import Struct, calcsize, unpack_from
 from typing import Any, NoReturn
 
 from kafka_protocol.errors import MalformedMessageError
+from kafka_protocol.wire.element_caps import ELEMENTS_MAX
 from kafka_protocol.wire.primitives import Buffer, continue_uvarint, read_uvarint
 from kafka_protocol.wire.schema import FIXED_FORMATS, ArrayType, Field, FieldType, StructType
 from kafka_protocol.wire.structs import bind, default_source
-
-MAX_ELEMENTS = 250_000
-"""Elements that all arrays and tagged sections of one message may have together.
-
-DIFFERS: Kafka has no such cap. Without it, honest counts of nested arrays in a frame of 100 MiB
-make hundreds of millions of objects.
-"""
 
 STRING_MAX_BYTES = 32_767
 """What a string may hold: also compact strings keep Kafka's limit of the 2-byte length."""
 
 
-def compile_decoder(struct: StructType, cls: Any, version: int, flexible: bool) -> Any:
+def compile_decoder(
+    struct: StructType, cls: Any, version: int, flexible: bool, *, name: str, cap: int
+) -> Any:
     """Compile the decode function of `struct` at `version`.
+
+    Args:
+        struct: the schema.
+        cls: class of its values.
+        version: which.
+        flexible: it has compact lengths and tagged sections.
+        name: of the message, for errors.
+        cap: elements that its arrays may have together.
 
     Returns:
         A function (buf, pos) -> (value, end). Any: it is made at run time.
     """
-    writer = _DecodeWriter(version, flexible)
+    writer = _DecodeWriter(version, flexible, f"{name} {version}", cap)
     source = writer.function(struct, cls)
     exec(compile(source, f"<decode {struct.class_name} {version}>", "exec"), writer.namespace)
     return writer.namespace["decode"]
@@ -61,8 +66,14 @@ def _bad(what: str) -> NoReturn:
     raise MalformedMessageError(f"{what} is null, negative or longer than the message")
 
 
-def _too_many() -> NoReturn:
-    raise MalformedMessageError(f"more than {MAX_ELEMENTS} elements in one message")
+def _too_many(name: str, cap: int, left: int) -> NoReturn:
+    raise MalformedMessageError(f"{name}: {cap - left} elements or more, at most {cap} are taken")
+
+
+def _too_many_tags(count: int) -> NoReturn:
+    raise MalformedMessageError(
+        f"a section of {count} tagged fields, at most {ELEMENTS_MAX} are taken in one message"
+    )
 
 
 def _skip_tags(buf: Buffer, pos: int, left: int) -> tuple[int, int]:
@@ -70,7 +81,7 @@ def _skip_tags(buf: Buffer, pos: int, left: int) -> tuple[int, int]:
     count, pos = read_uvarint(buf, pos)
     left -= count
     if left < 0:
-        _too_many()
+        _too_many_tags(count)
     size = len(buf)
     for _ in range(count):
         _, pos = read_uvarint(buf, pos)
@@ -84,8 +95,9 @@ def _skip_tags(buf: Buffer, pos: int, left: int) -> tuple[int, int]:
 class _DecodeWriter:
     """Writes the source line by line; `_run` holds fixed-size reads not written yet."""
 
-    def __init__(self, version: int, flexible: bool) -> None:
+    def __init__(self, version: int, flexible: bool, name: str, cap: int) -> None:
         self._version = version
+        self._cap = cap
         self._flexible = flexible
         self._lines: list[str] = []
         self._depth = 1
@@ -97,14 +109,17 @@ class _DecodeWriter:
             "uvarint": read_uvarint,
             "skip_tags": _skip_tags,
             "bad": _bad,
-            "too_many": _too_many,
+            "too_many": partial(_too_many, name, cap),
+            "too_many_tags": _too_many_tags,
             "unpack_from": unpack_from,
         }
 
     def function(self, struct: StructType, cls: Any) -> str:
         """The whole function."""
         self._line("size = len(buf)")
-        self._line(f"left = {MAX_ELEMENTS}")
+        self._line(f"left = {self._cap}")
+        if self._flexible:
+            self._line(f"tags = {ELEMENTS_MAX}")
         target = self._struct(struct, cls, struct.class_name)
         self._flush()
         self._line(f"return {target}, pos")
@@ -241,7 +256,7 @@ class _DecodeWriter:
         else:
             self._line(f"if not 0 <= {count} * {smallest} <= size - pos: bad({path!r})")
         self._line(f"left -= {count}")
-        self._line("if left < 0: too_many()")
+        self._line("if left < 0: too_many(left)")
         self._elements(kind.element, target, count, cls, path)
         if nullable:
             self._depth -= 1
@@ -278,13 +293,13 @@ class _DecodeWriter:
         self._line(f"if {count}:")
         self._depth += 1
         if not fields:
-            self._line("pos, left = skip_tags(buf, pos - 1, left)")
+            self._line("pos, tags = skip_tags(buf, pos - 1, tags)")
             self._depth -= 1
             return
         tag, stop = self._name("tag"), self._name("stop")
         self._line(f"{count}, pos = uvarint(buf, pos - 1)")
-        self._line(f"left -= {count}")
-        self._line("if left < 0: too_many()")
+        self._line(f"tags -= {count}")
+        self._line(f"if tags < 0: too_many_tags({count})")
         self._line(f"for _ in range({count}):")
         self._depth += 1
         for name in (tag, stop):

@@ -11,7 +11,7 @@ are cut out of the old batch, whose base timestamp stays; readers see the same.
 Source: KIP-98, KIP-534; Apache Kafka 4.3 for the order of the rules.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from struct import Struct
 from struct import error as struct_error
@@ -28,22 +28,27 @@ from kafka_protocol.records.batch import (
     pack_header,
     write_crc,
 )
-from kafka_protocol.records.compression import compress, decompress
+from kafka_protocol.records.compression import decompress
+from kafka_protocol.records.deflate import deflated
+from kafka_protocol.records.inflate import inflated
 from kafka_protocol.records.records import iter_records
 from local_log.cleaner.last_batches import LastBatch
 from local_log.cleaner.offset_map import OffsetMap
 from local_log.cleaner.record_walk import (
     Kept,
-    Span,
     largest_timestamp_delta,
     moved_base_timestamp,
     select,
+    whole_records,
 )
 from local_log.cleaner.transactions import Transactions
 from local_log.config import LONG_MAX
 
 _KEPT_FLAGS_OF_EMPTY: Final = ~(CODEC_MASK | DELETE_HORIZON_FLAG)
 _MARKER_KEY = Struct(">hh")
+
+_Chunk = tuple[bytes, Kept]
+"""Some whole records of a batch, inflated, and which of them stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,22 +133,35 @@ class BatchFilter:
             is_over = header.base_timestamp <= self._facts.now_ms
             return self._emptied(header) if is_over else Written(header, batch)
         data = decompress(header.codec, memoryview(batch)[HEADER_SIZE:])
-        return self._rewritten(header, data, [(0, len(data))], header.record_count, horizon=True)
+        kept = Kept([(0, len(data))], header.record_count, has_tombstones=False)
+        return self._rewritten(header, [(data, kept)], kept.number, horizon=True)
 
     def _data(self, header: BatchHeader, batch: Buffer) -> Written | None:
         has_horizon = header.has_delete_horizon
         is_over = has_horizon and header.base_timestamp <= self._facts.now_ms
         body = memoryview(batch)[HEADER_SIZE:]
-        data = decompress(header.codec, body)
-        kept: Kept = select(
-            data, header.record_count, header.base_offset, self._newest, drops_tombstones=is_over
-        )
-        if not kept.number:
+        chunks = number = 0
+        has_tombstones, chunk = False, None
+        for chunk in self._selected(header, body, is_over):
+            chunks += 1
+            number += chunk[1].number
+            has_tombstones |= chunk[1].has_tombstones
+        if not number:
             return self._emptied(header)
-        wants_horizon = kept.has_tombstones and not has_horizon
-        if kept.number == header.record_count and not wants_horizon:
+        wants_horizon = has_tombstones and not has_horizon
+        if number == header.record_count and not wants_horizon:
             return Written(header, batch)
-        return self._rewritten(header, data, kept.spans, kept.number, horizon=wants_horizon)
+        assert chunk is not None, "a batch with records has a chunk"
+        # What came in several chunks was not kept: it is inflated once more.
+        kept = [chunk] if chunks == 1 else self._selected(header, body, is_over)
+        return self._rewritten(header, kept, number, horizon=wants_horizon)
+
+    def _selected(self, header: BatchHeader, body: Buffer, is_over: bool) -> Iterator[_Chunk]:
+        for data, count in whole_records(inflated(header.codec, body), header.record_count):
+            yield (
+                data,
+                select(data, count, header.base_offset, self._newest, drops_tombstones=is_over),
+            )
 
     def _emptied(self, header: BatchHeader) -> Written | None:
         """The header alone, where the log needs it: None where it does not."""
@@ -168,28 +186,44 @@ class BatchFilter:
         return header.is_control and header.producer_epoch == last.epoch
 
     def _rewritten(
-        self, header: BatchHeader, data: bytes, spans: list[Span], count: int, *, horizon: bool
+        self, header: BatchHeader, chunks: Iterable[_Chunk], count: int, *, horizon: bool
     ) -> Written:
-        base, attributes = header.base_timestamp, header.attributes
-        largest = header.max_timestamp
-        if not header.is_log_append_time and count != header.record_count:
-            largest = base + largest_timestamp_delta(data, spans)
+        base, attributes, shift = header.base_timestamp, header.attributes, 0
         if horizon:
             base = min(self._facts.now_ms + self._facts.delete_retention_ms, LONG_MAX)
             attributes |= DELETE_HORIZON_FLAG
-            records = moved_base_timestamp(data, spans, header.base_timestamp - base)
-        else:
-            records = b"".join(data[start:end] for start, end in spans)
-        records = compress(header.codec, records)
+            shift = header.base_timestamp - base
+        is_timed = not header.is_log_append_time and count != header.record_count
+        latest: list[int] = []
+
+        def records() -> Iterator[bytes]:
+            for data, kept in chunks:
+                if not kept.number:
+                    continue
+                if is_timed:
+                    latest.append(largest_timestamp_delta(data, kept.spans))
+                if horizon:
+                    yield moved_base_timestamp(data, kept.spans, shift)
+                else:
+                    yield b"".join(data[start:end] for start, end in kept.spans)
+
+        pieces: Iterable[bytes] = records()
+        size_bytes = None
+        if isinstance(chunks, list):
+            pieces = list(pieces)
+            size_bytes = sum(map(len, pieces))
+        packed = deflated(header.codec, pieces, level=None, size_bytes=size_bytes)
+        body = b"".join(packed)
+        largest = header.base_timestamp + max(latest) if latest else header.max_timestamp
         return _sealed(
             header._replace(
-                batch_length=HEADER_SIZE - LOG_OVERHEAD + len(records),
+                batch_length=HEADER_SIZE - LOG_OVERHEAD + len(body),
                 attributes=attributes,
                 base_timestamp=base,
                 max_timestamp=largest,
                 record_count=count,
             ),
-            records,
+            body,
         )
 
 

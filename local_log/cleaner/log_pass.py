@@ -22,12 +22,13 @@ from kafka_protocol.records.batch import (
     has_valid_crc,
     read_header,
 )
-from kafka_protocol.records.compression import decompress
+from kafka_protocol.records.inflate import inflated
 from local_log.cleaner.batch_filter import BatchFilter, FilterFacts, marker_kind
 from local_log.cleaner.job import Done, Group, Job, SourceSegment
 from local_log.cleaner.last_batches import unpacked
 from local_log.cleaner.offset_map import OffsetMap
 from local_log.cleaner.policy import SegmentToClean, groups
+from local_log.cleaner.record_walk import whole_records
 from local_log.cleaner.transactions import Transactions
 from local_log.index_builder import IndexBuilder
 from local_log.segment_files import (
@@ -284,8 +285,11 @@ def _note(
         return True
     if transactions.data(header) or not header.record_count or header.last_offset < start:
         return True
-    data = decompress(header.codec, batch[HEADER_SIZE:])
-    return newest.add_records(data, header.record_count, header.base_offset, start)
+    pieces = inflated(header.codec, batch[HEADER_SIZE:])
+    return all(
+        newest.add_records(data, count, header.base_offset, start)
+        for data, count in whole_records(pieces, header.record_count)
+    )
 
 
 class _NewSegment:

@@ -1,15 +1,27 @@
 """Walks over the records of one batch, as far as compaction must look at them. Pure.
 
-Records are neither made into values nor encoded again where that can be helped: what stays is cut
-out of the batch by its places.
+A batch that inflates to much is walked over in chunks. Records are neither made into values nor
+encoded again where that can be helped: what stays is cut out of the batch by its places.
 """
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kafka_protocol.errors import MalformedMessageError
-from kafka_protocol.records.errors import InvalidRecordError
+from kafka_protocol.records.errors import InflatedTooLargeError, InvalidRecordError
+from kafka_protocol.records.walk import Window
 from kafka_protocol.wire.primitives import continue_zigzag, encode_zigzag, read_zigzag
 from local_log.cleaner.offset_map import OffsetMap
+
+RECORD_BYTES_MAX: Final = 32 << 20
+"""Of one record of a compressed batch; more cannot be produced to a compacted topic."""
+
+CHUNK_BYTES: Final = 2 << 20
+"""Up to it a batch is inflated once, and its records are looked at once."""
+
+_LENGTH_BYTES_MAX: Final = 5
+_LENGTH_MIN: Final = 6
+"""Attributes, two deltas, sizes of key and value, number of headers: a byte each."""
 
 _LONG_MIN: Final = -(2**63)
 
@@ -29,6 +41,58 @@ class Kept(NamedTuple):
     spans: list[Span]
     number: int
     has_tombstones: bool
+
+
+def whole_records(pieces: Iterator[bytes], count: int) -> Iterator[tuple[bytes, int]]:
+    """Cut inflated records into chunks of whole ones.
+
+    Args:
+        pieces: the records of one batch.
+        count: how many, as the header says.
+
+    Yields:
+        A chunk, and how many records it has. What comes in one piece, or is at most `CHUNK_BYTES`
+        together, is a chunk as it is, not looked into.
+
+    Raises:
+        InvalidRecordError: the records contradict themselves or the count.
+        InflatedTooLargeError: one is too large to be held.
+    """
+    window = Window(pieces)
+    if not window.need(max(len(window.data), CHUNK_BYTES) + 1):
+        yield window.data, count
+        return
+    with window.refusing():
+        while count:
+            number, end = _whole(window.data, window.pos, count)
+            if number:
+                yield window.data[window.pos : end], number
+                window.pos, count = end, count - number
+            else:
+                _hold_one(window)
+        if window.need(1):
+            raise InvalidRecordError("bytes after the last record")
+
+
+def _whole(data: bytes, pos: int, count_max: int) -> tuple[int, int]:
+    """How many records from `pos` on are whole, and where the last of them ends."""
+    number, size = 0, len(data) - _LENGTH_BYTES_MAX
+    while number < count_max and pos < size:
+        length, start = read_zigzag(data, pos)
+        if length < _LENGTH_MIN or start + length > len(data):
+            break
+        pos = start + length
+        number += 1
+    return number, pos
+
+
+def _hold_one(window: Window) -> None:
+    window.need(_LENGTH_BYTES_MAX)
+    length, start = read_zigzag(window.data, window.pos)
+    if length > RECORD_BYTES_MAX:
+        raise InflatedTooLargeError(RECORD_BYTES_MAX)
+    if length < _LENGTH_MIN or not window.need(start - window.pos + length):
+        raise InvalidRecordError(f"a record of {length} bytes is not there")
 
 
 def select(

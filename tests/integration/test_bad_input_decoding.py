@@ -97,4 +97,5 @@ def test_bad_input_millions_of_elements(
     inner = struct.pack(">hi", 0, 0)  # a topic without a name and without partitions
     body = struct.pack(">iiiibi", -1, 0, 0, 0, 0, 5_000_000) + inner * 5_000_000
     client.send_frame(header(ApiKey.FETCH, 4) + body)
-    assert_closed(broker, client, "elements")
+    said = "FetchRequest 4: 5000000 elements or more, at most 250000 are taken"
+    assert_closed(broker, client, said)
