@@ -24,6 +24,8 @@ from runtime.scheduler import Scheduler
 log = logging.getLogger(__name__)
 
 FIRST_RETRY_MS, RETRY_MAX_MS = 100, 5_000
+FAILURES_MAX = 10_000
+"""Keys whose last load failed and that are remembered; who asks for another may try at once."""
 FULL_RETRY_MS = 20
 DAMAGE_LIMIT = 2
 """A damaged object is fetched once more past the caches; then it counts as damaged for a while."""
@@ -298,7 +300,7 @@ class Loads:
             pause_ms = RETRY_MAX_MS
         retry_at_ms = self._clock.monotonic_ms() + pause_ms
         self._failures[key] = _Failure(error, retry_at_ms, attempts, damaged)
-        while len(self._failures) > 10_000:
+        while len(self._failures) > FAILURES_MAX:
             del self._failures[next(iter(self._failures))]
         return damaged >= DAMAGE_LIMIT
 

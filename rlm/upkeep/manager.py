@@ -112,6 +112,7 @@ class RemoteLogManager:
             known.end_ownership()
         fresh = self._partitions[key] = AssignedPartition.of(assign)
         if assign.is_leader:
+            self._world.telemetry.expect(fresh.tip.topic, fresh.tip.partition)
             self._own(fresh)
         else:
             self._world.metadata.follow(fresh.tip)
