@@ -166,6 +166,8 @@ class LogWriter:
             if leader_epoch >= 0 and leader_epoch != self._chain.latest_epoch:
                 self._epoch_file.assign(leader_epoch, first)
             position = active.size_bytes
+            if not position:
+                active.created_ms = now_ms  # an empty one does not age
             active.append(batch, size, last, max_timestamp)
             self._ends.appended(last + 1)
             self._recent.note(first, position, size)
@@ -203,8 +205,9 @@ class LogWriter:
     def roll_if_due(self, now_ms: int) -> bool:
         """Close the active segment if its time is up although nothing is being appended.
 
-        Counted from when the segment was begun or opened here, by the wall clock: records may carry
-        times of long ago, and each pass would close the few that arrived since the last one.
+        Counted from its first append, or from the last one before it was opened here, by the wall
+        clock: records may carry times of long ago, and each pass would close the few that arrived
+        since the last one.
         DIFFERS: Kafka rolls on append only, so the end of an idle topic is never copied.
         """
         active = self._segments.active
