@@ -6,6 +6,9 @@ right is taken as it is; what is wrong inside it is told by whoever opens it. Se
 docs/decisions/produce-reads-headers-only.md.
 """
 
+from struct import Struct
+from typing import NamedTuple
+
 from kafka_protocol.records.batch import (
     CODEC_MASK,
     CONTROL_FLAG,
@@ -15,14 +18,16 @@ from kafka_protocol.records.batch import (
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_POSITION,
+    NO_TIMESTAMP,
     BatchHeader,
     crc32c_of,
     read_header,
 )
-from kafka_protocol.records.compression import MAX_INFLATED_BYTES, Codec
+from kafka_protocol.records.codec import Codec
 from kafka_protocol.records.errors import InvalidRecordError
-from kafka_protocol.records.records import iter_records
-from local_log.config import LogConfig
+from kafka_protocol.records.inflate import inflated
+from kafka_protocol.records.walk import Window, glimpses
+from local_log.config import LONG_MAX, LogConfig
 from local_log.errors import (
     CorruptMessage,
     InvalidRecord,
@@ -35,6 +40,10 @@ from local_log.errors import (
 
 Buffer = bytes | bytearray | memoryview
 
+_unpack_length = Struct(">i").unpack_from
+_LENGTH_POSITION = 8
+_OLDEST_LENGTH_MIN = 14
+"""Nothing in any message format is shorter behind its length."""
 _RECORD_BYTES_MIN = 7  # length, attributes, two deltas, key, value and headers: a byte each
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_INDEPENDENT_BLOCKS = 0x20
@@ -42,7 +51,8 @@ _LZ4_INDEPENDENT_BLOCKS = 0x20
 _GZIP, _SNAPPY = int(Codec.GZIP), int(Codec.SNAPPY)
 _LZ4, _ZSTD = int(Codec.LZ4), int(Codec.ZSTD)
 _SNAPPY_FRAMED = b"\xff\x06\x00\x00sNaPpY"
-INFLATED_BYTES_MAX = min(32 << 20, MAX_INFLATED_BYTES)
+INFLATED_BYTES_MAX = 32 << 20
+"""Of one batch that is opened; takes no memory, but time."""
 OPENED_RECORDS_MAX = 200_000
 """What is opened takes about a microsecond a record, with the interpreter's lock. An honest batch
 of the default `max.message.bytes` has fewer records even uncompressed; the answer to one with more,
@@ -52,26 +62,33 @@ MESSAGE_TOO_LARGE, makes a producer split it."""
 def check_framing(batch: Buffer) -> BatchHeader:
     """Check that the bytes are exactly one whole batch with the right checksum.
 
+    The order is Kafka's, which decides what a batch with several faults is answered: bytes that are
+    missing are no batch; a length that cannot be is a damaged one, however few bytes there are.
+    DIFFERS: a few such lengths get UNKNOWN_SERVER_ERROR from Kafka.
+
     Raises:
         InvalidRecord: no whole batch, an old message format, or more than one batch.
         CorruptMessage: a magic from the future, a length that cannot be, a wrong checksum.
     """
     size = len(batch)
-    if size <= MAGIC_POSITION:
+    if size < LOG_OVERHEAD:
         raise InvalidRecord(f"no record batch in {size} bytes")
+    (length,) = _unpack_length(batch, _LENGTH_POSITION)
+    claimed = length + LOG_OVERHEAD
+    if length < _OLDEST_LENGTH_MIN:
+        raise CorruptMessage(f"no batch has {claimed} bytes")
+    if size <= MAGIC_POSITION:
+        raise InvalidRecord(f"the batch claims {claimed} bytes, {size} are there")
     magic = batch[MAGIC_POSITION]
     if magic != MAGIC:
         if magic in (0, 1):
             raise InvalidRecord(f"message format {magic} is no longer taken")
         raise CorruptMessage(f"magic {magic if magic < 128 else magic - 256} does not exist")
-    if size < HEADER_SIZE:
-        raise InvalidRecord(f"no record batch in {size} bytes")
-    header = read_header(batch)
-    claimed = header.batch_length + LOG_OVERHEAD
     if claimed > size:
         raise InvalidRecord(f"the batch claims {claimed} bytes, {size} are there")
     if claimed < HEADER_SIZE:
         raise CorruptMessage(f"a batch cannot have {claimed} bytes")
+    header = read_header(batch)
     if crc32c_of(batch, CRC_START, claimed - CRC_START) != header.crc:
         raise CorruptMessage(f"checksum {header.crc:#010x} of the batch is wrong")
     if claimed != size:
@@ -79,13 +96,12 @@ def check_framing(batch: Buffer) -> BatchHeader:
     return header
 
 
-def check_size(header: BatchHeader, config: LogConfig) -> None:
-    """Check that a batch is small enough, as it came and again after it was compressed anew.
+def check_size(size: int, config: LogConfig) -> None:
+    """Check that a batch of so many bytes is small enough, as it came and compressed anew.
 
     Raises:
         MessageTooLarge, RecordListTooLarge.
     """
-    size = header.batch_length + LOG_OVERHEAD
     if size > config.max_message_bytes:
         raise MessageTooLarge(size_bytes=size, max_bytes=config.max_message_bytes)
     if size > config.segment_bytes:
@@ -99,7 +115,7 @@ def check_client_batch(batch: Buffer, header: BatchHeader, config: LogConfig, no
         InvalidRecord, MessageTooLarge, RecordListTooLarge, InvalidTimestamp,
         UnsupportedCompression.
     """
-    check_size(header, config)
+    check_size(header.batch_length + LOG_OVERHEAD, config)
     if header.base_offset != 0:
         raise InvalidRecord(f"a producer's batch starts at offset 0, not {header.base_offset}")
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
@@ -157,46 +173,54 @@ def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> No
         )
 
 
-def check_record_count(header: BatchHeader) -> None:
-    """Check that a batch may be opened.
+class Checked(NamedTuple):
+    """What the records of a batch are, all of them right.
 
-    Raises:
-        TooManyRecords: a thread would be busy with it for too long.
+    Attributes:
+        max_timestamp: of the records.
+        size_bytes: of the records, inflated.
     """
-    if header.record_count > OPENED_RECORDS_MAX:
-        raise TooManyRecords(count=header.record_count, max_count=OPENED_RECORDS_MAX)
+
+    max_timestamp: int
+    size_bytes: int
 
 
-def check_records(batch: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+def check_records(
+    batch: Buffer,
+    header: BatchHeader,
+    config: LogConfig,
+    now_ms: int,
+    inflated_bytes_max: int = INFLATED_BYTES_MAX,
+) -> Checked:
     """Check each record of a batch whose header is right.
 
     Raises:
         InvalidRecord: with the records that are wrong.
-        InvalidTimestamp, TooManyRecords, InflatedTooLargeError.
+        InvalidTimestamp, TooManyRecords, InflatedTooLargeError, TooManyHeadersError.
     """
-    check_record_count(header)
-    oldest = now_ms - config.message_timestamp_before_max_ms
-    newest = now_ms + config.message_timestamp_after_max_ms
-    checks_time = not config.stamps_append_time
+    if header.record_count > OPENED_RECORDS_MAX:
+        raise TooManyRecords(count=header.record_count, max_count=OPENED_RECORDS_MAX)
+    oldest, newest = -LONG_MAX, LONG_MAX
+    if config.judges_records and not config.stamps_append_time:
+        oldest = now_ms - config.message_timestamp_before_max_ms
+        newest = now_ms + config.message_timestamp_after_max_ms
     keyless: list[tuple[int, str]] = []
-    count = 0
+    count, latest = 0, NO_TIMESTAMP
+    body = memoryview(batch)[HEADER_SIZE:]
     try:
-        for record in iter_records(batch, max_inflated_bytes=INFLATED_BYTES_MAX):
-            if record.key is None and config.compacts:
+        window = Window(inflated(header.codec, body, max_bytes=inflated_bytes_max))
+        for _, timestamp, has_key in glimpses(window, header):
+            if not has_key and config.compacts:
                 keyless.append((count, "a compacted topic takes no record without a key"))
-            if (
-                checks_time
-                and record.timestamp != -1
-                and not (oldest <= record.timestamp <= newest)
-            ):
+            if timestamp > latest:
+                latest = timestamp
+            if not oldest <= timestamp <= newest and timestamp != NO_TIMESTAMP:
                 raise InvalidTimestamp(
-                    f"timestamp {record.timestamp} ms of record {count} is outside "
-                    f"[{oldest}, {newest}]"
+                    f"timestamp {timestamp} ms of record {count} is outside [{oldest}, {newest}]"
                 )
             count += 1
     except InvalidRecordError as error:
         raise InvalidRecord(str(error), ((count, str(error)),)) from error
-    if count != header.record_count:
-        raise InvalidRecord(f"{header.record_count} records claimed, {count} found")
     if keyless:
         raise InvalidRecord("records without a key on a compacted topic", tuple(keyless))
+    return Checked(latest, window.taken_bytes)

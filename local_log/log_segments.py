@@ -213,7 +213,8 @@ class LogSegments:
             self._discard(self.all.pop(), delete)
         self.active = self.all[-1]
         self.active.activate(
-            index_bytes=self._config.segment_index_bytes, now_ms=self.active.created_ms
+            index_bytes=self._config.segment_index_bytes,
+            now_ms=self.active.created_ms or self.active.modified_ms(),
         )
         self.active.truncate_to(end)
         # Names and sizes from before must not come back behind what is appended now.

@@ -12,10 +12,10 @@ from kafka_protocol.records.batch import (
 )
 from local_log.append_check import check_client_batch, check_framing
 from local_log.config import LogConfig
-from local_log.errors import CorruptMessage, MustBeOpened, UnexpectedAppendOffset
+from local_log.errors import CorruptMessage, UnexpectedAppendOffset
 from local_log.log_parts import LogParts
 from local_log.log_results import AppendInfo
-from local_log.opening import Opening, is_short, opened
+from local_log.opening import Opening, opened, opened_if_short
 from local_log.segment import LogSegment
 from runtime.disk import Buffer
 from runtime.disk_errors import half_done
@@ -88,9 +88,8 @@ class LogWriter:
                         known.first_offset, known.last_offset, stamp, ends.log_start_offset, True
                     )
             if config.opens_batches and opening is not Opening.DONE:
-                if opening is Opening.IF_SHORT and not is_short(header):
-                    raise MustBeOpened
-                batch = opened(batch, header, config, now_ms)
+                open_it = opened_if_short if opening is Opening.IF_SHORT else opened
+                batch = open_it(batch, header, config, now_ms)
                 header = read_header(batch)
         append_time = -1
         if config.stamps_append_time and not header.attributes & CONTROL_FLAG:
@@ -167,6 +166,8 @@ class LogWriter:
             if leader_epoch >= 0 and leader_epoch != self._chain.latest_epoch:
                 self._epoch_file.assign(leader_epoch, first)
             position = active.size_bytes
+            if not position:
+                active.created_ms = now_ms  # an empty one does not age
             active.append(batch, size, last, max_timestamp)
             self._ends.appended(last + 1)
             self._recent.note(first, position, size)
@@ -204,8 +205,9 @@ class LogWriter:
     def roll_if_due(self, now_ms: int) -> bool:
         """Close the active segment if its time is up although nothing is being appended.
 
-        Counted from when the segment was begun or opened here, by the wall clock: records may carry
-        times of long ago, and each pass would close the few that arrived since the last one.
+        Counted from its first append, or from the last one before it was opened here, by the wall
+        clock: records may carry times of long ago, and each pass would close the few that arrived
+        since the last one.
         DIFFERS: Kafka rolls on append only, so the end of an idle topic is never copied.
         """
         active = self._segments.active

@@ -8,21 +8,26 @@ a short one.
 
 from enum import Enum, auto
 
-from kafka_protocol.records.batch import BatchHeader, read_header
-from kafka_protocol.records.compression import Codec
-from kafka_protocol.records.records import build_batch, iter_records
-from local_log.append_check import (
-    INFLATED_BYTES_MAX,
-    check_record_count,
-    check_records,
-    check_size,
+from kafka_protocol.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    pack_header,
+    write_crc,
 )
+from kafka_protocol.records.codec import Codec
+from kafka_protocol.records.deflate import deflated
+from kafka_protocol.records.errors import InflatedTooLargeError
+from kafka_protocol.records.inflate import inflated
+from local_log.append_check import INFLATED_BYTES_MAX, Checked, check_records, check_size
 from local_log.config import LogConfig
+from local_log.errors import MustBeOpened
 
 SHORT_BYTES = 4096
 SHORT_RECORDS = 1000
-"""Up to both a batch is opened where it is appended, in some milliseconds at most: by its worst
-codec it inflates a thousandfold."""
+SHORT_INFLATED_BYTES = 256 * 1024
+"""Up to all three a batch is opened where it is appended, in a few milliseconds at most."""
 
 
 class Opening(Enum):
@@ -36,68 +41,87 @@ class Opening(Enum):
     """It was opened already."""
 
 
-_CODECS = {
-    "uncompressed": Codec.NONE,
-    "none": Codec.NONE,
-    "gzip": Codec.GZIP,
-    "snappy": Codec.SNAPPY,
-    "lz4": Codec.LZ4,
-    "zstd": Codec.ZSTD,
-}
-
-
-def _level(codec: int, config: LogConfig) -> int | None:
+def _level(codec: Codec, config: LogConfig) -> int | None:
     """The level of a codec that has some (KIP-390)."""
     return {
         Codec.GZIP: config.compression_gzip_level,
         Codec.LZ4: config.compression_lz4_level,
         Codec.ZSTD: config.compression_zstd_level,
-    }.get(Codec(codec))
+    }.get(codec)
 
 
 def is_short(header: BatchHeader) -> bool:
-    """Whether the event loop may open the batch itself."""
+    """Whether the event loop may try to open the batch itself."""
     return header.size_bytes <= SHORT_BYTES and header.record_count <= SHORT_RECORDS
 
 
-def opened(
+def opened_if_short(
     batch: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> bytearray | memoryview:
+    """As `opened`, where that takes a moment.
+
+    Raises:
+        MustBeOpened: it takes longer.
+    """
+    if not is_short(header):
+        raise MustBeOpened
+    try:
+        return opened(batch, header, config, now_ms, inflated_bytes_max=SHORT_INFLATED_BYTES)
+    except InflatedTooLargeError as error:
+        raise MustBeOpened from error
+
+
+def opened(
+    batch: bytearray | memoryview,
+    header: BatchHeader,
+    config: LogConfig,
+    now_ms: int,
+    *,
+    inflated_bytes_max: int = INFLATED_BYTES_MAX,
+) -> bytearray | memoryview:
     """Judge the records of a batch whose header is right, and build it in the topic's codec.
+
+    It is read and built in pieces: beside the batch and what becomes of it some hundred kilobytes
+    are held, and what its codec must remember.
 
     Returns:
         The batch to be appended: itself where it has the right codec.
 
     Raises:
         InvalidRecord, InvalidTimestamp: of a record.
-        InvalidRecordError: a record cannot be read.
-        TooManyRecords, InflatedTooLargeError: a thread would be busy with it for too long.
+        TooManyRecords, TooManyHeadersError, InflatedTooLargeError: a thread would be busy with it
+            for too long.
         MessageTooLarge, RecordListTooLarge: it is too large in its new form, as in Kafka.
     """
-    if config.judges_records:
-        check_records(batch, header, config, now_ms)
+    codec = Codec.of(header.codec)
     if config.compression_type != "producer":
-        codec = _CODECS[config.compression_type]
-        if codec != header.codec:
-            return _recompressed(batch, header, codec, config)
-    return batch
+        codec = Codec.named(config.compression_type)
+    if codec == header.codec and not config.judges_records:
+        return batch
+    checked = check_records(batch, header, config, now_ms, inflated_bytes_max)
+    return batch if codec == header.codec else _recompressed(batch, header, codec, config, checked)
 
 
 def _recompressed(
-    batch: bytearray | memoryview, header: BatchHeader, codec: int, config: LogConfig
+    batch: bytearray | memoryview,
+    header: BatchHeader,
+    codec: Codec,
+    config: LogConfig,
+    checked: Checked,
 ) -> bytearray:
-    check_record_count(header)
-    records = list(iter_records(batch, max_inflated_bytes=INFLATED_BYTES_MAX))
-    built = build_batch(
-        records,
-        base_offset=header.base_offset,
-        leader_epoch=header.partition_leader_epoch,
-        codec=codec,
-        level=_level(codec, config),
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        is_transactional=header.is_transactional,
+    """The same records in another codec, inflated and deflated in pieces."""
+    body = memoryview(batch)[HEADER_SIZE:]
+    pieces = inflated(header.codec, body, max_bytes=checked.size_bytes)
+    built, level = bytearray(HEADER_SIZE), _level(codec, config)
+    for piece in deflated(codec, pieces, level=level, size_bytes=checked.size_bytes):
+        check_size(len(built) + len(piece), config)
+        built += piece
+    built[:HEADER_SIZE] = pack_header(
+        header._replace(
+            batch_length=len(built) - LOG_OVERHEAD,
+            attributes=codec | header.attributes & TRANSACTIONAL_FLAG,
+            max_timestamp=checked.max_timestamp,
+        )
     )
-    check_size(read_header(built), config)
+    write_crc(built, 0, len(built))
     return built

@@ -119,7 +119,11 @@ class LogSegment:
         return segment
 
     def activate(self, *, index_bytes: int, now_ms: int) -> None:
-        """Make the last segment of a log writable; what lies after `size_bytes` is cut."""
+        """Make the last segment of a log writable; what lies after `size_bytes` is cut.
+
+        It ages from when it was last written: restarts do not keep an idle one open for ever.
+        """
+        self.created_ms = min(now_ms, self.modified_ms())
         self._file = self._disk.open_append(self.path(LOG))
         if self._file.size() != self.size_bytes:
             self._disk.truncate(self._file, self.size_bytes)
@@ -128,7 +132,6 @@ class LogSegment:
         self._look_for_room()
         self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last_entry()
         self.bytes_since_entry = self.size_bytes - max(self.offset_index.last_entry().position, 0)
-        self.created_ms = now_ms
 
     def prepare_inactive(self) -> None:
         """Open what `become_inactive` writes to, which then needs no further descriptor."""

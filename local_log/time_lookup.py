@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.records.batch import BatchHeader
-from kafka_protocol.records.records import iter_records
+from kafka_protocol.records.walk import glimpse_records
 from kafka_protocol.types import TopicPartition
 from local_log.errors import CorruptMessage
 from local_log.segment import LogSegment
@@ -101,7 +101,7 @@ def _first_in_batch(
         offset = max(header.base_offset, start)
         return TimestampedOffset(header.max_timestamp, offset, epoch)
     try:
-        for record in iter_records(segment.read_bytes(position, header.size_bytes)):
+        for record in glimpse_records(segment.read_bytes(position, header.size_bytes)):
             if record.timestamp >= timestamp and record.offset >= start:
                 return TimestampedOffset(record.timestamp, record.offset, epoch)
     except KafkaError as error:

@@ -6,10 +6,11 @@ step, so that two of them cannot both pass on the same room (KAFKA-19968).
 """
 
 from collections import deque
+from dataclasses import dataclass
 from threading import Lock
 from typing import NamedTuple
 
-THROTTLES_WINDOW_MS = 60_000
+THROTTLES_WINDOW_MS, THROTTLE_MS = 60_000, 1_000
 
 
 class Throttling(NamedTuple):
@@ -18,6 +19,16 @@ class Throttling(NamedTuple):
     average_ms: float
     longest_ms: float
     bytes_per_second: float
+
+
+@dataclass(slots=True)
+class _Pauses:
+    """The pauses of one second."""
+
+    began_ms: int
+    count: int = 0
+    total_ms: int = 0
+    longest_ms: int = 0
 
 
 class RateQuota:
@@ -30,7 +41,7 @@ class RateQuota:
         self._window_ms = window_seconds * 1000
         self._count = window_count
         self._windows: deque[tuple[int, int]] = deque()  # (number of the window, bytes)
-        self._throttles: deque[tuple[int, int]] = deque()  # (when, pause)
+        self._throttles: deque[_Pauses] = deque()  # one for each second
         self._lock = Lock()
 
     def set_limit(self, bytes_per_second: int) -> None:
@@ -42,11 +53,11 @@ class RateQuota:
         """For metrics."""
         with self._lock:
             self._forget(now_ms)
-            pauses = [pause for _, pause in self._throttles]
-            rate = sum(size for _, size in self._windows) * 1000 / self._span_ms(now_ms)
-            if not pauses:
-                return Throttling(0, 0, rate)
-            return Throttling(sum(pauses) / len(pauses), max(pauses), rate)
+            rate = self._used() * 1000 / self._span_ms(now_ms)
+            count = sum(each.count for each in self._throttles)
+            total_ms = sum(each.total_ms for each in self._throttles)
+            longest_ms = max((each.longest_ms for each in self._throttles), default=0)
+            return Throttling(total_ms / count if count else 0, longest_ms, rate)
 
     def throttle_ms(self, size_bytes: int, now_ms: int) -> int:
         """Let `size_bytes` pass and record them, or say how long to wait before asking again.
@@ -58,23 +69,47 @@ class RateQuota:
             0: recorded, go. Else milliseconds, at least 1.
         """
         with self._lock:
-            self._forget(now_ms)
-            span_ms = self._span_ms(now_ms)
-            used = sum(size for _, size in self._windows)
-            if used * 1000 < self._limit * span_ms:
-                if size_bytes:
-                    self._record(size_bytes, now_ms)
-                return 0
-            # The span grows until all windows are full, after that the oldest must leave.
-            wait_ms = used * 1000 // self._limit - span_ms + 1
-            pause_ms = max(1, min(wait_ms, self._count * self._window_ms))
-            self._throttles.append((now_ms, pause_ms))
+            pause_ms = self._wait_ms(now_ms)
+            if pause_ms:
+                self._throttled(pause_ms, now_ms)
+            else:
+                self._record(size_bytes, now_ms)
             return pause_ms
 
+    def wait_ms(self, now_ms: int) -> int:
+        """How long until something may pass, 0 if it may now; nothing is recorded."""
+        with self._lock:
+            return self._wait_ms(now_ms)
+
+    def throttled(self, pause_ms: int, now_ms: int) -> None:
+        """Count a pause that was asked for, for metrics."""
+        with self._lock:
+            self._throttled(pause_ms, now_ms)
+
     def record(self, size_bytes: int, now_ms: int) -> None:
-        """Count bytes whose number was known only afterwards."""
+        """Count bytes whose number was known only afterwards; below 0: fewer than was said."""
         with self._lock:
             self._record(size_bytes, now_ms)
+
+    def _wait_ms(self, now_ms: int) -> int:
+        self._forget(now_ms)
+        span_ms, used = self._span_ms(now_ms), self._used()
+        if used * 1000 < self._limit * span_ms:
+            return 0
+        # The span grows until all windows are full, after that the oldest must leave.
+        wait_ms = used * 1000 // self._limit - span_ms + 1
+        return max(1, min(wait_ms, self._count * self._window_ms))
+
+    def _used(self) -> int:
+        return max(0, sum(size for _, size in self._windows))
+
+    def _throttled(self, pause_ms: int, now_ms: int) -> None:
+        if not self._throttles or now_ms - self._throttles[-1].began_ms >= THROTTLE_MS:
+            self._throttles.append(_Pauses(now_ms))
+        pauses = self._throttles[-1]
+        pauses.count += 1
+        pauses.total_ms += pause_ms
+        pauses.longest_ms = max(pauses.longest_ms, pause_ms)
 
     def _span_ms(self, now_ms: int) -> int:
         full_ms = (self._count - 1) * self._window_ms
@@ -84,7 +119,7 @@ class RateQuota:
         oldest = now_ms // self._window_ms - self._count + 1
         while self._windows and self._windows[0][0] < oldest:
             self._windows.popleft()
-        while self._throttles and now_ms - self._throttles[0][0] > THROTTLES_WINDOW_MS:
+        while self._throttles and now_ms - self._throttles[0].began_ms > THROTTLES_WINDOW_MS:
             self._throttles.popleft()
 
     def _record(self, size_bytes: int, now_ms: int) -> None:

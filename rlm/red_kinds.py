@@ -78,6 +78,18 @@ class TierRed(RedKind):
         "name the store's error; produce goes on, local disk grows",
         f"repair the store, or its settings and permissions; {_TRIED_AGAIN}",
     )
+    COPY_WAITS = (
+        "copying waits for the store, {count} partitions: {error}",
+        "the store fails; one partition after the other tries it, with pauses of up to 30 s, and "
+        "nothing else is copied; produce goes on, local disk grows",
+        f"repair the store, or its settings and permissions; {_TRIED_AGAIN}, then all go on",
+    )
+    EXPIRE_WAITS = (
+        "deleting waits for the store, {count} partitions: {error}",
+        "the store fails to delete; one partition after the other tries it, with pauses of up to "
+        "30 s",
+        f"see that the store can be reached and permits deletion; {_TRIED_AGAIN}, then all go on",
+    )
     EXPIRE = (
         "expire: {error}",
         "deletions in the store failed",

@@ -286,6 +286,7 @@ class Tier:
 
     def _tell(self, counted: Counted) -> None:
         red = counted.reds()
+        red.extend(PartitionHealth(b"", -1, reason) for reason in self.manager.waits.reds())
         red.extend(self.reads.red())
         red.extend(PartitionHealth(b"", -1, reason) for reason in self._plugins.red())
         # Once a stop has begun, a manager that is closed did not fail.

@@ -6,6 +6,7 @@ atomic step. Source: kafka.server:type=BrokerTopicMetrics and kafka.log.remote o
 
 import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 
 from runtime.log_context import Outage
@@ -14,6 +15,8 @@ from runtime.metrics import Counter, Registry
 log = logging.getLogger(__name__)
 
 _TOPIC = ("topic",)
+LEFT_MAX = 1_000
+"""Topics that have left and are remembered: work for them that ends late is not counted."""
 _PREFIX = "kafka_server_BrokerTopicMetrics_"
 _COMPUTATION = "RemoteLogSizeComputationTime"
 _MEASURED = {
@@ -34,6 +37,10 @@ class Telemetry:
         self._store = store
         self.registry = registry or Registry()
         self._lock = threading.Lock()
+        self._ours: dict[str, set[int]] = {}
+        self._left: OrderedDict[str, None] = OrderedDict()
+        self._operations: set[str] = set()
+        self._kinds: set[str] = set()
         self.copy_outage = Outage(log, "copying to the remote store")
         self.delete_outage = Outage(log, "deleting in the remote store")
         self.fetch_outage = Outage(log, "reading from the remote store")
@@ -110,7 +117,8 @@ class Telemetry:
 
     def _add(self, counter: Counter, topic: str, amount: float = 1) -> None:
         with self._lock:
-            counter.inc(amount, topic)
+            if topic not in self._left:
+                counter.inc(amount, topic)
 
     def copied(self, topic: str, size_bytes: int) -> None:
         """A segment's objects are in the store."""
@@ -137,7 +145,9 @@ class Telemetry:
 
     def passed(self, topic: str, kind: str) -> None:
         """A pass over one partition has ended; called on the owner's thread."""
-        self._passes.inc(1, topic, kind)
+        if topic not in self._left:
+            self._kinds.add(kind)
+            self._passes.inc(1, topic, kind)
 
     def read_took(self, took_ms: int) -> None:
         """A client's read was answered, in whatever way; called on the owner's thread."""
@@ -149,6 +159,9 @@ class Telemetry:
         """A call of the storage plugin is over; `size_bytes` were moved."""
         labels = (self._store, operation, topic)
         with self._lock:
+            if topic in self._left:
+                return
+            self._operations.add(operation)
             self._store_requests.inc(1, *labels)
             self._store_bytes.inc(size_bytes, *labels)
             self._store_times.observe(took_ms, *labels)
@@ -183,18 +196,54 @@ class Telemetry:
 
     def judged(self, topic: str, partition: int, took_ms: int) -> None:
         """How long it took to look at all remote segments of a partition."""
-        self._gauges[_COMPUTATION].set(took_ms, topic, str(partition))
+        if topic not in self._left:
+            self._gauges[_COMPUTATION].set(took_ms, topic, str(partition))
 
     def measured(self, topic: str, partition: int, **seen: int | None) -> None:
         """Numbers that a pass has seen of a partition, by the names of `_MEASURED`."""
         for name, value in seen.items():
-            if value is not None:
+            if value is not None and topic not in self._left:
                 self._gauges[_MEASURED[name]].set(value, topic, str(partition))
 
+    def expect(self, topic: str, partition: int) -> None:
+        """The partition is ours; fine to say again."""
+        with self._lock:
+            self._ours.setdefault(topic, set()).add(partition)
+            self._left.pop(topic, None)
+
     def forget(self, topic: str, partition: int) -> None:
-        """The partition is not ours any more."""
+        """The partition is not ours any more; what is counted by topic goes with its last one."""
         for gauge in self._gauges.values():
             gauge.remove(topic, str(partition))
+        with self._lock:
+            ours = self._ours.get(topic)
+            if ours is None:
+                return
+            ours.discard(partition)
+            if ours:
+                return
+            del self._ours[topic]
+            self._forget_topic(topic)
+            self._left[topic] = None
+            if len(self._left) > LEFT_MAX:
+                self._left.popitem(last=False)
+
+    def _forget_topic(self, topic: str) -> None:
+        for counter in (
+            self._copy_bytes,
+            self._copy_requests,
+            self._copy_errors,
+            self._delete_requests,
+            self._delete_errors,
+            self._corrupt,
+        ):
+            counter.remove(topic)
+        for kind in self._kinds:
+            self._passes.remove(topic, kind)
+        calls = (self._store_requests, self._store_bytes, self._store_errors, self._store_times)
+        for operation in self._operations:
+            for metric in calls:
+                metric.remove(self._store, operation, topic)
 
     def gauge(self, name: str, help_text: str, fn: Callable[[], float]) -> None:
         """A value that is asked for when samples are made."""

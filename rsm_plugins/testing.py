@@ -19,6 +19,7 @@ import pytest
 from rsm_plugins.api import RemoteStorageManager
 from rsm_plugins.contract import AllPromises
 from rsm_plugins.contract.faulty_storage import Body, Call, FaultyStorage, Operation
+from rsm_plugins.contract.flaky import Failure, FlakyRequests, FlakyStore
 from rsm_plugins.contract.samples import (
     INDEX_BYTES,
     LOG_BYTES,
@@ -35,7 +36,10 @@ __all__ = [
     "Body",
     "BreakingFile",
     "Call",
+    "Failure",
     "FaultyStorage",
+    "FlakyRequests",
+    "FlakyStore",
     "Operation",
     "RemoteStorageManagerContract",
     "copy",
@@ -60,3 +64,7 @@ class RemoteStorageManagerContract(AllPromises):
     @pytest.fixture
     def unreachable_manager(self) -> RemoteStorageManager:
         pytest.skip("no fixture `unreachable_manager`: a plugin whose store does not answer")
+
+    @pytest.fixture
+    def flaky_store(self) -> FlakyStore:
+        pytest.skip("no fixture `flaky_store`: a plugin whose requests fail when they are told to")

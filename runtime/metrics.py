@@ -176,6 +176,10 @@ class Histogram:
         child.count += 1
         child.sum += value
 
+    def remove(self, *labels: str) -> None:
+        """Forget a child, such as that of a deleted topic."""
+        self._children.pop(labels, None)
+
     def rows(self) -> Rows:
         """Buckets, sum and count of each child, all of one moment."""
         bounds = [*map(_number, self._bounds), "+Inf"]

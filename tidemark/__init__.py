@@ -78,7 +78,7 @@ def scan(
     """
     from pipeline.packages import need  # an import of tidemark stays as quick as it is
 
-    need("arrow", "pyarrow", "numpy", "tenacity")
+    need("arrow", "pyarrow", "numpy")
     from pipeline.scan import scan as read
 
     return read(

@@ -6,6 +6,7 @@ not be able to make a broker load or open something, and a misspelt key must not
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError, ConfigType, Dynamic
@@ -13,6 +14,17 @@ from broker.config.keys import BROKER_KEYS
 from broker.config.resolve import nearest
 from kafka_protocol.errors import ErrorCode, KafkaError
 from runtime.log_context import escape
+
+RESIZED_POOLS: Final = frozenset(
+    {
+        "remote.log.manager.copier.thread.pool.size",
+        "remote.log.manager.expiration.thread.pool.size",
+        "remote.log.manager.follower.thread.pool.size",
+        "remote.log.reader.threads",
+    }
+)
+"""A running pool is at most doubled or halved at a time, as in Kafka: a slip of the finger must not
+start a million threads. The file may say any size."""
 
 
 class InvalidBrokerConfig(KafkaError):
@@ -33,7 +45,8 @@ def validate_broker_change(
 
     Raises:
         InvalidBrokerConfig: a read-only, unknown or unsafe setting, a per-broker setting for
-            all brokers, or a value or combination that is not allowed.
+            all brokers, a value or combination that is not allowed, or a thread pool that would
+            be more than doubled or halved.
     """
     fixed = [name for name in changed if not _is_settable(name)]
     if fixed:
@@ -54,9 +67,23 @@ def validate_broker_change(
         else:
             target[name] = text
     try:
-        broker.with_dynamic(default, single)
+        _check_pools(broker, broker.with_dynamic(default, single))
     except ConfigError as error:
         raise InvalidBrokerConfig(str(error)) from None
+
+
+def _check_pools(before: BrokerConfig, after: BrokerConfig) -> None:
+    for name in sorted(RESIZED_POOLS):
+        old, new = before.get(name), after.get(name)
+        assert isinstance(old, int), name
+        assert isinstance(new, int), name
+        if not old // 2 <= new <= 2 * old:
+            raise ConfigError(
+                name,
+                new,
+                f"must be from half to double the current value {old}, {max(1, old // 2)} to "
+                f"{2 * old}: reach others in steps",
+            )
 
 
 def is_list(name: str) -> bool:

@@ -227,6 +227,7 @@ REMOTE_KEYS: Final[tuple[Key, ...]] = (
         "-1",
         "Bytes a closed segment waits before it is copied; -1: as local retention.",
         low=-1,
+        dynamic=CLUSTER_WIDE,
     ),
     Key(
         "log.remote.copy.lag.ms",
@@ -234,6 +235,7 @@ REMOTE_KEYS: Final[tuple[Key, ...]] = (
         "0",
         "Time a closed segment waits before it is copied; 0: at once, -1: as local retention.",
         low=-1,
+        dynamic=CLUSTER_WIDE,
     ),
 )
 

@@ -27,7 +27,7 @@ SERVER_KEYS: Final[tuple[Key, ...]] = (
         "connections.max.idle.ms",
         LONG,
         "600000",
-        "A connection without traffic for this long is closed.",
+        "A connection without traffic for this long is closed; negative: never.",
     ),
     Key("default.replication.factor", INT, "1", "Replicas of a topic created without a count."),
     Key("delete.topic.enable", BOOLEAN, "true", "Whether topics may be deleted."),

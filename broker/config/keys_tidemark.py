@@ -51,7 +51,7 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         "tidemark.request.receive.timeout.ms",
         INT,
         "30000",
-        "Time from the first to the last byte of a request; then its connection is closed.",
+        "Time for a request, or for 64 KiB more of a long one; then its connection is closed.",
         low=1,
     ),
     Key(

@@ -110,7 +110,10 @@ class LiveConfig:
         changed: dict[str, str | None] = {
             key: new.get(key) for key in {*new, *existing} if new.get(key) != existing.get(key)
         }
-        validate_broker_change(changed, broker=self.current, for_all=not name)
+        broker = self.current
+        if name and name != str(broker.node_id):  # that of another broker, as far as it shows
+            broker = self._overlay(self._image().broker_config(None), existing)
+        validate_broker_change(changed, broker=broker, for_all=not name)
 
 
 def _known(entries: Mapping[str, str]) -> dict[str, str]:

@@ -362,6 +362,10 @@ def _check_local_retention(values: Mapping[str, Value]) -> None:
             raise ConfigError(
                 name, local, f"must not be above {total_name}={total}, nor -1 (no limit)"
             )
+        lag_name = name.replace("local.retention", "remote.copy.lag")
+        lag, limit = _number(values[lag_name]), total if local == -2 else local
+        if limit >= 0 and lag > limit:
+            raise ConfigError(lag_name, lag, f"must not be above the local retention of {limit}")
 
 
 def _check_remote(

@@ -35,7 +35,6 @@ from broker.coordinator.group.refusals import refused
 from broker.coordinator.group.state import GroupState
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ErrorCode, KafkaError
-from kafka_protocol.records.batch import read_header
 from kafka_protocol.records.keyed import keyed_batch
 from local_log.append_check import check_size
 from local_log.errors import MessageTooLarge, RecordListTooLarge
@@ -229,7 +228,7 @@ class Shard:
         """
         parts, now_ms = self._parts, self._parts.clock.wall_ms()
         batch = keyed_batch(records, timestamp_ms=now_ms, codec=parts.codec)
-        check_size(read_header(batch), self.partition.log.config)
+        check_size(len(batch), self.partition.log.config)
         info = self.partition.append(
             batch, now_ms=now_ms, required_acks=-1, opening=Opening.DONE, from_client=False
         )

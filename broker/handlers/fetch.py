@@ -254,6 +254,7 @@ class FetchHandler(RawHandler):
             max_bytes,
             is_read_committed(asked.isolation_level),
             context.listener_name,
+            context.peer,
         )
 
     # -- the answer

@@ -44,6 +44,7 @@ def start_remote(
             min_one_batch=wanted.min_one_batch,
             read_committed=params.read_committed,
             deadline_ms=deadline_ms,
+            reader="{}:{}".format(*params.peer),
         )
     )
 

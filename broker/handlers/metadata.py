@@ -57,6 +57,8 @@ _Partition: Final = _Topic.Partitions
 _Broker: Final = _Response.Brokers
 
 _CACHED_TOPICS_MAX: Final = 10_000
+_CACHED_OF_A_TOPIC: Final = 4
+"""Kinds of clients. What is more than this of each topic there is, is of deleted ones."""
 _TOPICS_AT_ONCE_MAX: Final = 100
 
 _SINCE_NULL_FOR_ALL: Final = 1
@@ -143,9 +145,10 @@ class MetadataHandler(DecodedHandler):
     def _described(self, topic: TopicImage, context: RequestContext, operations: int) -> Any:
         """The topic's part of an answer, made once for a listener and a kind of client."""
         # Unchanged parts of an image are shared between images, so identity is enough.
-        brokers = self._cluster.image().brokers
-        if brokers is not self._cached_brokers or len(self._cached_topics) > _CACHED_TOPICS_MAX:
-            self._cached_brokers, self._cached_topics = brokers, {}
+        image = self._cluster.image()
+        most = min(_CACHED_TOPICS_MAX, _CACHED_OF_A_TOPIC * len(image.topics_by_name))
+        if image.brokers is not self._cached_brokers or len(self._cached_topics) > most:
+            self._cached_brokers, self._cached_topics = image.brokers, {}
         old = context.api_version < _SINCE_LISTENER_NOT_FOUND
         key = (topic.name, context.listener_name, old, operations)
         found = self._cached_topics.get(key)

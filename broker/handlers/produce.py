@@ -91,6 +91,7 @@ class ProduceHandler(RawHandler):
     api_key = ApiKey.PRODUCE
     versions = Versions(3, 13)
     advertised_min_version = 0
+    is_change = True
 
     def __init__(
         self,

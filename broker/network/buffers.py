@@ -5,8 +5,13 @@ A frame gets memory as its bytes arrive, never for the length it claims: a clien
 ones, because touching fresh pages costs more than receiving into used ones.
 """
 
+import socket
+
 FIRST_BYTES = 256 * 1024
 """What a frame gets to begin with; doubled each time it is full."""
+
+PROGRESS_BYTES = 64 * 1024
+"""So many further bytes of a frame are progress: 2 KiB a second, where they may take 30 s."""
 
 KEPT_BUFFERS = 8
 KEPT_BYTES_MAX = 4 * 1024 * 1024
@@ -46,3 +51,48 @@ class FrameBuffers:
         if not self._used:
             self._free.clear()
         self._used = False
+
+
+class GrowingFrame:
+    """A large frame whose bytes arrive, in memory that grows with them.
+
+    Attributes:
+        is_whole: all its bytes are there.
+    """
+
+    __slots__ = ("_buffer", "_buffers", "_got", "_progress_at", "_size", "is_whole")
+
+    def __init__(self, buffers: FrameBuffers, first: memoryview, size_bytes: int) -> None:
+        """Begin with the bytes that are there; at least one is missing."""
+        self._buffers, self._size, self._got = buffers, size_bytes, len(first)
+        buffer = buffers.take(size_bytes)
+        while len(buffer) < len(first):
+            buffer = buffers.grow(buffer, size_bytes)
+        buffer[: len(first)] = first
+        self._buffer = buffer
+        self._progress_at = self._got + PROGRESS_BYTES
+        self.is_whole = False
+
+    def receive(self, sock: socket.socket) -> int:
+        """Receive once; 0: the stream has ended. Raises what `recv_into` does."""
+        if self._got == len(self._buffer):
+            self._buffer = self._buffers.grow(self._buffer, self._size)
+        got = sock.recv_into(memoryview(self._buffer)[self._got : self._size])
+        self._got += got
+        self.is_whole = self._got == self._size
+        return got
+
+    def has_progressed(self) -> bool:
+        """Whether `PROGRESS_BYTES` have come since it last said so."""
+        if self._got < self._progress_at:
+            return False
+        self._progress_at = self._got + PROGRESS_BYTES
+        return True
+
+    def view(self) -> memoryview:
+        """The frame, once it is whole; until `release`."""
+        return memoryview(self._buffer)[: self._size]
+
+    def release(self) -> None:
+        """Give the memory back."""
+        self._buffers.give_back(self._buffer)

@@ -7,10 +7,11 @@ How bytes come in: small frames are parsed where they landed, in a receive buffe
 connections share. What is left of a cut frame is copied to the connection; a frame larger than
 `SMALL_FRAME_BYTES` gets a buffer of its own and is received in place.
 
-Reading pauses while too many requests are unanswered or too many bytes wait for the peer; so a
-client that never reads costs a bounded amount, and TCP tells it to stop. It pauses also behind a
-request that is served in turns and must not be overtaken. Whole frames that are left when the
-connection's turn is over wait for its next one.
+Reading pauses while too many requests are unanswered or too many bytes wait for the peer, also in
+front of a large frame; so a client that never reads costs a bounded amount, and TCP tells it to
+stop. It pauses also behind a request that must not be overtaken: what it changes must be there for
+those that follow. Whole frames that are left when the connection's turn is over wait for its next
+one.
 """
 
 import socket
@@ -19,6 +20,7 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from broker.network.buffers import PROGRESS_BYTES, GrowingFrame
 from broker.network.dispatch import Answer, InTurnFuture, Peer
 from broker.network.registry import CloseConnection
 from broker.network.sender import FileFailed, Sender, SendFailed
@@ -33,6 +35,8 @@ TURN_MS = 5
 hundred times another, where its batch begins a segment."""
 LOOKS_AFTER = 3
 """The clock is read after so many requests: a look costs a twentieth of a cheap one."""
+LARGE_BEGINS_BYTES = 4 * 1024
+"""A large frame gets memory of its own when so much of it is there: less is kept as it is."""
 LARGE_READS_MAX = 4
 """Reads of one wake-up into a large frame; then the others get their turn."""
 
@@ -54,14 +58,16 @@ class Connection:
     """A connection from accept to close."""
 
     __slots__ = (
+        "_changes",
         "_closing",
         "_closing_quiet",
         "_frame",
-        "_frame_got",
         "_frame_since_ms",
-        "_frame_size",
         "_head",
         "_is_behind",
+        "_is_held",
+        "_kept_bytes",
+        "_passing",
         "_paused",
         "_peer",
         "_reading",
@@ -95,13 +101,16 @@ class Connection:
         self._sender = Sender(sock, server.disk)
         self._slots: deque[_Slot] = deque()
         self._head = bytearray()  # a cut small frame with its size prefix, or what waits for resume
-        self._frame: bytearray | None = None  # a large frame being received
-        self._frame_size = self._frame_got = 0
-        self._frame_since_ms = 0  # 0: no frame is begun
+        self._frame: GrowingFrame | None = None  # a large frame being received
+        self._frame_since_ms = 0  # of the frame's first byte or last progress; 0: none is begun
         self._write_since_ms = 0  # 0: nothing waits for the peer
         self._paused = self._writing = self._warming = False
         self._sent_enough = False  # the rest of the answers waits for the next turn
-        self._is_behind = False  # a request is served in turns
+        self._is_behind = False  # a request is served that nothing may overtake
+        self._is_held = False  # the next request waits until no change is without an answer
+        self._changes = 0  # requests without an answer that only others of their API may pass:
+        self._passing = b""  # this one
+        self._kept_bytes = 0  # of answers that wait for earlier ones
         self._turn_is_over = False  # whole frames wait for the next turn
         self._turn_since_ms = 0
         self._closing: str | None = None
@@ -156,25 +165,21 @@ class Connection:
         else:
             self._parse(scratch, got)
 
-    def _receive_large(self, frame: bytearray) -> None:
-        size = self._frame_size
+    def _receive_large(self, frame: GrowingFrame) -> None:
         for _ in range(LARGE_READS_MAX):
-            if self._frame_got == len(frame):
-                frame = self._frame = self._server.buffers.grow(frame, size)
-            view = memoryview(frame)
-            got = self._sock.recv_into(view[self._frame_got : size])
-            if got == 0:
+            if frame.receive(self._sock) == 0:
                 self._end_of_stream()
                 return
-            self._frame_got += got
-            if self._frame_got == size:
+            if frame.is_whole:
                 self._frame, self._frame_since_ms = None, 0
                 try:
-                    self._serve(view[:size])
+                    self._serve(frame.view())
                 finally:
                     if not self._is_behind:  # else it is in use
-                        self._server.buffers.give_back(frame)
+                        frame.release()
                 return
+            if frame.has_progressed():
+                self._frame_since_ms = self.last_active_ms
 
     def _parse(self, buffer: bytearray, end: int) -> None:
         """Serve the whole frames in buffer[:end] and keep the rest."""
@@ -188,13 +193,16 @@ class Connection:
             if not 0 < size <= limit:
                 raise CloseConnection(_absurd_size(size, bytes(view[position : position + 4])))
             start = position + 4
-            if end - start < size:
-                if size > SMALL_FRAME_BYTES:
-                    self._begin_large(view[start:end], size, continues=position == 0)
-                    return
+            is_whole = end - start >= size
+            if not is_whole and (size <= SMALL_FRAME_BYTES or end - start < LARGE_BEGINS_BYTES):
                 break
+            if self._changes and buffer[start : start + 2] != self._passing:
+                self._is_held = True
             if self._must_pause():
                 break
+            if not is_whole:
+                self._begin_large(view[start:end], size, continues=position == 0)
+                return
             position = start + size
             self._serve(view[start:position])
             if self._closing is not None:
@@ -210,18 +218,12 @@ class Connection:
             return
         self._head = bytearray(view[position:end])
         if position or not self._frame_since_ms:
-            self._frame_since_ms = self.last_active_ms
+            self._frame_since_ms = self._turn_since_ms
 
     def _begin_large(self, first: memoryview, size: int, *, continues: bool) -> None:
-        buffers = self._server.buffers
-        frame = buffers.take(size)
-        got = len(first)
-        while len(frame) < got:
-            frame = buffers.grow(frame, size)
-        frame[:got] = first
-        self._frame, self._frame_size, self._frame_got = frame, size, got
+        self._frame = GrowingFrame(self._server.buffers, first, size)
         if not continues or not self._frame_since_ms:
-            self._frame_since_ms = self.last_active_ms
+            self._frame_since_ms = self._turn_since_ms
 
     def _end_of_stream(self) -> None:
         if self._frame is not None or self._head:
@@ -238,6 +240,7 @@ class Connection:
         if type(answer) is tuple:
             if self._slots:
                 self._slots.append(_Slot(None, answer))
+                self._kept_bytes += answer[1]
             else:
                 self._sender.add(answer)
         elif answer is not None:
@@ -246,8 +249,12 @@ class Connection:
             self._slots.append(slot)
             answer.add_done_callback(lambda future: self._answered(slot, future))
             if type(answer) is InTurnFuture:
-                self._is_behind = True
-                self._pause()
+                if answer.passing is None:
+                    self._is_behind = True
+                    self._pause()
+                else:
+                    self._changes += 1
+                    self._passing = answer.passing
 
     def _confirm(self, frame: memoryview) -> None:
         """Judge a connection over the limit by the client id of its first request."""
@@ -261,8 +268,13 @@ class Connection:
         if self.closed or future.cancelled():
             return
         slot.done = True
+        self.last_active_ms = self._server.clock.monotonic_ms()
         if type(future) is InTurnFuture:
-            self._is_behind = False
+            if future.passing is None:
+                self._is_behind = False
+            else:
+                self._changes -= 1
+                self._is_held = self._is_held and self._changes > 0
         cause = future.exception()
         if cause is not None:
             # Nothing behind a failed request can be answered in order any more.
@@ -271,11 +283,13 @@ class Connection:
             reason = cause.reason if isinstance(cause, CloseConnection) else repr(cause)
             self._close_after_answers(reason)
         else:
-            slot.answer = future.result()
+            answer = slot.answer = future.result()
+            self._kept_bytes += 0 if answer is None else answer[1]
         slots = self._slots
         while slots and slots[0].done:
             answer = slots.popleft().answer
             if answer is not None:
+                self._kept_bytes -= answer[1]
                 self._sender.add(answer)
         self._pump()
 
@@ -306,9 +320,11 @@ class Connection:
 
     def _is_full(self) -> bool:
         limits = self._server.limits
-        return self._is_behind or (
-            len(self._slots) + len(self._sender) >= limits.in_flight_max
-            or self._sender.unsent_bytes > limits.unsent_bytes_max
+        return (
+            self._is_behind
+            or self._is_held
+            or len(self._slots) + len(self._sender) >= limits.in_flight_max
+            or self._sender.unsent_bytes + self._kept_bytes > limits.unsent_bytes_max
         )
 
     def _pump(self) -> None:
@@ -330,6 +346,7 @@ class Connection:
 
     def _resume(self) -> None:
         self._paused = False
+        self._frame_since_ms = 0  # nothing was read meanwhile: that is not the peer's fault
         head, self._head = self._head, bytearray()
         try:
             self._parse(head, len(head))
@@ -422,7 +439,10 @@ class Connection:
             and not self._paused
             and now_ms - self._frame_since_ms > limits.frame_ms_max
         ):
-            self.close(f"a request was not complete after {limits.frame_ms_max} ms")
+            self.close(
+                f"a request was not complete after {limits.frame_ms_max} ms, "
+                f"nor did {PROGRESS_BYTES} more bytes of it come"
+            )
         elif self._closing is not None and now_ms - self.last_active_ms > limits.write_ms_max:
             self.close(self._closing, quiet=self._closing_quiet)
         elif self.is_idle and now_ms - self.last_active_ms > limits.idle_ms_max:
@@ -466,7 +486,7 @@ class Connection:
             if slot.future is not None:
                 slot.future.cancel()
         if self._frame is not None:
-            self._server.buffers.give_back(self._frame)
+            self._frame.release()
             self._frame = None
         self._server.forget(self, self._peer, reason, quiet=quiet)
 

@@ -20,6 +20,7 @@ from broker.network.registry import (
     InTurn,
     RawHandler,
     RequestContext,
+    own_body,
 )
 from kafka_protocol.errors import ErrorCode, MalformedMessageError
 from kafka_protocol.wire import codec
@@ -39,7 +40,15 @@ _unpack_fixed = _FIXED.unpack_from
 
 
 class InTurnFuture(Future[Answer | None]):
-    """An answer that the requests behind it on the connection wait for."""
+    """An answer that the requests behind it on the connection wait for.
+
+    Attributes:
+        passing: the api key, as a frame begins with it, of those that need not wait; None: no such.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, passing: bytes | None = None) -> None:
+        super().__init__(loop=loop)
+        self.passing = passing
 
 
 class Peer:
@@ -60,9 +69,11 @@ Serve = Callable[[RequestContext, memoryview, int], Any]
 Wrap = Callable[[Handler, Serve], Serve]
 """What serves a handler's requests in place of what it is given, or that itself."""
 
+Outcome = Callable[[asyncio.AbstractEventLoop], Future[Answer | None]]
+
 DECODED_AT_ONCE_BYTES = 64 * 1024
 """A longer request is decoded by a thread, and its answer encoded: 20,000 partitions take tens of
-milliseconds."""
+milliseconds. Of those a connection has one at a time: what a client costs is bounded by it."""
 
 
 def decoders(executors: Executors) -> Pool:
@@ -76,7 +87,7 @@ def _serving(handler: Handler, decoding: Pool) -> Serve:
     decode, handle = codec.request(handler.api_key).decode, handler.handle
     encode = codec.response(handler.api_key).encode_parts
 
-    async def serve_long(context: RequestContext, body: bytes) -> Any:
+    async def serve_long(context: RequestContext, body: memoryview) -> Any:
         request, _ = await decoding.run(decode, body, context.api_version, 0)
         answer = handle(context, request)
         if isawaitable(answer):
@@ -87,7 +98,7 @@ def _serving(handler: Handler, decoding: Pool) -> Serve:
 
     def serve(context: RequestContext, frame: memoryview, position: int) -> Any:
         if len(frame) - position > DECODED_AT_ONCE_BYTES:
-            return serve_long(context, bytes(frame[position:]))
+            return InTurn(serve_long(context, own_body(frame, position)))
         request, _ = decode(frame, context.api_version, position)
         return handle(context, request)
 
@@ -97,16 +108,37 @@ def _serving(handler: Handler, decoding: Pool) -> Serve:
 class _Route:
     """Everything about one (api key, version), looked up once."""
 
-    __slots__ = ("encode_parts", "flexible", "requests", "response_header", "serve")
+    __slots__ = ("encode_parts", "flexible", "outcome", "requests", "response_header", "serve")
 
     def __init__(
-        self, handler: Handler, version: int, requests: CounterChild, decoding: Pool
+        self,
+        handler: Handler,
+        version: int,
+        requests: CounterChild,
+        decoding: Pool,
+        *,
+        may_overtake: bool,
     ) -> None:
         request_header, self.response_header = header_versions(handler.api_key, version)
         self.flexible = request_header == 2
         self.serve = _serving(handler, decoding)
         self.encode_parts: Callable[..., Any] = codec.response(handler.api_key).encode_parts
         self.requests = requests
+        self.outcome = _outcome_of(handler, may_overtake=may_overtake)
+
+
+def _free_outcome(loop: asyncio.AbstractEventLoop) -> Future[Answer | None]:
+    return loop.create_future()
+
+
+def _outcome_of(handler: Handler, *, may_overtake: bool) -> Outcome:
+    """What holds an answer that is not there yet."""
+    if not isinstance(handler, RawHandler):
+        return _free_outcome if may_overtake else InTurnFuture
+    if not handler.is_change:
+        return _free_outcome
+    passing = int(handler.api_key).to_bytes(2, "big")
+    return lambda loop: InTurnFuture(loop, passing)
 
 
 class Dispatcher:
@@ -163,7 +195,7 @@ class Dispatcher:
             position += client_id_size
             known = peer.client_id_bytes
             if len(known) != client_id_size or frame[10:position] != known:
-                self._remember_client_id(peer, frame)
+                self._remember_client_id(peer, frame, position)
         elif peer.client_id_bytes:
             peer.client_id_bytes, peer.client_id = b"", ""
         if route.flexible:
@@ -197,12 +229,11 @@ class Dispatcher:
         except Exception as cause:
             raise self._failed(context, cause) from cause
         if isinstance(answer, Future):
-            return self._later(context, route, answer)
+            return self._later(context, route, answer, route.outcome)
         if isinstance(answer, Coroutine):
-            return self._later(context, route, self._run(answer))
+            return self._later(context, route, self._run(answer), route.outcome)
         if type(answer) is InTurn:
-            running = self._run(answer.answer)
-            return self._later(context, route, running, InTurnFuture(loop=running.get_loop()))
+            return self._later(context, route, self._run(answer.answer), InTurnFuture)
         return self._finish(context, route, answer)
 
     def _run(self, answer: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -224,10 +255,9 @@ class Dispatcher:
         context: RequestContext,
         route: _Route,
         answer: Future[Any],
-        outcome: Future[Answer | None] | None = None,
+        make_outcome: Outcome,
     ) -> Future[Answer | None]:
-        if outcome is None:
-            outcome = answer.get_loop().create_future()
+        outcome = make_outcome(answer.get_loop())
 
         def done(future: Future[Any]) -> None:
             if outcome.done():
@@ -272,7 +302,8 @@ class Dispatcher:
                 return None
             raise CloseConnection(f"version {version} of api key {api_key} is not served here")
         requests = self._requests.labels(_metric_name(api_key), str(version))
-        route = _Route(handler, version, requests, self._decoding)
+        may_overtake = self._handlers.may_overtake
+        route = _Route(handler, version, requests, self._decoding, may_overtake=may_overtake)
         if self._wrap is not None:
             route.serve = self._wrap(handler, route.serve)
         self._routes[api_key, version] = route
@@ -296,10 +327,9 @@ class Dispatcher:
         )
         return response_parts(header.correlation_id, 0, [message.encode(body, 0)])
 
-    def _remember_client_id(self, peer: Peer, frame: memoryview) -> None:
-        header = _read_header(frame)
-        peer.client_id = header.client_id or ""
-        peer.client_id_bytes = peer.client_id.encode()
+    def _remember_client_id(self, peer: Peer, frame: memoryview, end: int) -> None:
+        peer.client_id = _read_header(frame).client_id or ""
+        peer.client_id_bytes = bytes(frame[10:end])
 
 
 def _read_header(frame: memoryview) -> RequestHeader:

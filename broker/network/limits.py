@@ -1,6 +1,9 @@
 """How much one connection, one address and all together may take."""
 
 from dataclasses import dataclass, field
+from typing import Final
+
+NEVER_MS: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +25,10 @@ class NetworkLimits:
         connections_per_ip_max: of one address (`max.connections.per.ip`).
             DIFFERS: Kafka's default has no limit; then one client takes all descriptors.
         connections_per_ip_overrides: address -> limit (`max.connections.per.ip.overrides`).
-        idle_ms_max: without a request or an answer (`connections.max.idle.ms`).
-        frame_ms_max: from the first to the last byte of one request
-            (`tidemark.request.receive.timeout.ms`).
+        idle_ms_max: without a request or an answer (`connections.max.idle.ms`, `NEVER_MS` where
+            that is negative).
+        frame_ms_max: from the first to the last byte of one request, or from one progress of a
+            large one to the next (`tidemark.request.receive.timeout.ms`).
             DIFFERS: Kafka lets a trickle live as long as it is not idle.
         write_ms_max: without the peer taking a byte of what waits for it
             (`tidemark.connection.write.timeout.ms`). DIFFERS: as above.

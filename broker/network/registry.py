@@ -61,7 +61,11 @@ class ApiHandler(ABC):
 
 
 class DecodedHandler(ApiHandler):
-    """Gets requests decoded, and returns structs."""
+    """Gets requests decoded, and returns structs.
+
+    Where the answer is an awaitable, nothing behind the request on its connection is served before
+    it is there, as in Kafka; but see `HandlerTable.may_overtake`.
+    """
 
     @abstractmethod
     def handle(self, context: RequestContext, request: Any) -> Any:
@@ -81,7 +85,14 @@ class DecodedHandler(ApiHandler):
 
 
 class RawHandler(ApiHandler):
-    """Gets the frame and returns bytes: for the two hot APIs."""
+    """Gets the frame and returns bytes: for the two hot APIs.
+
+    Attributes:
+        is_change: what a request of it changes must be there for those behind it on the connection.
+            Only further ones of the same API are served while it has no answer.
+    """
+
+    is_change = False
 
     @abstractmethod
     def raw(self, context: RequestContext, frame: memoryview, offset: int) -> Any:
@@ -104,7 +115,7 @@ class RawHandler(ApiHandler):
 
 @dataclass(frozen=True, slots=True)
 class InTurn:
-    """An answer to a `RawHandler`'s request that nothing behind it on the connection may overtake.
+    """An answer that nothing behind its request on the connection may overtake.
 
     The connection serves nothing more until it is there. A frame longer than `KEPT_FRAME_BYTES` is
     not recycled, see `own_body`.
@@ -127,9 +138,16 @@ Handler = DecodedHandler | RawHandler
 
 
 class HandlerTable:
-    """All handlers of one kind of listener, by api key."""
+    """All handlers of one kind of listener, by api key.
 
-    def __init__(self, handlers: Iterable[Handler] = ()) -> None:
+    Attributes:
+        may_overtake: requests are served although earlier ones of their connection wait. Among
+            controllers and brokers a connection carries what must not wait for each other: a Vote
+            behind a Fetch that waits for news, a heartbeat behind the creation of many topics.
+    """
+
+    def __init__(self, handlers: Iterable[Handler] = (), *, may_overtake: bool = False) -> None:
+        self.may_overtake = may_overtake
         self._by_key: dict[int, Handler] = {}
         for handler in handlers:
             self.add(handler)

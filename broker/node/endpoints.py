@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.listeners import Listener
-from broker.network.limits import ListenerAddress, NetworkLimits
+from broker.network.limits import NEVER_MS, ListenerAddress, NetworkLimits
 from metadata_topic.image.model import Endpoint
 
 if TYPE_CHECKING:
@@ -103,12 +103,13 @@ def bootstrap_of(config: BrokerConfig) -> str:
 
 def network_limits(config: BrokerConfig, tier: "RemoteTier | None" = None) -> NetworkLimits:
     """Limits of connections and requests; the tier's own clients are exempt from those by count."""
+    idle_ms = config.connections_max_idle_ms
     return NetworkLimits(
         request_bytes_max=config.socket_request_max_bytes,
         connections_max=config.max_connections,
         connections_per_ip_max=config.max_connections_per_ip,
         connections_per_ip_overrides=dict(config.max_connections_per_ip_overrides),
-        idle_ms_max=config.connections_max_idle_ms,
+        idle_ms_max=idle_ms if idle_ms >= 0 else NEVER_MS,
         frame_ms_max=config.tidemark_request_receive_timeout_ms,
         write_ms_max=config.tidemark_connection_write_timeout_ms,
         in_flight_max=config.tidemark_connection_in_flight_max,

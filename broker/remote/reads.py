@@ -52,6 +52,7 @@ class RemoteRead:
         max_bytes: bound of the answer; `min_one_batch` lets one larger batch through.
         read_committed: aborted transactions are wanted with the batches.
         deadline_ms: on the broker's monotonic clock.
+        reader: names who asks, see `Read.reader`.
     """
 
     topic_id: bytes
@@ -62,6 +63,7 @@ class RemoteRead:
     min_one_batch: bool
     read_committed: bool
     deadline_ms: int
+    reader: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +292,7 @@ class RemoteReads:
             chain=[(entry.epoch, entry.start_offset) for entry in chain if entry.epoch >= epoch],
             wait_ms=max(0, read.deadline_ms - self._clock.monotonic_ms()),
             window_bytes=WINDOW_BYTES,
+            reader=read.reader,
         )
 
     def _leader(self, topic_id: bytes, index: int, topic: str) -> Partition:

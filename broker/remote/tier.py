@@ -22,6 +22,7 @@ from broker.replica.controller_requests import RaiseEpoch
 from broker.replica.events import ReplicaEvents
 from broker.replica.judgement_tally import JudgementTally
 from broker.replica.manager import ReplicaManager
+from broker.replica.partition import Partition
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import TopicPartition
@@ -106,6 +107,7 @@ class RemoteTier:
         self._read_errors = metrics.counter(
             f"{prefix}RemoteFetchErrorsPerSec_total", "Reads of it that failed", topic
         )
+        self._of_topic = (self._read_requests, self._read_bytes, self._read_errors)
         self._expired_reads = metrics.counter(
             "kafka_server_DelayedRemoteFetchMetrics_ExpiresPerSec_total",
             "Remote reads that nothing came for in time",
@@ -232,7 +234,7 @@ class RemoteTier:
         return future
 
     def _read_ended(self, topic: str, done: "asyncio.Future[RemoteFetched]") -> None:
-        if done.cancelled():
+        if done.cancelled() or topic not in self._replicas.topic_ids:
             return
         if done.exception() is not None:
             self._read_errors.inc(1, topic)
@@ -243,7 +245,8 @@ class RemoteTier:
 
     def _look_up_ended(self, where: TopicPartition, done: "asyncio.Future[Any]") -> None:
         error = None if done.cancelled() else done.exception()
-        if isinstance(error, KafkaError) and error.code == ErrorCode.REQUEST_TIMED_OUT:
+        is_late = isinstance(error, KafkaError) and error.code == ErrorCode.REQUEST_TIMED_OUT
+        if is_late and where.topic in self._replicas.topic_ids:
             self._expired_lookups.inc(1, where.topic, str(where.partition))
 
     def highest_tiered_offset(self, topic_partition: TopicPartition) -> int:
@@ -263,10 +266,19 @@ class RemoteTier:
     def on_replicas(self, events: ReplicaEvents) -> None:
         """Roles, epochs, settings or the set of partitions changed."""
         self._assignments.on_replicas(events)
+        self._forget_counts(events.gone)
         led = self._led_metadata_partitions()
         if events.topics_gone or led != self._led_told:
             # Behind what is given up: the remover finds no partition of a topic that is gone.
             self._assignments.when_told(lambda: self._tell_image(self._led_metadata_partitions()))
+
+    def _forget_counts(self, gone: Sequence[Partition]) -> None:
+        """Of partitions and topics that were deleted: nobody counts for them any more."""
+        for each in gone:
+            if each.topic not in self._replicas.topic_ids:
+                self._expired_lookups.remove(each.topic, str(each.partition))
+                for counter in self._of_topic:
+                    counter.remove(each.topic)
 
     def _tell_image(self, led: list[int]) -> None:
         """Wake the remover: topics went away, or metadata partitions moved."""

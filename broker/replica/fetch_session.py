@@ -31,6 +31,8 @@ EPOCH_MAX: Final = 2**31 - 1
 turn_of = attrgetter("turn")
 SLICE_PARTITIONS: Final = 500
 """So many of a new session are taken in a turn of the loop."""
+PARTITIONS_MAX: Final = 500_000
+"""Of all sessions together: some 350 bytes each, also of topics that nobody has."""
 EVICTION_MS: Final = 120_000
 """A session that was used within this time keeps its slot."""
 
@@ -210,6 +212,7 @@ class FetchSessionCache:
         self._slots_max = slots_max
         self._dice = dice
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._partitions = 0  # of all sessions
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -246,7 +249,12 @@ class FetchSessionCache:
             raise ApiError(
                 ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session named topics otherwise"
             )
+        before = len(session.partitions)
         self._update(session, asked, forgotten)
+        self._partitions += len(session.partitions) - before
+        if self._partitions > PARTITIONS_MAX and len(session.partitions) > before:
+            self._drop(session_id)
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the session has grown too large")
         if not session.partitions:
             self._drop(session_id)
             return FetchContext(None, asked, full=True)
@@ -272,13 +280,14 @@ class FetchSessionCache:
     def _drop(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            self._partitions -= len(session.partitions)
             session.drop()
 
     def _create(
         self, asked: Sequence[FetchPartition], *, with_ids: bool, now_ms: int
     ) -> Steps[FetchSession | None]:
         """Make a session if there is a slot for it; nobody else sees it before it is whole."""
-        if not asked or not self._has_slot(now_ms):
+        if not asked or not self._has_slot(now_ms, len(asked)):
             return None
         partitions: OrderedDict[PartitionKey, FetchPartition] = OrderedDict()
         for turn, partition in enumerate(asked):
@@ -286,7 +295,7 @@ class FetchSessionCache:
                 yield
             partition.turn = turn
             partitions[partition.key] = partition
-        if not self._has_slot(now_ms):  # others came meanwhile
+        if not self._has_slot(now_ms, len(partitions)):  # others came meanwhile
             return None
         session = FetchSession(
             self._draw_id(),
@@ -297,11 +306,17 @@ class FetchSessionCache:
             next_turn=len(asked),
         )
         self._sessions[session.id] = session
+        self._partitions += len(partitions)
         return session
 
-    def _has_slot(self, now_ms: int) -> bool:
-        """Whether there is one; a session whose owner has not come for long gives its own up."""
-        if len(self._sessions) >= self._slots_max:
+    def _has_slot(self, now_ms: int, partitions: int) -> bool:
+        """Whether a session of so many partitions has a place.
+
+        Sessions whose owners have not come for long give theirs up.
+        """
+        while (
+            len(self._sessions) >= self._slots_max or self._partitions + partitions > PARTITIONS_MAX
+        ):
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.last_used_ms <= EVICTION_MS:
                 return False

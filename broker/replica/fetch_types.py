@@ -86,6 +86,7 @@ class FetchParams:
         read_committed: show nothing of open or aborted transactions.
         replica_id: -1 for consumers.
         listener: where it came in; leaders are named as that listener's clients reach them.
+        peer: other end of the connection; its reads of the remote tier are one reader's.
     """
 
     version: int
@@ -95,6 +96,7 @@ class FetchParams:
     max_bytes: int
     read_committed: bool
     listener: str = ""
+    peer: tuple[str, int] = ("", 0)
 
 
 @dataclass(slots=True)

@@ -22,6 +22,19 @@ class InflatedTooLargeError(KafkaError):
         self.max_bytes = max_bytes
 
 
+class TooManyHeadersError(KafkaError):
+    """Records with more headers than a thread could walk over in a moment.
+
+    DIFFERS: Kafka has no such cap.
+    """
+
+    code = ErrorCode.MESSAGE_TOO_LARGE
+
+    def __init__(self, max_count: int) -> None:
+        super().__init__(f"the records of a batch have more than {max_count} headers")
+        self.max_count = max_count
+
+
 class UnsupportedCodecError(KafkaError):
     """Codec bits that mean nothing (5 to 7)."""
 

@@ -9,7 +9,6 @@ Source: KIP-98; formats of Apache Kafka 4.3.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from kafka_protocol.errors import MalformedMessageError
 from kafka_protocol.records.batch import (
     CONTROL_FLAG,
     HEADER_SIZE,
@@ -20,11 +19,12 @@ from kafka_protocol.records.batch import (
     BatchHeader,
     Buffer,
     pack_header,
-    read_header,
     write_crc,
 )
-from kafka_protocol.records.compression import MAX_INFLATED_BYTES, compress, decompress
+from kafka_protocol.records.compression import compress
 from kafka_protocol.records.errors import InvalidRecordError
+from kafka_protocol.records.inflate import MAX_INFLATED_BYTES, inflated
+from kafka_protocol.records.walk import Window, body_of
 from kafka_protocol.wire.primitives import continue_zigzag, encode_zigzag
 
 __all__ = ["InvalidRecordError", "Record", "build_batch", "encode_records", "iter_records"]
@@ -59,6 +59,8 @@ def iter_records(
 ) -> Iterator[Record]:
     """Read the records of the batch at `position`; its checksum is not looked at.
 
+    Held at once is one record, whatever the batch inflates to.
+
     Args:
         buf: holds the whole batch.
         position: of the batch's first byte.
@@ -69,33 +71,28 @@ def iter_records(
         InflatedTooLargeError: more than `max_inflated_bytes`.
         UnsupportedCodecError: the codec bits mean nothing.
     """
-    header = read_header(buf, position)
-    end = position + header.size_bytes
-    if end > len(buf) or header.size_bytes < HEADER_SIZE:
-        raise InvalidRecordError(f"a batch of {header.size_bytes} bytes is not there")
-    if header.magic != MAGIC:
-        raise InvalidRecordError(f"a batch of magic {header.magic}")
-    body = memoryview(buf)[position + HEADER_SIZE : end]
-    data = decompress(header.codec, body, max_bytes=max_inflated_bytes)
+    header, body = body_of(buf, position)
+    window = Window(inflated(header.codec, body, max_bytes=max_inflated_bytes))
     append_time = header.max_timestamp if header.is_log_append_time else None
-    try:
+    with window.refusing():
         yield from _decode(
-            data, header.record_count, header.base_offset, header.base_timestamp, append_time
+            window, header.record_count, header.base_offset, header.base_timestamp, append_time
         )
-    except (IndexError, MalformedMessageError, UnicodeDecodeError) as cause:
-        raise InvalidRecordError(f"a record is cut or malformed: {cause}") from cause
 
 
 def _decode(  # noqa: C901, PLR0915 - one loop without calls for the usual one-byte varints
-    data: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None
+    window: Window, count: int, base_offset: int, base_timestamp: int, append_time: int | None
 ) -> Iterator[Record]:
-    """Decode `count` records that fill `data` exactly."""
-    size = len(data)
-    if not 0 <= count * 7 <= size:
-        raise InvalidRecordError(f"{count} records do not fit in {size} bytes")
+    """Decode `count` records that fill what comes into the window exactly."""
+    if count < 0:
+        raise InvalidRecordError(f"{count} records")
     make = tuple.__new__  # a third of the time of calling Record
-    pos = 0
+    data, pos, size = window.data, 0, len(window.data)
     for _ in range(count):
+        if size - pos < 5:  # of its length
+            window.pos = pos
+            window.need(5)
+            data, pos, size = window.data, window.pos, len(window.data)
         byte = data[pos]
         pos += 1
         length = (byte >> 1) ^ -(byte & 1)
@@ -103,7 +100,11 @@ def _decode(  # noqa: C901, PLR0915 - one loop without calls for the usual one-b
             length, pos = continue_zigzag(data, pos, byte, 5)
         stop = pos + length
         if length < 0 or stop > size:
-            raise InvalidRecordError(f"a record of {length} bytes, {size - pos} are left")
+            window.pos = pos
+            if length < 0 or not window.need(length):
+                raise InvalidRecordError(f"a record of {length} bytes is not there")
+            data, pos, size = window.data, window.pos, len(window.data)
+            stop = pos + length
         byte = data[pos + 1]  # after the attributes, which mean nothing yet
         pos += 2
         delta = (byte >> 1) ^ -(byte & 1)
@@ -140,8 +141,9 @@ def _decode(  # noqa: C901, PLR0915 - one loop without calls for the usual one-b
         if pos != stop:
             raise InvalidRecordError("a record's length is not that of its fields")
         yield make(Record, (base_offset + delta, timestamp, key, value, headers))
-    if pos != size:
-        raise InvalidRecordError(f"{size - pos} bytes after the last record")
+    window.pos = pos
+    if window.need(1):
+        raise InvalidRecordError("bytes after the last record")
 
 
 def _decode_headers(data: bytes, pos: int, stop: int) -> tuple[list[Header], int]:

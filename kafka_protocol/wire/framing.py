@@ -41,10 +41,11 @@ def read_request_header(frame: Buffer) -> RequestHeader:
     """Read the header of a request frame (without its size field).
 
     Unknown api keys and versions pass: the caller decides. Of an ApiVersions request newer than
-    we know only the fields before the tagged section are read.
+    we know only the fields before the tagged section are read. As in Kafka any negative length of
+    the client id means null, and bytes of it that are no UTF-8 are replaced: it is a label only.
 
     Raises:
-        MalformedMessageError: the header is cut short, or the client id is no UTF-8.
+        MalformedMessageError: the header is cut short.
     """
     try:
         api_key, api_version, correlation_id, length = _FIXED.unpack_from(frame, 0)
@@ -54,7 +55,7 @@ def read_request_header(frame: Buffer) -> RequestHeader:
             position += length
             if position > len(frame):
                 raise MalformedMessageError("client id is longer than the frame")
-            client_id = str(frame[10:position], "utf-8")
+            client_id = str(frame[10:position], "utf-8", "replace")
         if api_key == ApiKey.API_VERSIONS and api_version > _API_VERSIONS_MAX:
             pass  # answered whatever follows, so that the client learns what we speak
         elif request_header_version(api_key, api_version) == 2:
@@ -62,7 +63,7 @@ def read_request_header(frame: Buffer) -> RequestHeader:
                 position += 1
             else:
                 position = skip_tags(frame, position)
-    except (error, IndexError, UnicodeDecodeError) as cause:
+    except (error, IndexError) as cause:
         raise MalformedMessageError(f"request header: {cause}") from cause
     return RequestHeader(api_key, api_version, correlation_id, client_id, position)
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from kafka_protocol.errors import TidemarkError
 from metadata_topic.controller.bootstrap import activation_records
 from metadata_topic.controller.brokers import Registration, register_controller
 from metadata_topic.controller.result import ControllerResult
@@ -18,10 +17,6 @@ from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import CONTROLLER_REGISTRATION_LEVEL, MetadataRecord
 from metadata_topic.quorum.decision_batches import BatchPlace, abort_batch
 from metadata_topic.quorum.decisions import Decide
-
-
-class MissingBootstrapError(TidemarkError):
-    """Nothing ever counted, and the first records cannot be read: somebody else must lead."""
 
 
 class Beginning(NamedTuple):
@@ -60,15 +55,12 @@ def is_blank(image: MetadataImage) -> bool:
 def first_decisions(
     bootstrap: Sequence[MetadataRecord],
     *,
-    bootstrap_problem: str = "",
     min_insync_replicas: int,
     registration: Registration | None,
 ) -> tuple[Decide[None], ...]:
     """The decisions that a new controller takes by itself, before those it is asked for."""
 
     def write_bootstrap(image: MetadataImage) -> ControllerResult[None]:
-        if is_blank(image) and bootstrap_problem:
-            raise MissingBootstrapError(bootstrap_problem)
         if not bootstrap or not is_blank(image):
             return ControllerResult((), None)
         records = activation_records(bootstrap, min_insync_replicas=min_insync_replicas)

@@ -13,10 +13,12 @@ Callback-based and deterministic, on the loop's thread: no asyncio, no threads, 
 
 import logging
 from collections.abc import Callable
-from typing import TypeVar
+from functools import partial
+from typing import Final, TypeVar
 
 from metadata_topic.controller.errors import ControllerOverloadedError, NotControllerError
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
+from metadata_topic.quorum.activation import is_blank
 from metadata_topic.quorum.controller_ports import ControllerWorld, Watcher
 from metadata_topic.quorum.controller_term import ControllerTerm
 from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS
@@ -27,6 +29,9 @@ from metadata_topic.raft.roles import Role
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
+
+_PASS_ON_MS: Final = 1_000
+"""So long one that cannot lead lets the others catch up: an equal log makes each a successor."""
 
 
 def _nothing(_end_offset: int) -> None:
@@ -120,7 +125,14 @@ class ControllerLoop:
         start, read = role.epoch_start_offset, min(self._applied, self._committed)
         if start is None or read <= start or read < self._world.log.log_end():
             return
-        self._term = term = ControllerTerm(self._world, role.epoch, self.image, self._resign)
+        problem = self._world.settings.bootstrap_problem
+        if problem and is_blank(self.image):  # before anything is written or asked in this term
+            self._gone_epoch = role.epoch
+            text = f"the first records of a controller cannot be written: {problem}"
+            pass_on = partial(self._pass_on, role.epoch, text)
+            self._world.scheduler.call_later(_PASS_ON_MS, pass_on)
+            return
+        self._term = term = ControllerTerm(self._world, role.epoch, self.image, self._fail_term)
         log.info("this node is the active controller: epoch=%d offset=%d", role.epoch, read)
         term.begin()
         term.settle(read, self.image)
@@ -137,9 +149,17 @@ class ControllerLoop:
             watcher.on_inactive()
         term.end(NotControllerError(f"{why}; the change may be carried out or not"))
 
-    def _resign(self, reason: str) -> None:
-        log.error("this controller cannot go on: %s", reason)
+    def _fail_term(self, reason: str) -> None:
         self._end_term("this controller cannot go on")
+        self._give_up(reason)
+
+    def _pass_on(self, epoch: int, reason: str) -> None:
+        role = self._role
+        if role is not None and (role.role, role.epoch) == (Role.LEADER, epoch):
+            self._give_up(reason)
+
+    def _give_up(self, reason: str) -> None:
+        log.error("this controller cannot go on: %s", reason)
         self._world.resign(reason)
 
     def close(self) -> None:

@@ -109,7 +109,6 @@ class ControllerTerm:
         settings = self._settings
         for decide in first_decisions(
             settings.bootstrap,
-            bootstrap_problem=settings.bootstrap_problem,
             min_insync_replicas=settings.min_insync_replicas,
             registration=settings.registration,
         ):

@@ -214,7 +214,12 @@ class RaftDriver:
         self._is_telling = True
         try:
             while self._notices:
-                self._notices.popleft()()
+                notice = self._notices.popleft()
+                try:
+                    notice()
+                except Exception as error:  # a bug: what stands on the log has missed something
+                    log.exception("what stands on the metadata log fails")
+                    self._fail(error)
         finally:
             self._is_telling = False
 

@@ -12,17 +12,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kafka_protocol.errors import TidemarkError
+from kafka_protocol.errors import MalformedMessageError, TidemarkError
 from kafka_protocol.files.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
     dump_meta_properties,
 )
+from kafka_protocol.records.errors import InvalidRecordError
 from kafka_protocol.topics import CLUSTER_METADATA_TOPIC
 from metadata_topic.controller.features import DEFAULT_FEATURES
 from metadata_topic.image.image import METADATA_VERSION
-from metadata_topic.image.records import MetadataRecord, make
+from metadata_topic.image.records import MetadataRecord, UnknownMetadataRecordError, make
 from metadata_topic.quorum.durable_dirs import make_dirs_durably
+from metadata_topic.quorum.errors import UnreadableRecordError
 from metadata_topic.quorum.snapshots import (
     CorruptSnapshotError,
     SnapshotFiles,
@@ -168,6 +170,7 @@ def read_bootstrap(log_dir: Path, disk: Disk) -> list[MetadataRecord]:
     Raises:
         NotFormattedError: there is no bootstrap file.
         CorruptSnapshotError: it is not whole.
+        UnreadableRecordError: it holds a record that this version cannot read.
     """
     path = log_dir / BOOTSTRAP_FILE
     try:
@@ -178,3 +181,8 @@ def read_bootstrap(log_dir: Path, disk: Disk) -> list[MetadataRecord]:
         ) from None
     except CorruptSnapshotError as error:
         raise CorruptSnapshotError(f"{path}: {error}. Nothing was changed. {_WAY_OUT}") from error
+    except (UnknownMetadataRecordError, InvalidRecordError, MalformedMessageError) as error:
+        raise UnreadableRecordError(
+            f"{path} has a record that this version cannot read: {error}. Nothing was changed. "
+            "Start the version that formatted the directory, or a later one"
+        ) from error

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from kafka_protocol.errors import ErrorCode, KafkaError
 from metadata_topic.controller.brokers import Registration
-from metadata_topic.controller.errors import NotControllerError
+from metadata_topic.controller.errors import NotControllerError, UnwrittenDecisionError
 from metadata_topic.controller.features import SUPPORTED_FEATURES, unserved_features
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
@@ -276,18 +276,20 @@ class MetadataNode:
 
         Raises:
             MetadataUnavailable: the node failed, or was closed.
-            NotControllerError: the only voter cannot write a controller's first records.
-            DecisionTimedOut: it leads, and nothing is committed in time.
+            NotControllerError, UnwrittenDecisionError: the only voter cannot write a controller's
+                first records.
+            DecisionTimedOut: the only voter commits nothing in time.
         """
         await self._readiness.wait(self._check_open)
         while self.is_leader:
             try:
                 # What a new controller writes by itself comes before this.
-                await self.submit(lambda _image: _nothing_to_write())
+                await self._submit(lambda _image: _nothing_to_write(), is_own=True)
                 break
-            except NotControllerError:
+            except (NotControllerError, UnwrittenDecisionError, DecisionTimedOut) as error:
                 if self.is_alone:
-                    raise  # its own first records cannot be written
+                    raise
+                log.warning("not ready yet: %s", error)
                 await self._readiness.wait(self._check_open)  # deposed: another may lead
         image = self.image
         if unserved := unserved_features(image):
@@ -333,11 +335,16 @@ class MetadataNode:
             DecisionTimedOut: it took too long; it may be carried out or not.
             MetadataUnavailable: the log cannot take records.
         """
+        return await self._submit(decide, timeout_ms=timeout_ms)
+
+    async def _submit(
+        self, decide: Decide[R], *, timeout_ms: int = DECISION_TIMEOUT_MS, is_own: bool = False
+    ) -> R:
         self._check_open()
         replica = self._replica
 
         def ask(done: Callable[[Outcome[R]], None]) -> None:
-            replica.submit(decide, done, timeout_ms=timeout_ms)
+            replica.submit(decide, done, timeout_ms=timeout_ms, is_own=is_own)
 
         try:
             return await self._submitted.submit(ask)

@@ -11,6 +11,7 @@ from pathlib import Path
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import MetadataRecord
 from metadata_topic.quorum.config import MetadataLogConfig, NodeIdentity
+from metadata_topic.quorum.errors import UnusableMetadataError
 from metadata_topic.quorum.format import METADATA_DIRECTORY, NotFormattedError, read_bootstrap
 from metadata_topic.quorum.metadata_log import MetadataLog
 from metadata_topic.quorum.quorum_start import (
@@ -22,7 +23,7 @@ from metadata_topic.quorum.quorum_start import (
 )
 from metadata_topic.quorum.quorum_state_file import QuorumStateFile
 from metadata_topic.quorum.recovery import FoundMetadata, read_directory, repair
-from metadata_topic.quorum.snapshots import CorruptSnapshotError, SnapshotFiles
+from metadata_topic.quorum.snapshots import SnapshotFiles
 from metadata_topic.raft.events import Started
 from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey
@@ -163,7 +164,7 @@ def _bootstrap(
     """
     try:
         return tuple(read_bootstrap(log_dir, disk)), ""
-    except (NotFormattedError, CorruptSnapshotError) as error:
+    except (NotFormattedError, UnusableMetadataError, OSError) as error:
         if is_replayed or not found.has_records:
             raise
         problem = str(error)

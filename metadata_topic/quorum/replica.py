@@ -285,9 +285,10 @@ class MetadataReplica:
         done: Callable[[Outcome[R]], None],
         *,
         timeout_ms: int = DECISION_TIMEOUT_MS,
+        is_own: bool = False,
     ) -> None:
         """Take a decision, if this is the active controller; see `ControllerLoop.submit`."""
-        self.controller.submit(decide, done, timeout_ms=timeout_ms)
+        self.controller.submit(decide, done, timeout_ms=timeout_ms, is_own=is_own)
 
     # -- what the driver tells ------------------------------------------------------------------
 

@@ -91,8 +91,15 @@ def on_proposed(replica: Replica, event: Proposed) -> None:
 
 
 def resign(replica: Replica, state: Leader) -> None:
-    """Give the place up in favour of the others, the most complete first."""
-    others = sorted(state.voters.items(), key=lambda one: (-one[1].end_offset, one[0].id))
+    """Give the place up in favour of the others, the most complete first.
+
+    Among equals the next id comes first, after the highest the lowest: so leaders that cannot go on
+    come round to one that can, instead of naming each other for ever.
+    """
+    me = replica.key.id
+    others = sorted(
+        state.voters.items(), key=lambda one: (-one[1].end_offset, one[0].id < me, one[0].id)
+    )
     replica.become_resigned(
         Resigned(
             replica.draw_election_deadline(),

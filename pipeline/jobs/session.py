@@ -21,7 +21,7 @@ def spark_session(name: str, master: str | None, settings: Mapping[str, str]) ->
     Raises:
         MissingPackageError: pyspark or a Java is missing.
     """
-    need("spark", "pyspark", "pyarrow", "numpy", "tenacity")
+    need("spark", "pyspark", "pyarrow", "numpy")
     provide_java()
     from pyspark.sql import SparkSession
 

@@ -115,8 +115,7 @@ class Read(PartitionMessage, frozen=True, array_like=True, tag=True):
         epoch_end: first offset that is not of that epoch (exclusive).
         max_bytes: bound of the answer; `min_one_batch` lets one larger batch through.
         read_committed: aborted transactions are wanted with it.
-        chain: (epoch, start offset) from the epoch of the offset on, where these are wanted: only
-            what this lineage aborted counts.
+        chain: (epoch, start offset) from the offset's epoch on, for what its lineage aborted.
         wait_ms: how long the asker waits; the answer comes by then, with data or without.
         window_bytes: the answer may go this far beyond `max_bytes`: the asker serves the reader's
             next questions from it.
@@ -131,6 +130,7 @@ class Read(PartitionMessage, frozen=True, array_like=True, tag=True):
     wait_ms: int
     window_bytes: int = 0
     chain: list[tuple[int, int]] = []
+    reader: str = ""  # quota and reader pool are shared fairly between readers
 
 
 class OffsetForTimestamp(PartitionMessage, frozen=True, array_like=True, tag=True):

@@ -91,12 +91,13 @@ class ChunkCache:
         index: SegmentIndex,
         key: ChunkKey,
         waiter: Waiter,
+        reader: str = "",
     ) -> Chunk | Wait:
         """A chunk or slice, or why it is not here yet."""
         found = self._chunks.get(key)
         if found is not None:
             return found
-        return self._loads.ask(_ChunkLoad(self, metadata, index, [key]), waiter)
+        return self._loads.ask(_ChunkLoad(self, metadata, index, [key]), waiter, reader)
 
     def peek(
         self, metadata: RemoteLogSegmentMetadata, index: SegmentIndex, first: int

@@ -46,14 +46,16 @@ class IndexCache:
         self._bytes = 0
         self._distrusted: set[bytes] = set()
 
-    def get(self, metadata: RemoteLogSegmentMetadata, waiter: Waiter) -> SegmentIndex | Wait:
+    def get(
+        self, metadata: RemoteLogSegmentMetadata, waiter: Waiter, reader: str = ""
+    ) -> SegmentIndex | Wait:
         """Offset and time index of the segment, or why they are not here yet."""
         segment_id = metadata.id.id
         found = self._parsed.get(segment_id)
         if found is not None:
             self._parsed.move_to_end(segment_id)
             return found
-        return self._loads.ask(_SegmentIndexLoad(self, metadata), waiter)
+        return self._loads.ask(_SegmentIndexLoad(self, metadata), waiter, reader)
 
     def _keep(self, segment_id: bytes, index: SegmentIndex) -> None:
         self._parsed[segment_id] = index
@@ -104,12 +106,14 @@ class IndexCache:
         self._store.faults.is_there(metadata, index_name(kind))
         return data
 
-    def transactions(self, metadata: RemoteLogSegmentMetadata, waiter: Waiter) -> bytes | Wait:
+    def transactions(
+        self, metadata: RemoteLogSegmentMetadata, waiter: Waiter, reader: str = ""
+    ) -> bytes | Wait:
         """The transaction index, or why it is not here yet."""
         found = self._transactions.get(metadata.id.id)
         if found is not None:
             return found
-        return self._loads.ask(_TransactionsLoad(self, metadata), waiter)
+        return self._loads.ask(_TransactionsLoad(self, metadata), waiter, reader)
 
 
 class _IndexLoad:

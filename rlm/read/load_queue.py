@@ -1,5 +1,8 @@
 """Which load a free thread takes next: what somebody waits for comes before what is loaded ahead.
 
+Of what is waited for each reader's loads come in turn, so that one that asks for a thousand
+partitions holds up nobody but itself.
+
 Loads are added, hurried and dropped by the owner's thread and taken by pool threads. Loads ahead
 never take all threads, so that whoever comes new finds one.
 """
@@ -9,20 +12,27 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Protocol
 
+from rlm.read.fair_line import FairLine
+
 
 class Queued(Protocol):
     """What waits in the queue."""
 
     urgent: bool
 
+    @property
+    def reader(self) -> str:
+        """Who waits for it."""
+        ...
+
 
 class LoadQueue:
-    """Two lines of loads, oldest first."""
+    """Two lines of loads: the urgent ones fairly between readers, the others oldest first."""
 
     def __init__(self, ahead_max: Callable[[], int]) -> None:
         """`ahead_max` says how many loads ahead may run at a time."""
         self._ahead_max, self._lock = ahead_max, Lock()
-        self._urgent: deque[Queued] = deque()
+        self._urgent = FairLine[Queued]()
         self._ahead: deque[Queued] = deque()
         self._ahead_running = 0
         self._refused = 0
@@ -34,7 +44,10 @@ class LoadQueue:
     def add(self, load: Queued) -> None:
         """Put a load at the end of its line; one `take` is to follow."""
         with self._lock:
-            (self._urgent if load.urgent else self._ahead).append(load)
+            if load.urgent:
+                self._urgent.add(load.reader, load)
+            else:
+                self._ahead.append(load)
 
     def hurry(self, load: Queued) -> bool:
         """Somebody waits for it now; says whether a `take` more is needed."""
@@ -43,23 +56,22 @@ class LoadQueue:
                 return False
             self._ahead.remove(load)
             load.urgent = True
-            self._urgent.append(load)
+            self._urgent.add(load.reader, load)
             return self._pardon()
 
     def drop(self, load: Queued) -> bool:
-        """Take a load out; False if it has begun."""
+        """Take out a load that nobody waits for; False if it has begun."""
         with self._lock:
-            for line in (self._urgent, self._ahead):
-                if load in line:
-                    line.remove(load)
-                    return True
-            return False
+            if load not in self._ahead:
+                return False
+            self._ahead.remove(load)
+            return True
 
     def take(self) -> Queued | None:
         """The load to begin now; None if there is none that may begin."""
         with self._lock:
             if self._urgent:
-                return self._urgent.popleft()
+                return self._urgent.take()
             if not self._ahead:
                 return None
             if self._ahead_running >= self._ahead_max():

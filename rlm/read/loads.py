@@ -6,7 +6,7 @@ behind what somebody waits for, and is dropped if its reader vanishes before it 
 """
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -24,6 +24,8 @@ from runtime.scheduler import Scheduler
 log = logging.getLogger(__name__)
 
 FIRST_RETRY_MS, RETRY_MAX_MS = 100, 5_000
+FAILURES_MAX = 10_000
+"""Keys whose last load failed and that are remembered; who asks for another may try at once."""
 FULL_RETRY_MS = 20
 DAMAGE_LIMIT = 2
 """A damaged object is fetched once more past the caches; then it counts as damaged for a while."""
@@ -86,6 +88,8 @@ class _Flight:
     Attributes:
         urgent: somebody waits for it.
         damaged: how often its object was found damaged before.
+        reader: who asks for it first.
+        is_counted: it takes room of that reader.
         owner: of a load ahead: the reader it is for.
         arrived: how many of its keys have arrived.
         began_ms: when a thread took it.
@@ -97,6 +101,8 @@ class _Flight:
     keys: Sequence[Hashable]
     urgent: bool
     damaged: int = 0
+    reader: str = ""
+    is_counted: bool = False
     owner: object = None
     arrived: int = 0
     began_ms: int | None = None
@@ -132,6 +138,7 @@ class Loads:
         self._in_flight_max = in_flight_max
         self._flights: dict[Hashable, tuple[_Flight, int]] = {}
         self._failures: dict[Hashable, _Failure] = {}
+        self._of_readers = Counter[str]()
         self._queue = LoadQueue(self._ahead_max)
 
     def _ahead_max(self) -> int:
@@ -164,18 +171,22 @@ class Loads:
         known = self._failures.get(key)
         return None if known is None else known.error
 
-    def ask(self, load: Load[Any], waiter: Waiter) -> Wait:
+    def ask(self, load: Load[Any], waiter: Waiter, reader: str = "") -> Wait:
         """Have the one key of `load` loaded, unless it is on its way or has just failed.
 
         Args:
             load: reserves its memory only if it is queued.
             waiter: called once, on the owner's thread, when it is worth asking again.
+            reader: who asks. Of the room it leaves at least as much as it takes, so that others
+                find some.
         """
         (key,) = load.keys
         found = self._flights.get(key)
         if found is not None:
             flight, number = found
             flight.waiters[number].append(waiter)
+            if not flight.urgent:
+                flight.reader = reader
             if self._queue.hurry(flight):
                 self._send_for_one()
             return Wait.FAILING if key in self._failures else Wait.LOADING
@@ -186,12 +197,14 @@ class Loads:
                 return Wait.DAMAGED
             self._scheduler.call_later(failed.retry_at_ms - now_ms, waiter)
             return Wait.FAILING
-        if len(self._flights) >= self._in_flight_max or not load.reserve():
+        room = self._in_flight_max - len(self._flights)
+        if self._of_readers[reader] >= room or not load.reserve():
             self._scheduler.call_later(FULL_RETRY_MS, waiter)
             return Wait.FULL
         damaged = 0 if failed is None or failed.damaged >= DAMAGE_LIMIT else failed.damaged
-        flight = _Flight(load, (key,), urgent=True, damaged=damaged)
+        flight = _Flight(load, (key,), urgent=True, damaged=damaged, reader=reader, is_counted=True)
         flight.waiters[0].append(waiter)
+        self._of_readers[reader] += 1
         self._start(flight)
         return Wait.FAILING if failed is not None else Wait.LOADING
 
@@ -284,6 +297,10 @@ class Loads:
         key = flight.keys[number]
         if self._flights.get(key) == (flight, number):
             del self._flights[key]
+            if flight.is_counted:
+                self._of_readers[flight.reader] -= 1
+                if not self._of_readers[flight.reader]:
+                    del self._of_readers[flight.reader]
 
     def _failed(self, key: Hashable, error: BaseException, damaged: int) -> bool:
         """Remember a failure; say whether the object counts as damaged from here on."""
@@ -298,7 +315,7 @@ class Loads:
             pause_ms = RETRY_MAX_MS
         retry_at_ms = self._clock.monotonic_ms() + pause_ms
         self._failures[key] = _Failure(error, retry_at_ms, attempts, damaged)
-        while len(self._failures) > 10_000:
+        while len(self._failures) > FAILURES_MAX:
             del self._failures[next(iter(self._failures))]
         return damaged >= DAMAGE_LIMIT
 

@@ -30,6 +30,7 @@ from rlm.read.chunk_cache import ChunkCache
 from rlm.read.chunk_loader import ChunkLoader
 from rlm.read.disk_chunk_cache import DiskChunkCache
 from rlm.read.disk_index_cache import DiskIndexCache
+from rlm.read.fetch_turns import FetchTurns
 from rlm.read.index_cache import IndexCache
 from rlm.read.loads import DAMAGE, Loads
 from rlm.read.object_faults import ObjectFaults, index_name
@@ -120,11 +121,12 @@ class ReadPath:
             config.fetch_quota_window_count,
             config.fetch_quota_window_seconds,
         )
+        self._turns = FetchTurns(self.quota, clock, scheduler)
         self._reader = RemoteReader(
             store=seen,
             caches=caches,
             ahead=self._ahead,
-            quota=self.quota,
+            turns=self._turns,
             clock=clock,
             scheduler=scheduler,
         )
@@ -260,6 +262,7 @@ class ReadPath:
         """Go by other limits from now on."""
         self.loads.set_bound(config.reader_threads + config.reader_pending_max)
         self.quota.set_limit(config.fetch_bytes_per_second)
+        self._turns.go_on()
         bound = config.index_cache_bytes
         self._workers.run(EXPIRATION_POOL, lambda: self._index_files.set_bound(bound), _logged)
 
@@ -305,6 +308,11 @@ class ReadPath:
             "kafka_log_remote_RemoteStorageThreadPool_RemoteLogReaderAvgIdlePercent",
             "Idle part of the reader threads in the last minute, 0 to 1",
             lambda: workers.idle_share(READER_POOL),
+        )
+        gauge(
+            "tidemark_remote_throttled_reads",
+            "Reads of the remote store that wait for the fetch quota",
+            lambda: float(len(self._turns)),
         )
         gauge(
             "tidemark_remote_chunk_cache_bytes",

@@ -19,9 +19,9 @@ from kafka_protocol.files import txn_index
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rlm.link.endpoint import Reply
 from rlm.link.messages import Read, ReadAnswer, Region
-from rlm.quota import RateQuota
 from rlm.read.caches import Caches
 from rlm.read.chunk import Chunk, Selection, select
+from rlm.read.fetch_turns import FetchTurns, Turn
 from rlm.read.loads import Wait
 from rlm.read.read_ahead import Answered, ReadAhead
 from rlm.read.remote_store import RemoteStore
@@ -76,14 +76,14 @@ class RemoteReader:
         store: RemoteStore,
         caches: Caches,
         ahead: ReadAhead,
-        quota: RateQuota,
+        turns: FetchTurns,
         clock: Clock,
         scheduler: Scheduler,
     ) -> None:
         self.store, self.metadata = store, store.metadata
         self._knows_aborts = power_of(store.metadata, KnowsAborts)
         self.indexes, self.chunks, self.loads = caches.indexes, caches.chunks, caches.loads
-        self.ahead, self.quota, self.clock, self.scheduler = ahead, quota, clock, scheduler
+        self.ahead, self.turns, self.clock, self.scheduler = ahead, turns, clock, scheduler
         self._told = WeakSet[BaseException]()
 
     def read(self, partition: TopicIdPartition, question: Read, reply: Reply) -> None:
@@ -129,6 +129,7 @@ class _OneRead:
         self._misses_since_ms: int | None = None
         self._waits_for: Wait | NotReady | None = None
         self._key: tuple[object, ...] | None = None
+        self._turn: Turn | None = None
         # Bytes of a segment that were found to end before the offset: not needed again, and in a
         # small cache they may have made room for those that follow.
         self._passed: tuple[bytes, int] = (b"", 0)
@@ -165,9 +166,10 @@ class _OneRead:
         if not reader.store.is_readable(self._partition):
             self._again_in(NOT_READY_RETRY_MS)
             return NotReady.METADATA
-        wait_ms = reader.quota.throttle_ms(0, reader.clock.monotonic_ms())
-        if wait_ms > 0:
-            self._again_in(wait_ms)
+        if self._turn is None:
+            self._turn = Turn(question.reader, question.max_bytes, self.attempt)
+            reader.turns.ask(self._turn)
+        if not self._turn.is_in:
             return NotReady.QUOTA
         offset = question.offset
         while offset < question.epoch_end:
@@ -189,7 +191,7 @@ class _OneRead:
         """The chunk of a segment that holds `offset`; None if the segment ends before it."""
         reader = self._reader
         self._key = ("index", metadata.id.id)
-        index = reader.indexes.get(metadata, self.attempt)
+        index = reader.indexes.get(metadata, self.attempt, self._question.reader)
         if isinstance(index, Wait):
             return index
         start = position = index.position_for(offset)
@@ -200,7 +202,7 @@ class _OneRead:
             small = not self._sequence.pace.streak and position == start
             key = reader.chunks.key_at(metadata, index, position, small=small)
             self._key = ("chunk", *key)
-            chunk = reader.chunks.get(metadata, index, key, self.attempt)
+            chunk = reader.chunks.get(metadata, index, key, self.attempt, self._question.reader)
             if isinstance(chunk, Wait):
                 if self._misses_since_ms is None:
                     self._misses_since_ms = reader.clock.monotonic_ms()
@@ -320,7 +322,7 @@ class _OneRead:
             if not parts:
                 continue
             self._key = ("transactions", segment.id.id)
-            data = reader.indexes.transactions(segment, self.attempt)
+            data = reader.indexes.transactions(segment, self.attempt, self._question.reader)
             if isinstance(data, Wait):
                 return data
             on_chain = (
@@ -356,9 +358,7 @@ class _OneRead:
             files.append(piece.chunk.file)
             self._reader.chunks.hand_out(piece.chunk)
         ends, last_offsets = _batch_table(pieces) if with_table else (b"", b"")
-        size_bytes = sum(region.size_bytes for region in regions)
-        if size_bytes:
-            self._reader.quota.record(size_bytes, self._reader.clock.monotonic_ms())
+        self._over(sum(region.size_bytes for region in regions))
         self._reply(
             ReadAnswer(
                 question.topic_id,
@@ -373,10 +373,15 @@ class _OneRead:
             files,
         )
 
+    def _over(self, size_bytes: int) -> None:
+        if self._turn is not None:
+            self._reader.turns.ended(self._turn, size_bytes)
+
     def _fail(self, code: ErrorCode, message: str) -> None:
         if self._done:
             return
         self._done = True
+        self._over(0)
         question = self._question
         self._reply(
             ReadAnswer(

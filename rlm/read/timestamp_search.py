@@ -6,7 +6,7 @@ the first record. Belongs to the owner's thread, except for decoding the one bat
 """
 
 from kafka_protocol.errors import ErrorCode, KafkaError
-from kafka_protocol.records.records import iter_records
+from kafka_protocol.records.walk import glimpse_records
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rlm.link.endpoint import Reply
 from rlm.link.messages import OffsetForTimestamp, TimestampAnswer
@@ -161,7 +161,7 @@ class _OneSearch:
         self._decoding = True
 
         def decode() -> Found | None:
-            for record in iter_records(data):
+            for record in glimpse_records(data):
                 if record.timestamp >= question.timestamp_ms and record.offset >= first:
                     return record.timestamp, record.offset, part.epoch
             return None

@@ -6,6 +6,8 @@ from kafka_protocol.types import TopicIdPartition
 from rlm.link.messages import Assign, PartitionSettings
 from rlm.red_kinds import TierRed
 from rlm.upkeep.backoff import Backoff
+from rlm.upkeep.copy_turns import CopyTurn
+from rlm.upkeep.effects import PassResult
 from rlm.upkeep.ownership import Ownership
 from rlm.upkeep.pass_ends import PassEnds
 from rlmm.red import NOT_RED, RedText
@@ -26,10 +28,23 @@ class Pass:
     timer: Timer | None = None
     red: RedText = NOT_RED
     ends: PassEnds = field(default_factory=PassEnds)
+    turn: CopyTurn = field(default_factory=CopyTurn)
 
     def failed(self, error: object) -> None:
         """It is red for `error`."""
         self.red = _FAILED[self.kind].text(error=error)
+
+    def passed(self, result: PassResult, interval_ms: int) -> float:
+        """It has ended without an error; says after how long it comes again."""
+        self.turn.lag_bytes = result.lag_bytes
+        pause_ms: float = interval_ms if result.again_in_ms is None else result.again_in_ms
+        if result.store_errors:
+            self.failed(f"{result.store_errors} deletions failed")
+            pause_ms = self.backoff.next_ms()
+        elif not result.is_held:  # else what the last try found is still so
+            self.red = result.red
+            self.backoff.reset()
+        return 0 if self.again else pause_ms
 
 
 @dataclass(slots=True)

@@ -40,10 +40,12 @@ def _lag_is_over(
 ) -> bool:
     """Whether the segment waited for the time or for the newer bytes it was told to: one is enough.
 
-    A lag of 0 means at once, -1 that this lag never ends the wait.
+    A lag of 0 means at once, -1 that this lag never ends the wait. A segment from the future does
+    not wait for its time, as in Kafka: a producer's wrong clock would stop all copying.
     """
-    if settings.copy_lag_ms >= 0 and (
-        settings.copy_lag_ms == 0 or now_ms - segment.max_timestamp_ms >= settings.copy_lag_ms
+    age_ms = now_ms - segment.max_timestamp_ms
+    if settings.copy_lag_ms == 0 or (
+        settings.copy_lag_ms > 0 and not 0 <= age_ms < settings.copy_lag_ms
     ):
         return True
     if settings.copy_lag_bytes < 0:
@@ -56,11 +58,13 @@ def _lag_is_over(
     return facts.log.local_bytes - up_to_here >= settings.copy_lag_bytes
 
 
-def lag(facts: LogFacts) -> tuple[int, int]:
-    """Closed segments that are not in the store yet, and their bytes.
+def lag(facts: LogFacts, settings: PartitionSettings) -> tuple[int, int]:
+    """Closed segments that are not in the store yet, and their bytes; none where nothing is copied.
 
     Those that the description only counts lie far above the copied run: they count as a whole.
     """
+    if settings.mode != "active":
+        return 0, 0
     waiting = [
         segment
         for segment in facts.log.closed_segments

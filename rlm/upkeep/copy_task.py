@@ -3,6 +3,7 @@
 Write order (docs/tiering.md §3, "copy"): OpenSegment, STARTED under a new id, objects, FINISHED
 with the custom metadata, CopiedThrough. A crash after any of them leaves at most a STARTED id,
 which a later expiration pass takes through deletion; the range is copied again under another id.
+So while the store is away only one partition tries (`rlm.upkeep.store_gate`).
 """
 
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from rlm.link.messages import (
     PartitionSettings,
 )
 from rlm.upkeep.copy_policy import lag, next_to_copy, started_metadata
+from rlm.upkeep.copy_turns import TURN_SEGMENTS_MAX, is_over
 from rlm.upkeep.effects import (
     AddStarted,
     BeginCopy,
@@ -37,6 +39,7 @@ from rlm.upkeep.effects import (
 )
 from rlm.upkeep.log_facts import LogFacts
 from rlm.upkeep.settling import hole_of
+from rlm.upkeep.store_gate import StoreGate
 from rlmm.api import SegmentUpdate
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentId, SegmentState
@@ -88,11 +91,12 @@ def copy_pass(
     broker_id: int,
     custom_metadata_bytes_max: int,
     throttle_ms: Callable[[int], int],
+    gate: StoreGate,
     is_current: Callable[[], bool] = _for_ever,
 ) -> Task[PassResult]:
-    """Copy all that is ready; each copied segment is reported before the next is looked for.
+    """Copy what is ready, for one turn; each segment is reported before the next is looked for.
 
-    A pass may take hours; it ends early when the topic's settings are not those it began with.
+    It ends early when the topic's settings are not those it began with.
 
     Args:
         partition: whose log.
@@ -100,8 +104,11 @@ def copy_pass(
         broker_id: written into the records.
         custom_metadata_bytes_max: a plugin that wants more stored fails the copy.
         throttle_ms: how long the quota makes a copy of so many bytes wait; 0: it may go.
+        gate: whether the store may be tried; a first success after an outage ends the turn.
         is_current: whether `settings` still are what the topic says.
     """
+    began_ms: int = yield WallMs()
+    copied = 0
     while True:
         facts: LogFacts = yield Judge()
         if facts.hole() is not None:
@@ -115,7 +122,7 @@ def copy_pass(
             # take for the proof of a loss: to it the end that it opened with still counts.
             return PassResult(again_in_ms=REFUSED_REPORT_AGAIN_MS)
         yield Carry(facts.log.log_start_offset)
-        segments, size_bytes = lag(facts)
+        segments, size_bytes = lag(facts, settings)
         yield Measure(
             copy_lag_segments=segments,
             copy_lag_bytes=size_bytes,
@@ -124,14 +131,22 @@ def copy_pass(
         )
         now_ms: int = yield WallMs()
         if not is_current():
-            return PassResult(again_in_ms=0)
+            return PassResult(again_in_ms=0, lag_bytes=size_bytes)
         segment = next_to_copy(facts, settings, now_ms)
         if segment is None:
-            return PassResult()
-        wait_ms = throttle_ms(segment.size_bytes)
-        if wait_ms > 0:
-            return PassResult(again_in_ms=wait_ms)
-        yield from _copy_one(partition, facts, segment, broker_id, custom_metadata_bytes_max)
+            return PassResult(lag_bytes=size_bytes)
+        if is_over(copied, now_ms - began_ms):
+            return PassResult(again_in_ms=0, lag_bytes=size_bytes)
+        with gate.trying(partition) as may_try:
+            if not may_try:
+                return PassResult(is_held=True, lag_bytes=size_bytes)
+            wait_ms = throttle_ms(segment.size_bytes)
+            if wait_ms > 0:
+                return PassResult(again_in_ms=wait_ms, lag_bytes=size_bytes)
+            ended_outage: bool = yield from _copy_one(
+                partition, facts, segment, broker_id, custom_metadata_bytes_max, gate
+            )
+        copied += TURN_SEGMENTS_MAX if ended_outage else 1  # those that wait hear of it at the end
 
 
 def _copy_one(
@@ -140,7 +155,9 @@ def _copy_one(
     segment: ClosedLocalSegment,
     broker_id: int,
     custom_metadata_bytes_max: int,
-) -> Task[None]:
+    gate: StoreGate,
+) -> Task[bool]:
+    """Copy one segment; say whether the store had failed before."""
     opened: LocalSegment = yield OpenLocal(segment.base_offset)
     # The copy maximum counts from here, before STARTED is sent: others count from when they see it.
     new_id: bytes = yield BeginCopy()
@@ -157,6 +174,7 @@ def _copy_one(
     metadata_offset = facts.log.metadata_offset
     yield AddStarted(metadata, metadata_offset)
     custom: bytes | None = yield PutObjects(metadata, opened.data)
+    ended_outage = gate.worked()
     if custom is not None and len(custom) > custom_metadata_bytes_max:
         # Now, and with it: no record will ever hold it, and a plugin may find its objects by it.
         yield DeleteObjects(replace(metadata, custom_metadata=custom))
@@ -169,3 +187,4 @@ def _copy_one(
     yield UpdateState(
         SegmentUpdate(metadata.id, finished, finished_ms, broker_id, custom), metadata_offset
     )
+    return ended_outage

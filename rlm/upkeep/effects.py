@@ -189,10 +189,14 @@ class PassResult:
 
     Attributes:
         red: what a person should look at.
-        again_in_ms: come back earlier than at the next interval.
+        again_in_ms: come back earlier than at the next interval; 0: the pass is not through.
         store_errors: calls of the plugin that failed while the pass went on.
+        is_held: work is left that waits until the store works again.
+        lag_bytes: what is left to be copied.
     """
 
     red: RedText = NOT_RED
     again_in_ms: int | None = None
     store_errors: int = 0
+    is_held: bool = False
+    lag_bytes: int = 0

@@ -5,6 +5,8 @@ objects, and DELETE_FINISHED once the copy maximum has passed since its STARTED 
 right after a last delete of its objects: a PUT of a dead copier may land until then.
 """
 
+from contextlib import nullcontext
+
 from rlm.link.messages import PartitionSettings
 from rlm.red_kinds import TierRed
 from rlm.upkeep.effects import (
@@ -29,15 +31,21 @@ from rlm.upkeep.retention_policy import (
     log_start_by_retention,
 )
 from rlm.upkeep.settling import hole_of
+from rlm.upkeep.store_gate import StoreGate
 from rlmm.api import SegmentUpdate
-from rsm_plugins.api import RemoteStorageError
+from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 
 
 def expiration_pass(
-    settings: PartitionSettings, own_copies: OwnCopies, *, broker_id: int, copy_max_ms: int
+    settings: PartitionSettings,
+    own_copies: OwnCopies,
+    *,
+    broker_id: int,
+    copy_max_ms: int,
+    gate: StoreGate,
 ) -> Task[PassResult]:
-    """One pass over a led partition."""
+    """One pass over a led partition; it ends with an error of the store that may be over soon."""
     own_copies.look()
     facts: LogFacts = yield Judge()
     if facts.hole() is not None:
@@ -60,29 +68,47 @@ def expiration_pass(
     errors = 0
     for deletion in due:
         try:
-            yield from _delete(deletion, facts.log.metadata_offset, broker_id, copy_max_ms)
+            is_held = yield from _delete(
+                deletion, facts.log.metadata_offset, broker_id, copy_max_ms, gate
+            )
+        except RetriableRemoteStorageError:
+            raise  # the next call would find the same
         except RemoteStorageError:
             errors += 1  # counted and logged where it was performed; the next pass tries again
+        else:
+            if is_held:
+                return PassResult(store_errors=errors, is_held=True)
     return PassResult(store_errors=errors)
 
 
 def _delete(
-    deletion: Deletion, metadata_offset: int, broker_id: int, copy_max_ms: int
-) -> Task[None]:
+    deletion: Deletion,
+    metadata_offset: int,
+    broker_id: int,
+    copy_max_ms: int,
+    gate: StoreGate,
+) -> Task[bool]:
+    """Do what is due for one segment; say whether that must wait for the store."""
     metadata = deletion.metadata
-    if metadata.state is not SegmentState.DELETE_SEGMENT_STARTED:
-        yield from _write(metadata, SegmentState.DELETE_SEGMENT_STARTED, metadata_offset, broker_id)
     seen_ms: int = yield StartedSeenMs(metadata)
     now_ms: int = yield WallMs()
-    if deletion_is_due(seen_ms, now_ms, copy_max_ms):
-        yield DeleteObjects(metadata)
-        yield from _write(
-            metadata, SegmentState.DELETE_SEGMENT_FINISHED, metadata_offset, broker_id
-        )
-        return
+    is_due = deletion_is_due(seen_ms, now_ms, copy_max_ms)
     deleted: bool = yield WasDeletedOnce(metadata.id.id)
-    if not deleted:
-        yield DeleteObjects(metadata)
+    has_begun = metadata.state is SegmentState.DELETE_SEGMENT_STARTED
+    needs_store = is_due or not deleted
+    with gate.trying(metadata.id.topic_id_partition) if needs_store else nullcontext(True) as may:
+        if not may:
+            return True
+        if not has_begun:
+            begun = SegmentState.DELETE_SEGMENT_STARTED
+            yield from _write(metadata, begun, metadata_offset, broker_id)
+        if needs_store:
+            yield DeleteObjects(metadata)
+            gate.worked()
+    if is_due:
+        finished = SegmentState.DELETE_SEGMENT_FINISHED
+        yield from _write(metadata, finished, metadata_offset, broker_id)
+    return False
 
 
 def _write(

@@ -2,9 +2,10 @@
 
 All state here belongs to one thread; passes run in pools and come back to it. Per partition and
 leader epoch: own (barrier, read back) -> take over (settle the log start) -> passes of two kinds,
-copying and expiring, at once and then every interval, each kind one at a time. A failed pass comes
-again after a backoff; a write of unknown outcome ends the ownership and starts the next one under
-the next incarnation.
+copying and expiring, at once and then every interval, each kind one at a time. Copying goes by
+turns (`copy_turns`). A failed pass comes again after a backoff, or where the store fails when it
+works again (`held_passes`); a write of unknown outcome ends the ownership and starts the next one
+under the next incarnation.
 """
 
 import logging
@@ -22,16 +23,18 @@ from rlm.red_kinds import TierRed
 from rlm.upkeep.assigned_partition import COPY, EXPIRE, AssignedPartition, Pass
 from rlm.upkeep.backoff import Backoff
 from rlm.upkeep.census import SLICE_PARTITIONS, Census, PartitionKey
+from rlm.upkeep.copy_queue import CopyQueue
 from rlm.upkeep.copy_task import copy_pass, withdraw_judgement
 from rlm.upkeep.effects import PassResult, Task
 from rlm.upkeep.expiration_task import expiration_pass
+from rlm.upkeep.held_passes import StoreWaits
 from rlm.upkeep.numbering import Numbering
 from rlm.upkeep.ownership import Ownership
 from rlm.upkeep.pass_ends import CountDown
 from rlm.upkeep.performer import World, always
 from rlm.upkeep.settling import too_low
 from rlm.upkeep.takeover_task import fenced_by_later_epoch, take_over
-from rlm.upkeep.task_run import Ended, MakeTask, TaskRun
+from rlm.upkeep.task_run import CallHangsError, Ended, MakeTask, TaskRun
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL, JUDGE_POOL, Workers
 from rlmm.api import (
     REMOVER_FENCE,
@@ -52,6 +55,7 @@ class RemoteLogManager:
 
     Attributes:
         census: counts the partitions.
+        waits: what waits for the store.
     """
 
     def __init__(
@@ -88,6 +92,8 @@ class RemoteLogManager:
             config.copy_quota_window_count,
             config.copy_quota_window_seconds,
         )
+        self._copies = CopyQueue(workers)
+        self.waits = StoreWaits(self._start_kind, self._new_backoff, scheduler)
 
     # -- assignment
 
@@ -106,9 +112,11 @@ class RemoteLogManager:
             known.end_ownership()
         fresh = self._partitions[key] = AssignedPartition.of(assign)
         if assign.is_leader:
+            self._world.telemetry.expect(fresh.tip.topic, fresh.tip.partition)
             self._own(fresh)
         else:
             self._world.metadata.follow(fresh.tip)
+            self._let_go(fresh.tip)
 
     def reconfigure(self, config: TierConfig) -> None:
         """Go by other limits from now on."""
@@ -121,7 +129,12 @@ class RemoteLogManager:
         if known is not None:
             known.end_ownership()
             self._world.metadata.release(known.tip)
-            self._world.telemetry.forget(known.tip.topic, known.tip.partition)
+            self._let_go(known.tip)
+
+    def _let_go(self, tip: TopicIdPartition) -> None:
+        """Its leader measures it, and waits for the store."""
+        self._world.telemetry.forget(tip.topic, tip.partition)
+        self.waits.forget(tip)
 
     def claim_changed(self) -> None:
         """What may be written is another: own what waited for it, or own nothing any more."""
@@ -334,10 +347,11 @@ class RemoteLogManager:
                 self._start(known, each)
 
     def run_now(self, done: Callable[[], None]) -> None:
-        """Start both passes of each ready partition; `done` is called once all of them have ended.
+        """Start both passes of each ready partition; `done` is called once all of them are through.
 
-        One that runs already does not count: another follows it.
+        One that runs already does not count: another follows it. The store is tried by all of them.
         """
+        self.waits.try_all()
         started = [
             (known, each)
             for known in self._partitions.values()
@@ -348,6 +362,11 @@ class RemoteLogManager:
         for known, each in started:
             each.ends.wait(waiting)
             self._start(known, each)
+
+    def _start_kind(self, kind: str, key: PartitionKey) -> None:
+        known = self._partitions.get(key)
+        if known is not None and known.ready:
+            self._start(known, known.passes[kind])
 
     def _start(self, known: AssignedPartition, each: Pass) -> None:
         ownership = known.ownership
@@ -363,7 +382,9 @@ class RemoteLogManager:
         each.ends.begun()
         ended = partial(self._pass_ended, each)
         if each.kind == COPY:
-            self._run(known, ownership, COPIER_POOL, partial(self._copy_task, known), ended)
+            task = partial(self._copy_task, known)
+            run = TaskRun(self._world, known, ownership, COPIER_POOL, task, ended)
+            self._copies.run(run, each.turn)
         else:
             task = partial(self._expire_task, known, ownership)
             self._run(known, ownership, EXPIRATION_POOL, task, ended)
@@ -376,6 +397,7 @@ class RemoteLogManager:
             broker_id=self._config.node_id,
             custom_metadata_bytes_max=self._config.custom_metadata_bytes_max,
             throttle_ms=lambda size: self._copy_quota.throttle_ms(size, clock.monotonic_ms()),
+            gate=self.waits.gate(COPY),
             is_current=lambda: known.settings is settings,
         )
 
@@ -385,6 +407,7 @@ class RemoteLogManager:
             ownership.own_copies,
             broker_id=self._config.node_id,
             copy_max_ms=self._config.copy_max_ms,
+            gate=self.waits.gate(EXPIRE),
         )
 
     def _run(
@@ -407,31 +430,31 @@ class RemoteLogManager:
         error: BaseException | None,
     ) -> None:
         each.running = False
-        each.ends.ended()
+        goes_on = result is not None and result.again_in_ms == 0
+        if not goes_on:
+            each.ends.ended()
         self._world.telemetry.passed(known.tip.topic, each.kind)
-        delay_ms = float(self._config.task_interval_ms)
-        if error is not None:
-            if self._ends_ownership(known, error):
-                return
+        if isinstance(error, CallHangsError):
+            self.waits.gate(each.kind).failed(known.tip, error)
+        if error is None:
+            assert result is not None
+            is_held = result.is_held
+            if result.red and result.red != each.red:
+                log.error("%s: %s", known.tip.topic_partition, result.red)
+            delay_ms = each.passed(result, self._config.task_interval_ms)
+        elif self._ends_ownership(known, error):
+            return
+        else:
+            is_held = False  # it may be the only one that fails: it comes again by its own pauses
             each.failed(error)
             delay_ms = each.backoff.next_ms()
             if each.kind == COPY and isinstance(error, RemoteStorageError):
                 self._start(known, known.passes[EXPIRE])  # its STARTED id is dangling now
+        if goes_on:
+            self._start(known, each)  # behind those that wait
         else:
-            assert result is not None
-            if result.red and result.red != each.red:
-                log.error("%s: %s", known.tip.topic_partition, result.red)
-            each.red = result.red
-            if result.store_errors:
-                each.failed(f"{result.store_errors} deletions failed")
-                delay_ms = each.backoff.next_ms()
-            else:
-                each.backoff.reset()
-            if result.again_in_ms is not None:
-                delay_ms = result.again_in_ms
-        if each.again and error is None:
-            delay_ms = 0
-        each.timer = self._scheduler.call_later(delay_ms, partial(self._start, known, each))
+            each.timer = self._scheduler.call_later(delay_ms, partial(self._start, known, each))
+        self.waits.ended(each.kind, known.tip, is_held=is_held)
 
     def _ends_ownership(self, known: AssignedPartition, error: BaseException) -> bool:
         """Whether the ownership is over by this error; what follows is arranged here."""

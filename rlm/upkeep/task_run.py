@@ -16,6 +16,10 @@ MakeTask = Callable[[], Task[PassResult]]
 Ended = Callable[[AssignedPartition, PassResult | None, BaseException | None], None]
 
 
+class CallHangsError(RetriableRemoteStorageError):
+    """A call of the plugin was given up, and with it the run."""
+
+
 class TaskRun:
     """A task of one ownership."""
 
@@ -49,4 +53,4 @@ class TaskRun:
             self._ended(self._known, result, error)
 
     def _given_up(self) -> None:
-        self.done(None, RetriableRemoteStorageError("a call of the plugin hangs"))
+        self.done(None, CallHangsError("a call of the plugin hangs"))

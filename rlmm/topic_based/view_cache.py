@@ -1,4 +1,4 @@
-"""Views of the partitions that were asked for lately, built from the store, bounded by segments.
+"""Views of the partitions that were asked for lately, built from the store, in bounded memory.
 
 A view that is held is kept up to date change by change; one that is not held costs nothing, and a
 scan of the store when it is asked for. With them goes what the remover needs of all partitions.
@@ -11,7 +11,7 @@ from rlmm.store import Changes, MetadataStore, PartitionKey
 from rlmm.topic_based.deletions import DeletionCache
 
 SEGMENTS_MAX = 20_000
-"""About a kilobyte each."""
+"""About a kilobyte each; a view counts as one more, for there are many of deleted topics."""
 
 
 class ViewCache:
@@ -37,10 +37,10 @@ class ViewCache:
             return view
         view = PartitionView(self._store.entries(metadata_partition, partition))
         self._views[key] = view
-        self._segments += len(view)
+        self._segments += 1 + len(view)
         while self._segments > self._segments_max and len(self._views) > 1:
             _, oldest = self._views.popitem(last=False)
-            self._segments -= len(oldest)
+            self._segments -= 1 + len(oldest)
         return view
 
     def apply(self, metadata_partition: int, changes: Changes) -> None:
@@ -57,4 +57,4 @@ class ViewCache:
         """Forget all views of a metadata partition."""
         self.deletions.drop(metadata_partition)
         for key in [key for key in self._views if key[0] == metadata_partition]:
-            self._segments -= len(self._views.pop(key))
+            self._segments -= 1 + len(self._views.pop(key))

@@ -12,6 +12,7 @@ from rsm_plugins.contract.indexes import IndexPromises
 from rsm_plugins.contract.listing import ListingPromises
 from rsm_plugins.contract.naming import NamePromises
 from rsm_plugins.contract.reading import RangePromises, StreamPromises
+from rsm_plugins.contract.repeating import RepeatPromises
 
 
 class AllPromises(
@@ -23,6 +24,7 @@ class AllPromises(
     NamePromises,
     ThreadPromises,
     FailurePromises,
+    RepeatPromises,
     ListingPromises,
     ClaimPromises,
 ):

@@ -24,7 +24,8 @@ class Promises:
     """A promise is a method `test_...` whose docstring is the promise as a sentence.
 
     It takes a configured plugin as `manager` (or as `unreachable_manager`, whose store does not
-    answer), raises AssertionError where the promise is broken, and `unittest.SkipTest` where it
+    answer, or in a `flaky_store`, some of whose requests fail), raises AssertionError where the
+    promise is broken, and `unittest.SkipTest` where it
     cannot be asked. Each gets an instance of its own, and so a topic of its own: the store need not
     be empty, and several runs may share it.
 

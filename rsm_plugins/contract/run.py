@@ -14,6 +14,7 @@ from unittest import SkipTest
 
 from rsm_plugins.api import RemoteStorageManager, RetriableRemoteStorageError
 from rsm_plugins.contract import AllPromises, expect
+from rsm_plugins.contract.flaky import FlakyStore
 
 _CLEAN_UP_S = 120.0
 _INTERRUPTED_S = 2.0
@@ -52,12 +53,15 @@ class Candidate:
     Attributes:
         make: makes a configured plugin.
         make_unreachable: makes one whose store does not answer; None: that promise is not asked.
+        make_flaky: makes one whose requests fail when they are told to, with what tells them; None:
+            promises about repeating are not asked.
         settings: what `make` configures it with.
         large_segment_bytes: size of the large segments.
     """
 
     make: Make
     make_unreachable: Make | None = None
+    make_flaky: Callable[[], FlakyStore] | None = None
     settings: Mapping[str, str] | None = None
     large_segment_bytes: int = AllPromises.large_segment_bytes
 
@@ -132,8 +136,14 @@ def clean_up(promises: AllPromises, janitor: RemoteStorageManager) -> list[str]:
 
 def _with_plugin(method: Callable[..., None], candidate: Candidate) -> None:
     [kind] = inspect.signature(method).parameters
+    asked: object = None
     if kind == "manager":
         manager = candidate.make()
+    elif kind == "flaky_store":
+        if candidate.make_flaky is None:
+            raise SkipTest("no flaky store was given: the test class of the plugin has one")
+        asked = candidate.make_flaky()
+        manager = asked.manager
     elif candidate.make_unreachable is None:
         raise SkipTest("no settings of an unreachable store were given")
     else:
@@ -142,6 +152,6 @@ def _with_plugin(method: Callable[..., None], candidate: Candidate) -> None:
         except RetriableRemoteStorageError:
             return  # it noticed in `configure`, and said the right thing
     try:
-        method(manager)
+        method(asked or manager)
     finally:
         manager.close()

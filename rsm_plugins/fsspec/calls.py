@@ -11,13 +11,32 @@ Must not know: what is called.
 
 import inspect
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import contextmanager
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
 
 _HANGING_MAX = 32
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """How long, and how often.
+
+    Attributes:
+        timeout_s: of one call of the file system.
+        request_timeout_s: of one request with its repetitions, each of several calls; a `put` has
+            as long for every 8 MiB.
+        attempts: of one request, the first included.
+    """
+
+    timeout_s: float
+    request_timeout_s: float = 60.0
+    attempts: int = 4
 
 
 class BoundedCalls:
@@ -34,10 +53,31 @@ class BoundedCalls:
         self._fs = fs
         self._timeout_s = timeout_s
         self._threads = threads
+        self._bound = threading.local()
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
         self._hanging = 0
         self._closed = False
+
+    @contextmanager
+    def together_within(self, seconds: float) -> Iterator[None]:
+        """Let all calls that this thread makes in the block end within so many seconds."""
+        self._bound.end_s = time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            del self._bound.end_s
+
+    def seconds_left(self) -> float:
+        """How long a call that begins now may last.
+
+        Raises:
+            TimeoutError: no time is left.
+        """
+        left_s: float = getattr(self._bound, "end_s", float("inf")) - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("its time is over")
+        return min(self._timeout_s, left_s)
 
     def method(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of the file system by its public, synchronous name.
@@ -50,7 +90,7 @@ class BoundedCalls:
             if inspect.iscoroutinefunction(coroutine):
                 from fsspec.asyn import sync
 
-                return sync(self._fs.loop, coroutine, *args, timeout=self._timeout_s, **kwargs)
+                return sync(self._fs.loop, coroutine, *args, timeout=self.seconds_left(), **kwargs)
         return self.call(getattr(self._fs, name), *args, **kwargs)
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -59,17 +99,18 @@ class BoundedCalls:
         Raises:
             TimeoutError: it did not come to an end in time. Whatever the function raises.
         """
+        seconds = self.seconds_left()
         if not self._threads:
             return function(*args, **kwargs)
         worker = self._take()
         answer: Future[Any] = Future()
         worker.tasks.put(_Task(answer, function, args, kwargs))
         try:
-            return answer.result(self._timeout_s)
+            return answer.result(seconds)
         except FutureTimeoutError:
             if answer.done():  # it is the function's own
                 raise
-            raise TimeoutError(f"no answer within {self._timeout_s:g} s") from None
+            raise TimeoutError(f"no answer within {seconds:.3g} s") from None
         finally:
             if answer.done():
                 self._give_back(worker)

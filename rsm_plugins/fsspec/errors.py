@@ -5,6 +5,10 @@ an AWS error code, a Java class name inside a RuntimeError. One table for all, b
 carries and by names, so that no library need be imported here. What nobody knows is retriable: a
 store that fails for good shows itself by failing on.
 
+Retriable is what the tier tries again, for ever and with pauses of minutes. Of that, `passes` says
+what the plugin itself repeats within seconds: all but a full disk, a quota, and a limit of this
+process.
+
 Pure. Must not know: which operation failed.
 """
 
@@ -90,6 +94,24 @@ _ERRNOS = {
     errno.ENOSYS: _F,
     errno.ENOENT: _N,
 }
+_STAYS_ERRNOS = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+}
+_STAYS_JAVA_NAMES = {
+    "DSQuotaExceededException",
+    "NSQuotaExceededException",
+    "QuotaByStorageTypeExceededException",
+    "QuotaExceededException",
+    "MaxDirectoryItemsExceededException",
+    "PathComponentTooLongException",
+    "FSLimitException",
+}
+"""Retriable, for a person may make room; but not within seconds."""
 _TYPES: tuple[tuple[type[BaseException], Meaning], ...] = (
     (FileNotFoundError, _N),
     (PermissionError, _F),
@@ -120,6 +142,17 @@ def meaning_of(error: BaseException) -> Meaning:
     if isinstance(error, OSError):
         return _ERRNOS.get(error.errno or 0, _R)
     return _F if isinstance(error, ValueError) else _R
+
+
+def passes(error: BaseException) -> bool:
+    """Whether an error may be gone within seconds: then the same request is worth a repetition."""
+    if meaning_of(error) is not Meaning.RETRIABLE:
+        return False
+    for each in _causes(error):
+        if _by_what_it_carries(each) is not None:  # the store's own words, not a library's errno
+            java = _JAVA_CLASS.search(str(each))
+            return java is None or java[1] not in _STAYS_JAVA_NAMES
+    return not (isinstance(error, OSError) and error.errno in _STAYS_ERRNOS)
 
 
 def s3_code(error: BaseException) -> str:

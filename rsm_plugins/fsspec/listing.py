@@ -3,28 +3,27 @@
 Must not know: roots, keys, segments.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rsm_plugins.fsspec.calls import BoundedCalls
 from rsm_plugins.fsspec.errors import Meaning, meaning_of
 
 
 def files_below(
-    calls: BoundedCalls, folder: str, left_out_suffix: str
+    list_folder: Callable[[str], Sequence[Mapping[str, Any]]], folder: str, left_out_suffix: str
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Paths and facts of all files below a directory, in order; none where it does not exist.
 
     One directory is held in memory at a time.
 
     Args:
-        calls: calls of the file system.
+        list_folder: what the file system tells of each child of a directory.
         folder: where to begin.
         left_out_suffix: directories with this end of their name are not entered.
     """
     try:
-        infos = calls.method("ls", folder, detail=True)
+        infos = list_folder(folder)
     except Exception as e:
         if meaning_of(e) is Meaning.NOT_FOUND:
             return
@@ -40,7 +39,7 @@ def files_below(
         if name.endswith(left_out_suffix + "/"):
             continue
         if name.endswith("/"):
-            yield from files_below(calls, path[:-1], left_out_suffix)
+            yield from files_below(list_folder, path[:-1], left_out_suffix)
         else:
             yield path, info
 

@@ -5,6 +5,10 @@ An object is one file below the URL. Where the store shows a written object only
 HDFS), it is written to a random name in `<key>.copying/` and moved to its place. No cache of
 fsspec's is used: not of instances, not of listings, not of blocks.
 
+What fails in a way that passes is repeated: one piece that is read, one directory that is listed,
+the deletion of one key, and a `put` as a whole, with a new temporary name. So no attempt builds on
+what another one left; what attempts that hung left is removed once a later one is through.
+
 Must not know: what a segment is; any one library, but for the few lines of `s3` and `file`.
 """
 
@@ -13,11 +17,13 @@ import logging
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, BinaryIO, TypeVar
 
 from crc32c import crc32c
 
+from kafka_protocol.errors import TidemarkError
 from rsm_plugins.api import (
     RemoteObjectDamagedError,
     RemoteResourceNotFoundError,
@@ -25,17 +31,21 @@ from rsm_plugins.api import (
     RetriableRemoteStorageError,
     StoredObject,
 )
-from rsm_plugins.fsspec.calls import BoundedCalls
-from rsm_plugins.fsspec.errors import Meaning, hidden, meaning_of, s3_code, shown
+from rsm_plugins.fsspec.calls import BoundedCalls, CallLimits
+from rsm_plugins.fsspec.errors import Meaning, hidden, meaning_of, passes, s3_code, shown
 from rsm_plugins.fsspec.listing import files_below, modified_ms
-from rsm_plugins.fsspec.source import WRITE_BYTES, SourceError, chunks, read_up_to, write_all
+from rsm_plugins.fsspec.source import WRITE_BYTES, SourceError, chunks, read_head, write_all
 from rsm_plugins.layout.objects import ObjectFacts, check_key, folder_of_prefix
 from rsm_plugins.layout.piece_stream import PieceStream
 from rsm_plugins.layout.store import ObjectStore
+from rsm_plugins.retries import Retries
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 COPYING_SUFFIX = ".copying"
+_BYTES_PER_CALL_TIMEOUT = 8 << 20
 _PART_BYTES = 8 << 20
 _DIRECT_PIECE_BYTES = 8 << 20
 _FILE_PIECE_BYTES = 4 << 20
@@ -62,7 +72,7 @@ class FsspecStore(ObjectStore):
         root: str,
         *,
         rename: bool,
-        timeout_s: float,
+        limits: CallLimits,
         secret_values: Sequence[str] = (),
         file_options: Mapping[str, Any] | None = None,
     ) -> None:
@@ -72,7 +82,7 @@ class FsspecStore(ObjectStore):
             fs: the file system.
             root: path of the root in it.
             rename: write under a temporary name and move.
-            timeout_s: deadline of one call.
+            limits: of calls and requests.
             secret_values: what must never be in a message.
             file_options: what `open` is told of each new file.
         """
@@ -86,7 +96,19 @@ class FsspecStore(ObjectStore):
         self._has_upload_listings = bool(protocols & _S3)
         self._in_memory = "memory" in protocols
         self._removes_empty = rename and bool(protocols & _RMDIR_KEEPS_FILES)
-        self.calls = BoundedCalls(fs, timeout_s, threads=not (self._is_local or self._in_memory))
+        self._request_timeout_s = limits.request_timeout_s
+        self._retries = Retries(
+            lambda e: (
+                isinstance(e, RetriableRemoteStorageError)
+                or (not isinstance(e, TidemarkError) and passes(e))
+            ),
+            timeout_s=limits.request_timeout_s,
+            attempts=limits.attempts,
+            shown=lambda e: shown(e, secret_values),
+        )
+        self.calls = BoundedCalls(
+            fs, limits.timeout_s, threads=not (self._is_local or self._in_memory)
+        )
 
     def check(self) -> None:
         """Find the root, or make it.
@@ -114,22 +136,26 @@ class FsspecStore(ObjectStore):
         """See ObjectStore."""
         target = self._path(key)
         self._check_local_root()
-        source.seek(0)
-        head = read_up_to(source, self._part_bytes())
-        try:
+        size = source.seek(0, os.SEEK_END)
+        left_behind: list[str] = []
+
+        def attempt() -> ObjectFacts:
+            head = read_head(source, self._part_bytes())
             if self._rename:
-                facts = self._put_by_rename(target, head, source)
+                facts = self._put_by_rename(target, head, source, left_behind)
             else:
                 facts = self._put_directly(target, head, source)
             held = int(self.calls.method("info", target)["size"])
-        except SourceError as e:
-            raise e.error from None
-        except Exception as e:  # noqa: BLE001 - as above
-            raise self._storage_error(e, "copy", key, RetriableRemoteStorageError) from None
-        if held != facts.size_bytes:
-            raise RetriableRemoteStorageError(
-                f"copy of {key}: the store holds {held} bytes of {facts.size_bytes}"
-            )
+            if held != facts.size_bytes:
+                raise RetriableRemoteStorageError(
+                    f"copy of {key}: the store holds {held} bytes of {facts.size_bytes}"
+                )
+            return facts
+
+        seconds = self._request_timeout_s * (1 + size // _BYTES_PER_CALL_TIMEOUT)
+        facts = self._asked("copy", key, attempt, RetriableRemoteStorageError, seconds)
+        for temporary in left_behind:
+            self._try_remove_temporary(temporary, target + COPYING_SUFFIX)
         return facts
 
     def get(self, key: str, first: int = 0, last: int | None = None) -> PieceStream:
@@ -168,15 +194,8 @@ class FsspecStore(ObjectStore):
         """See ObjectStore."""
         self._check_local_root()
         for key in keys:
-            path = self._path(key)
-            try:
-                if self._rename:
-                    self._remove_copying(path)
-                elif self._has_upload_listings:
-                    self._abort_uploads(path)
-                self.remove(path)
-            except Exception as e:  # noqa: BLE001 - as above
-                raise self._storage_error(e, "delete", key, RetriableRemoteStorageError) from None
+            request = partial(self._delete_one, self._path(key))
+            self._asked("delete", key, request, RetriableRemoteStorageError)
         if self._removes_empty:
             for folder in dict.fromkeys(_parent(self._path(key)) for key in keys):
                 self._settle(folder)
@@ -190,7 +209,7 @@ class FsspecStore(ObjectStore):
             return
         folder = f"{self._root}/{start}" if start else self._root
         try:
-            for path, info in files_below(self.calls, folder, COPYING_SUFFIX):
+            for path, info in files_below(self._listed, folder, COPYING_SUFFIX):
                 key = path[len(self._root) + 1 :]
                 if key.startswith(prefix):
                     yield StoredObject(key, int(info["size"]), modified_ms(info))
@@ -199,6 +218,7 @@ class FsspecStore(ObjectStore):
 
     def close(self) -> None:
         """See ObjectStore."""
+        self._retries.close()
         self.calls.close()
 
     # ------------------------------------------------------------------ for subclasses
@@ -264,14 +284,18 @@ class FsspecStore(ObjectStore):
             return ObjectFacts(len(head), crc32c(head))
         return self.write(target, head, source)
 
-    def _put_by_rename(self, target: str, head: bytes, source: BinaryIO) -> ObjectFacts:
+    def _put_by_rename(
+        self, target: str, head: bytes, source: BinaryIO, left_behind: list[str]
+    ) -> ObjectFacts:
         copying = target + COPYING_SUFFIX
         temporary = f"{copying}/{secrets.token_hex(8)}"
         try:
             facts = self._write_temporary(copying, temporary, head, source)
             self.move(temporary, target)
         except BaseException as e:
-            if not isinstance(e, TimeoutError):  # a store that hangs would hang here, too
+            if isinstance(e, TimeoutError):  # a store that hangs would hang here, too
+                left_behind.append(temporary)
+            else:
                 self._try_remove_temporary(temporary, copying)
             raise
         self.remove_folder(copying)
@@ -310,11 +334,8 @@ class FsspecStore(ObjectStore):
     def _piece(self, key: str, path: str, begin: int, end: int) -> bytes:
         # The files of some file systems read ahead.
         uncached = {} if self.fs.async_impl or self._in_memory else {"cache_type": "none"}
-        try:
-            piece = self.calls.method("cat_file", path, start=begin, end=end, **uncached)
-        except Exception as e:  # noqa: BLE001 - as above
-            raise self._storage_error(e, "fetch", key, RemoteResourceNotFoundError) from None
-        piece = bytes(piece or b"")
+        request = partial(self.calls.method, "cat_file", path, start=begin, end=end, **uncached)
+        piece = bytes(self._asked("fetch", key, request, RemoteResourceNotFoundError) or b"")
         if begin and len(piece) > end - begin:
             # All of the object, it seems: these are not the bytes that were asked for.
             raise RemoteStorageError(
@@ -324,15 +345,20 @@ class FsspecStore(ObjectStore):
         return piece[: end - begin]
 
     def _size(self, key: str, path: str) -> int:
-        try:
-            info = self.calls.method("info", path)
-        except Exception as e:  # noqa: BLE001 - as above
-            raise self._storage_error(e, "fetch", key, RemoteResourceNotFoundError) from None
+        request = partial(self.calls.method, "info", path)
+        info = self._asked("fetch", key, request, RemoteResourceNotFoundError)
         if info.get("type") == "directory":
             raise RemoteResourceNotFoundError(f"fetch of {key}: it is a directory")
         return int(info["size"])
 
     # ------------------------------------------------------------------ inside: delete
+
+    def _delete_one(self, path: str) -> None:
+        if self._rename:
+            self._remove_copying(path)
+        elif self._has_upload_listings:
+            self._abort_uploads(path)
+        self.remove(path)
 
     def _remove_copying(self, target: str) -> None:
         copying = target + COPYING_SUFFIX
@@ -386,6 +412,34 @@ class FsspecStore(ObjectStore):
                 self.calls.method("abort_mpu", bucket, key, upload["UploadId"])
 
     # ------------------------------------------------------------------ inside: list, names
+
+    def _listed(self, folder: str) -> Sequence[Mapping[str, Any]]:
+        request = partial(self.calls.method, "ls", folder, detail=True)
+        infos: Sequence[Mapping[str, Any]] = self._repeated(f"list of {folder}", request)
+        return infos
+
+    # ------------------------------------------------------------------ inside: requests
+
+    def _asked(
+        self,
+        doing: str,
+        key: str,
+        request: Callable[[], T],
+        if_not_found: type[RemoteStorageError],
+        seconds: float | None = None,
+    ) -> T:
+        """Make a request, repeat it where that may help, and say what it failed with."""
+        try:
+            return self._repeated(f"{doing} of {key}", request, seconds)
+        except SourceError as e:
+            raise e.error from None
+        except Exception as e:  # noqa: BLE001 - as above
+            raise self._storage_error(e, doing, key, if_not_found) from None
+
+    def _repeated(self, what: str, request: Callable[[], T], seconds: float | None = None) -> T:
+        seconds = seconds or self._request_timeout_s
+        with self.calls.together_within(seconds):
+            return self._retries.call(what, request, timeout_s=seconds)
 
     def _check_local_root(self) -> None:
         # `check` made it: where it is missing now, a disk is not mounted, and nothing is absent.

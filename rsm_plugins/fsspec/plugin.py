@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from urllib.parse import unquote
 
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
+from rsm_plugins.fsspec.calls import CallLimits
 from rsm_plugins.fsspec.errors import Meaning, hidden, meaning_of, shown
 from rsm_plugins.fsspec.objects import LOCAL, SHOWN_WHOLE, FsspecStore
 from rsm_plugins.layout.manager import LayoutStorageManager
@@ -23,6 +24,9 @@ from rsm_plugins.layout.store import ObjectStore
 from rsm_plugins.settings import Setting, choice, integer, text
 
 _OPTION = "option."
+_ATTEMPTS = 4
+_REPEAT_THEMSELVES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
+"""Protocols whose libraries repeat requests with growing waits; to repeat that would multiply."""
 _SECRET_WORDS = ("secret", "pass", "token", "key", "credential", "connection_string", "sas")
 
 REQUEST_TIMEOUT = integer(
@@ -32,6 +36,25 @@ REQUEST_TIMEOUT = integer(
     default=30_000,
     low=100,
     high=3_600_000,
+)
+TIMES = (
+    REQUEST_TIMEOUT,
+    integer(
+        "api.call.timeout.ms",
+        "Longest time for one request (a piece read, an object written, a key deleted) with its"
+        " repetitions; no attempt begins later. A transfer may take this long for every 8 MiB.",
+        default=60_000,
+        low=100,
+        high=3_600_000,
+    ),
+    integer(
+        "api.call.attempts",
+        "Attempts of one request, the first included; only failures that may pass are repeated."
+        f" 0: {_ATTEMPTS}, and 1 where the store's library repeats by itself (S3, Google, Azure).",
+        default=0,
+        low=0,
+        high=20,
+    ),
 )
 OPTIONS = text(
     "option.*",
@@ -64,7 +87,7 @@ class FsspecRemoteStorageManager(LayoutStorageManager):
             ("auto", "direct", "rename"),
             default="auto",
         ),
-        REQUEST_TIMEOUT,
+        *TIMES,
         OPTIONS,
     )
 
@@ -99,7 +122,7 @@ class FsspecRemoteStorageManager(LayoutStorageManager):
             fs,
             root,
             rename=how == "rename" or (how == "auto" and protocol not in SHOWN_WHOLE),
-            timeout_s=values["request.timeout.ms"] / 1_000,
+            limits=limits_of(values, protocol),
             secret_values=secret_values,
         )
         store.check()
@@ -142,6 +165,14 @@ def connect(url: str, options: Mapping[str, Any], secret_values: Sequence[str]) 
         raise ValueError(f"{wrong}: allowed is protocol://path with a bucket or a directory")
     fs.dircache = DirCache(use_listings_cache=False)
     return fs, root
+
+
+def limits_of(values: Mapping[str, Any], protocol: str) -> CallLimits:
+    """What the settings say of calls and requests."""
+    attempts = values["api.call.attempts"] or (1 if protocol in _REPEAT_THEMSELVES else _ATTEMPTS)
+    return CallLimits(
+        values["request.timeout.ms"] / 1_000, values["api.call.timeout.ms"] / 1_000, attempts
+    )
 
 
 def secrets_of(url: str, options: Mapping[str, Any]) -> Iterator[str]:

@@ -38,12 +38,20 @@ def chunks(head: bytes, source: BinaryIO) -> Iterator[bytes]:
         yield chunk
 
 
-def read_up_to(source: BinaryIO, size: int) -> bytes:
-    """The first `size` bytes, fewer only where the source ends."""
+def read_head(source: BinaryIO, size: int) -> bytes:
+    """The first `size` bytes, fewer only where the source ends.
+
+    Raises:
+        SourceError: `source` broke.
+    """
     parts = []
-    while size > 0 and (part := source.read(min(size, WRITE_BYTES))):
-        parts.append(part)
-        size -= len(part)
+    try:
+        source.seek(0)
+        while size > 0 and (part := source.read(min(size, WRITE_BYTES))):
+            parts.append(part)
+            size -= len(part)
+    except OSError as e:
+        raise SourceError(e) from e
     return b"".join(parts)
 
 

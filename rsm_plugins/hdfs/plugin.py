@@ -32,8 +32,9 @@ from rsm_plugins.fsspec.errors import hidden, shown
 from rsm_plugins.fsspec.objects import COPYING_SUFFIX, FsspecStore
 from rsm_plugins.fsspec.plugin import (
     OPTIONS,
-    REQUEST_TIMEOUT,
+    TIMES,
     FsspecRemoteStorageManager,
+    limits_of,
     secrets_of,
 )
 from rsm_plugins.layout.objects import ObjectFacts
@@ -88,7 +89,7 @@ class HdfsRemoteStorageManager(FsspecRemoteStorageManager):
             " cache of `kinit`. The other drivers always take the cache.",
         ),
         text("kerberos.keytab", "File with the principal's key, for hdfs-native."),
-        REQUEST_TIMEOUT,
+        *TIMES,
         OPTIONS,
     )
 
@@ -120,7 +121,7 @@ class HdfsRemoteStorageManager(FsspecRemoteStorageManager):
             fs,
             url.path,
             rename=True,
-            timeout_s=values["request.timeout.ms"] / 1_000,
+            limits=limits_of(values, url.scheme),
             secret_values=secret_values,
             file_options=_file_options(values),
         )
@@ -148,7 +149,9 @@ class WebHdfsStore(FsspecStore):
     def write(self, path: str, head: bytes, source: BinaryIO) -> ObjectFacts:
         """See FsspecStore."""
         # One request that lasts as long as the file does: its sockets have the deadlines.
-        facts: ObjectFacts = self.fs.upload(path, head, source, self.file_options)
+        facts: ObjectFacts = self.fs.upload(
+            path, head, source, self.file_options, self.calls.seconds_left
+        )
         return facts
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ each error, which says whether trying again helps.
 Imported only where it is used: requests is an extra. Source: the WebHDFS REST API of Hadoop 3.4.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
@@ -34,9 +34,16 @@ class WebHdfsFileSystem(WebHDFS):  # type: ignore[misc]  # fsspec has no types
         super().__init__(host, port, **options)
 
     def upload(
-        self, path: str, head: bytes, source: BinaryIO, options: Mapping[str, Any]
+        self,
+        path: str,
+        head: bytes,
+        source: BinaryIO,
+        options: Mapping[str, Any],
+        before_chunk: Callable[[], object],
     ) -> ObjectFacts:
         """Write a whole file: `head` and what is left in `source`; closed when this returns.
+
+        `before_chunk` is called before each MiB, and may raise.
 
         It is made empty first and then appended to: a DataNode may read a request long after its
         sender gave up, and must find nothing to append to once the file was deleted.
@@ -46,6 +53,7 @@ class WebHdfsFileSystem(WebHDFS):  # type: ignore[misc]  # fsspec has no types
         def body() -> Iterator[bytes]:
             nonlocal size, crc
             for chunk in chunks(head, source):
+                before_chunk()
                 crc = crc32c(chunk, crc)
                 size += len(chunk)
                 yield chunk

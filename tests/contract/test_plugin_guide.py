@@ -9,7 +9,7 @@ from tests.support.brokers.guide_reader import GUIDE, Reader, blocks
 
 pytestmark = pytest.mark.lasts(seconds=20)
 
-PLUGIN_LINES_MAX = 79
+PLUGIN_LINES_MAX = 80
 
 
 @pytest.mark.slow

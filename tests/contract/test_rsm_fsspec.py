@@ -1,3 +1,4 @@
+import errno
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rsm_plugins.api import RemoteStorageManager
-from rsm_plugins.testing import RemoteStorageManagerContract
+from rsm_plugins.testing import FlakyStore, RemoteStorageManagerContract
 from tests.support.stores.few_promises import AFewPromises
+from tests.support.stores.flaky import flaky_fsspec, flaky_s3
 from tests.support.stores.fsspec_plugin import configured, through_s3fs
 
 if TYPE_CHECKING:
@@ -36,12 +38,24 @@ class TestMemory(FsspecContract):
         yield manager
         manager.close()
 
+    @pytest.fixture
+    def flaky_store(self, tmp_path: Path) -> Iterator[FlakyStore]:
+        manager = configured(f"memory:/{tmp_path}")
+        yield flaky_fsspec(manager, lambda: ConnectionResetError("flaky"))
+        manager.close()
+
 
 class TestFile(FsspecContract):
     @pytest.fixture
     def manager(self, tmp_path: Path) -> Iterator[RemoteStorageManager]:
         manager = configured(f"file://{tmp_path}/remote")
         yield manager
+        manager.close()
+
+    @pytest.fixture
+    def flaky_store(self, tmp_path: Path) -> Iterator[FlakyStore]:
+        manager = configured(f"file://{tmp_path}/remote")
+        yield flaky_fsspec(manager, lambda: OSError(errno.ESTALE, "flaky"))
         manager.close()
 
 
@@ -67,3 +81,10 @@ class TestS3ThroughS3fs(ThroughS3fs, FsspecContract):
             manager = through_s3fs(f"http://127.0.0.1:{port}", "bucket", **timeout)
             yield manager
             manager.close()
+
+    @pytest.fixture
+    def flaky_store(self, s3: "S3Endpoint") -> Iterator[FlakyStore]:
+        soon = {"request.timeout.ms": "10000"}  # s3fs repeats for longer
+
+        with flaky_s3(s3, lambda url, bucket: through_s3fs(url, bucket, **soon)) as store:
+            yield store

@@ -19,6 +19,7 @@ from rsm_plugins.api import (
     RemoteStorageError,
     RetriableRemoteStorageError,
 )
+from rsm_plugins.fsspec.calls import CallLimits
 from rsm_plugins.fsspec.objects import FsspecStore
 from rsm_plugins.fsspec.plugin import FsspecRemoteStorageManager
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
@@ -243,7 +244,7 @@ class WithoutRanges(MemoryFileSystem):
 
 
 def test_a_store_without_ranges_gives_no_wrong_bytes() -> None:
-    store = FsspecStore(WithoutRanges(), "/without-ranges", rename=False, timeout_s=10)
+    store = FsspecStore(WithoutRanges(), "/without-ranges", rename=False, limits=CallLimits(10))
     store.put("k", io.BytesIO(b"0123456789"))
     with io.BufferedReader(store.get("k", 0, 3)) as stream:
         assert stream.read() == b"0123"

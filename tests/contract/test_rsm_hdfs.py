@@ -6,8 +6,9 @@ import pytest
 
 from rsm_plugins.api import RemoteStorageManager
 from rsm_plugins.hdfs.plugin import HdfsRemoteStorageManager
-from rsm_plugins.testing import RemoteStorageManagerContract
+from rsm_plugins.testing import FlakyStore, RemoteStorageManagerContract
 from tests.support.stores.few_promises import AFewPromises
+from tests.support.stores.flaky import flaky_fsspec
 
 if TYPE_CHECKING:
     from tests.support.stores.hdfs import Hdfs
@@ -27,6 +28,7 @@ def configured(url: str, **settings: str) -> HdfsRemoteStorageManager:
 
 class HdfsContract(RemoteStorageManagerContract):
     scheme = ""
+    every_nth_request = 5
     wrong_settings = (
         {},
         {"url": "hdfs:///no-host"},
@@ -50,6 +52,12 @@ class TestHdfsNative(HdfsContract):
     scheme = "hdfs"
 
     @pytest.fixture
+    def flaky_store(self, hdfs: "Hdfs") -> Iterator[FlakyStore]:
+        manager = configured(hdfs.rpc + hdfs.new_root())
+        yield flaky_fsspec(manager, lambda: RuntimeError('RPCError("connection reset", "flaky")'))
+        manager.close()
+
+    @pytest.fixture
     def manager(self, hdfs: "Hdfs") -> Iterator[RemoteStorageManager]:
         manager = configured(hdfs.rpc + hdfs.new_root())
         yield manager
@@ -71,3 +79,9 @@ class TestAFewThroughWebHdfs(ThroughWebHdfs, AFewPromises):
 @pytest.mark.long(seconds=1)
 class TestWebHdfs(ThroughWebHdfs, HdfsContract):
     scheme = "webhdfs"
+
+    @pytest.fixture
+    def flaky_store(self, hdfs: "Hdfs") -> Iterator[FlakyStore]:
+        manager = configured(hdfs.web + hdfs.new_root(), user="tester")
+        yield flaky_fsspec(manager, lambda: ConnectionResetError("flaky"))
+        manager.close()

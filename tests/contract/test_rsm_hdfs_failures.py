@@ -29,7 +29,7 @@ pytestmark = pytest.mark.jvm
 
 BIG = os.urandom(5 << 20)
 DRIVERS = ("hdfs-native", "webhdfs")
-HURRIED = {"request.timeout.ms": "1000"}
+HURRIED = {"request.timeout.ms": "1000", "api.call.attempts": "2"}
 HALF_A_COPY = """
 import io, sys
 from dataclasses import replace

@@ -8,8 +8,9 @@ import pytest
 
 from rsm_plugins.api import RemoteStorageManager
 from rsm_plugins.s3.plugin import S3RemoteStorageManager
-from rsm_plugins.testing import RemoteStorageManagerContract
+from rsm_plugins.testing import FlakyStore, RemoteStorageManagerContract
 from tests.support.stores.few_promises import AFewPromises
+from tests.support.stores.flaky import flaky_s3
 
 if TYPE_CHECKING:
     from tests.support.stores.s3 import S3Endpoint
@@ -75,6 +76,11 @@ class TestS3(OnLocalStack):
         with socket.create_server(("127.0.0.1", 0)) as server:
             url = f"http://127.0.0.1:{server.getsockname()[1]}"
         yield from closed(configured(url, "nowhere", api_call_attempts="2"))
+
+    @pytest.fixture
+    def flaky_store(self, s3: "S3Endpoint") -> Iterator[FlakyStore]:
+        with flaky_s3(s3, configured) as store:
+            yield store
 
 
 class TestAFewWithEverythingSet(AFewPromises):

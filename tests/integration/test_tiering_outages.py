@@ -217,6 +217,8 @@ def test_the_tier_measures_under_kafkas_names(make_broker: MakeBroker) -> None:
         assert f"\n{prefix}event_loop_longest_gap_ms " in page
     idle = broker.metric("kafka_log_remote_RemoteStorageThreadPool_RemoteLogReaderAvgIdlePercent")
     assert 0 < idle <= 1
+    delete_topic(broker, "tides")
+    until(lambda: of_topic not in broker.http("/metrics")[1], "nothing is counted for it any more")
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from rlm.upkeep.copy_task import copy_pass
 from rlm.upkeep.effects import Effect, PassResult, Task, UpdateState
 from rlm.upkeep.expiration_task import expiration_pass
 from rlm.upkeep.performer import Performer
+from rlm.upkeep.store_gate import StoreGate
 from rlm.upkeep.takeover_task import take_over
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL
 from rlmm.api import MetadataNotReadyError
@@ -54,13 +55,16 @@ def copying(scene: Scene) -> Stepped:
         broker_id=1,
         custom_metadata_bytes_max=128,
         throttle_ms=lambda size: 0,
+        gate=StoreGate(),
     )
     return Stepped(scene, task, COPIER_POOL)
 
 
 def expiring(scene: Scene) -> Stepped:
     own = scene.tier.ownership.own_copies
-    task = expiration_pass(scene.settings, own, broker_id=1, copy_max_ms=COPY_MAX_MS)
+    task = expiration_pass(
+        scene.settings, own, broker_id=1, copy_max_ms=COPY_MAX_MS, gate=StoreGate()
+    )
     return Stepped(scene, task, EXPIRATION_POOL)
 
 
@@ -165,6 +169,7 @@ def test_a_pass_ends_when_the_settings_are_not_those_it_began_with(scene: Scene)
         broker_id=1,
         custom_metadata_bytes_max=128,
         throttle_ms=lambda size: 0,
+        gate=StoreGate(),
         is_current=lambda: current[0],
     )
     copy = Stepped(scene, task, COPIER_POOL)

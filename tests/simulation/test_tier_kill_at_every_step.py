@@ -10,7 +10,7 @@ from rlm.link.messages import CopiedThrough, PartitionSettings
 from rlm.testing import PARTITION, Killed
 from rlmm.api import MetadataWriteTimeoutError, SegmentUpdate
 from rlmm.memory import Fault, InMemoryRemoteLogMetadataManager
-from rsm_plugins.api import RetriableRemoteStorageError
+from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
 from rsm_plugins.segment import SegmentState
 from rsm_plugins.testing import Operation
 from tests.support.tier.scene import COPY_MAX_MS, Scene
@@ -183,10 +183,29 @@ def test_a_store_error_while_deleting_stops_nothing_else(scene: Scene) -> None:
     scene.broker.expire_local()
     scene.broker.delete_records(6)
     scene.clock.advance(COPY_MAX_MS + 1)
-    scene.storage.fail_next(Operation.DELETE, RetriableRemoteStorageError("down"))
+    scene.storage.fail_next(Operation.DELETE, RemoteStorageError("refused"))
     scene.pass_all()
     states = [segment.state for segment in scene.metadata.list_segments(PARTITION)]
     assert states == [SegmentState.DELETE_SEGMENT_STARTED, SegmentState.COPY_SEGMENT_FINISHED]
+    scene.settle()
+    scene.check_no_leak()
+
+
+def test_a_store_that_is_away_ends_a_deleting_pass_at_its_first_call(scene: Scene) -> None:
+    scene.broker.fill(3)
+    scene.pass_all()
+    scene.broker.expire_local()
+    scene.broker.delete_records(6)
+    scene.storage.down = True
+    for _ in range(3):
+        with pytest.raises(RetriableRemoteStorageError):
+            scene.pass_all()
+    asked = [call for call in scene.storage.calls if call.operation is Operation.DELETE]
+    assert len(asked) == 3
+    begun, done = SegmentState.DELETE_SEGMENT_STARTED, SegmentState.COPY_SEGMENT_FINISHED
+    states = [segment.state for segment in scene.metadata.list_segments(PARTITION)]
+    assert states == [begun, done, done], "no further one was begun"
+    scene.storage.down = False
     scene.settle()
     scene.check_no_leak()
 

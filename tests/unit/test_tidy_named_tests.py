@@ -3,24 +3,12 @@
 import re
 from pathlib import Path
 
+from tests.support.named_tests import names_by_file
+
 ROOT = Path(__file__).parents[2]
 NAMED = re.compile(r"`((?:[\w/]+/)?(?:test_\w+\.py|testing\.py)|\.\.\.)?::(test_\w+)")
 LONE_FILE = re.compile(r"`(?:[\w/]+/)?(test_\w+\.py)`")
 ALONE = re.compile(r"`(test_\w+)`")
-
-
-def names_by_file() -> dict[str, set[str]]:
-    files = [*ROOT.glob("tests/**/test_*.py"), ROOT / "rlmm" / "testing.py"]
-    found = {
-        str(path.relative_to(ROOT)) if path.name == "testing.py" else path.name: named_in(path)
-        for path in files
-    }
-    promises = (named_in(path) for path in ROOT.glob("rsm_plugins/contract/*.py"))
-    return found | {"rsm_plugins/testing.py": set().union(*promises)}  # it inherits them all
-
-
-def named_in(path: Path) -> set[str]:
-    return set(re.findall(r"def (test_\w+)", path.read_text()))
 
 
 def test_pages_name_tests_that_exist() -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pipeline.scan_range import Place
 
 _FORMATS = ("jsonl", "parquet", "arrow")
-_PACKAGES = ("pyarrow", "numpy", "tenacity")
+_PACKAGES = ("pyarrow", "numpy")
 
 
 class _PlaceType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on

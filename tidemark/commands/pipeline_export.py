@@ -61,7 +61,7 @@ def command(topic: str, **given: Any) -> None:
         raise WrongOptionError("say where to export to: one of --to, --iceberg and --delta")
     from pipeline.packages import need
 
-    need("spark", "pyspark", "pyarrow", "numpy", "tenacity")
+    need("spark", "pyspark", "pyarrow", "numpy")
     from pipeline.scan_options import where_of
 
     where = where_of(given["bootstrap"], given["bucket"], topic, _scan_options(given))

@@ -19,6 +19,7 @@ from rsm_plugins.layout.manager import LayoutStorageManager
 from rsm_plugins.layout.objects import ObjectFacts
 from rsm_plugins.layout.piece_stream import PieceStream
 from rsm_plugins.layout.store import ObjectStore
+from rsm_plugins.retries import Retries
 from rsm_plugins.segment import (
     IndexType,
     LogSegmentData,
@@ -43,6 +44,7 @@ __all__ = [
     "RemoteStorageError",
     "RemoteStorageManager",
     "RetriableRemoteStorageError",
+    "Retries",
     "Setting",
     "StoredObject",
     "settings",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from broker.handlers.api_versions import Features
@@ -35,4 +36,4 @@ class ControllerParts:
     identity: WireIdentity
     quorum: Quorum
     features: Callable[[], Features]
-    table: HandlerTable = field(default_factory=HandlerTable)
+    table: HandlerTable = field(default_factory=partial(HandlerTable, may_overtake=True))

@@ -8,6 +8,8 @@ from tests.support.differential.common import every
 from tests.support.differential.comparison import Case
 from tests.support.differential.topics import topic_settings
 
+_ALL_LOCAL_MS = ("local.retention.ms", 0, "-2")
+
 
 def describe_configs_cases() -> Iterator[Case]:
     key = ApiKey.DESCRIBE_CONFIGS
@@ -91,6 +93,25 @@ def alter_configs_cases() -> Iterator[Case]:
             yield from every(key, label, one(2, "plain", (name, operation, value)))
     for name, value in topic_settings():
         yield Case(f"set {name}={value}", key, 1, one(2, "plain", (name, SET, value)))
+    tier, off = "remote.storage.enable", ("remote.storage.enable", SET, "false")
+    drop, keep = "remote.log.delete.on.disable", "remote.log.copy.disable"
+    for topic, label, ops in (
+        ("tiered", "off", [off]),
+        ("tiered", "off by default", [(tier, DELETE, None)]),
+        ("tiered", "off and dropped", [off, (drop, SET, "true")]),
+        ("tiered", "off and kept", [off, (keep, SET, "true")]),
+        ("tiered", "copying stopped", [(keep, SET, "true")]),
+        ("tiered", "copying stopped, local is all", [(keep, SET, "true"), _ALL_LOCAL_MS]),
+        ("tiered", "compacted", [("cleanup.policy", SET, "compact")]),
+        ("tiered", "total below local", [("retention.ms", SET, "999")]),
+        ("plain", "off", [off]),
+        ("plain", "off and dropped", [off, (drop, SET, "true")]),
+        ("plain", "on", [(tier, SET, "true")]),
+        ("plain", "on and compacted", [(tier, SET, "true"), ("cleanup.policy", SET, "compact")]),
+        ("plain", "on, copying stopped", [(tier, SET, "true"), (keep, SET, "true")]),
+        ("compacted", "on", [(tier, SET, "true")]),
+    ):
+        yield Case(f"tiering of {topic}: {label}", key, 1, one(2, topic, *ops))
     yield from every(
         key, "same key twice", one(2, "plain", ("retention.ms", 0, "1"), ("retention.ms", 0, "2"))
     )
@@ -130,6 +151,22 @@ def alter_configs_cases() -> Iterator[Case]:
         ("message.max.bytes", "-1"),
         ("log.segment.bytes", "1"),
         ("remote.log.manager.copier.thread.pool.size", "0"),
+        ("remote.log.manager.copier.thread.pool.size", "4"),
+        ("remote.log.manager.copier.thread.pool.size", "5"),
+        ("remote.log.manager.expiration.thread.pool.size", "20"),
+        ("remote.log.manager.expiration.thread.pool.size", "21"),
+        ("remote.log.manager.follower.thread.pool.size", "1"),
+        ("remote.log.manager.follower.thread.pool.size", "5"),
+        ("remote.log.reader.threads", "x"),
+        ("remote.log.reader.threads", "21"),
+        ("remote.log.reader.max.pending.tasks", "5"),
+        ("remote.log.manager.copy.max.bytes.per.second", "0"),
+        ("remote.log.manager.copy.max.bytes.per.second", "1"),
+        ("remote.log.manager.fetch.max.bytes.per.second", "9223372036854775808"),
+        ("remote.log.manager.fetch.quota.window.num", "5"),
+        ("remote.log.index.file.cache.total.size.bytes", "0"),
+        ("log.local.retention.ms", "604800001"),
+        ("log.remote.copy.lag.ms", "1000"),
         ("log.local.retention.ms", "-1"),
     ):
         for broker in ("1", ""):

@@ -16,7 +16,8 @@ from typing import Any
 
 from tests.support.brokers.process import free_ports
 
-PEER = Path(__file__).resolve().parents[4] / "shared" / "peers" / "hdfs"
+_PEERS = Path(__file__).resolve().parents[4] / "shared" / "peers"
+PEER = Path(os.environ.get("TIDEMARK_PEERS", _PEERS)) / "hdfs"
 
 
 def why_not() -> str | None:

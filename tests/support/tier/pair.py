@@ -191,9 +191,14 @@ class Pair:
         self.ask(with_changes(assign, **changes))
 
     def read(
-        self, offset: int, max_bytes: int = 10_000, wait_ms: int = 500, **more: int
+        self, offset: int, max_bytes: int = 10_000, wait_ms: int = 500, **more: Any
     ) -> Received:
-        question = Read(
+        return self.ask(self.question(offset, max_bytes, wait_ms, **more), wait_ms + 50)
+
+    def question(
+        self, offset: int, max_bytes: int = 10_000, wait_ms: int = 500, **more: Any
+    ) -> Read:
+        return Read(
             *NAMES,
             self.log.leader_epoch,
             offset=offset,
@@ -204,8 +209,8 @@ class Pair:
             read_committed=False,
             wait_ms=wait_ms,
             window_bytes=more.get("window_bytes", 0),
+            reader=more.get("reader", ""),
         )
-        return self.ask(question, wait_ms + 50)
 
     def calls(self, operation: Operation) -> int:
         return sum(1 for call in self.storage.calls if call.operation is operation)

@@ -9,6 +9,7 @@ from rlm.testing import PARTITION, SimulatedBroker, SteppedTier, values_of
 from rlm.upkeep.copy_task import copy_pass
 from rlm.upkeep.expiration_task import expiration_pass
 from rlm.upkeep.performer import World
+from rlm.upkeep.store_gate import StoreGate
 from rlm.upkeep.takeover_task import take_over
 from rlm.workers import EXPIRATION_POOL
 from rlmm import lineage
@@ -83,6 +84,7 @@ class Scene:
                     broker_id=1,
                     custom_metadata_bytes_max=128,
                     throttle_ms=lambda size: 0,
+                    gate=StoreGate(),
                 )
             ).red,
             tier.run(
@@ -91,6 +93,7 @@ class Scene:
                     tier.ownership.own_copies,
                     broker_id=1,
                     copy_max_ms=COPY_MAX_MS,
+                    gate=StoreGate(),
                 ),
                 EXPIRATION_POOL,
             ).red,

@@ -125,10 +125,16 @@ def frame(
 
 @asynccontextmanager
 async def serving(
-    raw: Raw | Handler = echo, *, limits: NetworkLimits | None = None, disk: Disk | None = None
+    raw: Raw | Handler = echo,
+    *others: Handler,
+    limits: NetworkLimits | None = None,
+    disk: Disk | None = None,
+    may_overtake: bool = False,
 ) -> AsyncIterator[Harness]:
+    """A server of a made-up handler of Metadata, or of the handlers that are given."""
     ports = simulated(clock=ManualClock(monotonic_ms=1), disk=disk)
-    table = HandlerTable([raw if isinstance(raw, Handler) else MadeUp(raw), NeverAsked()])
+    first = raw if isinstance(raw, Handler) else MadeUp(raw)
+    table = HandlerTable([first, *others, NeverAsked()], may_overtake=may_overtake)
     server = Server(table, replace(limits or NetworkLimits()), ports)
     await server.start([ListenerAddress("PLAINTEXT", "127.0.0.1", 0)])
     harness = Harness(server, ports)

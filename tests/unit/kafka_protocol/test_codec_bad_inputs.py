@@ -34,9 +34,15 @@ def test_a_null_client_id_is_none() -> None:
     assert header == (ApiKey.METADATA, 1, 7, None, 10)
 
 
-def test_a_client_id_that_is_no_utf8_is_malformed() -> None:
-    with pytest.raises(MalformedMessageError):
-        read_request_header(pack(">hhih", ApiKey.METADATA, 1, 7, 2) + b"\xff\xfe")
+@pytest.mark.parametrize("length", [-2, -32_768])
+def test_any_negative_length_of_a_client_id_is_null(length: int) -> None:
+    header = read_request_header(pack(">hhih", ApiKey.METADATA, 1, 7, length))
+    assert header == (ApiKey.METADATA, 1, 7, None, 10)
+
+
+def test_bytes_of_a_client_id_that_are_no_utf8_are_replaced() -> None:
+    header = read_request_header(pack(">hhih", ApiKey.METADATA, 1, 7, 4) + b"a\xff\xfeb")
+    assert header.client_id == "a\ufffd\ufffdb"
 
 
 @pytest.mark.parametrize("length", [4, 32_767])

@@ -1,5 +1,6 @@
 """Appends: offsets, refusals, stamps, rolls."""
 
+import os
 import struct
 
 import pytest
@@ -234,6 +235,24 @@ def test_old_record_timestamps_do_not_roll_an_idle_segment_early(tmp_path):
     append(log, at_ms=NOW_MS - 10 * 86_400_000)
     assert not log.roll_if_due(NOW_MS + 1000)
     assert log.roll_if_due(NOW_MS + 1001)
+
+
+def test_restarts_do_not_keep_an_idle_segment_open(tmp_path):
+    log = open_log(tmp_path, config=with_config(segment_ms=1000))
+    append(log)
+    log.close()
+    written_s = NOW_MS / 1000 - 30
+    os.utime(tmp_path / f"{0:020d}.log", (written_s, written_s))
+    log = open_log(tmp_path, config=with_config(segment_ms=1000))
+    assert log.roll_if_due(NOW_MS)
+    assert log.segment_count == 2
+
+
+def test_an_empty_segment_does_not_age(tmp_path):
+    log = open_log(tmp_path, config=with_config(segment_ms=1000))
+    append(log, now_ms=NOW_MS + 60_000)
+    assert not log.roll_if_due(NOW_MS + 61_000)
+    assert log.roll_if_due(NOW_MS + 61_001)
 
 
 def test_active_indexes_are_preallocated_and_trimmed_when_closed(tmp_path):

@@ -10,7 +10,13 @@ from kafka_protocol.records.records import build_batch
 from local_log.append_check import INFLATED_BYTES_MAX, OPENED_RECORDS_MAX
 from local_log.config import LogConfig
 from local_log.errors import MustBeOpened
-from local_log.opening import SHORT_BYTES, SHORT_RECORDS, Opening, opened
+from local_log.opening import (
+    SHORT_BYTES,
+    SHORT_INFLATED_BYTES,
+    SHORT_RECORDS,
+    Opening,
+    opened,
+)
 from tests.support.worlds.local_log import NOW_MS, append, batch_of, open_log, with_config
 
 ROOMY = LogConfig()
@@ -104,15 +110,12 @@ def test_a_long_batch_that_is_in_the_log_already_is_not_opened_again(tmp_path):
     assert log.log_end_offset == 1
 
 
-@pytest.mark.parametrize(
-    ("codec", "low", "high"), [("gzip", 1, 9), ("lz4", 1, 12), ("zstd", -5, 19)]
-)
-def test_the_level_of_a_codec_is_the_topics(codec, low, high):
-    words = [b"word-%d " % (number * 7919 % 1000) for number in range(3000)]
-    batch = build_batch([(NOW_MS, None, b"".join(words), [])])
-    sizes = [
-        len(opened(batch, read_header(batch), with_config(ROOMY, **settings), NOW_MS))
-        for level in (low, high)
-        for settings in [{"compression_type": codec, f"compression_{codec}_level": level}]
-    ]
-    assert sizes[1] < sizes[0]
+def test_a_small_batch_that_inflates_to_much_is_left_to_a_thread(tmp_path):
+    log = open_log(tmp_path, config=COMPACT)
+    batch = _of_size(1, SHORT_INFLATED_BYTES, codec=4)
+    assert len(batch) < SHORT_BYTES
+    with pytest.raises(MustBeOpened):
+        log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, opening=Opening.IF_SHORT)
+    assert log.log_end_offset == 0
+    log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
+    assert log.log_end_offset == 1

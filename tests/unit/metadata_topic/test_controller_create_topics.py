@@ -44,6 +44,18 @@ def error_of(image: MetadataImage, topic: TopicSpec, **defaults: int) -> tuple[E
     return error.code, str(error)
 
 
+def test_a_request_that_would_make_too_many_partitions_makes_none() -> None:
+    image = cluster_of(1)
+    refused = create(image, TopicSpec("wide", 10_000, 1), TopicSpec("one", 1, 1))
+    assert refused.records == ()
+    for topic in refused.response:
+        assert topic.error is not None
+        assert topic.error.code == ErrorCode.POLICY_VIOLATION
+        assert "10001, allowed are 10000" in str(topic.error)
+    within = create(image, TopicSpec("wide", 9_999, 1), TopicSpec("one", 1, 1), validate_only=True)
+    assert [topic.error for topic in within.response] == [None, None]
+
+
 def test_a_topic_is_created_with_its_partitions_led_by_the_broker() -> None:
     image = cluster_of(1)
     result = create(image, TopicSpec("orders", 3, 1, configs=(Config("retention.ms", "1000"),)))

@@ -101,6 +101,24 @@ def test_bootstrap_records_of_which_half_was_written_are_written_whole() -> None
     assert quorum.loop.is_active
 
 
+def test_where_the_first_records_are_lost_a_controller_decides_nothing() -> None:
+    """Neither is the half of a bootstrap transaction that it finds ended, nor anything asked."""
+    quorum = NaiveQuorum(replace(PLAIN, bootstrap=(), bootstrap_problem="gone"))
+    quorum.epoch = 1
+    quorum.write_elsewhere([make("BeginTransactionRecord"), *PLAIN.bootstrap])
+    quorum.commit()
+    quorum.elect()
+    answer = quorum.submit(creating("a"))
+    written = len(quorum.batches)
+    quorum.run(900)
+    assert quorum.resignations == [], "the others catch up first"
+    quorum.run(200)
+    assert answer.code == ErrorCode.NOT_CONTROLLER
+    assert len(quorum.batches) == written
+    assert len(quorum.resignations) == 1
+    assert "first records of a controller cannot be written: gone" in quorum.resignations[0]
+
+
 def test_first_records_that_cannot_be_written_end_the_term() -> None:
     bad = make("TopicRecord", name="t" * 40_000, topic_id=id_of("t"))
     quorum = NaiveQuorum(replace(PLAIN, bootstrap=(bad,)))

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_protocol.errors import ErrorCode
+from metadata_topic.raft import leading as raft_leading
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.effects import (
     AppendEpochStart,
@@ -223,6 +224,21 @@ def test_k595_57_a_wiped_disk_under_a_voters_id_counts_as_no_voter() -> None:
     me.run_until(60_000)
     assert me.core.role is Role.UNATTACHED, "with another disk than the voter's it never stands"
     assert me.take(VoteRequest) == []
+
+
+def test_the_leader_remembers_and_parks_a_bounded_number_of_observers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(raft_leading, "OBSERVERS_MAX", 5)
+    monkeypatch.setattr(raft_leading, "PARKED_MAX", 3)
+    node = ToldCore()
+    node.lead()
+    node.ask(fetch_of(key(3), 1))
+    waiting = [replace(fetch_of(key(n), 1), max_wait_ms=500) for n in range(10, 20)]
+    answered = [bool(node.ask(one, token=n)) for n, one in enumerate(waiting)]
+    assert answered == [False] * 3 + [True] * 7, "those that cannot wait are answered at once"
+    assert [one.id for one in node.leading.observers] == [10, 11, 12, 13, 14]
+    assert len(node.leading.parked) == 3
 
 
 def test_k595_56_an_observer_asks_for_ever_without_harm() -> None:

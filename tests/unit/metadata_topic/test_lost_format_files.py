@@ -4,11 +4,16 @@
 leader writes both into the log.
 """
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kafka_protocol.errors import TidemarkError
+from kafka_protocol.records.batch import HEADER_SIZE, write_crc
+from metadata_topic.quorum.batches import whole_batches
+from metadata_topic.quorum.errors import UnreadableRecordError
 from metadata_topic.quorum.format import BOOTSTRAP_FILE, NotFormattedError
 from metadata_topic.quorum.quorum_start import LostVotersError, Membership
 from metadata_topic.quorum.snapshots import CorruptSnapshotError
@@ -59,13 +64,36 @@ def files(node: ReplicaNode) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in node.directory.iterdir()}
 
 
-@HARMS
+def make_unreadable(path: Path) -> None:
+    """Give its first metadata record a type that this version does not know."""
+    data = bytearray(path.read_bytes())
+    position, header = next(
+        (position, header) for position, header in whole_batches(data) if not header.is_control
+    )
+    frame = position + HEADER_SIZE + 6  # behind six varints and attributes of one byte
+    assert data[frame] == 1
+    data[frame + 1] = 99
+    write_crc(data, position, header.size_bytes)
+    path.write_bytes(data)
+
+
+def put_directory(path: Path) -> None:
+    """Let reading fail."""
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [partial(harm, is_gone=True), partial(harm, is_gone=False), make_unreadable, put_directory],
+    ids=["missing", "damaged", "newer", "unreadable"],
+)
 def test_voters_with_records_start_without_the_bootstrap_records(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_gone: bool
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, spoil: Callable[[Path], None]
 ) -> None:
     quorum = lived(tmp_path)
     for node in quorum.replicas:
-        harm(bootstrap_of(node), is_gone=is_gone)
+        spoil(bootstrap_of(node))
     quorum.start()
     leader = quorum.elect_active()
     quorum.create(leader, "b")
@@ -73,6 +101,15 @@ def test_voters_with_records_start_without_the_bootstrap_records(
     said = [record for record in caplog.records if record.levelname == "ERROR"]
     for node in quorum.replicas:
         assert sum(str(bootstrap_of(node)) in record.getMessage() for record in said) == 1
+
+
+def test_bootstrap_records_of_a_newer_version_are_refused_with_their_file(tmp_path: Path) -> None:
+    formatted(tmp_path)
+    quorum = ReplicaQuorum(tmp_path, [1, 2, 3])
+    node = quorum.replicas[0]
+    make_unreadable(bootstrap_of(node))
+    with pytest.raises(UnreadableRecordError, match=r"bootstrap\.checkpoint .*99.*later one"):
+        node.start()
 
 
 @HARMS
@@ -92,22 +129,26 @@ def test_voters_without_records_need_the_bootstrap_records(tmp_path: Path, is_go
 def test_records_that_say_nothing_are_no_reason_to_lead_an_empty_cluster(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where nothing ever counted a leader without the bootstrap records lets another one lead."""
+    """Where nothing ever counted leaders without the bootstrap records let others lead in turn."""
     empty = DrivenQuorum(tmp_path, [1, 2, 3])
     empty.start()
     assert empty.elect().propose_noop()
     empty.advance(2_000)
     quorum = ReplicaQuorum(tmp_path, [1, 2, 3])
-    first, *others = quorum.replicas
-    harm(bootstrap_of(first), is_gone=True)
+    first, second, third = quorum.replicas
+    others = [second, third]
+    for node in (first, second):
+        harm(bootstrap_of(node), is_gone=True)
     quorum.cut = {(one.id, other) for one in others for other in quorum.members}
     quorum.start()
     while not first.leads:
         quorum.advance(10)
     quorum.cut.clear()
+    for _ in range(1_000):
+        quorum.advance(10)
     leader = quorum.elect_active()
     quorum.create(leader, "a")
-    assert leader is not first
+    assert leader is third
     assert leader.replica.image.metadata_version > 0
     said = "the first records of a controller cannot be written"
     assert f"gives the lead up: {said}: {bootstrap_of(first)}" in caplog.text

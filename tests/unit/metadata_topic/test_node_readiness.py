@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from metadata_topic.quorum.config import NodeIdentity
+from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS
 from metadata_topic.quorum.format import METADATA_DIRECTORY, FormatPlan, format_directory
 from metadata_topic.quorum.node import MetadataNode
 from metadata_topic.quorum.node_settings import NodeSettings
@@ -15,7 +16,7 @@ from metadata_topic.raft.messages import Node, Request
 from runtime.disk import Disk
 from runtime.sim.ports import simulated
 from tests.support.worlds.driven_quorum import CLUSTER_ID, Done, DrivenQuorum, Wire
-from tests.support.worlds.pools import turns
+from tests.support.worlds.pools import HeldPool, turns
 
 
 @dataclass
@@ -34,12 +35,12 @@ class Place:
         pass
 
 
-def first_of_three(root: Path) -> tuple[MetadataNode, DrivenQuorum]:
-    """Node 1; the two others are not started yet."""
+def first_of_three(root: Path, pool: HeldPool | None = None) -> tuple[MetadataNode, DrivenQuorum]:
+    """Node 1, which flushes on `pool`; the two others are not started yet."""
     quorum = DrivenQuorum(root, [1, 2, 3])
     del quorum.members[1]
     place = Place(1, quorum)
-    ports = replace(simulated(1, clock=quorum.clock), scheduler=quorum.scheduler)
+    ports = replace(simulated(1, clock=quorum.clock, pool=pool), scheduler=quorum.scheduler)
     home = root / "node-1"
     (home / METADATA_DIRECTORY).mkdir(parents=True)
     plan = FormatPlan(CLUSTER_ID, 1, (home,), home, directory_ids={home: bytes([1]) * 16})
@@ -56,14 +57,47 @@ def first_of_three(root: Path) -> tuple[MetadataNode, DrivenQuorum]:
     return node, quorum
 
 
-async def until(quorum: DrivenQuorum, is_so: Callable[[], bool]) -> None:
+async def passed(quorum: DrivenQuorum, ms: int) -> None:
     """Let time pass, a millisecond at a time."""
+    for _ in range(ms):
+        quorum.advance(1)
+        await turns(3)
+
+
+async def until(quorum: DrivenQuorum, is_so: Callable[[], bool]) -> None:
+    """Let time pass until something is so."""
     for _ in range(20_000):
         if is_so():
             return
-        quorum.advance(1)
-        await turns(3)
+        await passed(quorum, 1)
     raise AssertionError("20 s are over")
+
+
+async def test_a_leader_whose_first_question_is_not_answered_in_time_goes_on_waiting(
+    tmp_path: Path,
+) -> None:
+    """Its quorum is slow, or its disk: the broker on it starts later, instead of never."""
+    own, second = HeldPool(is_holding=False), HeldPool(is_holding=False)
+    node, quorum = first_of_three(tmp_path, own)
+    quorum.members[2].pool = second
+    node.open()
+    node.start()
+    ready = asyncio.ensure_future(node.ready())
+    quorum.start()
+    quorum.cut = {(2, 3), (3, 2), (2, 1), (3, 1)}  # nobody else is elected
+    await until(quorum, lambda: node.is_leader)
+    quorum.cut = set()
+    own.is_holding = True  # the two others commit the beginning of its epoch
+    await until(quorum, lambda: node.knows_active_controller)
+    second.is_holding = True  # the third alone commits nothing
+    await passed(quorum, DECISION_TIMEOUT_MS + 1_000)
+    assert node.is_leader
+    assert not ready.done()
+    for pool in (own, second):
+        pool.is_holding = False
+        pool.release()
+    await until(quorum, ready.done)
+    await ready
 
 
 async def test_a_node_that_led_and_is_deposed_before_it_is_ready_goes_on_waiting(

@@ -253,6 +253,23 @@ def test_a_disk_that_fails_ends_the_replica_once_and_answers_nothing(tmp_path: P
     assert isinstance(driver.failure, OSError)
 
 
+class DeafNode(DrivenNode):
+    """What stands on this replica fails when it hears that something is committed."""
+
+    def on_high_watermark(self, offset: int) -> None:
+        raise ValueError(f"no use for {offset}")
+
+
+def test_a_replica_ends_with_what_stands_on_it(tmp_path: Path) -> None:
+    quorum = DrivenQuorum(tmp_path, [1])
+    node = DeafNode(quorum, 1, quorum.members[1].directory)
+    driver = node.start()
+    quorum.advance(1_000)
+    assert str(driver.failure) == "no use for 1"
+    assert node.failures == [driver.failure]
+    assert not node.propose_noop()
+
+
 def test_a_leader_that_closes_hands_over_first(tmp_path: Path) -> None:
     quorum = three(tmp_path)
     leader = quorum.elect()

@@ -33,6 +33,16 @@ def test_without_a_limit_nothing_waits() -> None:
     assert [quota.throttle_ms(1 << 40, n) for n in range(100)] == [0] * 100
 
 
+def test_a_minute_of_pauses_is_told_from_one_number_a_second() -> None:
+    quota = RateQuota(1)
+    for now_ms in range(0, 120_000, 10):
+        quota.throttled(7 if now_ms % 1_000 else 30, now_ms)
+    told = quota.throttling(120_000)
+    assert (told.average_ms, told.longest_ms) == (pytest.approx(7.23), 30)
+    assert len(quota._throttles) <= 61
+    assert quota.throttling(200_000)[:2] == (0, 0)
+
+
 def test_pauses_double_from_500_ms_to_30_s_with_a_jitter_of_a_fifth() -> None:
     backoff = Backoff(500, 30_000, 0.2, SeededDice(3))
     pauses = [backoff.next_ms() for _ in range(12)]

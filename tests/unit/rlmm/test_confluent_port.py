@@ -79,6 +79,22 @@ def test_a_broker_that_is_away_is_none(port: ConfluentPort) -> None:
     assert port.failure is None
 
 
+def test_what_the_full_queue_of_the_producer_does_not_take_is_certainly_not_written(
+    port: ConfluentPort,
+) -> None:
+    results: list[AppendResult] = []
+    sent = 0
+    while not results:
+        port.append(0, bytes(100_000), results.append)
+        sent += 1
+        assert sent < 100, "the queue has no bound"
+    (result,) = results
+    assert isinstance(result, AppendFailed)
+    assert not result.maybe_written
+    assert "ueue full" in result.reason
+    assert port.failure is None
+
+
 def test_the_manager_ends_with_its_producer_so_that_the_tier_starts_anew(
     port: ConfluentPort,
 ) -> None:

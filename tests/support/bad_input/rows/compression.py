@@ -6,29 +6,24 @@ import zlib
 from collections.abc import Callable
 
 from kafka_protocol.records.records import build_batch
-from tests.support.bad_input.case import MB, cases
-from tests.support.bad_input.rows.produce import sealed
+from tests.support.bad_input.case import cases
 from tests.support.bad_input.stage import Stage
-from tests.support.brokers.bad_input import batch
+from tests.support.brokers.bad_input import batch, with_records
 from tests.support.brokers.raw_client import log_end, produce
 
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-
-
-def compressed(codec: int, payload: bytes, count: int = 1) -> bytes:
-    """A batch whose records are `payload`, said to be compressed with `codec`."""
-    data = batch(b"x")[:61] + payload
-    struct.pack_into(">i", data, 8, len(data) - 12)
-    struct.pack_into(">h", data, 21, codec)
-    struct.pack_into(">i", data, 23, count - 1)
-    struct.pack_into(">i", data, 57, count)
-    return sealed(data)
 
 
 def snappy_claiming_two_gib() -> bytes:
     block = b"\x80\x80\x80\x80\x08" + b"x" * 20
     head = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
     return head + struct.pack(">i", len(block)) + block
+
+
+def zstd_claiming_a_tebibyte() -> bytes:
+    """A frame whose header claims it, with one empty block that is the last."""
+    magic, descriptor = b"\x28\xb5\x2f\xfd", b"\xe0"  # single segment, size in 8 bytes
+    return magic + descriptor + struct.pack("<Q", 1 << 40) + b"\x01\x00\x00"
 
 
 def gzip_of_a_gib() -> bytes:
@@ -47,15 +42,16 @@ BOMBS: dict[str, tuple[int, Callable[[], bytes], int]] = {
     "N052 gzip": (1, gzip_of_a_gib, 10),
     "N053 zstd": (4, inflating(4, 300 << 20), 10),
     "N053 lz4": (3, inflating(3, 100 << 20), 10),
+    "N053 zstd claims a tebibyte": (4, zstd_claiming_a_tebibyte, 10),
     "N054 snappy": (2, snappy_claiming_two_gib, 87),
 }
 
 
-@cases(BOMBS, peak_bytes=100 * MB)
+@cases(BOMBS)
 def bombs(stage: Stage, bomb: tuple[int, Callable[[], bytes], int]) -> None:
     codec, payload, code = bomb
     topic = stage.topic(cleanup_policy="compact", max_message_bytes="2097152")
-    assert produce(stage.client, topic, compressed(codec, payload())).error_code == code
+    assert produce(stage.client, topic, with_records(codec, payload())).error_code == code
     assert log_end(stage.client, topic) == 0
 
 
@@ -76,10 +72,10 @@ def cut_streams(stage: Stage, cut: tuple[int, float]) -> None:
     codec, part = cut
     topic = stage.topic(cleanup_policy="compact")
     whole = good_payload(codec)
-    data = compressed(codec, whole[: int(len(whole) * part)], count=50)
+    data = with_records(codec, whole[: int(len(whole) * part)], count=50)
     assert produce(stage.client, topic, data).error_code == 87
     assert log_end(stage.client, topic) == 0
-    good = compressed(codec, whole, count=50)
+    good = with_records(codec, whole, count=50)
     assert produce(stage.client, topic, good).error_code == 0
 
 

@@ -31,6 +31,8 @@ def fetch_4(topics: bytes) -> bytes:
         "N018 records": (0, 3, produce_3(struct.pack(">ihiii", 1, 0, 1, 0, 2**31 - 1))),
         "N019 not nullable": (0, 3, produce_3(struct.pack(">i", -2))),
         "N019 minus one": (0, 3, produce_3(struct.pack(">i", -1))),
+        "N019 topics of version 0": (3, 0, struct.pack(">i", -2)),
+        "N022 key": (10, 0, struct.pack(">h", -2)),
         "N020 count": (3, 12, b"\x80\x80\x80\x80\x80\x01"),
         "N020 tags": (3, 12, b"\x01\x01\x00" + b"\xff" * 6),
         "N020 tag number": (3, 12, b"\x01\x01\x00\x01" + b"\xff" * 6),

@@ -187,6 +187,25 @@ def a_client_id_cannot_forge_log_lines(stage: Stage) -> None:
     assert f"\\r\\n{mark}" in stage.log
 
 
+@cases(
+    {
+        "N015 no text": b"\xff\xfea",
+        "N015 cut text": b"cut \xe2\x82",
+        "N015 surrogate": b"\xed\xa0\x80",
+        "N015 overlong": b"\xc0\x80",
+        "N015 nul": b"\0",
+    }
+)
+def a_client_id_that_is_no_text_is_served(stage: Stage, client_id: bytes) -> None:
+    for version, body in ((1, b"\0\0\0\0"), (9, b"\x01\x01\0\0\0")):
+        for _ in range(2):
+            head = header(ApiKey.METADATA, version, client_id=client_id)
+            stage.client.send_frame(head + body)
+            assert stage.client.answer(ApiKey.METADATA, version).topics == []
+    stage.client.send_frame(header(999, 0, client_id=client_id))
+    stage.closed("not served")
+
+
 @case("N015")
 def the_longest_client_id_is_cut_in_the_log(stage: Stage) -> None:
     stage.client.send_frame(header(999, 0, client_id=b"long" * 8_000))

@@ -13,7 +13,7 @@ from kafka_protocol.records.records import build_batch
 from kafka_protocol.wire.api_keys import ApiKey
 from tests.support.bad_input.case import case, cases
 from tests.support.bad_input.stage import Stage
-from tests.support.brokers.bad_input import batch
+from tests.support.brokers.bad_input import batch, with_records
 from tests.support.brokers.raw_client import Closed, fetch, log_end, produce, produce_fields
 
 CRC, ATTRIBUTES, COUNT = 17, 21, 57
@@ -34,11 +34,7 @@ def sealed(data: bytearray) -> bytes:
 
 def of_records(records: bytes, count: int = 1) -> bytes:
     """A batch whose records are these bytes."""
-    data = batch(b"x")[:61] + records
-    struct.pack_into(">i", data, 8, len(data) - 12)
-    struct.pack_into(">i", data, 23, count - 1)
-    struct.pack_into(">i", data, COUNT, count)
-    return sealed(data)
+    return with_records(0, records, count)
 
 
 def idempotent(*values: bytes, sequence: int, epoch: int = 0, producer_id: int = 7) -> bytes:
@@ -89,7 +85,11 @@ def opened(records: bytes, count: int = 1) -> Refused:
         "N029 zero": Refused(patched(batch(b"x"), ">i", 8, 0), CORRUPT),
         "N029 negative": Refused(patched(batch(b"x"), ">i", 8, -1), CORRUPT),
         "N029 cut": Refused(bytes(batch(b"x"))[:-1], INVALID),
-        "N029 cut header": Refused(b"\0" * 30, INVALID),
+        "N029 cut header": Refused(bytes(batch(b"x"))[:30], INVALID),
+        "N029 nothing but zeros": Refused(b"\0" * 30, CORRUPT),
+        "N029 length of all there is": Refused(
+            patched(batch(b"x"), ">i", 8, 28, crc=False)[:40], CORRUPT
+        ),
         "N029 surplus": Refused(bytes(batch(b"x")) + b"\0" * 7, INVALID),
         "N029 empty": Refused(b"", INVALID),
         "N029 null": Refused(None, INVALID),

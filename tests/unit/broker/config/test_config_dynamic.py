@@ -1,6 +1,11 @@
 import pytest
 
-from broker.config.dynamic import InvalidBrokerConfig, is_list, validate_broker_change
+from broker.config.dynamic import (
+    RESIZED_POOLS,
+    InvalidBrokerConfig,
+    is_list,
+    validate_broker_change,
+)
 from broker.config.keys import BROKER_KEYS
 from kafka_protocol.errors import ErrorCode
 from tests.support.samples.config import load, tiered
@@ -75,6 +80,33 @@ def test_a_key_of_one_broker_cannot_be_set_for_all() -> None:
 def test_a_deleted_key_falls_back() -> None:
     broker = load().with_dynamic({}, {"log.retention.ms": "5"})
     validate_broker_change({"log.retention.ms": None}, broker=broker, for_all=False)
+
+
+@pytest.mark.parametrize("name", sorted(RESIZED_POOLS))
+def test_a_pool_is_at_most_doubled_or_halved_from_the_size_in_force(name: str) -> None:
+    broker = tiered().with_dynamic({name: "7"}, {name: "40"})
+    for size in ("19", "81", "1000000"):
+        with pytest.raises(InvalidBrokerConfig, match=f"{name}={size}: must be .* 20 to 80"):
+            validate_broker_change({name: size}, broker=broker, for_all=False)
+    for size in ("20", "40", "80"):
+        validate_broker_change({name: size}, broker=broker, for_all=False)
+    with pytest.raises(InvalidBrokerConfig, match=f"{name}=7: .* current value 40"):
+        validate_broker_change({name: None}, broker=broker, for_all=False)  # falls back to 7
+    validate_broker_change({name: "500"}, broker=broker, for_all=True)  # 40 stays in force here
+
+
+@pytest.mark.parametrize("unit", ["ms", "bytes"])
+def test_the_default_copy_lag_is_changed_within_local_retention(unit: str) -> None:
+    lag, local = f"log.remote.copy.lag.{unit}", f"log.local.retention.{unit}"
+    broker = tiered().with_dynamic({local: "1000"}, {})
+    for value in ("-1", "0", "1000"):
+        validate_broker_change({lag: value}, broker=broker, for_all=True)
+    for value in ("-2", "1001", "x"):
+        with pytest.raises(InvalidBrokerConfig, match=f"{lag}={value}"):
+            validate_broker_change({lag: value}, broker=broker, for_all=True)
+    broker = broker.with_dynamic({local: "1000", lag: "900"}, {})
+    with pytest.raises(InvalidBrokerConfig, match=f"{lag}=900: .* local retention of 800"):
+        validate_broker_change({local: "800"}, broker=broker, for_all=True)
 
 
 def test_lists_are_known() -> None:

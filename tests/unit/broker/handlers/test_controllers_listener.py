@@ -160,6 +160,19 @@ async def test_a_parked_fetch_is_answered_when_the_replica_does() -> None:
         client.close()
 
 
+async def test_a_fetch_that_waits_for_news_does_not_hold_up_what_else_the_peer_asks() -> None:
+    replica = ToldReplica()
+    async with listening(replica) as port:
+        client = await connect(port)
+        client.send(fetch_frame() + fetch_frame(max_wait_ms=7))
+        await until(lambda: len(replica.parked) == 2)
+        for park in replica.parked:
+            park(FetchResponse(ErrorCode.NONE, Standing(3)))
+        await client.answer()
+        await client.answer()
+        client.close()
+
+
 async def test_an_answer_for_a_connection_that_is_gone_harms_nobody() -> None:
     replica = ToldReplica()
     async with listening(replica) as port:

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from broker.network.limits import NetworkLimits
-from broker.network.registry import CloseConnection, RequestContext
+from broker.network.buffers import PROGRESS_BYTES
+from broker.network.limits import NEVER_MS, NetworkLimits
+from broker.network.registry import CloseConnection, InTurn, RequestContext
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
+from kafka_protocol.wire.framing import RequestHeader, read_request_header
 from runtime.disk import Disk, FileRegion, OpenFile
 from tests.support.worlds.network import Client, frame, serving
 from tests.support.worlds.waiting import until
@@ -217,6 +219,23 @@ class TestWhatCannotBeServed:
         assert "a\\r\\nERROR forged\\x1b[31m" in caplog.text
         assert "\nERROR forged" not in caplog.text
 
+    async def test_a_client_id_that_is_no_utf8_is_served_with_its_bad_bytes_replaced(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        read: list[RequestHeader] = []
+
+        def counted(frame: memoryview) -> RequestHeader:
+            read.append(read_request_header(frame))
+            return read[-1]
+
+        monkeypatch.setattr("broker.network.dispatch.read_request_header", counted)
+        async with serving(lambda context, _: [context.client_id.encode()]) as harness:
+            client = await harness.connect()
+            for _ in range(3):
+                client.send(frame(client_id=b"a\xff\xe2\x82"))
+                assert await client.answer() == (0, "a\ufffd\ufffd".encode())
+        assert len(read) == 1, "remembered by its bytes"
+
     async def test_the_answers_before_a_bad_request_are_still_sent(self) -> None:
         async with serving() as harness:
             client = await harness.connect()
@@ -271,6 +290,50 @@ class TestDeadlines:
             assert await client.answer() == (5, b"on")
             client.close()
 
+    async def test_a_slow_line_may_take_longer_while_the_frame_makes_progress(self) -> None:
+        async with serving(limits=NetworkLimits(frame_ms_max=5_000)) as harness:
+            client = await harness.connect()
+            data = frame(os.urandom(1_000_000), correlation_id=4)
+            for begin in range(0, len(data), PROGRESS_BYTES):
+                await harness.send_and_be_read(client, data[begin : begin + PROGRESS_BYTES])
+                harness.advance(4_000)
+            assert await client.answer() == (4, data[15:])
+
+    @pytest.mark.parametrize("piece_bytes", [1, PROGRESS_BYTES // 8])
+    async def test_a_large_frame_in_trickles_closes(
+        self, piece_bytes: int, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with serving(limits=NetworkLimits(frame_ms_max=5_000)) as harness:
+            client = await harness.connect()
+            await harness.send_and_be_read(client, frame(bytes(1_000_000))[:400_000])
+            began_ms = harness.ports.clock.monotonic_ms()
+            while harness.server._connections:
+                await harness.send_and_be_read(client, bytes(piece_bytes))
+                harness.advance(1_000)
+            assert harness.ports.clock.monotonic_ms() - began_ms < 12_000
+        assert "not complete after 5000 ms" in caplog.text
+
+    async def test_what_waits_unread_is_not_overdue_when_it_is_read_at_last(self) -> None:
+        gate = asyncio.Event()
+
+        async def late() -> list[object]:
+            await gate.wait()
+            return [b"late"]
+
+        async with serving(
+            lambda *_: InTurn(late()), limits=NetworkLimits(frame_ms_max=5_000)
+        ) as harness:
+            client = await harness.connect()
+            second = frame(b"second", correlation_id=2)
+            client.send(frame(b"first", correlation_id=1) + second[:10])
+            await until(lambda: any(each._paused for each in harness.server._connections))
+            harness.advance(60_000)
+            gate.set()
+            assert await client.answer() == (1, b"late")
+            harness.advance(1_000)
+            client.send(second[10:])
+            assert await client.answer() == (2, b"late")
+
     async def test_an_idle_connection_closes(self) -> None:
         async with serving(limits=NetworkLimits(idle_ms_max=10_000)) as harness:
             client = await harness.connect()
@@ -284,6 +347,13 @@ class TestDeadlines:
             await client.answer()
             harness.advance(11_000)
             assert await client.is_closed()
+
+    async def test_an_idle_connection_may_live_for_ever(self) -> None:
+        async with serving(limits=NetworkLimits(idle_ms_max=NEVER_MS)) as harness:
+            client = await harness.connect()
+            harness.advance(1_000_000)
+            client.send(frame(b"on"))
+            assert await client.answer() == (0, b"on")
 
     async def test_a_client_that_never_reads_costs_little_and_is_closed(
         self, caplog: pytest.LogCaptureFixture

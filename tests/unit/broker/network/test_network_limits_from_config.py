@@ -6,7 +6,7 @@ import pytest
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
-from broker.network.limits import NetworkLimits
+from broker.network.limits import NEVER_MS, NetworkLimits
 from broker.node.endpoints import network_limits
 
 BASE = {
@@ -36,6 +36,13 @@ def test_the_defaults_are_those_of_the_network_layer(tmp_path: Path) -> None:
 def test_one_address_has_a_finite_number_of_connections(tmp_path: Path) -> None:
     assert limits(tmp_path).connections_per_ip_max == 2_000
     assert limits(tmp_path, max_connections_per_ip="7").connections_per_ip_max == 7
+
+
+@pytest.mark.parametrize(
+    ("idle_ms", "found"), [("-1", NEVER_MS), ("-9", NEVER_MS), ("0", 0), ("7", 7)]
+)
+def test_a_negative_idle_time_is_none(tmp_path: Path, idle_ms: str, found: int) -> None:
+    assert limits(tmp_path, connections_max_idle_ms=idle_ms).idle_ms_max == found
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,11 @@
 
 import pytest
 
+from broker.replica import fetch_session
 from broker.replica.fetch_session import (
     EPOCH_MAX,
     EVICTION_MS,
+    FINAL_EPOCH,
     SLICE_PARTITIONS,
     FetchContext,
     FetchSessionCache,
@@ -167,6 +169,39 @@ def test_the_cache_keeps_its_bound() -> None:
     assert all(ids[:1000])
     assert not any(ids[1000:])
     assert begin(sessions, ids[0], 1, now_ms=10_000).session_id == ids[0]
+
+
+def test_sessions_share_a_bound_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_session, "PARTITIONS_MAX", 10)
+    sessions = cache()
+    four = [[ask(topic, n) for n in range(4)] for topic in "abcd"]
+    old = begin(sessions, 0, 0, *four[0], now_ms=0).session_id
+    used = begin(sessions, 0, 0, *four[1], now_ms=1).session_id
+    assert old
+    assert used
+    assert not begin(sessions, 0, 0, *four[2], now_ms=2).has_session  # served without one
+    begin(sessions, used, 1, now_ms=EVICTION_MS)
+    assert begin(sessions, 0, 0, *four[2], now_ms=EVICTION_MS + 1).has_session
+    with pytest.raises(ApiError) as refused:  # the old one has gone
+        begin(sessions, old, 1, now_ms=EVICTION_MS + 2)
+    assert refused.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    with pytest.raises(ApiError) as refused:
+        begin(sessions, used, 2, *four[3], now_ms=EVICTION_MS + 2)  # it would grow to twelve
+    assert refused.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert begin(sessions, 0, 0, *four[3], now_ms=EVICTION_MS + 2).has_session  # its place is free
+
+
+def test_what_a_session_forgets_and_what_ends_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_session, "PARTITIONS_MAX", 4)
+    sessions = cache()
+    ends = begin(sessions, 0, 0, ask("a", 0), ask("a", 1)).session_id
+    stays = begin(sessions, 0, 0, ask("b", 0), ask("b", 1)).session_id
+    assert not begin(sessions, 0, 0, ask("c")).has_session
+    begin(sessions, stays, 1, forgotten=(("b", 1),))
+    assert begin(sessions, 0, 0, ask("c")).has_session
+    begin(sessions, ends, FINAL_EPOCH)
+    begin(sessions, stays, 2, ask("b", 2), ask("b", 3))
+    assert not begin(sessions, 0, 0, ask("d")).has_session
 
 
 def test_a_session_unused_for_long_gives_its_slot_away() -> None:

@@ -14,6 +14,7 @@ from runtime.sim.scheduler import ManualScheduler
 @dataclass(eq=False)
 class Job:
     urgent: bool = False
+    reader: str = ""
 
 
 def test_what_somebody_waits_for_comes_first_and_each_line_is_in_order() -> None:
@@ -22,6 +23,19 @@ def test_what_somebody_waits_for_comes_first_and_each_line_is_in_order() -> None
     for job in (ahead[0], urgent[0], ahead[1], urgent[1]):
         queue.add(job)
     assert [queue.take() for _ in range(5)] == [*urgent, *ahead, None]
+
+
+def test_readers_take_turns_however_much_each_of_them_waits_for() -> None:
+    queue = LoadQueue(lambda: 9)
+    many = [Job(urgent=True, reader="many") for _ in range(50)]
+    for job in many:
+        queue.add(job)
+    assert queue.take() is many[0]
+    one, other = Job(urgent=True, reader="one"), Job(reader="other")
+    queue.add(one)
+    queue.add(other)
+    queue.hurry(other)
+    assert {id(queue.take()), id(queue.take()), id(queue.take())} >= {id(one), id(other)}
 
 
 def test_loads_ahead_leave_threads_free_and_go_on_when_one_ends() -> None:
@@ -89,9 +103,9 @@ class Harness:
     def ahead(self, owner: int, keys: list[str], fail_at: int = 99) -> None:
         assert self.loads.ahead(owner, Letters(keys, self.loaded, self.freed, self.begun, fail_at))
 
-    def ask(self, key: str, woken: list[str]) -> Wait:
+    def ask(self, key: str, woken: list[str], reader: str = "") -> Wait:
         load = Letters([key], self.loaded, self.freed, self.begun)
-        return self.loads.ask(load, lambda: woken.append(key))
+        return self.loads.ask(load, lambda: woken.append(key), reader)
 
 
 def test_one_job_brings_many_keys_each_as_it_comes() -> None:
@@ -146,3 +160,17 @@ def test_what_was_to_be_loaded_for_a_vanished_reader_is_not() -> None:
     harness.workers.turn()
     assert (harness.loaded, harness.freed) == (["c"], [0, 1])
     assert harness.loads.in_flight == 0
+
+
+def test_a_reader_leaves_as_much_room_as_it_takes() -> None:
+    harness = Harness()
+    harness.workers.held.add(READER_POOL)
+    asked = [harness.ask(f"many-{n}", [], "many") for n in range(80)]
+    assert asked.count(Wait.FULL) == 30
+    assert harness.ask("one", [], "one") is Wait.LOADING
+    assert harness.ask("many-80", [], "many") is Wait.FULL
+    harness.workers.held.clear()
+    while harness.workers.turn():
+        pass
+    assert harness.loads.in_flight == 0
+    assert harness.ask("many-80", [], "many") is Wait.LOADING, "its room is given back"

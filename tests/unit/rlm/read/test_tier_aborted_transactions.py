@@ -68,9 +68,9 @@ def test_a_read_walks_no_segments_in_which_nothing_was_aborted(
     asked = list[bytes]()
     indexes = pair.reads._reader.indexes.transactions
 
-    def counted(metadata: RemoteLogSegmentMetadata, waiter: Waiter) -> bytes | Wait:
+    def counted(metadata: RemoteLogSegmentMetadata, waiter: Waiter, reader: str) -> bytes | Wait:
         asked.append(metadata.id.id)
-        return indexes(metadata, waiter)
+        return indexes(metadata, waiter, reader)
 
     def walked(*_: object) -> None:
         raise AssertionError("all segments are listed for a read")

@@ -74,7 +74,7 @@ def test_decisions_are_those_of_a_whole_description(seed: int) -> None:
             for decide in (copy_policy.next_to_copy, retention_policy.log_start_by_retention):
                 assert decide(part, settings, now_ms) == decide(whole, settings, now_ms)
         if not part.log.more_closed_count:
-            assert copy_policy.lag(part) == copy_policy.lag(whole)
+            assert copy_policy.lag(part, settings) == copy_policy.lag(whole, settings)
     assert described(whole, whole.needed_from, 1).names_what_is_needed
     assert not described(whole, whole.needed_from + 1, 100).names_what_is_needed
 

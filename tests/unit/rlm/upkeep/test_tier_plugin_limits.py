@@ -147,8 +147,8 @@ def test_k405_48_a_full_queue_lets_a_read_wait_and_fails_none(tmp_path: Path) ->
     pair.log.fill(5, records=20)
     pair.assign()
     pair.workers.held.add(READER_POOL)
-    for offset in (0, 20):
-        assert error_of(pair.read(offset, wait_ms=20)) == ErrorCode.NONE
+    for offset, reader in ((0, "first"), (20, "second")):
+        assert error_of(pair.read(offset, wait_ms=20, reader=reader)) == ErrorCode.NONE
     assert pair.workers.queued(READER_POOL) == 2
     third = pair.read(40, wait_ms=20)
     assert (error_of(third), third.files) == (ErrorCode.NONE, ())

@@ -48,6 +48,15 @@ def test_a_segment_waits_for_its_lag_in_time_or_bytes() -> None:
     assert base_of(copy_policy.next_to_copy(big, by_bytes, 1_000)) == 0
 
 
+def test_a_segment_from_the_future_does_not_wait_for_its_time() -> None:
+    ahead = facts([local(0, 9, at_ms=2_001)], [])
+    by_time = PartitionSettings(copy_lag_ms=1_000, copy_lag_bytes=-1)
+    assert base_of(copy_policy.next_to_copy(ahead, by_time, 2_000)) == 0
+    assert copy_policy.next_to_copy(ahead, by_time, 2_001) is None
+    never = PartitionSettings(copy_lag_ms=-1, copy_lag_bytes=-1)
+    assert copy_policy.next_to_copy(ahead, never, 2_000) is None
+
+
 def test_a_time_lag_of_zero_means_at_once_whatever_the_lag_in_bytes() -> None:
     at_once = PartitionSettings(copy_lag_ms=0, copy_lag_bytes=1)
     alone = facts([local(0, 9, at_ms=500)], [], local_bytes=100)

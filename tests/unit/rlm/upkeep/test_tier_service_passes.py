@@ -3,9 +3,11 @@
 from rlm.link.messages import (
     Ack,
     Health,
+    PartitionSettings,
     Stop,
     Unassign,
 )
+from rlm.upkeep.copy_turns import TURN_SEGMENTS_MAX
 from rsm_plugins.testing import Operation
 from tests.support.tier.pair import NAMES, Pair, bytes_of
 
@@ -84,3 +86,52 @@ def test_a_red_partition_is_told_and_metrics_have_kafkas_names(pair: Pair) -> No
 def test_stop_cancels_and_ends(pair: Pair) -> None:
     assert pair.ask(Stop()).message == Ack()
     assert pair.ended
+
+
+def lag(pair: Pair) -> tuple[float, float]:
+    """RemoteCopyLagSegments and RemoteCopyLagBytes of the partition."""
+    found = {sample.name: sample.value for sample in pair.tier.telemetry.registry.samples()}
+    prefix = "kafka_server_BrokerTopicMetrics_RemoteCopyLag"
+    return found[f"{prefix}Segments"], found[f"{prefix}Bytes"]
+
+
+def test_the_lag_is_what_is_closed_and_not_copied_while_the_store_is_away_too(pair: Pair) -> None:
+    pair.storage.down = True
+    for closed in (2, 5, 6):
+        pair.log.fill(closed - (len(pair.log.segments) - 1))
+        pair.scheduler.advance(31_000)
+        pair.pump()
+        waiting = pair.log.segments[-1 - closed : -1]
+        assert lag(pair) == (closed, sum(len(segment.log) for segment in waiting))
+    pair.storage.down = False
+    pair.scheduler.advance(31_000)
+    pair.pump()
+    assert lag(pair) == (0, 0)
+    pair.log.append(3)  # the active segment is no lag
+    pair.scheduler.advance(31_000)
+    pair.pump()
+    assert lag(pair) == (0, 0)
+
+
+def test_what_is_not_to_be_copied_is_no_lag(pair: Pair) -> None:
+    pair.storage.down = True
+    pair.log.fill(3)
+    pair.scheduler.advance(31_000)
+    pair.pump()
+    assert lag(pair)[0] == 3
+    pair.assign(settings=PartitionSettings(mode="read_only"))
+    assert lag(pair) == (0, 0)
+
+
+def test_passes_that_are_asked_for_go_on_until_all_is_copied_and_try_a_store_that_was_away(
+    pair: Pair,
+) -> None:
+    pair.storage.down = True
+    pair.log.fill(2 * TURN_SEGMENTS_MAX + 1)
+    pair.scheduler.advance(31_000)
+    pair.pump()
+    pair.storage.down = False
+    copied: list[int] = []
+    pair.tier.manager.run_now(lambda: copied.append(pair.log.copied))
+    pair.pump()
+    assert copied == [pair.log.end - 1]

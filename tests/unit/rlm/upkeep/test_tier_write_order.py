@@ -29,6 +29,7 @@ from rlm.upkeep.effects import (
 from rlm.upkeep.expiration_task import expiration_pass
 from rlm.upkeep.log_facts import LogFacts
 from rlm.upkeep.ownership import OwnCopies
+from rlm.upkeep.store_gate import StoreGate
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import LogSegmentData, RemoteLogSegmentMetadata, SegmentState
 from tests.support.tier.facts import facts, local, remote
@@ -124,13 +125,18 @@ def copying(script: Script, *, custom_max: int = 128) -> PassResult:
         broker_id=1,
         custom_metadata_bytes_max=custom_max,
         throttle_ms=lambda size: 0,
+        gate=StoreGate(),
     )
     return script.run(task)
 
 
 def expiring(script: Script, **settings: int) -> PassResult:
     task = expiration_pass(
-        PartitionSettings(**settings), OwnCopies(), broker_id=1, copy_max_ms=COPY_MAX_MS
+        PartitionSettings(**settings),
+        OwnCopies(),
+        broker_id=1,
+        copy_max_ms=COPY_MAX_MS,
+        gate=StoreGate(),
     )
     return script.run(task)
 

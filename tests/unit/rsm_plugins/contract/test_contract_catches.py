@@ -1,12 +1,16 @@
 """The contract can fail: plugins that break a promise are caught by its name."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from rsm_plugins.api import RemoteStorageManager
+from rsm_plugins.api import RemoteStorageManager, RetriableRemoteStorageError
 from rsm_plugins.contract import AllPromises
+from rsm_plugins.contract.flaky import FlakyRequests, FlakyStore
 from rsm_plugins.contract.run import Candidate, Outcome, Verdict, ask, ask_all, promise_names
+from rsm_plugins.retries import Retries, passes_by_name
 from rsm_plugins.testing import RemoteStorageManagerContract
 from tests.support.stores import broken_plugins as broken
 
@@ -56,11 +60,40 @@ class TestMemory(RemoteStorageManagerContract):
     def manager(self) -> RemoteStorageManager:
         return made(broken.Lister)
 
+    @pytest.fixture
+    def flaky_store(self) -> FlakyStore:
+        return flaky(broken.Lister)
+
 
 def made(kind: type[broken.Memory], store: str = "") -> broken.Memory:
     manager = kind()
     manager.configure({"name": store or kind.__name__})
     return manager
+
+
+def flaky(
+    kind: type[broken.Memory],
+    attempts: int = 2,
+    passes: Callable[[BaseException], bool] = passes_by_name,
+) -> FlakyStore:
+    manager, requests = made(kind), FlakyRequests()
+    retries = Retries(passes, timeout_s=10, attempts=attempts)
+
+    def request(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            with requests.request(lambda: RetriableRemoteStorageError("flaky")):
+                return method(*args)
+
+        return retries.repeated(call)
+
+    for name in (
+        "copy_log_segment_data",
+        "fetch_log_segment",
+        "fetch_index",
+        "delete_log_segment_data",
+    ):
+        setattr(manager, name, request(getattr(manager, name)))
+    return FlakyStore(manager, requests)
 
 
 def asked(kind: type[broken.Memory], name: str) -> Outcome:
@@ -110,6 +143,63 @@ def test_a_wrong_class_of_error_from_an_unreachable_store_is_caught() -> None:
     outcome = ask(candidate, name, made(broken.Memory), [])
     assert outcome.verdict is Verdict.BROKEN
     assert "copy without a store: raised nothing" in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "words"),
+    [
+        (
+            lambda: flaky(broken.Memory, attempts=1),
+            "test_a_copy_goes_on_after_a_request_that_failed",
+            "a copy whose request 0 fails once (it is refused): raised RetriableRemoteStorageError",
+        ),
+        (
+            lambda: flaky(broken.Memory, attempts=1),
+            "test_reads_go_on_after_a_request_that_failed",
+            "a read of the log whose request 0",
+        ),
+        (
+            lambda: flaky(broken.Memory, attempts=1),
+            "test_a_deletion_goes_on_after_a_request_that_failed",
+            "a deletion whose request 0",
+        ),
+        (
+            lambda: flaky(broken.AppendsTheSecondCopy),
+            "test_a_copy_goes_on_after_an_answer_that_was_lost",
+            "a copy whose request 0 fails once (it is done, and its answer is lost): got",
+        ),
+        (
+            lambda: flaky(broken.RaisesItsOwnErrors, passes=lambda error: True),
+            "test_what_is_not_there_is_not_asked_for_again",
+            "raised KeyError",
+        ),
+        (
+            lambda: flaky(broken.Memory, passes=lambda error: True),
+            "test_what_is_not_there_is_not_asked_for_again",
+            "2 requests for a segment that is not there, 1 for one that is",
+        ),
+        (
+            lambda: FlakyStore(made(broken.Memory), FlakyRequests()),
+            "test_a_copy_goes_on_after_a_request_that_failed",
+            "no request of a copy went through the flaky store",
+        ),
+        (
+            lambda: FlakyStore(made(broken.Memory), FlakyRequests()),
+            "test_a_store_that_goes_on_failing_is_given_up",
+            "raised nothing",
+        ),
+    ],
+)
+def test_a_plugin_that_repeats_wrongly_is_caught(
+    make: Callable[[], FlakyStore], name: str, words: str
+) -> None:
+    candidate = Candidate(lambda: made(broken.Memory))
+    assert ask(candidate, name, made(broken.Memory), []).verdict is Verdict.NOT_ASKED
+    candidate = replace(candidate, make_flaky=lambda: flaky(broken.Memory))
+    assert ask(candidate, name, made(broken.Memory), []).verdict is Verdict.KEPT
+    outcome = ask(replace(candidate, make_flaky=make), name, made(broken.Memory), [])
+    assert outcome.verdict is Verdict.BROKEN
+    assert words in outcome.reason
 
 
 def test_all_promises_are_asked_and_nothing_is_left_behind() -> None:

@@ -60,6 +60,17 @@ def test_a_call_that_hangs_ends_for_its_caller_and_hinders_no_other(fs: Fs) -> N
     calls.close()
 
 
+def test_calls_together_end_within_their_time(fs: Fs) -> None:
+    calls = BoundedCalls(fs, 30)
+    with calls.together_within(0.05), pytest.raises(TimeoutError, match="no answer within"):
+        calls.method("hang")
+    with calls.together_within(-1), pytest.raises(TimeoutError, match="its time is over"):
+        calls.method("echo", 1)
+    assert not fs.threads
+    assert calls.method("echo", 1) == (1, None)
+    calls.close()
+
+
 def test_when_many_hang_no_more_are_begun_until_they_return(fs: Fs) -> None:
     calls = BoundedCalls(fs, 0.001)
     for _ in range(32):

@@ -6,7 +6,7 @@ import requests
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 from fsspec import AbstractFileSystem
 
-from rsm_plugins.fsspec.errors import Meaning, hidden, meaning_of, shown
+from rsm_plugins.fsspec.errors import Meaning, hidden, meaning_of, passes, shown
 from rsm_plugins.fsspec.plugin import connect, secrets_of
 
 
@@ -91,6 +91,36 @@ def test_fatal(error: Exception) -> None:
 )
 def test_retriable(error: Exception) -> None:
     assert meaning_of(error) is Meaning.RETRIABLE
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ConnectionResetError("x"), True),
+        (TimeoutError("x"), True),
+        (OSError(errno.ESTALE, "x"), True),
+        (s3("SlowDown", 503), True),
+        (http(503), True),
+        (RuntimeError('RPCError("org.apache.hadoop.ipc.StandbyException", "x")'), True),
+        (OSError(errno.ENOSPC, "x"), False),
+        (OSError(errno.EDQUOT, "x"), False),
+        (RuntimeError("org.apache.hadoop.hdfs.protocol.DSQuotaExceededException: x"), False),
+        (FileNotFoundError("x"), False),
+        (s3("NoSuchKey", 404), False),
+        (PermissionError("x"), False),
+        (http(403), False),
+        (ValueError("x"), False),
+    ],
+    ids=repr,
+)
+def test_what_passes_within_seconds(error: Exception, expected: bool) -> None:
+    assert passes(error) is expected
+
+
+def test_a_library_that_says_no_space_of_a_busy_store_is_not_believed() -> None:
+    error = OSError(errno.ENOSPC, "translated")
+    error.__cause__ = s3("SlowDown", 503).__cause__
+    assert passes(error)
 
 
 def test_an_operation_that_a_file_system_does_not_offer_is_fatal() -> None:

@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from rsm_plugins.api import RemoteResourceNotFoundError, RemoteStorageError
+from rsm_plugins.fsspec.calls import CallLimits
 from rsm_plugins.fsspec.errors import Meaning, meaning_of
 from rsm_plugins.hdfs.plugin import WebHdfsStore
 from rsm_plugins.hdfs.web_fs import WebHdfsFileSystem
@@ -36,7 +37,7 @@ def store() -> Iterator[WebHdfsStore]:
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     fs = WebHdfsFileSystem("127.0.0.1", server.server_address[1], timeout_s=10)
-    made = WebHdfsStore(fs, "/store", rename=True, timeout_s=10)
+    made = WebHdfsStore(fs, "/store", rename=True, limits=CallLimits(10))
     yield made
     made.close()
     server.shutdown()

@@ -1,0 +1,213 @@
+"""A broker under 200 clients of all kinds for as long as you like: does anything grow?
+
+    python -m benchmarks.soak --minutes 60 [--seed 1] [--plant memory] [--json FILE] [--data DIR]
+
+One broker with a tier whose store fails now and then, by dice; clients of librdkafka and of plain
+frames: good, slow to read, slow to write, silent, flooding, talking nonsense, idle, reading old
+offsets, joining groups, making topics and deleting them (benchmarks/soak_parts/load.py lists them).
+Each few seconds is sampled what processes take and what the broker says; progress is shown.
+
+At the end every figure that must be flat is judged by the rule of benchmarks/soak_parts/judge.py.
+No acknowledged record may be lost or wrong, no good client refused, no traceback and no other ERROR
+than the store's may stand in the log. When the clients have left, health must come back, and their
+connections and descriptors must go; SIGTERM must end the broker with 0. Exit code 0: all of it
+held; 1: the reasons are the last lines. `--plant` makes the store or the clients leak, to see that
+it is found. `--data` keeps the data and the log there.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks import brokers
+from benchmarks.soak_parts.judge import verdict
+from benchmarks.soak_parts.report import Log, findings_of_load, last_words, summary
+from benchmarks.soak_parts.sampling import Samples, health, wait_until
+from benchmarks.soak_parts.store import LEAKS
+
+SAMPLE_S = 2.5
+SHOW_S = 30
+CALM_S = 120
+"""So long after the last client health is green, and what clients held is free."""
+CLIENTS_END_S = 300
+"""What was acknowledged is read to its end, for a minute or two."""
+STOP_S = 45
+PRODUCE_MS_MORE = 15
+CONNECTIONS_MORE = 4
+"""Than before the first client: the tier's own come and go."""
+SETTINGS = {
+    "remote.log.storage.manager.class.name": "benchmarks.soak_parts.store:FlakyStorageManager",
+    "tidemark.remote.chunk.cache.bytes": str(6 << 20),
+    "remote.log.reader.threads": "4",
+    "remote.log.manager.copier.thread.pool.size": "3",
+    "remote.log.manager.expiration.thread.pool.size": "3",
+    "remote.log.index.file.cache.total.size.bytes": str(4 << 20),
+    "tidemark.remote.copy.max.ms": "10000",
+    "tidemark.remote.delete.grace.ms": "2000",
+    "tidemark.connection.write.timeout.ms": "20000",
+    "tidemark.request.receive.timeout.ms": "15000",
+    "connections.max.idle.ms": "40000",
+    "producer.id.expiration.ms": "20000",
+    "producer.id.expiration.check.interval.ms": "5000",
+    "offsets.retention.minutes": "1",
+    "offsets.retention.check.interval.ms": "5000",
+    "offsets.topic.num.partitions": "4",
+    "log.segment.delete.delay.ms": "2000",
+    "remote.log.index.file.cache.ttl.ms": "20000",
+}
+"""What is kept for hours by default is kept for seconds, and is small: so the warm-up is short."""
+
+
+class Soak:
+    """One run.
+
+    Attributes:
+        findings: why it failed.
+    """
+
+    def __init__(self, options: argparse.Namespace, data: Path) -> None:
+        self.findings: list[str] = []
+        self._options, self._data = options, data
+        self._http = f"127.0.0.1:{brokers.free_port()}"
+        self._words = data / "clients.jsonl"
+
+    def run(self) -> None:
+        leak = self._options.plant if self._options.plant in LEAKS else "none"
+        given = {"rsm.config.seed": str(self._options.seed), "rsm.config.leak": leak}
+        given["tidemark.http.listener"] = self._http
+        settings = {**SETTINGS, **given}
+        config, bootstrap = brokers.formatted(self._data, tiered=True, settings=settings)
+        with brokers.launched(config) as process:
+            brokers.wait_answering(bootstrap, process)
+            samples = Samples(process.pid, self._http, self._data)
+            wait_until(lambda: health(self._http)["status"] == "green", CALM_S)
+            samples.take()
+            at_rest = samples.latest("open connections")
+            with self._clients(bootstrap) as clients:
+                self._watch(samples, process, clients)
+            self.findings += findings_of_load(last_words(self._words), clients.returncode)
+            if process.poll() is None:
+                self._see_that_it_calms_down(samples, at_rest)
+            process.terminate()
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                self.findings.append(f"the broker did not end within {STOP_S} s of SIGTERM")
+        if process.returncode:
+            self.findings.append(f"the broker ended with {process.returncode}")
+        self._judge(samples)
+
+    @contextmanager
+    def _clients(self, bootstrap: str) -> Iterator["subprocess.Popen[bytes]"]:
+        command = [sys.executable, "-m", "benchmarks.soak_parts.load", bootstrap]
+        command += [str(self._options.seed)]
+        command += ["--plant-connections"] if self._options.plant == "connections" else []
+        with self._words.open("wb") as words:
+            clients = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=words)
+            try:
+                yield clients
+                clients.communicate(timeout=CLIENTS_END_S)  # they end when their input does
+            except subprocess.TimeoutExpired:
+                self.findings.append(f"the clients did not end within {CLIENTS_END_S} s")
+            finally:
+                clients.kill()
+                clients.wait()
+
+    def _watch(
+        self,
+        samples: Samples,
+        process: "subprocess.Popen[bytes]",
+        clients: "subprocess.Popen[bytes]",
+    ) -> None:
+        began, shown = time.monotonic(), 0.0
+        while (now := time.monotonic() - began) < self._options.minutes * 60:
+            if process.poll() is not None or clients.poll() is not None:
+                self.findings.append(f"somebody ended after {now:.0f} s")
+                return
+            time.sleep(SAMPLE_S)
+            try:
+                samples.take()
+            except OSError as error:  # a page that is late, or a broker that has just ended
+                self.findings.append(f"no sample after {now:.0f} s: {error}")
+                continue
+            words = last_words(self._words)
+            produce = words.get("latencies_ms", {}).get("produce")
+            if produce:
+                samples.add("time of small produces", produce["p50"], "ms", PRODUCE_MS_MORE)
+                samples.add("p99 of small produces", produce["p99"], "ms", None)
+            if now - shown >= SHOW_S:
+                shown = now
+                self._show(samples, words)
+
+    def _show(self, samples: Samples, words: dict[str, dict[str, int]]) -> None:
+        figures = [
+            f"{name} {samples.latest(f'resident memory of the {name}'):.0f} MiB, "
+            f"{samples.latest(f'descriptors of the {name}'):.0f} fds, "
+            f"{samples.latest(f'threads of the {name}'):.0f} threads, "
+            f"{samples.latest(f'CPU of the {name}'):.0f} % CPU; "
+            for name in ("broker", "tier")
+        ]
+        counts = words.get("counts", {})
+        print(
+            f"{samples.elapsed_s():5.0f} s: {''.join(figures)}"
+            f"{counts.get('topic_maker topics', 0)} topics, "
+            f"p99 {samples.latest('p99 of small produces'):.0f} ms, "
+            f"{counts.get('complaints', 0)} complaints",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    def _see_that_it_calms_down(self, samples: Samples, at_rest: float) -> None:
+        def are_gone() -> bool:
+            samples.take()
+            return samples.latest("open connections") <= at_rest + CONNECTIONS_MORE
+
+        if not wait_until(lambda: health(self._http)["status"] == "green", CALM_S):
+            self.findings.append(f"health after {CALM_S} s: {health(self._http)}")
+        if not wait_until(are_gone, CALM_S):
+            self.findings.append(
+                f"{samples.latest('open connections'):.0f} connections are open when all clients "
+                f"are gone, {at_rest:.0f} before they came"
+            )
+
+    def _judge(self, samples: Samples) -> None:
+        verdicts = [verdict(series) for series in samples.of_the_run(self._options.minutes * 60)]
+        log = Log(self._data / "server.log")
+        self.findings += [one.finding for one in verdicts if one.finding] + log.findings()
+        print(summary(verdicts, last_words(self._words), log))
+        if self._options.json:
+            series = {one.series.name: one.series.samples for one in verdicts}
+            text = json.dumps({"findings": self.findings, "series": series}, indent=1)
+            self._options.json.write_text(text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--plant", default="none", choices=[*LEAKS, "connections"])
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--data", type=Path)
+    options = parser.parse_args()
+    # The broker's tier loads the store by its name, as it loads a user's plugin.
+    path = [str(brokers.ROOT), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(one for one in path if one)
+    with tempfile.TemporaryDirectory(prefix="tidemark-soak-") as scratch:
+        soak = Soak(options, options.data or Path(scratch) / "data")
+        soak.run()
+    print("\n".join(["", *soak.findings] if soak.findings else ["", "all of it is flat"]))
+    print(f"soak: {len(soak.findings)} findings in {options.minutes:g} minutes")
+    sys.exit(bool(soak.findings))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""What counts as flat: pure, so that its tests can show it leaks.
+
+The rule. The warm-up, a third of the run and 20 minutes at most, is left out: caches, pools and
+logs fill then. Through what was sampled afterwards goes the line of Theil and Sen: its slope is
+the median of the slopes between all pairs of samples, so that 29 per cent of them may lie anywhere
+(a topic just made, a fault of the store, a busy machine). The growth is that slope times the time
+from the first to the last sample that is judged. It may be as large as the allowance of the
+figure, which is one number however long the run is: ten times as long a run finds a leak that is
+ten times slower.
+"""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+WARM_UP_SHARE = 1 / 3
+WARM_UP_S_MAX = 1_200
+JUDGED_SAMPLES_MIN = 8
+PAIRED_SAMPLES_MAX = 240
+"""More are thinned out evenly: pairs grow with the square."""
+
+
+@dataclass
+class Series:
+    """One figure over time.
+
+    Attributes:
+        name, unit: for the report.
+        allowance: growth after the warm-up that is no finding, in units; None: shown, not judged.
+        samples: (seconds since the start, value).
+    """
+
+    name: str
+    unit: str
+    allowance: float | None
+    samples: list[tuple[float, float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a series after the warm-up."""
+
+    series: Series
+    first: float
+    last: float
+    growth: float
+    finding: str
+
+
+def judged_samples(samples: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Those after the warm-up, thinned out where they are many."""
+    if not samples:
+        return []
+    warm_s = min(samples[-1][0] * WARM_UP_SHARE, WARM_UP_S_MAX)
+    kept = [one for one in samples if one[0] >= warm_s]
+    step = -(-len(kept) // PAIRED_SAMPLES_MAX)
+    return kept[::step] if step else kept
+
+
+def slope(samples: Sequence[tuple[float, float]]) -> float:
+    """Of the line of Theil and Sen, units a second."""
+    between = [
+        (b - a) / (at_b - at_a) for (at_a, a), (at_b, b) in combinations(samples, 2) if at_b > at_a
+    ]
+    return statistics.median(between) if between else 0.0
+
+
+def verdict(series: Series) -> Verdict:
+    """Judge one series by the rule above."""
+    kept = judged_samples(series.samples)
+    if len(kept) < JUDGED_SAMPLES_MIN:
+        finding = f"{series.name}: {len(kept)} samples after the warm-up are too few to judge"
+        return Verdict(series, 0, 0, 0, finding if series.allowance is not None else "")
+    part = max(1, len(kept) // 5)
+    first = statistics.median(value for _, value in kept[:part])
+    last = statistics.median(value for _, value in kept[-part:])
+    growth = slope(kept) * (kept[-1][0] - kept[0][0])
+    finding = ""
+    if series.allowance is not None and growth > series.allowance:
+        minutes = (kept[-1][0] - kept[0][0]) / 60
+        finding = (
+            f"{series.name} grew by {growth:.1f} {series.unit} in the {minutes:.1f} min after the "
+            f"warm-up (from {first:.1f} to {last:.1f}); {series.allowance:g} are allowed"
+        )
+    return Verdict(series, first, last, growth, finding)

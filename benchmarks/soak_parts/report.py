@@ -1,0 +1,107 @@
+"""What the soak finds in a broker's log and in the words of its clients, and how it is shown."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.soak_parts.judge import Verdict
+from benchmarks.soak_parts.store import SAYS
+
+SHOWN_MAX = 12
+LEVEL = re.compile(r"^\[?[-\d]{10} [\d:,]+\]? (DEBUG|INFO|WARNING|ERROR|CRITICAL) (.*)$")
+"""Of the broker, and of its tier, which writes its lines without brackets."""
+REASON = re.compile(r"closed connection: .* reason=(.{0,40})")
+HELD = re.compile(r"the event loop was held: held_ms=\d+ callback=(\S+) at=(\S+)")
+MUST_COME = (
+    "lanes acknowledged",
+    "lanes compared",
+    "lanes read by the group",
+    "small_producer records",
+    "remote_reader records",
+    "idle_consumer fetches",
+    "slow_writer answered",
+    "topic_maker topics",
+    "group_goer groups",
+    "new_producer ids",
+)
+"""A client that does nothing proves nothing."""
+
+
+class Log:
+    """A broker's log, whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.closed: Counter[str] = Counter()
+        self.held: Counter[str] = Counter()
+        self.warnings: Counter[str] = Counter()
+        self.errors: list[str] = []
+        self.tracebacks = 0
+        with path.open(errors="replace") as lines:
+            for line in lines:
+                self._take(line.rstrip("\n"))
+
+    def _take(self, line: str) -> None:
+        if line.startswith("Traceback "):
+            self.tracebacks += 1
+        found = LEVEL.match(line)
+        if found is None:
+            return
+        level, text = found.groups()
+        if level in ("ERROR", "CRITICAL") and SAYS not in text:
+            self.errors.append(line)
+        if (closed := REASON.search(text)) is not None:
+            self.closed[re.sub(r"\d+", "N", closed[1])] += 1
+        elif (held := HELD.search(text)) is not None:
+            self.held[f"{held[1]} at {held[2]}"] += 1
+        elif level == "WARNING":
+            self.warnings[re.sub(r"[\d-]{2,}|\d", "N", text)[:110]] += 1
+
+    def findings(self) -> list[str]:
+        found = [f"{self.tracebacks} tracebacks in the log"] if self.tracebacks else []
+        if self.errors:
+            found.append(f"{len(self.errors)} ERROR lines in the log: {self.errors[0][:300]}")
+        return found
+
+
+def last_words(path: Path) -> dict[str, Any]:
+    """The last whole line of what the clients said; empty before the first."""
+    lines = [line for line in path.read_text().splitlines() if line.endswith("}")]
+    return dict(json.loads(lines[-1])) if lines else {}
+
+
+def findings_of_load(words: dict[str, Any], code: int | None) -> list[str]:
+    found = [] if code == 0 else [f"the clients' process ended with {code}"]
+    if "wrong" not in words:
+        return [*found, "the clients did not come to their end"]
+    counts = words["counts"]
+    if counts.get("complaints"):
+        found.append(f"{counts['complaints']} complaints of good clients: {words['wrong'][0]}")
+    found += [f"nothing came of: {name}" for name in MUST_COME if not counts.get(name)]
+    return found
+
+
+def summary(verdicts: Sequence[Verdict], words: dict[str, Any], log: Log) -> str:
+    """Tables for people."""
+    lines = [f"{'figure':42} {'first':>9} {'last':>9} {'growth':>9} {'allowed':>9}"]
+    for one in verdicts:
+        allowed = one.series.allowance
+        shown = "-" if allowed is None else f"{allowed:g}"
+        lines.append(
+            f"{one.series.name:42} {one.first:9.1f} {one.last:9.1f} {one.growth:9.1f} {shown:>9}"
+            f" {one.series.unit}"
+        )
+    lines += ["", "clients:"]
+    lines += [f"  {name}: {n}" for name, n in sorted(words.get("counts", {}).items())]
+    lines += [f"  wrong: {text}" for text in words.get("wrong", [])[:SHOWN_MAX]]
+    for name, counter in (
+        ("connections closed because of", log.closed),
+        ("the event loop was held by", log.held),
+        ("warnings", log.warnings),
+    ):
+        lines += ["", f"{name}:"]
+        lines += [f"  {n} x {what}" for what, n in counter.most_common(SHOWN_MAX)]
+    lines += ["", *log.errors[:SHOWN_MAX]]
+    return "\n".join(lines)

@@ -1,0 +1,87 @@
+"""Who may read next while the fetch quota is used up: readers in turn, by bytes (KIP-956).
+
+A read is let in once, before anything is loaded for it, and charged then with what it may take;
+when it ends the difference to what it took is made good. So no more is let in than the quota has
+room for, and what was loaded for a read is given to it. A read whose time is up is answered with
+nothing; its reader keeps its turn. Belongs to the owner's thread.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rlm.quota import RateQuota
+from rlm.read.fair_line import FairLine
+from runtime.clock import Clock
+from runtime.scheduler import Scheduler, Timer
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """One read's place.
+
+    Attributes:
+        reader: who asks; all its reads share what one reader may get.
+        charged_bytes: what counts as read while it is under way.
+        let_in: called when it may go, unless `FetchTurns.ask` has said so.
+        is_in: it may go.
+    """
+
+    reader: str
+    charged_bytes: int
+    let_in: Callable[[], None]
+    is_in: bool = False
+
+
+class FetchTurns:
+    """Lets reads in as the quota has room."""
+
+    def __init__(self, quota: RateQuota, clock: Clock, scheduler: Scheduler) -> None:
+        self._quota, self._clock, self._scheduler = quota, clock, scheduler
+        self._line = FairLine[Turn]()
+        self._timer: Timer | None = None
+
+    def __len__(self) -> int:
+        """Reads that wait."""
+        return len(self._line)
+
+    def ask(self, turn: Turn) -> None:
+        """Let a read in, at once if it `is_in` afterwards, or when its turn has come."""
+        self._line.add(turn.reader, turn, turn.charged_bytes)
+        self._let_in(turn)
+        if not turn.is_in:
+            now_ms = self._clock.monotonic_ms()
+            self._quota.throttled(self._quota.wait_ms(now_ms), now_ms)
+
+    def ended(self, turn: Turn, size_bytes: int) -> None:
+        """A read is over; `size_bytes` were read for it."""
+        if not turn.is_in:
+            self._line.remove(turn.reader, turn)
+            return
+        more_bytes = size_bytes - turn.charged_bytes
+        self._line.charge(turn.reader, more_bytes)
+        self._quota.record(more_bytes, self._clock.monotonic_ms())
+        if more_bytes < 0 and self._line:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """There may be room: bytes were given back, or the limit was changed."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._let_in(None)
+
+    def _let_in(self, asking: Turn | None) -> None:
+        if self._timer is not None:
+            return  # closed until then
+        while self._line:
+            now_ms = self._clock.monotonic_ms()
+            wait_ms = self._quota.wait_ms(now_ms)
+            if wait_ms > 0:
+                self._timer = self._scheduler.call_later(wait_ms, self.go_on)
+                return
+            turn = self._line.take()
+            assert turn is not None, "the line is not empty"
+            self._quota.record(turn.charged_bytes, now_ms)
+            turn.is_in = True
+            if turn is not asking:
+                turn.let_in()

@@ -1,0 +1,131 @@
+"""Requests to a store that are repeated while they fail in a way that passes within seconds.
+
+For plugins whose library does not repeat by itself (boto3 does). The waits grow exponentially up
+to `WAIT_MAX_S` and are thrown by dice, so that many callers of one ailing store do not come back
+together. No attempt begins after the deadline, nor after `close`. What is repeated must be
+idempotent: the answer of an attempt that failed may be all that was lost.
+
+Must not know: which store it is; which of its errors pass.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import ParamSpec, TypeVar
+
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception,
+    stop_after_attempt,
+    stop_before_delay,
+    wait_random_exponential,
+)
+
+from rsm_plugins.api import RetriableRemoteStorageError
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+WAIT_FIRST_S = 0.2
+"""Upper end of the wait before the second attempt; each later one is twice as high."""
+WAIT_MAX_S = 5.0
+
+
+def passes_by_name(error: BaseException) -> bool:
+    """What passes where a plugin raises nothing but the errors of its interface."""
+    return isinstance(error, RetriableRemoteStorageError)
+
+
+class Retries:
+    """Repeats requests, from many threads at once."""
+
+    def __init__(
+        self,
+        passes: Callable[[BaseException], bool] = passes_by_name,
+        *,
+        timeout_s: float,
+        attempts: int,
+        shown: Callable[[BaseException], str] = repr,
+    ) -> None:
+        """Make it.
+
+        Args:
+            passes: whether an error may be gone within seconds. Never true of an object that is
+                missing, a right that is lacking, or a bad argument.
+            timeout_s: no attempt of a request begins later.
+            attempts: of one request, the first included.
+            shown: an error for the log, without secrets.
+        """
+        self._passes, self._timeout_s, self._attempts = passes, timeout_s, attempts
+        self._shown = shown
+        self._closed = threading.Event()
+
+    def call(self, what: str, request: Callable[[], T], *, timeout_s: float | None = None) -> T:
+        """Make a request; one that was repeated is one WARNING, whatever came of it.
+
+        Args:
+            what: for the log, such as "copy of orders-x/0/1.log".
+            request: may be called again from its beginning.
+            timeout_s: in place of that of all requests.
+
+        Raises:
+            RetriableRemoteStorageError: `close` was called between two attempts.
+            Else what the last attempt raised.
+        """
+        failures: list[str] = []
+        began_s = time.monotonic()
+        outcome = "failed"
+        try:
+            seconds = self._timeout_s if timeout_s is None else timeout_s
+            answer = self._retrying(failures, seconds)(request)
+            outcome = "done"
+        finally:
+            if failures:
+                log.warning(
+                    "a request was repeated: what=%s outcome=%s repeated=%d took_ms=%d error=%s",
+                    what,
+                    outcome,
+                    len(failures),
+                    (time.monotonic() - began_s) * 1_000,
+                    failures[-1],
+                )
+        return answer
+
+    def repeated(self, method: Callable[P, T]) -> Callable[P, T]:
+        """A decorator: each call of `method` is one request, see `call`."""
+
+        @wraps(method)
+        def request(*args: P.args, **kwargs: P.kwargs) -> T:
+            return self.call(method.__qualname__, partial(method, *args, **kwargs))
+
+        return request
+
+    def close(self) -> None:
+        """Begin no further attempts; waits between two of them end now."""
+        self._closed.set()
+
+    def _retrying(self, failures: list[str], timeout_s: float) -> Retrying:
+        def note(state: RetryCallState) -> None:
+            assert state.outcome is not None
+            error = state.outcome.exception()
+            assert error is not None
+            failures.append(self._shown(error))  # the error itself would keep its frames
+
+        return Retrying(
+            # Never of a KeyboardInterrupt or a cancellation.
+            retry=retry_if_exception(lambda e: isinstance(e, Exception) and self._passes(e)),
+            stop=stop_after_attempt(self._attempts) | stop_before_delay(timeout_s),
+            wait=wait_random_exponential(multiplier=WAIT_FIRST_S, max=WAIT_MAX_S),
+            before_sleep=note,
+            sleep=self._wait,
+            reraise=True,
+        )
+
+    def _wait(self, seconds: float) -> None:
+        if self._closed.wait(seconds):
+            raise RetriableRemoteStorageError("the store was closed between two attempts")

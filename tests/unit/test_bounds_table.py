@@ -1,0 +1,108 @@
+"""The tables of bounds in docs/operations.md name keys, constants, metrics and tests that exist."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from broker.config.keys import BROKER_KEYS, TOPIC_KEYS
+from rsm_plugins.loader import SHIPPED, load_storage_manager
+from rsm_plugins.settings import PREFIX
+from tests.support.named_tests import names_by_file
+
+ROOT = Path(__file__).parents[2]
+ROWS_MIN = 60
+SECTION = re.compile(r"^## Bounds$(.*?)^## ", re.MULTILINE | re.DOTALL)
+CONSTANTS = re.compile(r"((?:`[\w.]+`(?:, | and )?)+) in `([\w/]+\.py)`")
+SOURCES = ("broker", "runtime", "local_log", "rlm", "rlmm", "metadata_topic")
+
+
+class Row(NamedTuple):
+    what: str
+    bound: str
+    set_by: str
+    watch: str
+    at_the_bound: str
+    test: str
+
+
+def rows() -> list[Row]:
+    page = (ROOT / "docs" / "operations.md").read_text()
+    found = SECTION.search(page)
+    assert found is not None
+    lines = [line.strip().strip("|") for line in found[1].splitlines() if line.startswith("| ")]
+    cells = [[cell.strip() for cell in line.split(" | ")] for line in lines]
+    return [Row(*each) for each in cells if len(each) == len(Row._fields) and each[0] != "what"]
+
+
+def ticked(text: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", text)
+
+
+def test_every_row_is_whole() -> None:
+    found = rows()
+    assert len(found) >= ROWS_MIN
+    assert [row for row in found if not all(row)] == []
+    assert [row.what for row in found if not ticked(row.set_by)] == []
+    assert [row.what for row in found if not ticked(row.watch) and row.watch != "-"] == []
+
+
+def test_every_test_that_leans_on_a_bound_exists() -> None:
+    known = names_by_file()
+    wrong = []
+    for row in rows():
+        named = ticked(row.test)
+        for each in named:
+            file, _, test = each.partition("::")
+            if not test or test not in known.get(file, set()):
+                wrong.append(f"{row.what}: {each}")
+        if not named:
+            wrong.append(f"{row.what}: no test")
+    assert wrong == []
+
+
+def test_every_key_and_constant_is_real() -> None:
+    keys = {key.name for key in (*BROKER_KEYS.values(), *TOPIC_KEYS.values()) if key.effect}
+    plugins = [type(load_storage_manager(name)) for name in SHIPPED]
+    keys |= {PREFIX + one.name for plugin in plugins for one in plugin.SETTINGS}  # type: ignore[attr-defined]
+    wrong = []
+    for row in rows():
+        in_code = set()
+        for names, file in CONSTANTS.findall(row.set_by):
+            path = ROOT / file
+            text = path.read_text() if path.is_file() else ""
+            for name in ticked(names):
+                in_code |= {name, file}
+                if not re.search(rf'(?m)^\s*(?:(?:def|class) )?"?{re.escape(name)}\b', text) and (
+                    not re.search(rf"(?m)^[A-Z_]+, {name} = ", text)
+                ):
+                    wrong.append(f"{row.what}: no {name} in {file}")
+        for name in set(ticked(row.set_by)) - in_code:
+            if name not in keys:
+                wrong.append(f"{row.what}: {name} is no key with an effect")
+    assert wrong == []
+
+
+class Metrics:
+    """The names of metrics that the sources make: plain ones, and f-strings of literals."""
+
+    def __init__(self) -> None:
+        texts = [path.read_text() for name in SOURCES for path in (ROOT / name).rglob("*.py")]
+        self._literals = {each for text in texts for each in re.findall(r'"([\w{}]+)"', text)}
+        patterns = [one for one in self._literals if "{" in one and not one.endswith("{}")]
+        self._made = [re.compile(re.sub(r"\{\w*\}", r"(\\w+?)", one)) for one in patterns]
+
+    def __contains__(self, name: str) -> bool:
+        halves = [{name[:at], name[at:]} for at in range(1, len(name))]
+        if name in self._literals or any(self._literals.issuperset(one) for one in halves):
+            return True
+        found = (each.fullmatch(name) for each in self._made)
+        return any(one and self._literals.issuperset(one.groups()) for one in found)
+
+
+def test_every_metric_is_real() -> None:
+    metrics = Metrics()
+    named = {(row.what, name) for row in rows() for name in ticked(row.watch)}
+    assert len(named) > 20
+    assert [one for one in sorted(named) if one[1] not in metrics] == []
+    assert "tidemark_nobody_makes_this" not in metrics
+    assert "kafka_server_BrokerTopicMetrics_Nothing_total" not in metrics

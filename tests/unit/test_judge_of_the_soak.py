@@ -1,0 +1,76 @@
+"""The judge of the soak sees leaks, and only leaks; its reader of logs knows the store's errors."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from benchmarks.soak_parts.judge import Series, verdict
+from benchmarks.soak_parts.report import Log, findings_of_load
+from benchmarks.soak_parts.store import SAYS
+
+MINUTES = (2, 10, 60)
+
+
+def memory(minutes: float, leaked: float, seed: int = 1) -> Series:
+    """Fills a cache in the warm-up, is noisy, and grows by `leaked` MiB in what is judged."""
+    dice = Random(seed)
+    samples = []
+    for n in range(int(minutes * 24)):
+        at, end = n * 2.5, minutes * 60
+        filling = min(1.0, at / (end / 4)) * 80
+        spike = 60 if dice.random() < 0.15 else 0
+        samples.append(
+            (at, 50 + filling + spike + dice.uniform(-3, 3) + leaked * at / (end * 2 / 3))
+        )
+    return Series("memory", "MiB", 16, samples)
+
+
+@pytest.mark.parametrize("minutes", MINUTES)
+@pytest.mark.parametrize("seed", range(5))
+def test_what_fills_in_the_warm_up_and_is_noisy_is_flat(minutes: int, seed: int) -> None:
+    judged = verdict(memory(minutes, leaked=2, seed=seed))
+    assert judged.finding == ""
+    assert abs(judged.growth) < 10
+
+
+@pytest.mark.parametrize("minutes", MINUTES)
+@pytest.mark.parametrize("seed", range(5))
+def test_a_leak_above_the_allowance_is_found_however_long_the_run(minutes: int, seed: int) -> None:
+    judged = verdict(memory(minutes, leaked=25, seed=seed))
+    assert "memory grew by" in judged.finding
+    assert 18 < judged.growth < 32
+
+
+def test_what_shrinks_is_no_finding() -> None:
+    assert verdict(memory(10, leaked=-40)).finding == ""
+
+
+def test_too_few_samples_are_a_finding_and_not_a_pass() -> None:
+    judged = verdict(Series("threads", "", 2, [(0, 1), (60, 1), (120, 1)]))
+    assert "too few" in judged.finding
+    assert verdict(Series("CPU", "%", None, [])).finding == ""
+
+
+def test_errors_of_the_soaks_store_are_expected_and_all_others_are_not(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text(f"[2026-11-24 20:00:00,000] ERROR copying fails: {SAYS} (rlm.telemetry)\n")
+    assert Log(log).findings() == []
+    log.write_text(
+        "[2026-11-24 20:00:00,000] ERROR something else (broker)\n"
+        "2026-11-24 20:00:00,000 ERROR tier rlm.reader: of the tier\n"
+        "Traceback (most recent call last):\n"
+        "[2026-11-24 20:00:00,000] WARNING closed connection: peer=a:1 reason=idle (broker)\n"
+    )
+    found = Log(log).findings()
+    assert found[0] == "1 tracebacks in the log"
+    assert found[1].startswith("2 ERROR lines in the log: ")
+    assert "something else" in found[1]
+
+
+def test_clients_that_did_nothing_prove_nothing() -> None:
+    assert "the clients did not come to their end" in findings_of_load({}, 0)
+    found = findings_of_load({"counts": {"complaints": 1}, "wrong": ["a record is lost"]}, 1)
+    assert found[0] == "the clients' process ended with 1"
+    assert "a record is lost" in found[1]
+    assert "nothing came of: lanes compared" in found
