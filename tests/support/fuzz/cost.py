@@ -14,12 +14,16 @@ class Cost(NamedTuple):
     peak_bytes: int
 
 
-class Counted:
-    """Counts while it is entered; `cost` has the result."""
+class TooManyLinesError(Exception):
+    """It goes on for ever, or might as well."""
 
-    def __init__(self) -> None:
+
+class Counted:
+    """Counts while it is entered, and ends what runs more lines than it may."""
+
+    def __init__(self, lines_max: int) -> None:
         self.cost = Cost(0, 0)
-        self._lines = 0
+        self._lines, self._lines_max = 0, lines_max
 
     def __enter__(self) -> Self:
         self._before = sys.gettrace()
@@ -34,4 +38,6 @@ class Counted:
 
     def _trace(self, frame: FrameType, event: str, arg: Any) -> Callable[..., Any]:
         self._lines += 1
+        if self._lines > self._lines_max:
+            raise TooManyLinesError(f"{self._lines_max} lines")
         return self._trace
