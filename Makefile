@@ -26,7 +26,7 @@ SPARK_TESTS = $(wildcard tests/integration/test_lake_*.py tests/integration/test
 # Without byte code every broker that a test starts compiles all of its modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run run-s3 run-spark test again check lint localstack clients bytecode long spark soak prove-spark model planted simulate simulate-bugs pythons prove docs clean help
+.PHONY: run run-s3 run-spark test again check lint localstack clients bytecode long spark soak prove-spark model planted simulate simulate-bugs fuzz pythons prove docs clean help
 
 help:
 	@echo "make run    set up everything, start one broker on 127.0.0.1:9092, data under ./data"
@@ -38,6 +38,7 @@ help:
 	@echo "make simulate [WORLD=raft SEEDS=1000-1299 EVENTS=5000] simulated clusters, one a seed"
 	@echo "make simulate-bugs  the same with each planted bug of that world: it must be found;"
 	@echo "            RECORDED=1 by the seed that its patch records, RECORD=1 records another where it is not"
+	@echo "make fuzz [ROUNDS=300] bad bytes at a running broker and at every decoder: an hour"
 	@echo "make pythons the unit and property tests with every Python from 3.11 to 3.14 on PATH"
 	@echo "make soak [MINUTES=60] a broker under 200 clients of all kinds: nothing may grow"
 	@echo "make prove-spark  the pipeline on Spark at full length: 2 GB, 20 kills, all stores: half an hour"
@@ -116,6 +117,12 @@ simulate: $(VENV)/.installed-dev
 simulate-bugs: $(VENV)/.installed-dev
 	@$(BIN)/python -m tests.support.raft.planted $(if $(RECORDED),--recorded) $(if $(RECORD),--record) $(IDS)
 
+# A failure prints its seed; what is sent then goes into tests/fuzz/corpus.
+fuzz: $(VENV)/.installed-dev
+	TIDEMARK_PROVE=1 TIDEMARK_FUZZ_ROUNDS=$(ROUNDS) TIDEMARK_FUZZ_EXAMPLES=$$(($(ROUNDS) * 50)) \
+		$(BIN)/pytest -n 2 tests/integration/test_fuzz_broker.py tests/property/test_decoders_on_any_bytes.py \
+		$(PYTEST_ARGS)
+
 pythons: $(VENV)/.installed-dev
 	WORKERS=$(WORKERS) $(BIN)/python .ci/pythons.py $(PYTEST_ARGS)
 
@@ -123,6 +130,7 @@ prove: lint localstack pythons planted
 	TIDEMARK_PROVE=1 $(PYTEST) --ignore tests/model $(PYTEST_ARGS)
 	TIDEMARK_RAFT_SEEDS=$(ROUNDS) TIDEMARK_LOG_SEEDS=$(ROUNDS) TIDEMARK_TOPIC_SEEDS=$(ROUNDS) \
 		$(PYTEST) tests/simulation $(PYTEST_ARGS)
+	$(MAKE) --no-print-directory fuzz
 	TIDEMARK_MODEL_RUNS=all $(BIN)/pytest tests/model $(PYTEST_ARGS)
 	TIDEMARK_WALK_SEED=0 TIDEMARK_WALK_ROUNDS=$(ROUNDS) $(BIN)/pytest tests/integration/test_damage_walk.py $(PYTEST_ARGS)
 

@@ -4,8 +4,10 @@ All of them are asked for when somebody looks, so they cost nothing between two 
 those of Kafka's JMX beans as the JMX exporter writes them.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 
+from broker.replica.fetch_watch import SLICE_PARTITIONS
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from runtime.executors import Executors
@@ -18,6 +20,7 @@ def register_replica_metrics(
     """The logs of this broker, and what waits for their disks."""
     _register_logs(metrics, replicas)
     _register_disks(metrics, replicas, executors)
+    _register_waits(metrics, replicas)
 
 
 def _register_disks(metrics: Registry, replicas: ReplicaManager, executors: Executors) -> None:
@@ -30,6 +33,31 @@ def _register_disks(metrics: Registry, replicas: ReplicaManager, executors: Exec
         "tidemark_replicas_unsettled",
         "Changes of partitions here that wait for a disk.",
         fn=lambda: replicas.backlog,
+    )
+
+
+def _register_waits(metrics: Registry, replicas: ReplicaManager) -> None:
+    loop = asyncio.get_running_loop()
+    metrics.gauge(
+        "tidemark_event_loop_tasks",
+        "Coroutines that run or wait on the event loop.",
+        fn=lambda: len(asyncio.all_tasks(loop)),
+    )
+
+    def parked() -> Iterator[Labelled | None]:
+        found: set[object] = set()
+        for number, partition in enumerate(list(replicas.partitions.values()), 1):
+            found.update(watch for watch in partition.watches if watch.parked is not None)
+            found.update(partition.waiters)
+            if number % SLICE_PARTITIONS == 0:
+                yield None
+        yield ("Fetch",), len(found)
+
+    metrics.gauge(
+        "kafka_server_DelayedOperationPurgatory_PurgatorySize",
+        "Requests that wait for bytes, or for a judgement, of partitions.",
+        ("delayedOperation",),
+        parked,
     )
 
 

@@ -31,7 +31,7 @@ def parse_lines(data: bytes, fields: int) -> list[list[str]]:
         lines.pop()
     if len(lines) < 2 or lines[0] != VERSION:
         raise CorruptFileError(f"no version {VERSION} checkpoint: {lines[0][:40]!r}")
-    if not lines[1].isdecimal() or int(lines[1]) != len(lines) - 2:
+    if not lines[1].isdecimal() or integer(lines[1]) != len(lines) - 2:
         raise CorruptFileError(f"{lines[1][:40]!r} entries announced, {len(lines) - 2} found")
     entries = [line.split() for line in lines[2:]]
     for entry, line in zip(entries, lines[2:], strict=True):

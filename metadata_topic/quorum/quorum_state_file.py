@@ -100,7 +100,7 @@ def parse_quorum_state(data: bytes) -> ElectionState:
         directory_id = uuid_from_text(fields["votedDirectoryId"]) if version == 1 else ZERO_UUID
         leader_id = int(fields["leaderId"])
         epoch = int(fields["leaderEpoch"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise QuorumStateError(f"{QUORUM_STATE}: cannot be read: {error!r}") from error
     return ElectionState(
         epoch=max(epoch, 0),

@@ -1,23 +1,30 @@
-"""Bad bytes thrown at a live broker: a small corpus, then golden requests with random damage.
+"""Bad bytes thrown at a running broker: a corpus, recorded requests with damage, and requests of
+every served API and version, written by the grammar of the schemas, with a few wounds or none.
 
-Whatever is sent, the broker answers, closes the connection, or waits for the rest; and it is well
-afterwards. Failing inputs go to `tests/fuzz/corpus`.
+An answer is decoded whole and belongs to its request; a request without a wound is never the reason
+of an end. All else ends the connection, with one line. After some hundred the broker is judged as
+after each bad input. What was found once is a file of `tests/fuzz/corpus`, as sent.
 """
 
 import json
+import os
 import random
-import socket
 import struct
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kafka_protocol.wire.api_keys import ApiKey
-from tests.support.brokers.bad_input import ANSWER_S_MAX, batch, descriptors, memory_bytes
-from tests.support.brokers.process import ROOT, BrokerProcess, running, until
-from tests.support.brokers.raw_client import RawClient, create_topic, fetch, produce
+from kafka_protocol.wire import codec
+from kafka_protocol.wire.api_keys import ApiKey, header_versions
+from tests.support.bad_input.conditions import WellAfterwards, make_health_topic
+from tests.support.bad_input.stage import Stage
+from tests.support.brokers.process import ROOT, BrokerProcess, running
+from tests.support.brokers.raw_client import RawClient, create_topic
+from tests.support.fuzz.exchange import Exchange, Sent
+from tests.support.fuzz.grammar import RequestWriter
+from tests.support.rounds import rounds
 
 CORPUS = sorted((ROOT / "tests/fuzz/corpus").glob("*.bin"))
 FRAMES = ROOT / "tests/golden/frames"
@@ -37,21 +44,54 @@ DAMAGED_APIS = (
     "OffsetForLeaderEpoch",
     "Produce",
 )
-SEEDS = range(4)
-DAMAGED_EACH = 1_500
-PIPELINED = 4
+SEED = int(os.environ.get("TIDEMARK_FUZZ_SEED") or 0) or random.SystemRandom().randrange(1, 10**6)
+ROUNDS = rounds("TIDEMARK_FUZZ_ROUNDS", quick=3, full=30)
+EACH_ROUND = 500
+PIPELINED = 3
 INTERESTING = (b"\x00", b"\xff", b"\x7f", b"\x80", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff")
+WAITING = {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.FETCH}
+"""An answer may take as long as others like; the end of the stream ends the wait."""
+
+pytestmark = [pytest.mark.rounds(seconds=200), pytest.mark.lasts(seconds=40)]
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    # A long poll in front of a broken request holds its connection for this time.
-    settings = {"tidemark.connection.write.timeout.ms": "1000"}
-    yield from running(BrokerProcess(tmp_path_factory.mktemp("fuzzed"), settings=settings))
+    settings = {
+        # A long poll in front of a broken request holds its connection for this time.
+        "tidemark.connection.write.timeout.ms": "1000",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    directory = tmp_path_factory.mktemp("fuzzed") / "broker"
+    for one in running(BrokerProcess(directory, settings=settings)):
+        with RawClient(one) as client:
+            create_topic(client, "fuzz-plain", 2)
+            create_topic(client, "fuzz-compact", cleanup_policy="compact")
+        yield one
 
 
 @pytest.fixture(scope="module")
-def requests() -> list[bytes]:
+def health_topic(broker: BrokerProcess) -> str:
+    return make_health_topic(broker)
+
+
+@pytest.fixture(autouse=True)
+def well_afterwards(broker: BrokerProcess, health_topic: str) -> Iterator[None]:
+    with WellAfterwards(broker, health_topic) as judge:
+        stage = Stage(broker)
+        yield
+        with stage:
+            pass
+        judge.judge(stage, peak_bytes=100_000_000, may_close=True)
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_the_corpus_of_bad_bytes(broker: BrokerProcess, path: Path) -> None:
+    Exchange(broker).throw(path.read_bytes())
+
+
+@pytest.fixture(scope="module")
+def recorded() -> list[bytes]:
     """Recorded requests, without their length prefix."""
     found = []
     for api in DAMAGED_APIS:
@@ -63,51 +103,20 @@ def requests() -> list[bytes]:
     return found
 
 
-@pytest.fixture(autouse=True)
-def well_afterwards(broker: BrokerProcess) -> Iterator[None]:
-    topic = f"well.{time.monotonic_ns()}"
-    with RawClient(broker) as client:
-        create_topic(client, topic)
-    memory, open_before = memory_bytes(broker.pid), descriptors(broker.pid)
-    yield
-    began = time.monotonic()
-    with RawClient(broker) as client:
-        offset = produce(client, topic, batch(b"still here")).base_offset
-        assert b"still here" in bytes(fetch(client, topic, offset).records)
-        made = client.ask(ApiKey.METADATA, 1, {"topics": None}).topics
-    assert time.monotonic() - began < ANSWER_S_MAX
-    assert memory_bytes(broker.pid) - memory < 50_000_000
-    partitions = sum(len(one.partitions) for one in made)
-    allowed = open_before + 8 + 4 * partitions  # a partition keeps its active files open
-    until(lambda: descriptors(broker.pid) <= allowed, "descriptors are closed")
-    assert "Traceback" not in broker.log_text(), broker.log_tail()
-    assert "unexpected error" not in broker.log_text(), broker.log_tail()
+def replay(number: int) -> None:
+    print(f"replay: TIDEMARK_FUZZ_SEED={SEED} TIDEMARK_FUZZ_ROUNDS={number + 1} pytest {__file__}")
 
 
-def throw(broker: BrokerProcess, data: bytes) -> None:
-    """Send, end the stream, and take what comes until the broker ends it too."""
-    with socket.create_connection(("127.0.0.1", broker.port), 10) as client:
-        try:
-            client.sendall(data)
-            client.shutdown(socket.SHUT_WR)
-            while client.recv(1 << 16):
-                pass
-        except (BrokenPipeError, ConnectionResetError):
-            return
-
-
-@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
-def test_the_corpus_of_bad_bytes(broker: BrokerProcess, path: Path) -> None:
-    throw(broker, path.read_bytes())
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_damaged_requests(broker: BrokerProcess, requests: list[bytes], seed: int) -> None:
-    dice = random.Random(seed)
-    for _ in range(DAMAGED_EACH):
-        frames = [damaged(dice, dice.choice(requests)) for _ in range(dice.randint(1, PIPELINED))]
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_recorded_requests_with_damage(
+    broker: BrokerProcess, recorded: list[bytes], number: int
+) -> None:
+    replay(number)
+    dice, exchange = random.Random(f"damage {SEED} {number}"), Exchange(broker)
+    for _ in range(EACH_ROUND):
+        frames = [damaged(dice, dice.choice(recorded)) for _ in range(dice.randint(1, PIPELINED))]
         data = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
-        throw(broker, data[: dice.randint(1, len(data))] if dice.random() < 0.1 else data)
+        exchange.throw(data[: dice.randint(1, len(data))] if dice.random() < 0.1 else data)
 
 
 def damaged(dice: random.Random, frame: bytes) -> bytes:
@@ -130,3 +139,33 @@ def damaged(dice: random.Random, frame: bytes) -> bytes:
         if len(data) <= 8:
             return bytes(frame)
     return bytes(data)
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_requests_by_the_grammar(broker: BrokerProcess, number: int) -> None:
+    replay(number)
+    dice, exchange = random.Random(f"grammar {SEED} {number}"), Exchange(broker)
+    with RawClient(broker) as client:
+        served = client.ask(ApiKey.API_VERSIONS, 0, b"").api_keys
+    writer = RequestWriter(dice)
+    for _ in range(EACH_ROUND):
+        exchange.send([request(dice, writer, served) for _ in range(dice.randint(1, PIPELINED))])
+    assert exchange.answers > EACH_ROUND // 2
+
+
+def request(dice: random.Random, writer: RequestWriter, served: list[Any]) -> Sent:
+    api = dice.choice(served)
+    schema = codec.request(api.api_key)
+    version = dice.randint(max(api.min_version, schema.min_version), api.max_version)
+    flexible = schema.is_flexible(version)
+    body = writer.body(schema.struct, version, flexible=flexible)
+    head = struct.pack(">hhih", api.api_key, version, dice.randrange(2**31), 4) + b"fuzz"
+    tags = b"\0" if header_versions(api.api_key, version)[0] == 2 else b""
+    return Sent(
+        api_key=api.api_key,
+        version=version,
+        frame=head + tags + body,
+        is_right=writer.wounds == 0,
+        may_wait=api.api_key in WAITING,
+        has_none=api.api_key == ApiKey.PRODUCE,
+    )

@@ -87,13 +87,3 @@ def topic(client: RawClient) -> str:
     name = f"bad-{uuid.uuid4().hex[:8]}"
     create_topic(client, name)
     return name
-
-
-def assert_closed(broker: BrokerProcess, client: RawClient, reason: str) -> None:
-    """The connection has ended, with exactly one log line that names cause and peer."""
-    assert client.is_closed()
-    peer = f"peer={client.address[0]}:{client.address[1]} "
-    until(lambda: peer in broker.log_text(), f"a log line about {peer}", deadline_s=10)
-    lines = [line for line in broker.log_text().splitlines() if peer in line]
-    assert len(lines) == 1, lines
-    assert reason in lines[0], lines[0]
