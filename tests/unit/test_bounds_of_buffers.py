@@ -33,26 +33,21 @@ def test_few_read_buffers_are_kept() -> None:
     assert len(buffers.take(5_000)) == 5_000
 
 
-def test_http_connections_beyond_the_limit_are_closed() -> None:
-    async def talk() -> tuple[bytes, bytes]:
-        hello = HttpAnswer(200, TEXT, b"hello")
-        limits = HttpLimits(connections=2)
-        server = HttpServer("127.0.0.1", 0, pages({"/": lambda: hello}), limits)
-        await server.start()
-        try:
-            opened = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(3)]
-            (refusing, _), *silent = reversed(opened)
-            refused = await refusing.read()
-            for _, writer in silent:
-                writer.write(b"GET / HTTP/1.1\r\n\r\n")
-            served = [await reader.read() for reader, _ in silent]
-            for _, writer in opened:
-                writer.close()
-            assert served[0] == served[1]
-            return refused, served[0]
-        finally:
-            await server.stop()
-
-    refused, served = asyncio.run(talk())
+async def test_http_connections_beyond_the_limit_are_closed() -> None:
+    hello = HttpAnswer(200, TEXT, b"hello")
+    server = HttpServer("127.0.0.1", 0, pages({"/": lambda: hello}), HttpLimits(connections=2))
+    await server.start()
+    try:
+        opened = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(3)]
+        (refusing, _), *silent = reversed(opened)
+        refused = await refusing.read()
+        for _, writer in silent:
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        served = [await reader.read() for reader, _ in silent]
+        for _, writer in opened:
+            writer.close()
+    finally:
+        await server.stop()
     assert refused == b""
-    assert served.endswith(b"hello")
+    assert served[0] == served[1]
+    assert served[0].endswith(b"hello")

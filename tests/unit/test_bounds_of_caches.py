@@ -65,7 +65,7 @@ def test_windows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "WINDOWS_MAX", 3)
     clock = ManualClock()
     kept = Windows(clock, ManualScheduler(clock))
-    places = [Position(b"t", 0, 0, offset, 0, False) for offset in range(5)]
+    places = [Position(b"t", 0, 0, offset, 0, False, "reader") for offset in range(5)]
     table = {"batch_ends": array("q", [10]), "last_offsets": array("q", [100])}
     answer = ReadAnswer(b"t", 0, 0, **{name: each.tobytes() for name, each in table.items()})
     for place in places:

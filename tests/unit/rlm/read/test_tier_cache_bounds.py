@@ -122,7 +122,7 @@ def sums(cache: ChunkCache) -> tuple[int, int, int]:
 
 
 def counted(cache: ChunkCache) -> tuple[int, int, int]:
-    return cache._total, cache._idle, cache._held_bytes
+    return cache._total, cache._idle, cache.held_bytes
 
 
 def test_memory_is_counted_right_however_often_a_chunk_is_held(tmp_path: Path) -> None:
@@ -132,12 +132,12 @@ def test_memory_is_counted_right_however_often_a_chunk_is_held(tmp_path: Path) -
     cache = pair.reads.chunks
     held = [pair.read(offset, max_bytes=100) for offset in (0, 0, 1, 60, 61, 0)]
     assert counted(cache) == sums(cache)
-    assert 0 < cache._held_bytes == cache._max * 3 // 8 - cache.room_for_windows()
+    assert 0 < cache.held_bytes == cache._max * 3 // 8 - cache.room_for_windows()
     for received in held:
         pair.broker.tell(Released(tokens_of(received)))
         pair.pump()
         assert counted(cache) == sums(cache)
-    assert cache._held_bytes == 0
+    assert cache.held_bytes == 0
     for offset in range(0, 180, 7):
         received = pair.read(offset, max_bytes=100)
         pair.broker.tell(Released(tokens_of(received)))
