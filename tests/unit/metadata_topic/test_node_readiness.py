@@ -73,13 +73,8 @@ async def until(quorum: DrivenQuorum, is_so: Callable[[], bool]) -> None:
     raise AssertionError("20 s are over")
 
 
-async def test_a_leader_whose_first_question_is_not_answered_in_time_goes_on_waiting(
-    tmp_path: Path,
-) -> None:
-    """Its quorum is slow, or its disk: the broker on it starts later, instead of never."""
-    own, second = HeldPool(is_holding=False), HeldPool(is_holding=False)
-    node, quorum = first_of_three(tmp_path, own)
-    quorum.members[2].pool = second
+async def elected(node: MetadataNode, quorum: DrivenQuorum) -> "asyncio.Future[None]":
+    """Start all, and let node 1 lead; returns its `ready`, which waits."""
     node.open()
     node.start()
     ready = asyncio.ensure_future(node.ready())
@@ -87,6 +82,17 @@ async def test_a_leader_whose_first_question_is_not_answered_in_time_goes_on_wai
     quorum.cut = {(2, 3), (3, 2), (2, 1), (3, 1)}  # nobody else is elected
     await until(quorum, lambda: node.is_leader)
     quorum.cut = set()
+    return ready
+
+
+async def test_a_leader_whose_first_question_is_not_answered_in_time_goes_on_waiting(
+    tmp_path: Path,
+) -> None:
+    """Its quorum is slow, or its disk: the broker on it starts later, instead of never."""
+    own, second = HeldPool(is_holding=False), HeldPool(is_holding=False)
+    node, quorum = first_of_three(tmp_path, own)
+    quorum.members[2].pool = second
+    ready = await elected(node, quorum)
     own.is_holding = True  # the two others commit the beginning of its epoch
     await until(quorum, lambda: node.knows_active_controller)
     second.is_holding = True  # the third alone commits nothing
@@ -104,13 +110,7 @@ async def test_a_node_that_led_and_is_deposed_before_it_is_ready_goes_on_waiting
     tmp_path: Path,
 ) -> None:
     node, quorum = first_of_three(tmp_path)
-    node.open()
-    node.start()
-    ready = asyncio.ensure_future(node.ready())
-    quorum.start()
-    quorum.cut = {(2, 3), (3, 2), (2, 1), (3, 1)}  # nobody else is elected
-    await until(quorum, lambda: node.is_leader)
-    quorum.cut = set()
+    ready = await elected(node, quorum)
     await until(quorum, lambda: node.knows_active_controller)
     assert not ready.done(), "its first records are not committed"
     quorum.cut = {(a, b) for other in (2, 3) for a, b in ((1, other), (other, 1))}
