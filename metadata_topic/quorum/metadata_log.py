@@ -55,6 +55,7 @@ class MetadataLog:
         self._log = log
         self._config = config
         self._clock = clock
+        self._segment_since_ms = clock.wall_ms()  # begun, or found, by this node
         self.note = note
 
     @classmethod
@@ -167,13 +168,14 @@ class MetadataLog:
     def _append(self, batches: Buffer, timestamp_ms: int) -> None:
         if self._is_segment_full(len(batches)) and self.flushed_end >= self.end_offset:
             self._log.roll(timestamp_ms)
+            self._segment_since_ms = self._clock.wall_ms()
         self._log.append_batches(batches, now_ms=timestamp_ms)
 
     def _is_segment_full(self, more_bytes: int) -> bool:
         active = self._log.segments[-1]
         if active.size_bytes == 0:
             return False
-        age_ms = self._clock.wall_ms() - active.created_ms
+        age_ms = self._clock.wall_ms() - self._segment_since_ms
         return (
             active.size_bytes + more_bytes > self._config.segment_bytes
             or age_ms > self._config.segment_ms
@@ -311,6 +313,7 @@ class MetadataLog:
         with self.note.restarting(snapshot_id):
             self._log.truncate_fully_and_start_at(snapshot_id.end_offset)
             self._log.disk.fsync_path(self._log.directory)
+        self._segment_since_ms = self._clock.wall_ms()
 
     # What a snapshot contains goes in four parts: what others see on the loop, what may wait for
     # the disk on a pool thread. Nobody cuts the log meanwhile, see `gate`.

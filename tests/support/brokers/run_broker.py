@@ -56,6 +56,7 @@ CHANGING = frozenset(
 NOT_CHANGING = frozenset(
     {
         "exists",
+        "free_bytes",
         "is_dir",
         "is_resident",
         "list_dir",

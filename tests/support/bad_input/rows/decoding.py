@@ -130,4 +130,4 @@ def millions_of_elements(stage: Stage) -> None:
 def millions_of_empty_tags(stage: Stage) -> None:
     body = b"\x01\x01\x00" + b"\xff\xff\xff\x04" + b"\x7f\x00" * 10_485_759
     stage.client.send_frame(header(ApiKey.METADATA, 12) + body)
-    stage.closed("elements")
+    stage.closed("tagged fields")
