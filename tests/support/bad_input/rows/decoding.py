@@ -128,6 +128,6 @@ def millions_of_elements(stage: Stage) -> None:
 
 @case("N027", peak_bytes=100 * MB)
 def millions_of_empty_tags(stage: Stage) -> None:
-    body = b"\x01\x01\x00" + b"\xff\xff\xff\x04" + b"\x7f\x00" * 10_485_759
+    body = b"\x01\x01\x00" + b"\xff\xff\xff\x02" + b"\x7f\x00" * 5_242_879
     stage.client.send_frame(header(ApiKey.METADATA, 12) + body)
     stage.closed("tagged fields")
