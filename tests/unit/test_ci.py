@@ -30,7 +30,6 @@ TESTED = "===== 7 passed, 1 skipped in 3.21s ====="
 PASSES = {
     "test": f"@echo '{TESTED}'",
     "spark": "@echo '===== 1 passed in 1.00s ====='",
-    "soak": "@echo 'soak: 0 findings in 2 minutes'",
     "pythons": "@echo '===== 5 passed in 1.00s ====='",
     "simulate": "@test $(SECONDS_MAX) -gt 0; echo 'seeds=150 violations=0'",
     "simulate-bugs": "@echo '56 of 56 planted bugs are found'",
