@@ -2,10 +2,12 @@
 
 A frame gets memory as its bytes arrive, never for the length it claims: a client that announces
 100 MiB and sends ten bytes holds `FIRST_BYTES`. Buffers of finished frames are kept for the next
-ones, because touching fresh pages costs more than receiving into used ones.
+ones, because touching fresh pages costs more than receiving into used ones. A very large one gets
+pages of its own, which go back to the system with it: the heap would keep tens of megabytes.
 """
 
 import socket
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
 FIRST_BYTES = 256 * 1024
 """What a frame gets to begin with; doubled each time it is full."""
@@ -16,6 +18,8 @@ PROGRESS_BYTES = 64 * 1024
 KEPT_BUFFERS = 8
 KEPT_BYTES_MAX = 4 * 1024 * 1024
 """Larger buffers are not kept: they are rare and would sit in memory for nothing."""
+
+Buffer = bytearray | mmap
 
 
 class FrameBuffers:
@@ -34,15 +38,25 @@ class FrameBuffers:
             return self._free.pop()
         return bytearray(min(size_bytes, FIRST_BYTES))
 
-    def grow(self, buffer: bytearray, size_bytes: int) -> bytearray:
-        """Exchange a full buffer for one of up to twice the length that begins with its bytes."""
-        longer = bytearray(min(2 * len(buffer), size_bytes))
+    def grow(self, buffer: Buffer, size_bytes: int) -> Buffer:
+        """Exchange a full buffer for one of up to twice the length that begins with its bytes.
+
+        Above `KEPT_BYTES_MAX` it has the whole length: its pages are there when they are written.
+        """
+        length = min(2 * len(buffer), size_bytes)
+        longer: Buffer
+        if length <= KEPT_BYTES_MAX:
+            longer = bytearray(length)
+        else:
+            longer = mmap(-1, size_bytes, flags=MAP_PRIVATE | MAP_ANONYMOUS)
         longer[: len(buffer)] = buffer
         self.give_back(buffer)
         return longer
 
-    def give_back(self, buffer: bytearray) -> None:
+    def give_back(self, buffer: Buffer) -> None:
         """Take a buffer back; nobody may look at it any more."""
+        if isinstance(buffer, mmap):
+            return  # its pages go when the last view of it does
         if len(self._free) < KEPT_BUFFERS and len(buffer) <= KEPT_BYTES_MAX:
             self._free.append(buffer)
 
@@ -65,7 +79,7 @@ class GrowingFrame:
     def __init__(self, buffers: FrameBuffers, first: memoryview, size_bytes: int) -> None:
         """Begin with the bytes that are there; at least one is missing."""
         self._buffers, self._size, self._got = buffers, size_bytes, len(first)
-        buffer = buffers.take(size_bytes)
+        buffer: Buffer = buffers.take(size_bytes)
         while len(buffer) < len(first):
             buffer = buffers.grow(buffer, size_bytes)
         buffer[: len(first)] = first

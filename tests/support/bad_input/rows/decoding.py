@@ -2,10 +2,13 @@
 
 import struct
 
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.primitives import encode_uvarint
 from tests.support.bad_input.case import MB, case, cases
 from tests.support.bad_input.stage import Stage
-from tests.support.brokers.raw_client import header
+from tests.support.brokers.raw_client import build, header
 
 METADATA_12_END = b"\x01\x00\x00"  # create, no operations, no tags
 UNKNOWN_ID = b"?" * 16
@@ -73,13 +76,36 @@ def the_same_tag_twice(stage: Stage) -> None:
     assert stage.client.ask(ApiKey.METADATA, 12, body).topics == []
 
 
+def replica_state(replica_id: int) -> bytes:
+    """Tag 1 of a Fetch: who asks."""
+    return b"\x01\x0d" + struct.pack(">iqb", replica_id, -1, 0)
+
+
 @case("N023")
 def a_known_tag_twice_the_last_one_wins(stage: Stage) -> None:
-    """Tag 0 of Fetch 12 is the cluster id: the last one is ours to be checked, whatever it says."""
+    """A consumer is served, a broker without a replica is not."""
+    named = {"topics": [{"topic_id": bytes(16), "name": stage.topic()}]}
+    topic_id = stage.client.ask(ApiKey.METADATA, 12, named).topics[0].topic_id
+    asked = {"topic_id": topic_id, "partitions": [{"partition": 0, "fetch_offset": 0}]}
+    message = codec.request(ApiKey.FETCH)
+    fields = {"max_wait_ms": 0, "min_bytes": 0, "topics": [asked]}
+    body = message.encode(build(message.cls, fields), 15)
+    assert body[-1:] == b"\0", "no tags"
+    codes = []
+    for first, last in ((77, -1), (-1, 77)):
+        tags = b"\x02" + replica_state(first) + replica_state(last)
+        answer = stage.client.ask(ApiKey.FETCH, 15, body[:-1] + tags)
+        codes.append(answer.responses[0].partitions[0].error_code)
+    assert codes == [0, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+@case("D01")
+def the_size_of_a_known_tag_is_not_that_of_its_value(stage: Stage) -> None:
+    """Tag 0 of Fetch 12 is the cluster id."""
     fields = struct.pack(">iiiibii", -1, 0, 0, 0, 0, 0, -1)
     body = fields + b"\x01\x01\x01" + b"\x02" + b"\x00\x02\x01" + b"\x00\x03\x02a"
     stage.client.send_frame(header(ApiKey.FETCH, 12) + body)
-    stage.closed("malformed")  # the first says a size that is not its value's
+    stage.closed("malformed")
 
 
 @case("N024")
@@ -117,7 +143,7 @@ def name_and_id_of_a_topic_to_delete(stage: Stage) -> None:
     assert known.topics[0].error_code == 0
 
 
-@case("N027", peak_bytes=150 * MB)
+@case("N027", peak_bytes=80 * MB)
 def millions_of_elements(stage: Stage) -> None:
     """The request itself is 30 MB."""
     inner = struct.pack(">hi", 0, 0)  # a topic without a name and without partitions
@@ -126,8 +152,31 @@ def millions_of_elements(stage: Stage) -> None:
     stage.closed("FetchRequest 4: 5000000 elements or more, at most 250000 are taken")
 
 
-@case("N027", peak_bytes=100 * MB)
+@case("N027")
+def nested_arrays_that_are_within_the_cap_one_by_one(stage: Stage) -> None:
+    """A thousand lists of a thousand lists: three megabytes."""
+    partitions = b"\x01" + b"\x01" + b"\x00"  # a topic without a name, no partitions, no tags
+    group = b"\x01" + b"\xe9\x07" + partitions * 1_000 + b"\x00"
+    stage.client.send_frame(header(ApiKey.OFFSET_FETCH, 8) + b"\xe9\x07" + group * 1_000)
+    stage.closed("elements or more, at most 250000 are taken")
+
+
+def empty_tags(count: int) -> bytes:
+    return (
+        header(ApiKey.METADATA, 12) + b"\x01\x01\x00" + encode_uvarint(count) + b"\x7f\x00" * count
+    )
+
+
+@case("N027", peak_bytes=60 * MB)
 def millions_of_empty_tags(stage: Stage) -> None:
-    body = b"\x01\x01\x00" + b"\xff\xff\xff\x02" + b"\x7f\x00" * 5_242_879
-    stage.client.send_frame(header(ApiKey.METADATA, 12) + body)
+    """Twenty megabytes, several times: what the first one took is there for the next."""
+    for one in [stage.client, *(stage.connect() for _ in range(3))]:
+        one.send_frame(empty_tags(10_485_759))
+        stage.closed("tagged fields", one)
+
+
+@case("N027", peak_bytes=130 * MB)
+def tens_of_millions_of_empty_tags(stage: Stage) -> None:
+    """As many as a request has room for."""
+    stage.client.send_frame(empty_tags(52_428_700))
     stage.closed("tagged fields")

@@ -1,5 +1,7 @@
 """Memory of frames: as much as has come, and kept within bounds."""
 
+from mmap import mmap
+
 from broker.network.buffers import FIRST_BYTES, KEPT_BUFFERS, KEPT_BYTES_MAX, FrameBuffers
 
 
@@ -16,6 +18,16 @@ def test_a_buffer_grows_to_the_frame_and_keeps_its_bytes() -> None:
     longer = buffers.grow(buffer, 1 << 24)
     assert (len(longer), bytes(longer[:3])) == (2 * FIRST_BYTES, b"abc")
     assert len(buffers.grow(longer, 3 * FIRST_BYTES)) == 3 * FIRST_BYTES
+
+
+def test_a_very_large_frame_has_pages_of_its_own_and_nothing_of_it_is_kept() -> None:
+    buffers = FrameBuffers()
+    full = bytearray(b"abc").ljust(KEPT_BYTES_MAX)
+    longer = buffers.grow(full, 100 << 20)
+    assert isinstance(longer, mmap), "the heap may keep what was freed"
+    assert (len(longer), longer[:3]) == (100 << 20, b"abc")
+    buffers.give_back(longer)
+    assert buffers._free == [full]
 
 
 def test_few_buffers_are_kept_and_no_large_ones() -> None:
