@@ -8,6 +8,7 @@ from typing import Self
 
 from tests.support.bad_input.stage import Stage
 from tests.support.brokers.bad_input import batch, memory_bytes
+from tests.support.brokers.files import files_below
 from tests.support.brokers.process import BrokerProcess, until
 from tests.support.brokers.raw_client import RawClient, create_topic, fetch, produce
 
@@ -46,7 +47,7 @@ class Readings:
             tasks=int(sample(page, TASKS)),
             parked=int(sum(sample(page, name) for name in PARKED)),
             held=held_count(page),
-            files=frozenset(path for path in broker.directory.rglob("*") if loose(path)),
+            files=frozenset(filter(loose, files_below(broker.directory))),
         )
 
 
@@ -66,8 +67,8 @@ def held_count(page: str) -> int:
     found = dict(
         re.findall(r"^tidemark_event_loop_gap_ms_(count|bucket\S+) (\S+)$", page, re.MULTILINE)
     )
-    within = (value for name, value in found.items() if f'le="{LOOP_HELD_MS_MAX}"' in name)
-    return int(found.get("count", 0)) - int(next(within, 0))
+    (within,) = (value for name, value in found.items() if f'le="{LOOP_HELD_MS_MAX}"' in name)
+    return int(found["count"]) - int(within)
 
 
 def open_besides_logs(broker: BrokerProcess) -> int:

@@ -11,9 +11,11 @@ from tests.support.bad_input.rows import (
     framing,
     groups,
     produce,
+    producers,
+    unread,
 )
 
-MODULES = (framing, decoding, produce, compression, fetch, groups, admin)
+MODULES = (framing, unread, decoding, produce, producers, compression, fetch, groups, admin)
 """Imported for their cases."""
 
 CASES = tuple(TABLE)

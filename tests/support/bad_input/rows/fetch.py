@@ -61,6 +61,9 @@ def negative_sizes(stage: Stage, size: int) -> None:
     answer = fetch(stage.client, topic, partition_max_bytes=size)
     assert (answer.error_code, len(answer.records)) == (-1, 0)
     assert fetch(stage.client, topic).error_code == 0
+    fields = fetch_fields(topic) | {"max_bytes": size}
+    of_all = stage.client.ask(ApiKey.FETCH, 11, fields).responses[0].partitions[0]
+    assert (of_all.error_code, len(of_all.records)) == (-1, 0)
 
 
 @case("N059", on=On.NARROW)

@@ -10,7 +10,7 @@ from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from tests.support.bad_input.case import On, case, cases
 from tests.support.bad_input.stage import Stage
-from tests.support.brokers.raw_client import Closed, RawClient, header
+from tests.support.brokers.raw_client import Closed, header
 
 EMPTY_METADATA = header(ApiKey.METADATA, 1) + b"\0\0\0\0"
 DEADLINE = "not complete after 1000 ms"
@@ -87,30 +87,6 @@ def a_trickle(stage: Stage) -> None:
     else:
         pytest.fail("the whole request went through")
     stage.closes(DEADLINE, client)
-
-
-def send_all_that_fits(client: RawClient, request: bytes) -> None:
-    data, sent = framed(request) * 10_000, 0
-    client.socket.setblocking(False)
-    try:
-        for _ in range(100):
-            sent += client.socket.send(data)
-    except BlockingIOError:
-        pass
-    assert sent
-
-
-@case("N008")
-def answers_are_never_read(stage: Stage) -> None:
-    send_all_that_fits(stage.client, header(ApiKey.API_VERSIONS, 0))
-    stage.connect().ask(ApiKey.METADATA, 1, {"topics": []})
-
-
-@case("N008", on=On.NARROW)
-def answers_are_not_read_within_the_deadline(stage: Stage) -> None:
-    stage.client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    send_all_that_fits(stage.client, header(ApiKey.API_VERSIONS, 0))
-    stage.closes("took no byte of its answers for 1000 ms", stage.client)
 
 
 @cases({f"N009 {len(data)} bytes": data for data in (b"\0", b"\xff" * 3, b"x" * 1000)})

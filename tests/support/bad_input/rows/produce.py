@@ -37,12 +37,6 @@ def of_records(records: bytes, count: int = 1) -> bytes:
     return with_records(0, records, count)
 
 
-def idempotent(*values: bytes, sequence: int, epoch: int = 0, producer_id: int = 7) -> bytes:
-    return bytes(
-        batch(*values, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
-    )
-
-
 def damaged() -> bytes:
     data = batch(b"x" * 50)
     data[-1] ^= 1
@@ -238,49 +232,24 @@ def timestamps_out_of_their_limits(stage: Stage, distance_ms: int) -> None:
     assert log_end(stage.client, topic) == 0
 
 
+TRANSACTIONAL = batch(b"x", producer_id=3, producer_epoch=0, base_sequence=0, is_transactional=True)
+
+
 @cases(
     {
-        "N045 consumer offsets": ("__consumer_offsets", {17}),
-        "N046 cluster metadata": ("__cluster_metadata", {3}),
-        "N047 remote log metadata": ("__remote_log_metadata", {44}),
-        "N083 path to produce to": ("../../etc/x", {3, 17}),
+        "N038 every partition": (-1, bytes(TRANSACTIONAL), 53),
+        "N043 every partition": (2, bytes(batch(b"x")), 21),
     }
 )
-def topics_that_are_not_for_clients(stage: Stage, asked: tuple[str, set[int]]) -> None:
-    name, codes = asked
-    assert produce(stage.client, name, batch(b"x")).error_code in codes
-
-
-@case("N048")
-def a_gap_in_the_sequence(stage: Stage) -> None:
-    topic = stage.topic()
-    assert produce(stage.client, topic, idempotent(b"a", sequence=0)).error_code == 0
-    assert produce(stage.client, topic, idempotent(b"c", sequence=2)).error_code == 45
-    assert produce(stage.client, topic, idempotent(b"b", sequence=1)).base_offset == 1
-
-
-@case("N049")
-def repeats_of_the_last_five(stage: Stage) -> None:
-    topic = stage.topic()
-    sent = [idempotent(b"%d" % i, b"more", sequence=2 * i) for i in range(6)]
-    offsets = [produce(stage.client, topic, one).base_offset for one in sent]
-    assert offsets == [0, 2, 4, 6, 8, 10]
-    assert [produce(stage.client, topic, one).base_offset for one in sent[1:]] == offsets[1:]
-    assert produce(stage.client, topic, sent[0]).error_code == 45
-    assert log_end(stage.client, topic) == 12
-
-
-@case("N050")
-def an_old_producer_epoch(stage: Stage) -> None:
-    topic = stage.topic()
-    assert produce(stage.client, topic, idempotent(b"a", sequence=0, epoch=2)).error_code == 0
-    assert produce(stage.client, topic, idempotent(b"b", sequence=0, epoch=1)).error_code == 47
-    assert log_end(stage.client, topic) == 1
-
-
-@case("N051")
-def first_sequences(stage: Stage) -> None:
-    topic = stage.topic()
-    assert produce(stage.client, topic, idempotent(b"a", sequence=7)).error_code == 0
-    assert produce(stage.client, topic, idempotent(b"b", sequence=7, epoch=1)).error_code == 45
-    assert log_end(stage.client, topic) == 1
+def all_partitions_of_the_request_are_refused(stage: Stage, asked: tuple[int, bytes, int]) -> None:
+    """Also those whose batch is good."""
+    acks, first, code = asked
+    topics = [stage.topic(), stage.topic()]
+    sent = [
+        {"name": name, "partition_data": [{"index": 0, "records": records}]}
+        for name, records in zip(topics, (first, bytes(batch(b"good"))), strict=True)
+    ]
+    fields = {"acks": acks, "timeout_ms": 5000, "topic_data": sent}
+    answer = stage.client.ask(ApiKey.PRODUCE, 9, fields)
+    assert [one.partition_responses[0].error_code for one in answer.responses] == [code] * 2
+    assert [log_end(stage.client, name) for name in topics] == [0, 0]
