@@ -19,7 +19,8 @@ from kafka_protocol.wire.codec import message, request, response
 from kafka_protocol.wire.messages import FAMILIES
 from tests.support.brokers.process import ROOT
 from tests.support.fuzz.cost import Counted, TooManyLinesError
-from tests.support.fuzz.decoders import DECODERS, Decoder
+from tests.support.fuzz.decoder import Decoder
+from tests.support.fuzz.decoders import DECODERS
 from tests.support.fuzz.grammar import RequestWriter
 from tests.support.rounds import rounds
 

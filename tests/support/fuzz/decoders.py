@@ -1,14 +1,11 @@
 """Every pure decoder: how it is called, what may come out of it, and sound bytes to begin with."""
 
 import struct
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from functools import cache
-from itertools import chain
+from collections.abc import Callable
 from typing import Any
 
 from broker.coordinator.group.records import read_group_value, read_offset_value
-from kafka_protocol.errors import CorruptFileError, KafkaError, MalformedMessageError
+from kafka_protocol.errors import CorruptFileError, MalformedMessageError
 from kafka_protocol.files import (
     checkpoint_text,
     epoch_checkpoint,
@@ -24,14 +21,11 @@ from kafka_protocol.files import (
 )
 from kafka_protocol.records.batch import iter_batches, read_header
 from kafka_protocol.records.control import decode_control
-from kafka_protocol.records.records import Record, build_batch, iter_records
+from kafka_protocol.records.records import Record, iter_records
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.framing import read_request_header
-from metadata_topic.image.records import UnknownMetadataRecordError
-from metadata_topic.quorum.batches import CorruptBatchError, read_batches
 from metadata_topic.quorum.flushed_end_file import parse_flushed_end
 from metadata_topic.quorum.quorum_state_file import QuorumStateError, parse_quorum_state
-from metadata_topic.quorum.snapshots import CorruptSnapshotError, read_snapshot
 from rlmm import records as remote_records
 from rsm_plugins.layout.claim_object import parse_claim
 from rsm_plugins.layout.objects import (
@@ -40,61 +34,8 @@ from rsm_plugins.layout.objects import (
     parse_manifest,
     read_indexes_header,
 )
-from tests.support.brokers.process import ROOT
-
-GOLDEN = ROOT / "tests" / "golden"
-INFLATED_MAX = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Decoder:
-    """One decoder.
-
-    Attributes:
-        read: decodes, and walks all that it hands out.
-        errors: what it declares.
-        samples: sound bytes, to be damaged.
-        inflates: it may make so many bytes out of few.
-    """
-
-    read: Callable[[bytes], object]
-    errors: tuple[type[Exception], ...] = ()
-    samples: Callable[[], list[bytes]] = field(default=list)
-    inflates: int = 0
-
-
-def walked(read: Callable[[bytes], Iterable[Any]]) -> Callable[[bytes], object]:
-    """Reads to the end of what is handed out one by one."""
-    return lambda data: [*read(data)]
-
-
-@cache
-def golden(pattern: str) -> tuple[bytes, ...]:
-    """Files of Apache Kafka, the shorter ones."""
-    files = sorted(path for path in GOLDEN.rglob(pattern) if path.is_file())
-    found = [path.read_bytes() for path in files if path.stat().st_size < 20_000]
-    assert found, pattern
-    return tuple(found[:20])
-
-
-def of_files(*patterns: str) -> Callable[[], list[bytes]]:
-    """Samples from golden files."""
-    return lambda: [*chain.from_iterable(map(golden, patterns))]
-
-
-def batches() -> list[bytes]:
-    """Of each codec."""
-    record = Record(0, 1_700_000_000_000, b"key", b"value" * 20, [("h", b"x"), ("n", None)])
-    made = [build_batch([record._replace(offset=i) for i in range(4)], codec=c) for c in range(5)]
-    return [bytes(one) for one in made] + [b"".join(map(bytes, made))]
-
-
-def records_of_batches(data: bytes) -> object:
-    """As every reader does: batches by their lengths, then the records of each."""
-    found: list[Any] = []
-    for position, _ in iter_batches(data):
-        found += iter_records(data, position, max_inflated_bytes=INFLATED_MAX)
-    return found
+from tests.support.fuzz.decoder import Decoder, golden, of_files
+from tests.support.fuzz.walkers import READS_RECORDS, WALKERS, batches
 
 
 def index_by(module: Any) -> Callable[[bytes], object]:
@@ -136,20 +77,17 @@ def text(read: Callable[[str], object]) -> Callable[[bytes], object]:
     return lambda data: read(data.decode("latin-1"))
 
 
-_READS_RECORDS = (KafkaError, MalformedMessageError)
-_METADATA = (CorruptBatchError, UnknownMetadataRecordError, *_READS_RECORDS)
 _REQUEST = struct.pack(">hhih", 3, 12, 7, 4) + b"fuzz\0\1\1\0\0"
 _NAMES = [b"00000000000000000010.log", b"orders-3", b"a-0.0123456789abcdef0123456789abcdef-delete"]
 
 DECODERS: dict[str, Decoder] = {
+    **WALKERS,
     "request header": Decoder(
         read_request_header, (MalformedMessageError,), lambda: [_REQUEST, _REQUEST[:14]]
     ),
     "batch header": Decoder(read_header, (struct.error,), batches),
-    "batches": Decoder(walked(iter_batches), (), batches),
-    "records": Decoder(records_of_batches, (KafkaError,), batches, INFLATED_MAX),
     "control record": Decoder(
-        control, _READS_RECORDS, lambda: [struct.pack(">hh", 0, k) + b"\0" * 8 for k in range(7)]
+        control, READS_RECORDS, lambda: [struct.pack(">hh", 0, k) + b"\0" * 8 for k in range(7)]
     ),
     "checkpoint": Decoder(
         lambda data: checkpoint_text.parse_lines(data, 2),
@@ -200,10 +138,6 @@ DECODERS: dict[str, Decoder] = {
         lambda data: metadata_value.decode(metadata_value.CLUSTER_METADATA, data),
         (MalformedMessageError,),
         values_of("0*.log"),
-    ),
-    "metadata batches": Decoder(walked(read_batches), _METADATA, of_files("0*.log")),
-    "metadata snapshot": Decoder(
-        read_snapshot, (CorruptSnapshotError, *_READS_RECORDS), of_files("0*.checkpoint")
     ),
     "quorum-state": Decoder(parse_quorum_state, (QuorumStateError,), of_files("quorum-state")),
     "flushed end": Decoder(parse_flushed_end, (), list),
