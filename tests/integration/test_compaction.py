@@ -1,6 +1,5 @@
 """Compacted topics of a real broker: cleaned by its own process, served, and kept through kills."""
 
-import json
 import os
 import random
 import signal
@@ -190,7 +189,7 @@ def test_a_damaged_partition_is_set_aside_named_and_served(cleaning: BrokerProce
         "the damaged partition is set aside",
     )
     assert f"damaged batch at byte 0 of {segment}" in cleaning.log_text()
-    health = json.loads(cleaning.http("/health")[1])
+    health = cleaning.health()
     assert (health["status"], health["parts"]["compaction"]) == ("yellow", "yellow")
     assert "compaction: damaged-0 is not compacted until the next start" in str(health["reasons"])
     assert cleaning.local_segments("damaged")[0] == 0

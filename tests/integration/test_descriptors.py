@@ -1,6 +1,5 @@
 """A broker that is asked for more descriptors than there are: it refuses, and lives."""
 
-import json
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -42,7 +41,7 @@ def holds(broker: BrokerProcess, topic: str, count: int) -> bool:
 
 
 def healthy(broker: BrokerProcess) -> bool:
-    return json.loads(broker.http("/health")[1])["status"] == "green"
+    return broker.health()["status"] == "green"
 
 
 def test_silent_connections_do_not_take_the_descriptors_of_files(

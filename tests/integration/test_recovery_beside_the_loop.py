@@ -132,7 +132,7 @@ def test_a_directory_that_fails_while_it_recovers_does_not_hold_up_the_other(
         broker.start()
         everything = [b"%d" % number for number in range(RECORDS)]
         assert records(broker, healthy) == dict.fromkeys(healthy, everything)
-        report = json.loads(broker.http("/health")[1])
+        report = broker.health()
         assert report["status"] == "red"
         assert any("logs-2 is offline" in reason for reason in report["reasons"])
         assert broker.terminate() == 0

@@ -1,6 +1,5 @@
 """A directory that Apache Kafka tiered to LocalTieredStorage is taken over by our broker."""
 
-import json
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -111,7 +110,7 @@ def take_over(by_kafka: MadeByKafka, tmp_path: Path) -> Iterator[TakeOver]:
 
 
 def reasons(broker: BrokerProcess) -> list[str]:
-    found: list[str] = json.loads(broker.http("/health")[1])["reasons"]
+    found: list[str] = broker.health()["reasons"]
     return found
 
 

@@ -9,6 +9,7 @@ import pytest
 from rsm_plugins.layout.claim_object import dump_claim
 from tests.support.brokers.claims import claim_files, older_copy_reason
 from tests.support.brokers.clients import produce, read_all
+from tests.support.brokers.files import contents, copy_as_it_changes
 from tests.support.brokers.process import LOCAL_FS, BrokerProcess, until
 from tests.support.brokers.tiered_partition import TIERED, fill, reasons
 from tests.support.brokers.tiered_topics import create, delete_records, delete_topic
@@ -23,12 +24,8 @@ CLASS = "remote.log.storage.manager.class.name"
 
 def store_of(broker: BrokerProcess) -> dict[str, bytes]:
     """Every object, by its path."""
-    root = broker.remote_directory
-    return {
-        str(path.relative_to(root)): path.read_bytes()
-        for path in root.rglob("*")
-        if path.is_file() and ".copying" not in path.parts[-2]
-    }
+    found = contents(broker.remote_directory)
+    return {path: data for path, data in found.items() if ".copying/" not in path}
 
 
 def more(broker: BrokerProcess, count: int = 30) -> None:
@@ -37,7 +34,7 @@ def more(broker: BrokerProcess, count: int = 30) -> None:
 
 def copied_aside(broker: BrokerProcess) -> Path:
     aside = broker.directory / "aside"
-    shutil.copytree(broker.log_directory, aside)
+    copy_as_it_changes(broker.log_directory, aside)
     return aside
 
 

@@ -1,6 +1,5 @@
 """What the tier does when something fails: the store, the tier itself, its cache, its settings."""
 
-import json
 import os
 import random
 import shutil
@@ -40,7 +39,7 @@ def quick(make_broker: MakeBroker, **settings: str) -> BrokerProcess:
 
 
 def parts(broker: BrokerProcess) -> dict[str, str]:
-    found: dict[str, str] = json.loads(broker.http("/health")[1])["parts"]
+    found: dict[str, str] = broker.health()["parts"]
     return found
 
 

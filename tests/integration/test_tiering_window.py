@@ -3,7 +3,6 @@
 The tier reaches the broker through a gate of the test, so the judgement waits until it is opened.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,7 +46,7 @@ def latest_tiered(client: RawClient) -> tuple[int, int]:
 
 def notes(broker: BrokerProcess) -> list[str]:
     """What health counts beside its reasons."""
-    found: list[str] = json.loads(broker.http("/health")[1])["notes"]
+    found: list[str] = broker.health()["notes"]
     return found
 
 

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+from tests.support.brokers.files import files_below
 from tests.support.brokers.process import BrokerProcess, until
 from tests.support.brokers.tiered_partition import reasons
 
 
 def claim_files(root: Path) -> list[Path]:
-    return sorted((root / "claims").rglob("1"))
+    return sorted(path for path in files_below(root / "claims") if path.name == "1")
 
 
 def older_copy_reason(broker: BrokerProcess) -> str:

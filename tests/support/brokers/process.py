@@ -1,6 +1,7 @@
 """Starts a broker as its user would: `tidemark format`, `tidemark start`, signals by pid."""
 
 import glob
+import json
 import os
 import signal
 import socket
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[3]
@@ -28,15 +29,35 @@ _WORKERS_MAX = 8
 
 def free_ports(count: int) -> list[int]:
     """Ports of 127.0.0.1 that are free, all different; another worker takes others."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _WORKERS_MAX
     found: list[int] = []
-    for port in Random().sample(PORTS[worker::_WORKERS_MAX], k=len(PORTS) // _WORKERS_MAX):
+    for port in _in_any_order():
         if len(found) == count:
             return found
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
+        if _is_free(port):
             found.append(port)
     raise AssertionError(f"{len(found)} of {count} ports are free")
+
+
+def free_ports_in_a_row(count: int) -> int:
+    """The first of so many ports that are free; some of them are other workers' to take."""
+    for first in _in_any_order():
+        if all(map(_is_free, range(first, first + count))):
+            return first
+    raise AssertionError(f"no {count} ports in a row are free")
+
+
+def _in_any_order() -> list[int]:
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _WORKERS_MAX
+    return Random().sample(PORTS[worker::_WORKERS_MAX], k=len(PORTS) // _WORKERS_MAX)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def until(condition: Callable[[], T], what: str, *, deadline_s: float = SETTLE_S) -> T:
@@ -205,6 +226,13 @@ class BrokerProcess:
                 return error.code, error.read().decode()
         except OSError:
             return 0, ""
+
+    def health(self) -> dict[str, Any]:
+        """What the page `/health` says, once it answers: a busy machine may let it wait."""
+        report: dict[str, Any] = json.loads(
+            until(lambda: self.http("/health")[1], "an answer of /health")
+        )
+        return report
 
     def metric(self, name: str, **labels: str) -> float:
         """Sum of all samples of `name` that carry these labels; 0 when there are none."""

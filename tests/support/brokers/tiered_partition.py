@@ -1,6 +1,5 @@
 """A tiered partition of a broker, and what health and a consumer say of it."""
 
-import json
 from collections.abc import Callable
 
 from confluent_kafka import Consumer, TopicPartition
@@ -18,7 +17,7 @@ TIERED = {
 
 
 def reasons(broker: BrokerProcess) -> list[str]:
-    found: list[str] = json.loads(broker.http("/health")[1])["reasons"]
+    found: list[str] = broker.health()["reasons"]
     return found
 
 
