@@ -290,6 +290,19 @@ class TestDeadlines:
             assert await client.answer() == (5, b"on")
             client.close()
 
+    @pytest.mark.parametrize("size_bytes", [1_000, 100_000])
+    async def test_a_connection_is_not_idle_while_a_request_comes(self, size_bytes: int) -> None:
+        limits = NetworkLimits(frame_ms_max=5_000, idle_ms_max=1_000)
+        async with serving(limits=limits) as harness:
+            client = await harness.connect()
+            data = frame(bytes(size_bytes), correlation_id=4)
+            await harness.send_and_be_read(client, data[: size_bytes // 2])
+            harness.advance(4_000)
+            client.send(data[size_bytes // 2 :])
+            assert (await client.answer())[0] == 4
+            harness.advance(4_000)
+            assert await client.is_closed(), "it has been idle"
+
     async def test_a_slow_line_may_take_longer_while_the_frame_makes_progress(self) -> None:
         async with serving(limits=NetworkLimits(frame_ms_max=5_000)) as harness:
             client = await harness.connect()

@@ -76,3 +76,16 @@ async def test_the_tiers_clients_pass_the_limit_and_others_do_not() -> None:
         assert served == ["first", "secret"]
         first.close()
         tier.close()
+
+
+async def test_a_client_of_the_tier_that_has_shown_itself_makes_room_for_the_next() -> None:
+    exempt = frozenset({"secret"})
+    limits = NetworkLimits(connections_max=1, exempt_client_ids=exempt, provisional_max=1)
+    async with serving(limits=limits) as harness:
+        await harness.connect()
+        await until(lambda: len(harness.server._connections) == 1)
+        for count in (2, 3, 4):
+            tier = await harness.connect()
+            tier.send(frame(b"t", client_id=b"secret"))
+            assert await tier.answer() == (0, b"t")
+            assert len(harness.server._connections) == count

@@ -162,6 +162,36 @@ def test_reads_that_find_no_memory_go_on_when_some_is_given_back(tmp_path: Path)
     assert (got, first) == (SEGMENTS, [])
 
 
+@pytest.fixture
+def small(tmp_path: Path) -> Pair:
+    """A cache of one chunk."""
+    pair = Pair(tmp_path, chunk_bytes=400, chunk_cache_bytes=500)
+    pair.log.fill(SEGMENTS, records=RECORDS_EACH)
+    pair.assign()
+    return pair
+
+
+def test_a_read_without_memory_goes_on_as_soon_as_the_broker_gives_some_back(small: Pair) -> None:
+    held = small.read(0, holder="one")
+    waiting = small.ask_to_read(RECORDS_EACH, wait_ms=LATE_MS)
+    small.pump()
+    assert not waiting.done()
+    small.broker.tell(Released(tokens_of(held)))
+    small.pump()
+    assert bytes_of(waiting.result(0)), "no time has passed"
+
+
+def test_a_read_without_memory_that_is_over_waits_no_longer(small: Pair) -> None:
+    held = small.read(0, holder="one")
+    for number in range(20):
+        small.ask_to_read(number % (SEGMENTS - 1) * RECORDS_EACH + RECORDS_EACH, wait_ms=50)
+    small.pump()
+    assert small.reads.loads.waiting_for_room > 0
+    pass_time(small, 60)
+    assert small.reads.loads.waiting_for_room == 0
+    assert bytes_of(held)
+
+
 def test_a_read_still_ends_at_its_deadline(pair: Pair) -> None:
     unjudged(pair)
     received = pair.read(0, wait_ms=100)
