@@ -30,14 +30,14 @@ from rlmm import quick_records, records
 from rlmm.api import PartitionDeleteState
 from rlmm.events import SegmentAdded
 from rlmm.lifecycle import Fence, PartitionFacts, Stamp
-from rlmm.store import Changes, MemoryStore
+from rlmm.store import Changes, MemoryStore, SegmentChange
 from rlmm.topic_based.view_cache import ViewCache
 from rsm_plugins.layout.bounded_map import BoundedMap
 from rsm_plugins.segment import RemoteLogSegmentId
 from runtime.metrics import Registry
 from runtime.sim.clock import ManualClock
 from runtime.sim.scheduler import ManualScheduler
-from tests.support.samples.remote import PARTITION, STARTED, metadata
+from tests.support.samples.remote import PARTITION, STARTED, entry, metadata
 from tests.support.worlds.admin import Admin
 
 
@@ -91,6 +91,25 @@ def test_views_of_partitions_without_segments_are_bounded_too() -> None:
     views.drop(0)
     again = [views.get(0, partition) for partition in partitions[:10]]
     assert [views.get(0, one) for one in partitions[:10]] == again  # the count is whole again
+
+
+def test_a_view_counts_as_it_grows_and_as_it_shrinks() -> None:
+    views = ViewCache(MemoryStore(), segments_max=10)
+    grows, other, third = ((n.to_bytes(16, "big"), 0) for n in range(3))
+    held = views.get(0, grows)
+    segments = {(grows, n.to_bytes(16, "big")): entry(metadata(n, n)) for n in range(20)}
+    for key, one in segments.items():
+        views.apply(0, Changes(segments={key: SegmentChange(None, one)}))
+    for key, one in segments.items():
+        views.apply(0, Changes(segments={key: SegmentChange(one, None)}))
+    views.get(0, other)
+    assert views.get(0, grows) is held, "nothing is left of its segments"
+    for key, one in segments.items():
+        views.apply(0, Changes(segments={key: SegmentChange(None, one)}))
+    assert len(held) == len(segments)
+    views.get(0, third)
+    assert (0, other) not in views._views
+    assert (0, grows) not in views._views
 
 
 def test_a_partition_whose_deletion_is_complete_has_no_view_any_more() -> None:

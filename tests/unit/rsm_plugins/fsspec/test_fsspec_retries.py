@@ -5,6 +5,7 @@ import io
 import logging
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -244,3 +245,20 @@ def test_a_closed_store_begins_no_further_attempt(store: FsspecStore, disk: Disk
     with pytest.raises(RetriableRemoteStorageError, match="closed between two attempts"):
         whole(store, "k")
     assert disk.asked.count("cat_file") == 1
+
+
+def test_a_large_object_has_its_time_for_each_part_of_it(
+    store: FsspecStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else no slow line would ever get one through."""
+    monkeypatch.setattr("rsm_plugins.fsspec.objects._BYTES_PER_CALL_TIMEOUT", len(BODY) // 2)
+    within, given = store.calls.together_within, list[float]()
+
+    def noted(seconds: float) -> AbstractContextManager[None]:
+        given.append(seconds)
+        return within(seconds)
+
+    monkeypatch.setattr(store.calls, "together_within", noted)
+    store.put("a/1.log", io.BytesIO(BODY))
+    store.put("a/2.log", io.BytesIO(b"short"))
+    assert given == [3 * 60, 60]
