@@ -1,6 +1,7 @@
 """What becomes of a batch whose topic has a codec of its own."""
 
 import struct
+import tracemalloc
 import zlib
 
 import cramjam
@@ -10,6 +11,7 @@ import zstandard
 from broker.config.topic_config import log_config
 from kafka_protocol.records.batch import HEADER_SIZE, has_valid_crc, read_header, write_crc
 from kafka_protocol.records.records import build_batch, iter_records
+from local_log.errors import MessageTooLarge
 from local_log.opening import opened
 from tests.support.samples.config import load
 from tests.support.worlds.local_log import NOW_MS
@@ -93,3 +95,14 @@ def test_the_largest_timestamp_is_that_of_the_records_whatever_the_header_says()
     struct.pack_into(">q", batch, 35, NOW_MS - 5)
     write_crc(batch, 0, len(batch))
     assert read_header(anew(batch, config_of(compression_type="zstd"))).max_timestamp == NOW_MS
+
+
+def test_what_becomes_too_large_is_not_built_to_its_end():
+    batch = build_batch([(NOW_MS, b"key", bytes(16 << 20), [])], codec=1)
+    config = config_of(compression_type="uncompressed", max_message_bytes=1 << 20)
+    tracemalloc.start()
+    with pytest.raises(MessageTooLarge):
+        anew(batch, config)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 << 20

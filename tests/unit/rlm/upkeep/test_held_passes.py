@@ -1,0 +1,126 @@
+"""Passes that wait for the store: which of them probes it, and when the others go on."""
+
+import pytest
+
+from kafka_protocol.types import TopicIdPartition
+from rlm.upkeep.backoff import Backoff
+from rlm.upkeep.census import SLICE_PARTITIONS, PartitionKey
+from rlm.upkeep.held_passes import HeldPasses
+from rsm_plugins.api import RetriableRemoteStorageError
+from runtime.sim.clock import ManualClock
+from runtime.sim.dice import SeededDice
+from runtime.sim.scheduler import ManualScheduler
+
+TOPIC = b"T" * 16
+PROBE_MS = 1_000
+AWAY = RetriableRemoteStorageError("away")
+
+
+class World:
+    """Notes which passes are started; the test ends them."""
+
+    def __init__(self) -> None:
+        self.scheduler = ManualScheduler(ManualClock())
+        self.started: list[int] = []
+
+        def new_backoff() -> Backoff:
+            return Backoff(PROBE_MS, PROBE_MS, 0, SeededDice(1))
+
+        self.held = HeldPasses(self._start, new_backoff, self.scheduler)
+
+    def _start(self, key: PartitionKey) -> None:
+        self.started.append(key[1])
+
+    def fails(self, number: int) -> None:
+        """A pass meets a store that is away, and comes again by its own pauses."""
+        self.held.gate.failed(TopicIdPartition(TOPIC, number, "orders"), AWAY)
+        self.held.ended((TOPIC, number), is_held=False)
+
+    def waits(self, *numbers: int) -> None:
+        """Passes end without having tried."""
+        for number in numbers:
+            self.held.ended((TOPIC, number), is_held=True)
+
+    def probes(self, number: int, *, works: bool) -> None:
+        """The pass that was let try does so, and ends."""
+        partition = TopicIdPartition(TOPIC, number, "orders")
+        with self.held.gate.trying(partition) as may_try:
+            assert may_try
+            if works:
+                self.held.gate.worked()
+            else:
+                self.held.gate.failed(partition, AWAY)
+        self.held.ended((TOPIC, number), is_held=False)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.fails(0)
+    return world
+
+
+def test_one_probes_at_a_time_and_they_go_round(world: World) -> None:
+    world.waits(1, 2, 3)
+    assert world.started == []
+    world.scheduler.advance(PROBE_MS)
+    assert world.started == [1]
+    world.probes(1, works=False)
+    world.waits(1)
+    for _ in range(2):
+        world.scheduler.advance(PROBE_MS)
+        world.probes(world.started[-1], works=False)
+        world.waits(world.started[-1])
+    world.scheduler.advance(PROBE_MS)
+    assert world.started == [1, 2, 3, 1]
+
+
+def test_a_pass_that_comes_again_by_itself_waits_behind_the_others(world: World) -> None:
+    world.waits(1, 2, 1)
+    world.scheduler.advance(PROBE_MS)
+    assert world.started == [2]
+
+
+def test_after_a_probe_that_worked_all_go_on_at_once(world: World) -> None:
+    world.waits(1, 2, 3)
+    world.scheduler.advance(PROBE_MS)
+    world.probes(1, works=True)
+    assert world.started == [1, 2, 3]
+    assert world.held.count == 0
+
+
+def test_they_go_on_at_once_also_where_another_than_the_probe_has_worked(world: World) -> None:
+    """A call that had begun before: no probe is due for a while."""
+    world.waits(1, 2)
+    world.held.gate.worked()
+    world.held.ended((TOPIC, 9), is_held=False)
+    assert world.started == [1, 2]
+    world.scheduler.advance(10 * PROBE_MS)
+    assert world.started == [1, 2]
+
+
+def test_a_probe_that_its_pass_has_no_use_for_is_the_next_ones(world: World) -> None:
+    world.waits(1, 2)
+    world.scheduler.advance(PROBE_MS)
+    world.held.ended((TOPIC, 1), is_held=False)  # there was nothing to copy
+    assert world.started == [1, 2]
+
+
+def test_a_partition_that_has_gone_does_not_probe(world: World) -> None:
+    world.waits(1, 2)
+    world.held.forget((TOPIC, 1))
+    world.scheduler.advance(PROBE_MS)
+    assert (world.started, world.held.count) == ([2], 0)
+
+
+def test_very_many_go_on_in_slices_while_the_store_works(world: World) -> None:
+    world.waits(*range(1, SLICE_PARTITIONS + 3))
+    world.held.gate.worked()
+    world.held.ended((TOPIC, 0), is_held=False)
+    assert len(world.started) == SLICE_PARTITIONS
+    world.fails(1)
+    world.scheduler.advance(1)
+    assert len(world.started) == SLICE_PARTITIONS
+    world.held.try_all()
+    world.scheduler.advance(1)
+    assert len(world.started) == SLICE_PARTITIONS + 2
