@@ -176,6 +176,24 @@ def test_a_partition_that_goes_in_the_middle_of_its_probe_stops_nobody(make: Mak
     assert [tier.lag(number) for number in range(6) if number != prober] == [0] * 5
 
 
+@pytest.mark.parametrize("is_followed", [True, False])
+def test_what_is_led_elsewhere_does_not_wait_for_the_store(make: Make, is_followed: bool) -> None:
+    tier = make(10, copiers=2, call_ms=10)
+    tier.store.error = lambda number: RetriableRemoteStorageError("away")
+    tier.run(5_000)
+    for number in range(10):
+        tier.close_one(number)
+    tier.run(INTERVAL_MS)
+    waits = tier.manager.waits._held[COPY]
+    assert waits.count > 5
+    for number in range(10):
+        if is_followed:
+            tier.assign(number, is_leader=False)
+        else:
+            tier.manager.unassign(partition(number).topic_id, number)
+    assert waits.count == 0
+
+
 def test_a_follower_shows_no_lag(make: Make) -> None:
     tier = make(2, copiers=1, call_ms=10)
     tier.store.error = lambda number: RetriableRemoteStorageError("away")

@@ -3,9 +3,12 @@
 import pytest
 
 from kafka_protocol.types import TopicIdPartition
+from rlm.upkeep.assigned_partition import COPY, Pass
 from rlm.upkeep.backoff import Backoff
 from rlm.upkeep.census import SLICE_PARTITIONS, PartitionKey
+from rlm.upkeep.effects import PassResult
 from rlm.upkeep.held_passes import HeldPasses
+from rlmm.red import NOT_RED
 from rsm_plugins.api import RetriableRemoteStorageError
 from runtime.sim.clock import ManualClock
 from runtime.sim.dice import SeededDice
@@ -124,3 +127,14 @@ def test_very_many_go_on_in_slices_while_the_store_works(world: World) -> None:
     world.held.try_all()
     world.scheduler.advance(1)
     assert len(world.started) == SLICE_PARTITIONS + 2
+
+
+def test_a_pass_that_was_held_says_what_the_last_try_found() -> None:
+    one = Pass(COPY, Backoff(PROBE_MS, 60_000, 0, SeededDice(1)))
+    one.failed("away")
+    assert one.backoff.next_ms() == PROBE_MS
+    assert one.passed(PassResult(is_held=True), 5_000) == 5_000
+    assert "away" in one.red
+    assert one.backoff.next_ms() == 2 * PROBE_MS
+    one.passed(PassResult(), 5_000)
+    assert (one.red, one.backoff.next_ms()) == (NOT_RED, PROBE_MS)
