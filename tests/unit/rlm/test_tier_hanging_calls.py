@@ -9,6 +9,7 @@ from rlm.link.endpoint import LinkFailureError
 from rlm.link.messages import Ack, Connect, Health, ReadAnswer, Reconfigure
 from rlm.service import JUDGE_THREADS
 from rlm.testing import PARTITION
+from rlm.upkeep.assigned_partition import EXPIRE
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from tests.support.tier.pair import Pair
 
@@ -70,6 +71,26 @@ def test_a_hanging_call_is_counted_its_thread_replaced_and_its_pass_tried_again(
     pair.scheduler.advance(1_000)
     assert not health(pair).red
     assert health(pair).abandoned_calls == 0
+
+
+def test_a_call_that_hangs_keeps_the_others_from_the_store_until_one_is_through(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, delete = pair.tier.manager.waits.gate(EXPIRE), pair.storage.delete_log_segment_data
+    reasons: list[str] = []
+
+    def hangs(metadata: RemoteLogSegmentMetadata) -> None:
+        if not reasons:
+            while not pair.workers.abandoned:
+                pair.scheduler.advance(100)
+            reasons.append(gate.reason)
+        delete(metadata)
+
+    monkeypatch.setattr(pair.storage, "delete_log_segment_data", hangs)
+    expire(pair)
+    assert reasons == ["a call of the plugin hangs"]
+    pair.scheduler.advance(5_000)
+    assert gate.is_open
 
 
 def test_half_a_pool_abandoned_ends_the_tier(pair: Pair) -> None:
