@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,15 +25,26 @@ SETTLE_S = 60.0
 PORTS = range(12_000, 32_000, 2)
 """Below those that a kernel gives to connections. A peer that wants two takes the odd one, too."""
 _WORKERS_MAX = 8
+_line_of_ports: deque[int] = deque()
+"""Those of this process, the one given longest ago first."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that are free, all different; another worker takes others."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _WORKERS_MAX
+    """Ports of 127.0.0.1 that are free, all different; another worker takes others.
+
+    A port comes again only when all others came: one that was given to a server that does not
+    listen yet looks free.
+    """
+    if not _line_of_ports:
+        worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _WORKERS_MAX
+        mine = PORTS[worker::_WORKERS_MAX]
+        _line_of_ports.extend(Random().sample(mine, k=len(mine)))
     found: list[int] = []
-    for port in Random().sample(PORTS[worker::_WORKERS_MAX], k=len(PORTS) // _WORKERS_MAX):
+    for _ in range(len(_line_of_ports)):
         if len(found) == count:
             return found
+        port = _line_of_ports.popleft()
+        _line_of_ports.append(port)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             found.append(port)
@@ -177,7 +189,7 @@ class BrokerProcess:
             )
         if wait:
             until(self.answers, f"the broker answers on {self.bootstrap}")
-            until(lambda: self.http("/ready")[0] == 200, "the broker is ready")
+            self._wait_ready()
         return self
 
     def answers(self) -> bool:
@@ -193,6 +205,23 @@ class BrokerProcess:
                 return len(client.recv(8)) == 8
         except OSError:
             return False
+
+    def _wait_ready(self) -> None:
+        """Wait for `/ready`; fails when the process is gone, with what it said last."""
+        process = self.process
+        assert process is not None
+        said = (0, "")
+
+        def is_ready() -> bool:
+            nonlocal said
+            said = self.http("/ready")
+            return said[0] == 200 or process.poll() is not None
+
+        try:
+            until(is_ready, f"/ready of {self.bootstrap} is 200")
+            assert process.poll() is None, "the broker ended, and another one answers there"
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it said {said}:\n{self.log_tail()}") from None
 
     def http(self, path: str) -> tuple[int, str]:
         """Status and body of a GET on the broker's HTTP endpoint; status 0 when nobody listens."""
