@@ -7,7 +7,7 @@ waits for, and is dropped if its reader vanishes before it has begun.
 """
 
 import logging
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from rlm.read.chunk import DamagedChunkError
-from rlm.read.line import Line, Waiter
+from rlm.read.line import CALLS_MAX, Line, Waiter
 from rlm.read.load_queue import LoadQueue
 from rlm.read.segment_index import DamagedIndexError
 from rlm.workers import READER_POOL, Workers
@@ -113,11 +113,6 @@ class _Flight:
     def missing(self) -> range:
         """Numbers of the keys that have not arrived."""
         return range(self.arrived, len(self.keys))
-
-    def wake(self, number: int) -> None:
-        """Call those who wait for a key."""
-        for each in self.waiters.pop(number, ()):
-            each()
 
 
 @dataclass(slots=True)
@@ -305,7 +300,7 @@ class Loads:
         flight.arrived += 1
         self._failures.pop(flight.keys[number], None)
         flight.load.arrived(number, value)
-        flight.wake(number)
+        self._wake(flight, number)
         self._landed()
 
     def _ended(self, flight: _Flight, value: Any, error: BaseException | None) -> None:
@@ -319,8 +314,20 @@ class Loads:
             is_final = self._failed(flight.keys[flight.arrived], error, flight.damaged)
             flight.load.failed(error, is_final)
         for number in flight.missing:
-            flight.wake(number)
+            self._wake(flight, number)
         self._landed()
+
+    def _wake(self, flight: _Flight, number: int) -> None:
+        """Call those who wait for a key: the first now, the others when the thread is free."""
+        self._call(deque(flight.waiters.pop(number, ())))
+
+    def _call(self, waiters: deque[Waiter]) -> None:
+        try:
+            for _ in range(min(CALLS_MAX, len(waiters))):
+                waiters.popleft()()
+        finally:
+            if waiters:
+                self._scheduler.call_later(0, partial(self._call, waiters))
 
     def _landed(self) -> None:
         """A key is not on its way any more, and its memory is idle or free."""
@@ -371,7 +378,7 @@ class Loads:
             late = TimeoutError(f"a read runs longer than {limit_ms} ms")
             self._failed(flight.keys[number], late, 0)
             for missing in flight.missing:
-                flight.wake(missing)
+                self._wake(flight, missing)
             self._landed()
 
 

@@ -9,6 +9,7 @@ import pytest
 from kafka_protocol.errors import ErrorCode
 from rlm.link.endpoint import Received
 from rlm.link.messages import OffsetForTimestamp, ReadAnswer, Released, TimestampAnswer
+from rlm.read.line import CALLS_MAX
 from rlm.testing import PARTITION
 from rlm.upkeep.claim import ClaimState
 from rlm.workers import READER_POOL
@@ -74,6 +75,21 @@ def test_a_thousand_reads_of_unknown_segments_cost_nothing_until_these_are_known
     pass_time(pair, 20)
     assert all(bytes_of(each.result(0)) for each in parked)
     assert looks.count < 3 * PARKED
+
+
+@pytest.mark.parametrize("hold_back", ["index", "chunk"])
+def test_a_thousand_reads_of_one_chunk_leave_turns_to_others(pair: Pair, hold_back: str) -> None:
+    pair.assign()
+    if hold_back == "chunk":
+        assert bytes_of(pair.read(RECORDS_EACH - 1))  # the index is here from now on
+    pair.workers.held.add(READER_POOL)
+    park(pair, lambda number: 0)
+    looks = Looks(pair)
+    pair.workers.held.clear()
+    pair.pump()
+    assert looks.count <= 2 * CALLS_MAX
+    pass_time(pair, 10)
+    assert looks.count >= PARKED
 
 
 def test_a_look_up_of_a_time_waits_in_the_same_way(pair: Pair) -> None:
