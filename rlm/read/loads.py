@@ -117,10 +117,13 @@ class _Flight:
 
 @dataclass(slots=True)
 class _Failure:
+    """What is remembered of a load that failed; `waiters`: who asked again before its time."""
+
     error: BaseException
     retry_at_ms: int
     attempts: int
     damaged: int
+    waiters: dict[Waiter, None] = field(default_factory=dict)
 
 
 class Loads:
@@ -191,7 +194,10 @@ class Loads:
         if failed is not None and now_ms < failed.retry_at_ms:
             if failed.damaged >= DAMAGE_LIMIT:
                 return Wait.DAMAGED
-            self._scheduler.call_later(failed.retry_at_ms - now_ms, waiter)
+            if not failed.waiters:
+                retry = partial(self._retry, failed)
+                self._scheduler.call_later(failed.retry_at_ms - now_ms, retry)
+            failed.waiters[waiter] = None
             return Wait.FAILING
         if len(self._flights) >= self._in_flight_max:
             self._for_turn.join(waiter, reader)
@@ -211,6 +217,9 @@ class Loads:
         found = self._flights.get(key)
         if found is not None:
             found[0].waiters[found[1]].pop(waiter, None)
+        failed = self._failures.get(key)
+        if failed is not None:
+            failed.waiters.pop(waiter, None)
         self._for_turn.leave(waiter)
         self._for_memory.leave(waiter)
 
@@ -320,6 +329,11 @@ class Loads:
     def _wake(self, flight: _Flight, number: int) -> None:
         """Call those who wait for a key: the first now, the others when the thread is free."""
         self._call(deque(flight.waiters.pop(number, ())))
+
+    def _retry(self, failed: _Failure) -> None:
+        """It may be tried again: one timer for all who wait."""
+        waiters, failed.waiters = failed.waiters, {}
+        self._call(deque(waiters))
 
     def _call(self, waiters: deque[Waiter]) -> None:
         try:
