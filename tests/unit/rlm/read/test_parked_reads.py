@@ -114,6 +114,30 @@ def test_a_look_up_of_a_time_waits_in_the_same_way(pair: Pair) -> None:
     assert (answer.error, answer.offset) == (ErrorCode.NONE, 0)
 
 
+def test_what_is_answered_has_no_timer_that_keeps_it(pair: Pair) -> None:
+    """A look-up may wait for half a minute, and thousands come in a second."""
+    pair.assign()
+    before = pair.scheduler.waiting
+    question = OffsetForTimestamp(
+        *NAMES,
+        pair.log.leader_epoch,
+        timestamp_ms=0,
+        log_start_offset=0,
+        chain=[tuple(entry) for entry in pair.log.chain],
+        wait_ms=LATE_MS,
+    )
+    assert isinstance(pair.ask(question).message, TimestampAnswer)
+    assert pair.scheduler.waiting == before
+    pair.workers.held.add(READER_POOL)
+    parked = pair.ask_to_read(RECORDS_EACH, wait_ms=LATE_MS)
+    pair.pump()
+    assert pair.scheduler.waiting == before + 1
+    pair.workers.held.clear()
+    pair.pump()
+    assert bytes_of(parked.result(0))
+    assert pair.scheduler.waiting == before
+
+
 def test_reads_go_on_where_a_partition_is_only_followed_for_want_of_the_claim(
     tmp_path: Path,
 ) -> None:
