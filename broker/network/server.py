@@ -124,20 +124,23 @@ class Server:
             OSError: an address cannot be bound; what was bound before is closed again.
         """
         self.loop = asyncio.get_running_loop()
+        bound: list[list[socket.socket]] = []
         try:
             for listener in listeners:
-                self._listen(listener)
+                # A thread looks the name up: that takes as long as a name server does.
+                bound.append(await self._pool.run(listen, listener, self.limits))
+                self._listening += bound[-1]
         except OSError:
             self._stop_listening()
             raise
+        for listener, sockets in zip(listeners, bound, strict=True):
+            self._begin(listener, sockets)
         self._timers = [
             self._scheduler.every(SWEEP_MS, self._sweep, "connection deadlines"),
             self._scheduler.every(10_000, self.buffers.trim, "frame buffers"),
         ]
 
-    def _listen(self, listener: ListenerAddress) -> None:
-        sockets = listen(listener, self.limits)
-        self._listening += sockets
+    def _begin(self, listener: ListenerAddress, sockets: list[socket.socket]) -> None:
         port = sockets[0].getsockname()[1]
         self.bound[listener.name] = (listener.host or "0.0.0.0", port)
         self._open.inc(0, listener.name)
