@@ -7,7 +7,7 @@ deleted, and deletions are in offset order.
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from rlm.link.messages import PartitionSettings
+from rlm.link.messages import LogDescription, PartitionSettings
 from rlm.upkeep.log_facts import LogFacts
 from rlmm import lineage
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
@@ -110,13 +110,25 @@ def _excess_bytes(facts: LogFacts, copied_last: int, retention_bytes: int) -> in
     """By how much both tiers together are above the bound; negative if below."""
     if retention_bytes < 0:
         return -1
-    log = facts.log
-    in_both = log.closed_bytes_below if log.closed_from <= copied_last + 1 else 0
-    in_both += sum(
-        segment.size_bytes for segment in log.closed_segments if segment.last_offset <= copied_last
-    )
     remote = sum(share for _, share in _shares(facts))
-    return remote + facts.log.local_bytes - in_both - retention_bytes
+    return remote + facts.log.local_bytes - _bytes_in_both(facts.log, copied_last) - retention_bytes
+
+
+def _bytes_in_both(log: LogDescription, copied_last: int) -> int:
+    """Local bytes that are remote, too; a segment of which some are counts whole: less goes then.
+
+    Another leader may have closed its segments at other offsets. And the log is described before
+    the remote segments are listed: in between its active segment may have been closed and copied.
+    """
+    closed_last = max(log.closed_from, log.local_log_start_offset) - 1
+    if log.closed_segments:
+        closed_last = max(closed_last, log.closed_segments[-1].last_offset)
+    if copied_last > closed_last:
+        return log.local_bytes
+    in_both = log.closed_bytes_below if log.closed_from <= copied_last + 1 else 0
+    return in_both + sum(
+        segment.size_bytes for segment in log.closed_segments if segment.base_offset <= copied_last
+    )
 
 
 def _superseded(facts: LogFacts) -> list[RemoteLogSegmentMetadata]:

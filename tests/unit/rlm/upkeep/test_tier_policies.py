@@ -117,6 +117,21 @@ def test_what_is_not_copied_is_never_given_up_however_old_or_big() -> None:
     assert move(facts(CLOSED, behind_a_gap), retention_ms=1, retention_bytes=1) is None
 
 
+def test_what_was_closed_and_copied_since_the_log_was_described_counts_once() -> None:
+    given = facts(CLOSED[:1], TWO, local_bytes=200)  # the second segment was active then
+    assert move(given, retention_bytes=200) is None
+    assert move(given, retention_bytes=101) is None
+    assert move(given, retention_bytes=100) == (10, "size")
+
+
+def test_a_segment_of_which_another_leader_copied_a_part_counts_once() -> None:
+    part = remote(2, 10, 18, size=90)
+    given = facts(CLOSED, [TWO[0], part], local_bytes=330)
+    assert move(given, retention_bytes=300) is None, "330 bytes are there"
+    in_active = facts(CLOSED, [*TWO, remote(3, 20, 34, size=150)], local_bytes=400)
+    assert move(in_active, retention_bytes=350) is None, "400 bytes are there"
+
+
 def test_only_finished_segments_on_the_chain_count() -> None:
     others = [
         remote(3, 0, 9, epochs=((9, 0),), size=10_000),
