@@ -36,7 +36,8 @@ def log_start_by_retention(
 
     Time and size act on both tiers together. Only finished segments on the chain count, and only
     what is in the store is given up: a segment that waits to be copied is never expired, however
-    old. Bytes that are in both tiers count once.
+    old. Bytes that are in both tiers count once. Where nothing is copied any more, and nothing is
+    in the store from the log start on, local segments are given up.
     """
     log = facts.log
     if settings.mode == "drop":
@@ -45,7 +46,7 @@ def log_start_by_retention(
         return None
     run = facts.copied_through()
     if run is None:
-        return None
+        return _of_local_segments(facts, settings, now_ms)
     excess = _excess_bytes(facts, run.last_offset, settings.retention_bytes)
     start, reason = log.log_start_offset, ""
     for segment, share in _shares(facts):
@@ -62,6 +63,37 @@ def log_start_by_retention(
             break
     start = min(start, run.last_offset + 1)
     return MoveLogStart(start, reason) if start > log.log_start_offset else None
+
+
+def _of_local_segments(
+    facts: LogFacts, settings: PartitionSettings, now_ms: int
+) -> MoveLogStart | None:
+    """The same of a log that waits for no copies and has none: else its disk would fill for ever.
+
+    A segment whose records have no time goes by size alone.
+    """
+    if settings.mode != "read_only" or _run_segments(facts):
+        return None
+    log = facts.log
+    closed = [each for each in log.closed_segments if each.last_offset >= log.log_start_offset]
+    below = log.closed_segments[: len(log.closed_segments) - len(closed)]
+    bytes_below = log.closed_bytes_below + sum(each.size_bytes for each in below)
+    bound = settings.retention_bytes
+    excess = -1 if bound < 0 else log.local_bytes - bytes_below - bound
+    start, reason = log.log_start_offset, ""
+    for segment in closed:
+        age_ms = now_ms - segment.max_timestamp_ms
+        if segment.last_offset >= log.high_watermark:
+            break
+        if segment.size_bytes <= excess:
+            reason = "size"
+        elif 0 <= settings.retention_ms < age_ms and segment.max_timestamp_ms >= 0:
+            reason = "time"
+        else:
+            break
+        excess -= segment.size_bytes
+        start = segment.last_offset + 1
+    return MoveLogStart(start, reason) if reason else None
 
 
 def _run_segments(facts: LogFacts) -> list[RemoteLogSegmentMetadata]:
