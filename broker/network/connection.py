@@ -7,8 +7,8 @@ serves every whole frame in what it got, and sends all answers with one call. Ho
 Reading pauses while too many requests are unanswered or too many bytes wait for the peer, also in
 front of a large frame; so a client that never reads costs a bounded amount, and TCP tells it to
 stop. It pauses also behind a request that must not be overtaken: what it changes must be there for
-those that follow. Whole frames that are left when the connection's turn is over wait for its next
-one.
+those that follow; and in front of a large frame while the others have taken all the memory there
+is. Whole frames that are left when the connection's turn is over wait for its next one.
 """
 
 import socket
@@ -16,7 +16,7 @@ from asyncio import Future
 from typing import TYPE_CHECKING
 
 from broker.network.buffers import PROGRESS_BYTES
-from broker.network.dispatch import Answer, Peer
+from broker.network.dispatch import Answer
 from broker.network.intake import Intake
 from broker.network.outflow import Outflow
 from broker.network.registry import CloseConnection
@@ -37,7 +37,7 @@ class Connection(Intake):
         "_reading",
         "_sender",
         "_turn_is_over",
-        "peer",
+        "_wants_memory",
         "provisional",
     )
 
@@ -50,12 +50,12 @@ class Connection(Intake):
         *,
         provisional: bool,
     ) -> None:
-        super().__init__(server, sock)
-        self.peer = Peer(listener_name, address)
+        super().__init__(server, sock, listener_name, address)
         self._sender = Sender(sock, server.disk)
         self._outflow = Outflow(server, sock, self._sender, self._pump, self._failed)
         self._paused = False
         self._turn_is_over = False  # whole frames wait for the next turn
+        self._wants_memory = False  # a large frame waits until others give theirs back
         self._closing_quiet = False
         self.provisional = provisional
         self._reading = True
@@ -102,6 +102,8 @@ class Connection(Intake):
             return
         self.last_active_ms = self._server.clock.monotonic_ms()
         failure = self._unanswered.settle(slot, future)
+        if self._taken_bytes and self._frame is None and not self._unanswered.is_behind:
+            self._give_back()
         if failure is not None:
             self._close_after_answers(failure)
         self._unanswered.move_ready(self._sender)
@@ -156,7 +158,7 @@ class Connection(Intake):
             self._send()
 
     def _may_resume(self) -> bool:
-        if not self._paused or self._turn_is_over:
+        if not self._paused or self._turn_is_over or self._wants_memory:
             return False
         return not self.closed and self._closing is None and not self._is_full()
 
@@ -178,6 +180,48 @@ class Connection(Intake):
     def _send(self) -> None:
         if self._outflow.send() and self._closing is not None and not self._unanswered.slots:
             self.close(self._closing, quiet=self._closing_quiet)
+
+    # -- memory
+
+    def _has_memory(self) -> bool:
+        server = self._server
+        if self.peer.client_id in server.limits.exempt_client_ids or server.memory.ask(self):
+            return True
+        self._wants_memory = True
+        self._pause()
+        return False
+
+    def memory_is_there(self) -> None:
+        """The turn of its large frame has come; see `RequestMemory`."""
+        self._wants_memory = False
+        self._pump()
+
+    def _give_back(self) -> None:
+        if self._taken_bytes:
+            self._server.memory.give_back(self.address, self._taken_bytes)
+            self._taken_bytes = 0
+
+    def _leave_line(self) -> None:
+        if self._wants_memory:
+            self._wants_memory = False
+            self._server.memory.leave(self)
+
+    def _want_no_memory(self) -> None:
+        """Nothing more is received: leave the line, and give back what is not in use."""
+        self._leave_line()
+        if self._frame is not None:
+            self._frame.release()
+            self._frame = None
+        elif self._unanswered.is_behind and self._taken_bytes:
+            # A produce goes on without its client, and holds its batches until it is done.
+            memory, address, taken = self._server.memory, self.address, self._taken_bytes
+            self._taken_bytes = 0
+            self._unanswered.work.add_done_callback(lambda _: memory.give_back(address, taken))
+        self._give_back()
+
+    def memory_held_ms(self, now_ms: int) -> int:
+        """For how long it has been receiving a large request."""
+        return 0 if self._frame is None else now_ms - self._frame_begun_ms
 
     def _failed(self, reason: str, quiet: bool) -> None:
         self.close(reason, quiet=quiet)
@@ -215,6 +259,7 @@ class Connection(Intake):
         if self._closing is None:
             self._closing, self._closing_quiet = reason, quiet
             self._head = bytearray()
+            self._leave_line()
             if self._reading:
                 self._reading = False
                 self._server.loop.remove_reader(self._sock)
@@ -234,8 +279,6 @@ class Connection(Intake):
             self._server.loop.remove_reader(self._sock)
         self._outflow.end()
         self._sock.close()
+        self._want_no_memory()
         self._unanswered.cancel()
-        if self._frame is not None:
-            self._frame.release()
-            self._frame = None
         self._server.forget(self, self.peer, reason, quiet=quiet)

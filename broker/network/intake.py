@@ -2,7 +2,7 @@
 
 Small frames are parsed where they landed, in a receive buffer that all connections share. What is
 left of a cut frame is copied to the connection; a frame larger than `SMALL_FRAME_BYTES` gets a
-buffer of its own and is received in place.
+buffer of its own and is received in place, once there is memory for it (`RequestMemory`).
 
 Must not know what a frame asks for, nor how it is answered: that is `Connection`.
 """
@@ -13,6 +13,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from broker.network.buffers import GrowingFrame
+from broker.network.dispatch import Peer
 from broker.network.registry import CloseConnection
 from broker.network.unanswered import Unanswered
 
@@ -38,6 +39,8 @@ class Intake(ABC):
     """The receiving half of a connection.
 
     Attributes:
+        peer: whose requests these are.
+        address: of the peer, without its port.
         last_active_ms: when bytes came, or an answer was there.
         closed: the socket is gone.
     """
@@ -45,23 +48,33 @@ class Intake(ABC):
     __slots__ = (
         "_closing",
         "_frame",
+        "_frame_begun_ms",
         "_frame_since_ms",
         "_head",
         "_received_ms",
         "_server",
         "_sock",
+        "_taken_bytes",
         "_turn_since_ms",
         "_unanswered",
+        "address",
         "closed",
         "last_active_ms",
+        "peer",
     )
 
-    def __init__(self, server: "Server", sock: socket.socket) -> None:
+    def __init__(
+        self, server: "Server", sock: socket.socket, listener_name: str, address: tuple[str, int]
+    ) -> None:
         self._server, self._sock = server, sock
+        self.peer = Peer(listener_name, address)
+        self.address = address[0]
         self._unanswered = Unanswered()
         self._head = bytearray()  # a cut small frame with its size prefix, or what waits for resume
         self._frame: GrowingFrame | None = None  # a large frame being received
         self._frame_since_ms = 0  # of the frame's first byte or last progress; 0: none is begun
+        self._frame_begun_ms = 0  # when the large frame got its memory
+        self._taken_bytes = 0  # memory of a large frame that is received, or served in turns
         self._turn_since_ms = self._received_ms = 0
         self._closing: str | None = None  # why nothing more is served
         self.closed = False
@@ -76,6 +89,14 @@ class Intake(ABC):
     @abstractmethod
     def _must_pause(self) -> bool:
         """Pause before the next frame if it may not be served now, and say so."""
+
+    @abstractmethod
+    def _has_memory(self) -> bool:
+        """Say whether a large frame may begin; where not, pause until there is memory for it."""
+
+    @abstractmethod
+    def _give_back(self) -> None:
+        """Give back the memory of a large frame that nothing uses any more."""
 
     @abstractmethod
     def _end_turn(self) -> None:
@@ -136,6 +157,7 @@ class Intake(ABC):
                 finally:
                     if not self._unanswered.is_behind:  # else it is in use
                         frame.release()
+                        self._give_back()
                 return
             if frame.has_progressed():
                 self._frame_since_ms = self.last_active_ms
@@ -157,7 +179,7 @@ class Intake(ABC):
                 break
             if unanswered.changes and buffer[start : start + 2] != unanswered.passing:
                 unanswered.is_held = True
-            if self._must_pause():
+            if self._must_pause() or not (is_whole or self._has_memory()):
                 break
             if not is_whole:
                 self._begin_large(view[start:end], size, continues=position == 0)
@@ -180,7 +202,10 @@ class Intake(ABC):
             self._frame_since_ms = self._turn_since_ms
 
     def _begin_large(self, first: memoryview, size: int, *, continues: bool) -> None:
-        self._frame = GrowingFrame(self._server.buffers, first, size)
+        self._frame = frame = GrowingFrame(self._server.buffers, first, size)
+        self._frame_begun_ms = self._turn_since_ms
+        self._taken_bytes = frame.memory_bytes
+        self._server.memory.take(self.address, frame.memory_bytes)
         if not continues or not self._frame_since_ms:
             self._frame_since_ms = self._turn_since_ms
 

@@ -7,6 +7,7 @@ API.
 
 from asyncio import Future
 from collections import deque
+from typing import Any
 
 from broker.network.dispatch import Answer, InTurnFuture
 from broker.network.registry import CloseConnection
@@ -90,6 +91,13 @@ class Unanswered:
             if answer is not None:
                 self.kept_bytes -= answer[1]
                 sender.add(answer)
+
+    @property
+    def work(self) -> Future[Any]:
+        """What `is_behind` waits for: it may go on although nobody waits for its answer."""
+        last = self.slots[-1].future
+        assert type(last) is InTurnFuture
+        return last.work
 
     def cancel(self) -> None:
         """Nobody waits for the answers any more."""
