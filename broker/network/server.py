@@ -21,6 +21,7 @@ from broker.network.file_errors import ReadFailures
 from broker.network.limits import ListenerAddress, NetworkLimits
 from broker.network.listening import listen
 from broker.network.registry import HandlerTable
+from broker.network.request_memory import RequestMemory
 from broker.network.room import Room
 from kafka_protocol.errors import MalformedMessageError
 from kafka_protocol.wire.framing import read_request_header
@@ -63,6 +64,7 @@ class Server:
         self.dispatcher = Dispatcher(handlers, metrics, decoders(ports.executors))
         self.scratch = bytearray(SCRATCH_BYTES)
         self.buffers = FrameBuffers()
+        self.memory = RequestMemory(limits.requests_bytes_max, self.clock, self._soon, metrics)
         self.served = frozenset(int(handler.api_key) for handler in handlers)
         self.bound: dict[str, tuple[str, int]] = {}
         shared = limits.descriptors_max or descriptors_for_connections()
@@ -166,6 +168,9 @@ class Server:
             timer.cancel()
         for task in list(self._cold_reads):
             task.cancel()
+
+    def _soon(self, function: Callable[[], None]) -> None:
+        self.loop.call_soon(function)
 
     def _stop_listening(self) -> None:
         for sock in self._listening:
@@ -290,6 +295,24 @@ class Server:
         for connection in list(self._connections):
             connection.check_deadlines(now_ms)
         self._make_room(now_ms)
+        self._free_memory(now_ms)
+
+    def _free_memory(self, now_ms: int) -> None:
+        """Close the one that has long been sending a large request, where others wait too long."""
+        memory, limit_ms = self.memory, self.limits.frame_ms_max
+        memory.show()
+        if memory.longest_wait_ms(now_ms) <= limit_ms:
+            return
+        slow = [
+            one
+            for one in self._connections
+            if one.memory_held_ms(now_ms) > limit_ms and memory.is_short_for(one.address)
+        ]
+        if slow:
+            slowest = max(slow, key=lambda one: one.memory_held_ms(now_ms))
+            slowest.close(
+                f"others wait for its memory, and its request is not complete after {limit_ms} ms"
+            )
 
     def _make_room(self, now_ms: int) -> None:
         """Close idle connections, the longest idle first, whose descriptors are needed."""
