@@ -194,6 +194,9 @@ def check_records(
 ) -> Checked:
     """Check each record of a batch whose header is right.
 
+    DIFFERS: where offsets do not follow each other Kafka gives others to compressed records, and
+    takes uncompressed ones as they are: readers then go on behind records they have not seen.
+
     Raises:
         InvalidRecord: with the records that are wrong.
         InvalidTimestamp, TooManyRecords, InflatedTooLargeError, TooManyHeadersError.
@@ -209,7 +212,10 @@ def check_records(
     body = memoryview(batch)[HEADER_SIZE:]
     try:
         window = Window(inflated(header.codec, body, max_bytes=inflated_bytes_max))
-        for _, timestamp, has_key in glimpses(window, header):
+        for offset, timestamp, has_key in glimpses(window, header):
+            if offset != header.base_offset + count:
+                said = f"record {count} has an offset delta of {offset - header.base_offset}"
+                raise InvalidRecord(said, ((count, said),))
             if not has_key and config.compacts:
                 keyless.append((count, "a compacted topic takes no record without a key"))
             if timestamp > latest:

@@ -8,7 +8,8 @@ limit.
 
 What a topic keeps remotely is given up by the tier alone (RaiseLogStart), also when nothing more is
 copied (`remote.log.copy.disable`): a local segment that is not copied is younger than some remote
-one perhaps, and a log start raised over it would delete both.
+one perhaps, and a log start raised over it would delete both. Where nothing is remote the tier
+raises it over local segments.
 """
 
 from collections.abc import Sequence

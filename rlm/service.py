@@ -208,7 +208,7 @@ class Tier:
         self.manager.on_readable = self.reads.may_be_readable
         self._removals = RemoverPasses(plugins, workers, lambda: calls.may_write)
         add_gauges(self.telemetry, plugins, workers, calls)
-        add_quota_gauges(self.telemetry, "Copy", self.manager.copy_quota, ports.clock)
+        add_quota_gauges(self.telemetry, "Copy", self.manager.throttled.quota, ports.clock)
         add_quota_gauges(self.telemetry, "Fetch", self.reads.quota, ports.clock)
         if plugins.store_faults is not None:
             plugins.store_faults.on_hit = lambda *hit: link.tell(StoreFaultHit(*hit))

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import Final, ParamSpec, Protocol, TypeVar
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,6 +42,11 @@ class Pool(Protocol):
         ...
 
 
+def _call(parts: Sequence[Any]) -> Any:
+    fn, args, kwargs = parts
+    return fn(*args, **kwargs)
+
+
 class ThreadPool:
     """A bounded number of named threads, started when first needed."""
 
@@ -58,7 +63,14 @@ class ThreadPool:
 
     async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Queue a call and await its result on the running loop."""
-        return await asyncio.wrap_future(self._executor.submit(fn, *args, **kwargs))
+        parts: list[Any] = [fn, args, kwargs]
+        future: Future[T] = self._executor.submit(_call, parts)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            if future.cancelled():
+                parts.clear()  # else the queue keeps them until their turn: requests of 100 MiB
+            raise
 
     @property
     def waiting(self) -> int:

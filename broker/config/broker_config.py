@@ -88,6 +88,7 @@ class BrokerConfig:
     broker_session_timeout_ms: int
     # connections and requests
     socket_request_max_bytes: int
+    queued_max_request_bytes: int
     socket_send_buffer_bytes: int
     socket_receive_buffer_bytes: int
     socket_listen_backlog_size: int

@@ -95,6 +95,12 @@ SERVER_KEYS: Final[tuple[Key, ...]] = (
     ),
     Key("num.partitions", INT, "1", "Partitions of a topic created without a count.", low=1),
     Key(
+        "queued.max.request.bytes",
+        LONG,
+        "268435456",  # DIFFERS: no bound in Kafka; then one client can take all memory
+        "Memory for requests above 32 KiB, of all connections; -1: no bound (Kafka's default).",
+    ),
+    Key(
         "socket.listen.backlog.size", INT, "50", "Connections that may wait to be accepted.", low=1
     ),
     Key(

@@ -192,7 +192,7 @@ TOPIC_KEYS: Final[tuple[Key, ...]] = (
         "remote.log.copy.disable",
         BOOLEAN,
         "false",
-        "Stop copying; what is remote stays readable until it expires.",
+        "Stop copying; what is remote stays readable until it expires, then what is local does.",
     ),
     Key(
         "remote.log.delete.on.disable",

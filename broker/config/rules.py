@@ -112,6 +112,7 @@ def check_values(
         ConfigError: names the first rule that is broken.
     """
     _check_quorum(values, addresses)
+    _check_request_memory(values, entries)
     _check_times(values)
     _check_replication_times(values)
     _check_local_retention(values)
@@ -302,6 +303,16 @@ def _check_quorum(values: Mapping[str, Value], addresses: Addresses) -> None:
         raise ConfigError(key, shown, f"must contain this controller's node.id={node_id}")
     if "controller" not in addresses.process_roles and is_voter:
         raise ConfigError(key, shown, f"must not contain node.id={node_id}, which is only a broker")
+
+
+def _check_request_memory(values: Mapping[str, Value], entries: Mapping[str, str]) -> None:
+    """The largest request must fit, as in Kafka; our default is raised to it, see `endpoints`."""
+    name = "queued.max.request.bytes"
+    bound, largest = _number(values[name]), _number(values["socket.request.max.bytes"])
+    if name in entries and 0 < bound < largest:
+        raise ConfigError(
+            name, bound, f"must not be below socket.request.max.bytes={largest}, or -1 (no bound)"
+        )
 
 
 def _check_times(values: Mapping[str, Value]) -> None:

@@ -222,4 +222,4 @@ def _then(answer: Any, change: Callable[[Any], Any]) -> Any:
         return change(await _awaited(answer))
 
     made: Coroutine[Any, Any, Any] = later()
-    return InTurn(made)
+    return InTurn(made, answer.work if type(answer) is InTurn else None)

@@ -117,7 +117,7 @@ class ProduceHandler(RawHandler):
     def raw(self, context: RequestContext, frame: memoryview, offset: int) -> Any:
         """See `RawHandler`."""
         if is_wide(context.api_version, frame, offset):
-            return InTurn(self._to_its_end(self._serve_wide(context, own_body(frame, offset))))
+            return self._to_its_end(self._serve_wide(context, own_body(frame, offset)))
         asked, _ = _decode(frame, context.api_version, offset)
         refused = self._refused_as_a_whole(asked)
         if refused is not None:
@@ -145,12 +145,12 @@ class ProduceHandler(RawHandler):
 
     # -- in turns
 
-    async def _to_its_end(self, serving: Coroutine[Any, Any, list[object] | None]) -> Any:
+    def _to_its_end(self, serving: Coroutine[Any, Any, list[object] | None]) -> InTurn:
         """Serve it to its end, also if the client hangs up: with acks=0 it does so rightly."""
         task = asyncio.ensure_future(serving)
         self._to_be_ended.add(task)
         task.add_done_callback(self._to_be_ended.discard)
-        return await asyncio.shield(task)
+        return InTurn(_shielded(task), task)
 
     async def _serve_wide(self, context: RequestContext, body: memoryview) -> list[object] | None:
         version = context.api_version
@@ -261,7 +261,7 @@ class ProduceHandler(RawHandler):
             if type(each) is _Unopened:
                 each.records, unopened = bytearray(each.records), True  # the frame is recycled
         answer = self._finished_answer(context, asked, topics, waiting)
-        return InTurn(self._to_its_end(answer)) if unopened else answer
+        return self._to_its_end(answer) if unopened else answer
 
     async def _finished_answer(
         self, context: RequestContext, asked: Any, topics: Sequence[TopicAnswer], waiting: _Waiting
@@ -401,3 +401,7 @@ def make(parts: HandlerParts) -> ProduceHandler:
     tier = parts.tier
     tier_client_id = None if tier is None else tier.tier_client_id
     return ProduceHandler(parts.replicas, tier_client_id, parts.ports.executors)
+
+
+async def _shielded(task: asyncio.Task[list[object] | None]) -> list[object] | None:
+    return await asyncio.shield(task)

@@ -72,9 +72,10 @@ class GrowingFrame:
 
     Attributes:
         is_whole: all its bytes are there.
+        memory_bytes: what it takes in the end: its length, or that of a longer buffer it was given.
     """
 
-    __slots__ = ("_buffer", "_buffers", "_got", "_progress_at", "_size", "is_whole")
+    __slots__ = ("_buffer", "_buffers", "_got", "_progress_at", "_size", "is_whole", "memory_bytes")
 
     def __init__(self, buffers: FrameBuffers, first: memoryview, size_bytes: int) -> None:
         """Begin with the bytes that are there; at least one is missing."""
@@ -84,6 +85,7 @@ class GrowingFrame:
             buffer = buffers.grow(buffer, size_bytes)
         buffer[: len(first)] = first
         self._buffer = buffer
+        self.memory_bytes = max(size_bytes, len(buffer))
         self._progress_at = self._got + PROGRESS_BYTES
         self.is_whole = False
 

@@ -44,7 +44,10 @@ class InTurnFuture(Future[Answer | None]):
 
     Attributes:
         passing: the api key, as a frame begins with it, of those that need not wait; None: no such.
+        work: when it is done nothing uses the request's bytes any more.
     """
+
+    work: Future[Any]
 
     def __init__(self, loop: asyncio.AbstractEventLoop, passing: bytes | None = None) -> None:
         super().__init__(loop=loop)
@@ -233,7 +236,7 @@ class Dispatcher:
         if isinstance(answer, Coroutine):
             return self._later(context, route, self._run(answer), route.outcome)
         if type(answer) is InTurn:
-            return self._later(context, route, self._run(answer.answer), InTurnFuture)
+            return self._later(context, route, self._run(answer.answer), InTurnFuture, answer.work)
         return self._finish(context, route, answer)
 
     def _run(self, answer: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -256,8 +259,11 @@ class Dispatcher:
         route: _Route,
         answer: Future[Any],
         make_outcome: Outcome,
+        work: Future[Any] | None = None,
     ) -> Future[Answer | None]:
         outcome = make_outcome(answer.get_loop())
+        if type(outcome) is InTurnFuture:
+            outcome.work = work or answer
 
         def done(future: Future[Any]) -> None:
             if outcome.done():

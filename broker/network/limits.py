@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 NEVER_MS: Final = 2**63 - 1
+NO_BOUND: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class NetworkLimits:
 
     Attributes:
         request_bytes_max: largest frame, without its length prefix (`socket.request.max.bytes`).
+        requests_bytes_max: memory of large frames of all connections (`queued.max.request.bytes`,
+            `NO_BOUND` where that is not positive). DIFFERS: Kafka's default has no bound.
         connections_max: open connections of all listeners (`max.connections`).
         connections_per_ip_max: of one address (`max.connections.per.ip`).
             DIFFERS: Kafka's default has no limit; then one client takes all descriptors.
@@ -50,6 +53,7 @@ class NetworkLimits:
     """
 
     request_bytes_max: int = 104_857_600
+    requests_bytes_max: int = 268_435_456
     connections_max: int = 2_147_483_647
     connections_per_ip_max: int = 2_000
     connections_per_ip_overrides: dict[str, int] = field(default_factory=dict)

@@ -11,6 +11,7 @@ other values are copies.
 """
 
 from abc import ABC, abstractmethod
+from asyncio import Future
 from collections.abc import Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -119,9 +120,15 @@ class InTurn:
 
     The connection serves nothing more until it is there. A frame longer than `KEPT_FRAME_BYTES` is
     not recycled, see `own_body`.
+
+    Attributes:
+        answer: makes it.
+        work: what goes on with the request's bytes where the client hangs up; None: nothing does,
+            `answer` is cancelled.
     """
 
     answer: Coroutine[Any, Any, Any]
+    work: Future[Any] | None = None
 
 
 KEPT_FRAME_BYTES: Final = 1024 * 1024

@@ -21,6 +21,7 @@ from broker.network.file_errors import ReadFailures
 from broker.network.limits import ListenerAddress, NetworkLimits
 from broker.network.listening import listen
 from broker.network.registry import HandlerTable
+from broker.network.request_memory import RequestMemory
 from broker.network.room import Room
 from kafka_protocol.errors import MalformedMessageError
 from kafka_protocol.wire.framing import read_request_header
@@ -63,6 +64,7 @@ class Server:
         self.dispatcher = Dispatcher(handlers, metrics, decoders(ports.executors))
         self.scratch = bytearray(SCRATCH_BYTES)
         self.buffers = FrameBuffers()
+        self.memory = RequestMemory(limits.requests_bytes_max, self.clock, self._soon, metrics)
         self.served = frozenset(int(handler.api_key) for handler in handlers)
         self.bound: dict[str, tuple[str, int]] = {}
         shared = limits.descriptors_max or descriptors_for_connections()
@@ -124,20 +126,23 @@ class Server:
             OSError: an address cannot be bound; what was bound before is closed again.
         """
         self.loop = asyncio.get_running_loop()
+        bound: list[list[socket.socket]] = []
         try:
             for listener in listeners:
-                self._listen(listener)
+                # A thread looks the name up: that takes as long as a name server does.
+                bound.append(await self._pool.run(listen, listener, self.limits))
+                self._listening += bound[-1]
         except OSError:
             self._stop_listening()
             raise
+        for listener, sockets in zip(listeners, bound, strict=True):
+            self._begin(listener, sockets)
         self._timers = [
             self._scheduler.every(SWEEP_MS, self._sweep, "connection deadlines"),
             self._scheduler.every(10_000, self.buffers.trim, "frame buffers"),
         ]
 
-    def _listen(self, listener: ListenerAddress) -> None:
-        sockets = listen(listener, self.limits)
-        self._listening += sockets
+    def _begin(self, listener: ListenerAddress, sockets: list[socket.socket]) -> None:
         port = sockets[0].getsockname()[1]
         self.bound[listener.name] = (listener.host or "0.0.0.0", port)
         self._open.inc(0, listener.name)
@@ -163,6 +168,9 @@ class Server:
             timer.cancel()
         for task in list(self._cold_reads):
             task.cancel()
+
+    def _soon(self, function: Callable[[], None]) -> None:
+        self.loop.call_soon(function)
 
     def _stop_listening(self) -> None:
         for sock in self._listening:
@@ -287,6 +295,24 @@ class Server:
         for connection in list(self._connections):
             connection.check_deadlines(now_ms)
         self._make_room(now_ms)
+        self._free_memory(now_ms)
+
+    def _free_memory(self, now_ms: int) -> None:
+        """Close the one that has long been sending a large request, where others wait too long."""
+        memory, limit_ms = self.memory, self.limits.frame_ms_max
+        memory.show()
+        if memory.longest_wait_ms(now_ms) <= limit_ms:
+            return
+        slow = [
+            one
+            for one in self._connections
+            if one.memory_held_ms(now_ms) > limit_ms and memory.is_short_for(one.address)
+        ]
+        if slow:
+            slowest = max(slow, key=lambda one: one.memory_held_ms(now_ms))
+            slowest.close(
+                f"others wait for its memory, and its request is not complete after {limit_ms} ms"
+            )
 
     def _make_room(self, now_ms: int) -> None:
         """Close idle connections, the longest idle first, whose descriptors are needed."""

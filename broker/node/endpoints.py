@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.listeners import Listener
-from broker.network.limits import NEVER_MS, ListenerAddress, NetworkLimits
+from broker.network.limits import NEVER_MS, NO_BOUND, ListenerAddress, NetworkLimits
 from metadata_topic.image.model import Endpoint
 
 if TYPE_CHECKING:
@@ -101,11 +101,18 @@ def bootstrap_of(config: BrokerConfig) -> str:
     return f"{host}:{endpoint.port}"
 
 
+def _request_memory(config: BrokerConfig) -> int:
+    """The bound as set; the default is raised to the largest request where that is larger."""
+    bound = config.queued_max_request_bytes
+    return max(bound, config.socket_request_max_bytes) if bound > 0 else NO_BOUND
+
+
 def network_limits(config: BrokerConfig, tier: "RemoteTier | None" = None) -> NetworkLimits:
     """Limits of connections and requests; the tier's own clients are exempt from those by count."""
     idle_ms = config.connections_max_idle_ms
     return NetworkLimits(
         request_bytes_max=config.socket_request_max_bytes,
+        requests_bytes_max=_request_memory(config),
         connections_max=config.max_connections,
         connections_per_ip_max=config.max_connections_per_ip,
         connections_per_ip_overrides=dict(config.max_connections_per_ip_overrides),

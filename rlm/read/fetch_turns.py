@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from rlm.quota import RateQuota
 from rlm.read.fair_line import FairLine
+from rlm.read.line import CALLS_MAX
 from runtime.clock import Clock
 from runtime.scheduler import Scheduler, Timer
 
@@ -39,6 +40,7 @@ class FetchTurns:
         self._quota, self._clock, self._scheduler = quota, clock, scheduler
         self._line = FairLine[Turn]()
         self._timer: Timer | None = None
+        self._is_letting_in = self._is_due = False
 
     def __len__(self) -> int:
         """Reads that wait."""
@@ -71,17 +73,39 @@ class FetchTurns:
         self._let_in(None)
 
     def _let_in(self, asking: Turn | None) -> None:
-        if self._timer is not None:
-            return  # closed until then
-        while self._line:
-            now_ms = self._clock.monotonic_ms()
-            wait_ms = self._quota.wait_ms(now_ms)
-            if wait_ms > 0:
-                self._timer = self._scheduler.call_later(wait_ms, self.go_on)
-                return
-            turn = self._line.take()
-            assert turn is not None, "the line is not empty"
-            self._quota.record(turn.charged_bytes, now_ms)
-            turn.is_in = True
-            if turn is not asking:
-                turn.let_in()
+        """Let in those that there is room for, some at a time.
+
+        One that is let in may be over before `let_in` returns: that room is used by this loop, for
+        calls within calls of thousands would not end.
+        """
+        if self._timer is not None or self._is_letting_in or self._is_due:
+            return  # closed until then, or it goes on without us
+        self._is_letting_in = True
+        try:
+            for _ in range(CALLS_MAX):
+                if not self._let_in_one(asking):
+                    return
+            self._is_due = True
+            self._scheduler.call_later(0, self._go_on)
+        finally:
+            self._is_letting_in = False
+
+    def _let_in_one(self, asking: Turn | None) -> bool:
+        if not self._line:
+            return False
+        now_ms = self._clock.monotonic_ms()
+        wait_ms = self._quota.wait_ms(now_ms)
+        if wait_ms > 0:
+            self._timer = self._scheduler.call_later(wait_ms, self.go_on)
+            return False
+        turn = self._line.take()
+        assert turn is not None, "the line is not empty"
+        self._quota.record(turn.charged_bytes, now_ms)
+        turn.is_in = True
+        if turn is not asking:
+            turn.let_in()
+        return True
+
+    def _go_on(self) -> None:
+        self._is_due = False
+        self._let_in(None)

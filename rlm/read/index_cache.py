@@ -26,6 +26,9 @@ from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 from runtime.clock import Clock
 
 MEMORY_BYTES, TRANSACTION_INDEXES_MAX = 8 << 20, 64
+DISTRUSTED_MAX = 10_000
+"""Segments whose index on disk is passed over: perhaps none of them is ever read again. One that is
+forgotten is parsed from the disk first, and its log finds it wrong once more."""
 
 
 class IndexCache:
@@ -45,7 +48,7 @@ class IndexCache:
         self._parsed: OrderedDict[bytes, SegmentIndex] = OrderedDict()
         self._transactions: OrderedDict[bytes, bytes] = OrderedDict()
         self._bytes = 0
-        self._distrusted: set[bytes] = set()
+        self._distrusted: dict[bytes, None] = {}  # the oldest first
 
     def get(
         self, metadata: RemoteLogSegmentMetadata, waiter: Waiter, reader: str = ""
@@ -60,14 +63,16 @@ class IndexCache:
 
     def _keep(self, segment_id: bytes, index: SegmentIndex) -> None:
         self._parsed[segment_id] = index
-        self._distrusted.discard(segment_id)
+        self._distrusted.pop(segment_id, None)
         self._bytes += index.size_bytes
         while self._bytes > MEMORY_BYTES and len(self._parsed) > 1:
             self._bytes -= self._parsed.popitem(last=False)[1].size_bytes
 
     def distrust(self, segment_id: bytes) -> None:
         """Its log contradicts it: parse it again, from the store."""
-        self._distrusted.add(segment_id)
+        self._distrusted[segment_id] = None
+        if len(self._distrusted) > DISTRUSTED_MAX:
+            del self._distrusted[next(iter(self._distrusted))]
         found = self._parsed.pop(segment_id, None)
         if found is not None:
             self._bytes -= found.size_bytes

@@ -54,18 +54,20 @@ class Line:
         if self._is_calling or self._is_due:
             return
         self._is_calling = True
-        for _ in range(CALLS_MAX):
-            waiter = self._called = self._line.take()
-            if waiter is None:
-                break
-            del self._readers[waiter]
-            waiter()
-            if waiter in self._readers:
-                break
-        else:
-            self._is_due = True
-            self._scheduler.call_later(0, self._go_on)
-        self._called, self._is_calling = None, False
+        try:
+            for _ in range(CALLS_MAX):
+                waiter = self._called = self._line.take()
+                if waiter is None:
+                    break
+                del self._readers[waiter]
+                waiter()
+                if waiter in self._readers:
+                    break
+            else:
+                self._is_due = True
+                self._scheduler.call_later(0, self._go_on)
+        finally:
+            self._called, self._is_calling = None, False
 
     def _go_on(self) -> None:
         self._is_due = False

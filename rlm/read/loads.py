@@ -7,7 +7,7 @@ waits for, and is dropped if its reader vanishes before it has begun.
 """
 
 import logging
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from rlm.read.chunk import DamagedChunkError
-from rlm.read.line import Line, Waiter
+from rlm.read.line import CALLS_MAX, Line, Waiter
 from rlm.read.load_queue import LoadQueue
 from rlm.read.segment_index import DamagedIndexError
 from rlm.workers import READER_POOL, Workers
@@ -114,18 +114,16 @@ class _Flight:
         """Numbers of the keys that have not arrived."""
         return range(self.arrived, len(self.keys))
 
-    def wake(self, number: int) -> None:
-        """Call those who wait for a key."""
-        for each in self.waiters.pop(number, ()):
-            each()
-
 
 @dataclass(slots=True)
 class _Failure:
+    """What is remembered of a load that failed; `waiters`: who asked again before its time."""
+
     error: BaseException
     retry_at_ms: int
     attempts: int
     damaged: int
+    waiters: dict[Waiter, None] = field(default_factory=dict)
 
 
 class Loads:
@@ -196,7 +194,10 @@ class Loads:
         if failed is not None and now_ms < failed.retry_at_ms:
             if failed.damaged >= DAMAGE_LIMIT:
                 return Wait.DAMAGED
-            self._scheduler.call_later(failed.retry_at_ms - now_ms, waiter)
+            if not failed.waiters:
+                retry = partial(self._retry, failed)
+                self._scheduler.call_later(failed.retry_at_ms - now_ms, retry)
+            failed.waiters[waiter] = None
             return Wait.FAILING
         if len(self._flights) >= self._in_flight_max:
             self._for_turn.join(waiter, reader)
@@ -216,6 +217,9 @@ class Loads:
         found = self._flights.get(key)
         if found is not None:
             found[0].waiters[found[1]].pop(waiter, None)
+        failed = self._failures.get(key)
+        if failed is not None:
+            failed.waiters.pop(waiter, None)
         self._for_turn.leave(waiter)
         self._for_memory.leave(waiter)
 
@@ -305,7 +309,7 @@ class Loads:
         flight.arrived += 1
         self._failures.pop(flight.keys[number], None)
         flight.load.arrived(number, value)
-        flight.wake(number)
+        self._wake(flight, number)
         self._landed()
 
     def _ended(self, flight: _Flight, value: Any, error: BaseException | None) -> None:
@@ -319,8 +323,25 @@ class Loads:
             is_final = self._failed(flight.keys[flight.arrived], error, flight.damaged)
             flight.load.failed(error, is_final)
         for number in flight.missing:
-            flight.wake(number)
+            self._wake(flight, number)
         self._landed()
+
+    def _wake(self, flight: _Flight, number: int) -> None:
+        """Call those who wait for a key: the first now, the others when the thread is free."""
+        self._call(deque(flight.waiters.pop(number, ())))
+
+    def _retry(self, failed: _Failure) -> None:
+        """It may be tried again: one timer for all who wait."""
+        waiters, failed.waiters = failed.waiters, {}
+        self._call(deque(waiters))
+
+    def _call(self, waiters: deque[Waiter]) -> None:
+        try:
+            for _ in range(min(CALLS_MAX, len(waiters))):
+                waiters.popleft()()
+        finally:
+            if waiters:
+                self._scheduler.call_later(0, partial(self._call, waiters))
 
     def _landed(self) -> None:
         """A key is not on its way any more, and its memory is idle or free."""
@@ -371,7 +392,7 @@ class Loads:
             late = TimeoutError(f"a read runs longer than {limit_ms} ms")
             self._failed(flight.keys[number], late, 0)
             for missing in flight.missing:
-                flight.wake(missing)
+                self._wake(flight, missing)
             self._landed()
 
 

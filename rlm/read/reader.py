@@ -32,7 +32,7 @@ from rlmm.powers import power_of
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from runtime.clock import Clock
 from runtime.disk import OpenFile
-from runtime.scheduler import Scheduler
+from runtime.scheduler import Scheduler, Timer
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +120,8 @@ class _OneRead:
         # small cache they may have made room for those that follow.
         self._passed: tuple[bytes, int] = (b"", 0)
         self._done = False
-        self._timed = self._share_timed = False
+        self._timer: Timer | None = None
+        self._share_timed = False
 
     @property
     def _place(self) -> tuple[bytes, int]:
@@ -142,9 +143,9 @@ class _OneRead:
             self._corrupt()
         elif self._reader.clock.monotonic_ms() >= self._ends_at_ms:
             self._time_is_up()
-        elif not self._timed:
-            self._timed = True
-            self._reader.scheduler.call_later(self._question.wait_ms, self._time_is_up)
+        elif self._timer is None:
+            wait_ms = self._question.wait_ms
+            self._timer = self._reader.scheduler.call_later(wait_ms, self._time_is_up)
 
     def _await_metadata(self) -> NotReady:
         self._reader.readiness.wait(self._place, self.attempt)
@@ -403,7 +404,9 @@ class _OneRead:
         self._done = True
         if self._turn is not None:
             self._reader.turns.ended(self._turn, size_bytes)
-        if self._waits_for is None and not self._timed:
+        if self._timer is not None:
+            self._timer.cancel()
+        elif self._waits_for is None:
             return  # it never waited
         reader = self._reader
         reader.readiness.leave(self._place, self.attempt)

@@ -20,7 +20,7 @@ from rlmm import lineage
 from rlmm.api import MetadataNotReadyError
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from runtime.disk import Disk
-from runtime.scheduler import Scheduler
+from runtime.scheduler import Scheduler, Timer
 
 Found = tuple[int, int, int]  # timestamp, offset, epoch
 
@@ -45,9 +45,7 @@ class TimestampSearches:
         self, partition: TopicIdPartition, question: OffsetForTimestamp, reply: Reply
     ) -> None:
         """Answer now, or when what is missing has come, or at the deadline."""
-        search = _OneSearch(self, partition, question, reply)
-        self.scheduler.call_later(question.wait_ms, search.time_is_up)
-        search.attempt()
+        _OneSearch(self, partition, question, reply).begin()
 
 
 class _OneSearch:
@@ -68,6 +66,13 @@ class _OneSearch:
         self._passed: tuple[bytes, int] = (b"", 0)
         self._done = False
         self._decoding = False
+        self._timer: Timer | None = None
+
+    def begin(self) -> None:
+        """Try, and see to it that it ends."""
+        wait_ms = self._question.wait_ms
+        self._timer = self._owner.scheduler.call_later(wait_ms, self.time_is_up)
+        self.attempt()
 
     def attempt(self) -> None:
         """Try from where the search is."""
@@ -191,6 +196,8 @@ class _OneSearch:
     def _end(self) -> None:
         """It is answered, and waits for nothing any more."""
         self._done = True
+        if self._timer is not None:
+            self._timer.cancel()
         self._owner.readiness.leave(self._place, self.attempt)
         if self._key is not None:
             self._owner.loads.leave(self._key, self.attempt)

@@ -140,9 +140,8 @@ def copy_pass(
         with gate.trying(partition) as may_try:
             if not may_try:
                 return PassResult(is_held=True, lag_bytes=size_bytes)
-            wait_ms = throttle_ms(segment.size_bytes)
-            if wait_ms > 0:
-                return PassResult(again_in_ms=wait_ms, lag_bytes=size_bytes)
+            if throttle_ms(segment.size_bytes) > 0:
+                return PassResult(is_throttled=True, lag_bytes=size_bytes)
             ended_outage: bool = yield from _copy_one(
                 partition, facts, segment, broker_id, custom_metadata_bytes_max, gate
             )

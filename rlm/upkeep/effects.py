@@ -192,6 +192,7 @@ class PassResult:
         again_in_ms: come back earlier than at the next interval; 0: the pass is not through.
         store_errors: calls of the plugin that failed while the pass went on.
         is_held: work is left that waits until the store works again.
+        is_throttled: work is left that waits until the copy quota has room.
         lag_bytes: what is left to be copied.
     """
 
@@ -199,4 +200,5 @@ class PassResult:
     again_in_ms: int | None = None
     store_errors: int = 0
     is_held: bool = False
+    is_throttled: bool = False
     lag_bytes: int = 0

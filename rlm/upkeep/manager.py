@@ -3,9 +3,9 @@
 All state here belongs to one thread; passes run in pools and come back to it. Per partition and
 leader epoch: own (barrier, read back) -> take over (settle the log start) -> passes of two kinds,
 copying and expiring, at once and then every interval, each kind one at a time. Copying goes by
-turns (`copy_turns`). A failed pass comes again after a backoff, or where the store fails when it
-works again (`held_passes`); a write of unknown outcome ends the ownership and starts the next one
-under the next incarnation.
+turns (`copy_turns`), within a quota (`throttled_copies`). A failed pass comes again after a
+backoff, or where the store fails when it works again (`held_passes`); a write of unknown outcome
+ends the ownership and starts the next one under the next incarnation.
 """
 
 import logging
@@ -18,7 +18,6 @@ from rlm.config import TierConfig
 from rlm.link.endpoint import LinkEndedError, LinkFailureError
 from rlm.link.messages import Assign
 from rlm.plugin_calls import TaskCancelledError
-from rlm.quota import RateQuota
 from rlm.red_kinds import TierRed
 from rlm.upkeep.assigned_partition import COPY, EXPIRE, AssignedPartition, Pass
 from rlm.upkeep.backoff import Backoff
@@ -35,6 +34,7 @@ from rlm.upkeep.performer import World, always
 from rlm.upkeep.settling import too_low
 from rlm.upkeep.takeover_task import fenced_by_later_epoch, take_over
 from rlm.upkeep.task_run import CallHangsError, Ended, MakeTask, TaskRun
+from rlm.upkeep.throttled_copies import ThrottledCopies
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL, JUDGE_POOL, Workers
 from rlmm.api import (
     REMOVER_FENCE,
@@ -60,6 +60,7 @@ class RemoteLogManager:
     Attributes:
         census: counts the partitions.
         on_readable: told of partitions whose segments became known, or were judged.
+        throttled: what waits for the copy quota.
         waits: what waits for the store.
     """
 
@@ -93,12 +94,9 @@ class RemoteLogManager:
         self.on_readable: Callable[[TopicIdPartition], None] = _nobody
         self._stopped = False
         world.metadata.on_lost_records(lambda tip: workers.post(lambda: self._lost_records(tip)))
-        self._copy_quota = RateQuota(
-            config.copy_bytes_per_second,
-            config.copy_quota_window_count,
-            config.copy_quota_window_seconds,
-        )
         self._copies = CopyQueue(workers)
+        start_copy = partial(self._start_kind, COPY)
+        self.throttled = ThrottledCopies(start_copy, workers.post, config, world.clock, scheduler)
         self.waits = StoreWaits(self._start_kind, self._new_backoff, scheduler)
 
     # -- assignment
@@ -123,12 +121,12 @@ class RemoteLogManager:
         else:
             self._world.metadata.follow(fresh.tip)
             self._world.telemetry.measured_elsewhere(fresh.tip)
-            self.waits.forget(fresh.tip)
+            self._wait_no_more(fresh.tip)
 
     def reconfigure(self, config: TierConfig) -> None:
         """Go by other limits from now on."""
         self._config = config
-        self._copy_quota.set_limit(config.copy_bytes_per_second)
+        self.throttled.reconfigure(config)
 
     def unassign(self, topic_id: bytes, partition: int) -> None:
         """Let a partition go; when this returns no further plugin call starts for it."""
@@ -137,7 +135,11 @@ class RemoteLogManager:
             known.end_ownership()
             self._world.metadata.release(known.tip)
             self._world.telemetry.forget(known.tip)
-            self.waits.forget(known.tip)
+            self._wait_no_more(known.tip)
+
+    def _wait_no_more(self, tip: TopicIdPartition) -> None:
+        self.waits.forget(tip)
+        self.throttled.forget((tip.topic_id, tip.partition))
 
     def claim_changed(self) -> None:
         """What may be written is another: own what waited for it, or own nothing any more."""
@@ -396,13 +398,13 @@ class RemoteLogManager:
             self._run(known, ownership, EXPIRATION_POOL, task, ended)
 
     def _copy_task(self, known: AssignedPartition) -> Task[PassResult]:
-        clock, settings = self._world.clock, known.settings
+        settings = known.settings
         return copy_pass(
             known.tip,
             settings,
             broker_id=self._config.node_id,
             custom_metadata_bytes_max=self._config.custom_metadata_bytes_max,
-            throttle_ms=lambda size: self._copy_quota.throttle_ms(size, clock.monotonic_ms()),
+            throttle_ms=partial(self.throttled.throttle_ms, known.tip[:2]),
             gate=self.waits.gate(COPY),
             is_current=lambda: known.settings is settings,
         )
@@ -461,6 +463,10 @@ class RemoteLogManager:
         else:
             each.timer = self._scheduler.call_later(delay_ms, partial(self._start, known, each))
         self.waits.ended(each.kind, known.tip, is_held=is_held)
+        if each.kind == COPY:
+            is_throttled = result is not None and result.is_throttled
+            key = (known.tip.topic_id, known.tip.partition)
+            self.throttled.ended(key, is_throttled=is_throttled)
 
     def _ends_ownership(self, known: AssignedPartition, error: BaseException) -> bool:
         """Whether the ownership is over by this error; what follows is arranged here."""
@@ -490,10 +496,3 @@ class RemoteLogManager:
             config.retry_jitter,
             self._world.dice,
         )
-
-    # -- health
-
-    @property
-    def copy_quota(self) -> RateQuota:
-        """For metrics."""
-        return self._copy_quota

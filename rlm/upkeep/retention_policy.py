@@ -7,7 +7,7 @@ deleted, and deletions are in offset order.
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from rlm.link.messages import PartitionSettings
+from rlm.link.messages import LogDescription, PartitionSettings
 from rlm.upkeep.log_facts import LogFacts
 from rlmm import lineage
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
@@ -36,7 +36,8 @@ def log_start_by_retention(
 
     Time and size act on both tiers together. Only finished segments on the chain count, and only
     what is in the store is given up: a segment that waits to be copied is never expired, however
-    old. Bytes that are in both tiers count once.
+    old. Bytes that are in both tiers count once. Where nothing is copied any more, and nothing is
+    in the store from the log start on, local segments are given up.
     """
     log = facts.log
     if settings.mode == "drop":
@@ -45,7 +46,7 @@ def log_start_by_retention(
         return None
     run = facts.copied_through()
     if run is None:
-        return None
+        return _of_local_segments(facts, settings, now_ms)
     excess = _excess_bytes(facts, run.last_offset, settings.retention_bytes)
     start, reason = log.log_start_offset, ""
     for segment, share in _shares(facts):
@@ -62,6 +63,37 @@ def log_start_by_retention(
             break
     start = min(start, run.last_offset + 1)
     return MoveLogStart(start, reason) if start > log.log_start_offset else None
+
+
+def _of_local_segments(
+    facts: LogFacts, settings: PartitionSettings, now_ms: int
+) -> MoveLogStart | None:
+    """The same of a log that waits for no copies and has none: else its disk would fill for ever.
+
+    A segment whose records have no time goes by size alone.
+    """
+    if settings.mode != "read_only" or _run_segments(facts):
+        return None
+    log = facts.log
+    closed = [each for each in log.closed_segments if each.last_offset >= log.log_start_offset]
+    below = log.closed_segments[: len(log.closed_segments) - len(closed)]
+    bytes_below = log.closed_bytes_below + sum(each.size_bytes for each in below)
+    bound = settings.retention_bytes
+    excess = -1 if bound < 0 else log.local_bytes - bytes_below - bound
+    start, reason = log.log_start_offset, ""
+    for segment in closed:
+        age_ms = now_ms - segment.max_timestamp_ms
+        if segment.last_offset >= log.high_watermark:
+            break
+        if segment.size_bytes <= excess:
+            reason = "size"
+        elif 0 <= settings.retention_ms < age_ms and segment.max_timestamp_ms >= 0:
+            reason = "time"
+        else:
+            break
+        excess -= segment.size_bytes
+        start = segment.last_offset + 1
+    return MoveLogStart(start, reason) if reason else None
 
 
 def _run_segments(facts: LogFacts) -> list[RemoteLogSegmentMetadata]:
@@ -110,13 +142,25 @@ def _excess_bytes(facts: LogFacts, copied_last: int, retention_bytes: int) -> in
     """By how much both tiers together are above the bound; negative if below."""
     if retention_bytes < 0:
         return -1
-    log = facts.log
-    in_both = log.closed_bytes_below if log.closed_from <= copied_last + 1 else 0
-    in_both += sum(
-        segment.size_bytes for segment in log.closed_segments if segment.last_offset <= copied_last
-    )
     remote = sum(share for _, share in _shares(facts))
-    return remote + facts.log.local_bytes - in_both - retention_bytes
+    return remote + facts.log.local_bytes - _bytes_in_both(facts.log, copied_last) - retention_bytes
+
+
+def _bytes_in_both(log: LogDescription, copied_last: int) -> int:
+    """Local bytes that are remote, too; a segment of which some are counts whole: less goes then.
+
+    Another leader may have closed its segments at other offsets. And the log is described before
+    the remote segments are listed: in between its active segment may have been closed and copied.
+    """
+    closed_last = max(log.closed_from, log.local_log_start_offset) - 1
+    if log.closed_segments:
+        closed_last = max(closed_last, log.closed_segments[-1].last_offset)
+    if copied_last > closed_last:
+        return log.local_bytes
+    in_both = log.closed_bytes_below if log.closed_from <= copied_last + 1 else 0
+    return in_both + sum(
+        segment.size_bytes for segment in log.closed_segments if segment.base_offset <= copied_last
+    )
 
 
 def _superseded(facts: LogFacts) -> list[RemoteLogSegmentMetadata]:

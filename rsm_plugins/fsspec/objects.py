@@ -7,7 +7,8 @@ fsspec's is used: not of instances, not of listings, not of blocks.
 
 What fails in a way that passes is repeated: one piece that is read, one directory that is listed,
 the deletion of one key, and a `put` as a whole, with a new temporary name. So no attempt builds on
-what another one left; what attempts that hung left is removed once a later one is through.
+what another one left; what attempts that hung left is removed once a later one is through. A move
+that hung is not repeated: it may be carried out later, after another attempt was.
 
 Must not know: what a segment is; any one library, but for the few lines of `s3` and `file`.
 """
@@ -63,6 +64,18 @@ _RMDIR_KEEPS_FILES = LOCAL | {"sftp", "ssh", "smb", "hdfs", "viewfs", "webhdfs"}
 """Protocols whose `rmdir` refuses a directory that is not empty; pyarrow's removes all in it."""
 
 
+class _MoveHangsError(RetriableRemoteStorageError):
+    """A file may get its name at any time from now on; nobody else may write to that name."""
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether the same request is worth a repetition, and may be repeated."""
+    if not isinstance(error, TidemarkError):
+        return passes(error)
+    is_retriable = isinstance(error, RetriableRemoteStorageError)
+    return is_retriable and not isinstance(error, _MoveHangsError)
+
+
 class FsspecStore(ObjectStore):
     """Objects as files of one fsspec file system, below a root."""
 
@@ -98,10 +111,7 @@ class FsspecStore(ObjectStore):
         self._removes_empty = rename and bool(protocols & _RMDIR_KEEPS_FILES)
         self._request_timeout_s = limits.request_timeout_s
         self._retries = Retries(
-            lambda e: (
-                isinstance(e, RetriableRemoteStorageError)
-                or (not isinstance(e, TidemarkError) and passes(e))
-            ),
+            _may_pass,
             timeout_s=limits.request_timeout_s,
             attempts=limits.attempts,
             shown=lambda e: shown(e, secret_values),
@@ -291,9 +301,10 @@ class FsspecStore(ObjectStore):
         temporary = f"{copying}/{secrets.token_hex(8)}"
         try:
             facts = self._write_temporary(copying, temporary, head, source)
-            self.move(temporary, target)
+            self._move_once(temporary, target)
         except BaseException as e:
-            if isinstance(e, TimeoutError):  # a store that hangs would hang here, too
+            # A store that hangs would hang here, too.
+            if isinstance(e, (TimeoutError, _MoveHangsError)):
                 left_behind.append(temporary)
             else:
                 self._try_remove_temporary(temporary, copying)
@@ -301,6 +312,18 @@ class FsspecStore(ObjectStore):
         self.remove_folder(copying)
         self._settle(_parent(target))
         return facts
+
+    def _move_once(self, temporary: str, target: str) -> None:
+        """As `move`; where that hangs, no later attempt may follow.
+
+        Some stores move in several steps: they remove what has the name, or write to it. Such a
+        step, carried out late, would take away what a later attempt wrote and was answered for.
+        """
+        try:
+            self.move(temporary, target)
+        except TimeoutError as e:
+            shown_target = hidden(target, self._secrets)
+            raise _MoveHangsError(f"move to {shown_target}: {shown(e, self._secrets)}") from e
 
     def _write_temporary(
         self, copying: str, temporary: str, head: bytes, source: BinaryIO

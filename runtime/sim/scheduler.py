@@ -28,6 +28,11 @@ class ManualScheduler:
         self._queue: list[tuple[float, int, _ManualTimer]] = []
         self._sequence = 0
 
+    @property
+    def waiting(self) -> int:
+        """Timers that will run."""
+        return sum(not timer.cancelled for _, _, timer in self._queue)
+
     def _push(self, due_ms: float, timer: _ManualTimer) -> None:
         self._sequence += 1  # equal due times run in the order they were asked for
         heapq.heappush(self._queue, (due_ms, self._sequence, timer))

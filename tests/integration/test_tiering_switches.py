@@ -73,6 +73,32 @@ def test_keeping_what_is_remote_copies_no_more_and_stays_readable(broker: Broker
     agreed(broker)
 
 
+def test_a_topic_that_is_copied_no_more_keeps_no_more_than_its_retention_when_nothing_is_remote(
+    broker: BrokerProcess,
+) -> None:
+    tiered(broker, "aging")
+    alter(
+        broker,
+        TOPIC,
+        "aging",
+        remote_log_copy_disable="true",
+        local_retention_bytes="-2",
+        local_retention_ms="-2",
+    )
+    more = values(1_000, len(RECORDS))
+    produce(broker, "aging", more)
+    kept_bytes = 2 << 20
+    alter(broker, TOPIC, "aging", retention_bytes=str(kept_bytes))
+    until(lambda: broker.remote_segments("aging") == [], "first the remote part goes")
+    until(lambda: len(broker.local_segments("aging")) <= 4, "then the oldest of the local one")
+    start = end_offsets(broker, "aging")[0]
+    assert broker.local_segments("aging")[0] == start > len(RECORDS)
+    left = as_read(RECORDS + more)[start:]
+    assert read_all(broker, "aging", start=start) == left
+    assert sum(len(value) for _, _, value in left) >= kept_bytes
+    agreed(broker)
+
+
 def test_the_end_of_an_idle_topic_is_copied_when_its_time_is_up(broker: BrokerProcess) -> None:
     create(broker, "idle", remote_storage_enable="true", segment_ms="1000")
     produce(broker, "idle", RECORDS[:3])

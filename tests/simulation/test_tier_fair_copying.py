@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from random import Random
 
 import pytest
 
+from rlm.config import NO_LIMIT
 from rlm.upkeep.assigned_partition import COPY
 from rlm.upkeep.copy_turns import TURN_SEGMENTS_MAX
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
@@ -204,3 +206,39 @@ def test_a_follower_shows_no_lag(make: Make) -> None:
     assert tier.measured("RemoteCopyLagSegments") == {0: 1, 1: 2}
     tier.assign(1, is_leader=False)
     assert tier.measured("RemoteCopyLagSegments") == {0: 1}
+
+
+QUOTA_BYTES = 200
+"""A second: some two segments."""
+
+
+def test_the_copy_quota_costs_looks_by_segments_and_not_by_all_that_wait(make: Make) -> None:
+    """Each partition is looked at in its interval, for both kinds of pass, and when it may copy."""
+    tier = make(60, copiers=4, call_ms=20, backlog=20, copy_bytes_per_second=QUOTA_BYTES)
+    tier.run(INTERVAL_MS)
+    looks, copies = tier.many.looks, tier.store.tried.total()
+    tier.run(2 * INTERVAL_MS)
+    looks, copies = tier.many.looks - looks, tier.store.tried.total() - copies
+    assert copies > 100
+    assert looks <= 2 * 2 * 60 + 3 * copies, (looks, copies)
+
+
+def test_the_copy_quota_goes_round(make: Make) -> None:
+    tier = make(30, copiers=4, call_ms=20, backlog=40, copy_bytes_per_second=QUOTA_BYTES)
+    tier.run(10 * INTERVAL_MS)
+    copies = [tier.store.tried["copy", number] for number in range(30)]
+    assert sum(copies) < 30 * 40, "all wait for it"
+    assert max(copies) <= min(copies) + 2 * TURN_SEGMENTS_MAX, copies
+    assert tier.manager.throttled.quota.throttling(tier.clock.monotonic_ms()).average_ms > 0
+
+
+def test_a_copy_quota_that_is_raised_holds_nobody_up_any_more(make: Make) -> None:
+    tier = make(30, copiers=4, call_ms=20, backlog=5, copy_bytes_per_second=1)
+    tier.run(5_000)
+    assert len(tier.manager.throttled) == 30
+    tier.manager.unassign(partition(7).topic_id, 7)
+    assert len(tier.manager.throttled) == 29
+    tier.manager.reconfigure(replace(tier.config, copy_bytes_per_second=NO_LIMIT))
+    tier.run(5_000)
+    assert len(tier.manager.throttled) == 0
+    assert [tier.lag(number) for number in range(30) if number != 7] == [0] * 29

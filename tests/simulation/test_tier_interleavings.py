@@ -126,6 +126,29 @@ def test_a_copy_that_failed_is_dangling_for_the_next_look(scene: Scene) -> None:
     assert states(scene) == [SegmentState.DELETE_SEGMENT_STARTED]
 
 
+def test_what_is_closed_and_copied_between_two_looks_counts_once_for_the_size(
+    scene: Scene,
+) -> None:
+    broker = scene.broker
+    broker.fill(3)
+    scene.pass_all()
+    broker.append(9)
+    scene.settings = PartitionSettings(retention_bytes=sum(len(s.log) for s in broker.segments))
+    describe = broker.describe
+
+    def described_just_before_a_copy(question: DescribeLog) -> LogDescription:
+        answer = describe(question)
+        broker.describe = describe  # type: ignore[method-assign]
+        broker.roll()
+        copying(scene).finish()
+        return answer
+
+    broker.describe = described_just_before_a_copy  # type: ignore[method-assign]
+    expiring(scene).finish()
+    assert broker.copied == broker.end - 1, "the active segment has become remote meanwhile"
+    assert (broker.log_start, broker.moves) == (0, []), "retention.bytes is not exceeded"
+
+
 def test_a_log_start_that_moves_between_two_looks_is_no_hole(scene: Scene) -> None:
     scene.broker.fill(4)
     scene.pass_all()

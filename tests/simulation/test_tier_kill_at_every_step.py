@@ -265,11 +265,17 @@ def test_read_only_copies_nothing_more_and_total_retention_goes_on(scene: Scene)
     scene.pass_all()
     scene.broker.expire_local()
     scene.broker.fill(2)
-    scene.settings = PartitionSettings(mode="read_only", retention_bytes=100)
+    local_bytes = sum(len(segment.log) for segment in scene.broker.segments)
+    scene.settings = PartitionSettings(mode="read_only", retention_bytes=local_bytes)
     scene.settle()
     reports = [each for each in scene.broker.reports if isinstance(each, CopiedThrough)]
     assert max(report.last_offset for report in reports) == 8
     assert scene.broker.log_start == 9
+    scene.check_readable()
+    scene.settings = PartitionSettings(mode="read_only", retention_bytes=1)
+    scene.settle()
+    assert scene.broker.log_start == 12, "nothing is remote any more"
+    assert not scene.objects()
     scene.check_readable()
 
 

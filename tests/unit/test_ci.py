@@ -22,6 +22,7 @@ PROGRAMS = (
     "make",
     "mktemp",
     "rm",
+    "sort",
     "tail",
     "tee",
     "test",
@@ -40,6 +41,14 @@ PASSES = {
 }
 WEAK = "tests/unit/test_a.py::test_b"
 ALONE = f"@echo '{WEAK} PASSED'; echo '===== 1 passed in 0.50s ====='"
+ALL_ALONE = f"@echo '{WEAK} PASSED'; echo '===== 9 passed in 0.50s ====='"
+
+
+def errors(*files: str) -> str:
+    """A run in which the set-up of each of these files fails for nine tests."""
+    lines = [f"ERROR tests/{file}.py::test_{n} - no" for file in files for n in range(9)]
+    end = f"===== 6 passed, {len(lines)} errors in 3.00s ====="
+    return "@" + "; ".join(f"echo '{line}'" for line in [*lines, end]) + "; exit 1"
 
 
 @pytest.fixture
@@ -114,9 +123,17 @@ def test_a_test_that_passes_when_it_runs_again_alone_is_named(target: str, tmp_p
     assert "ci: failed:" not in done.stdout
 
 
+def test_the_errors_of_one_set_up_count_once(tmp_path: Path) -> None:
+    done = ci(tmp_path, test=errors("a"), again=ALL_ALONE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"ci: failed, and passed when run alone; find out why: {WEAK}" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("target", "recipe", "again"),
     [
+        ("test", errors("a"), ALONE),
+        ("test", errors("a", "b", "c", "d", "e", "f"), ALL_ALONE.replace("9", "54")),
         ("test", "@echo '===== 2 failed, 6 passed in 3.00s ====='; exit 1", ALONE),
         ("test", "@echo '===== 1 failed, 1 error in 3.00s ====='; exit 1", ALONE),
         ("test", "@echo '===== 66 failed, 6 passed in 3.00s ====='; exit 1", ALONE),

@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -25,12 +26,18 @@ SETTLE_S = 60.0
 PORTS = range(12_000, 32_000, 2)
 """Below those that a kernel gives to connections. A peer that wants two takes the odd one, too."""
 _WORKERS_MAX = 8
+_line_of_ports: deque[int] = deque()
+"""Those of this process, the one given longest ago first."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that are free, all different; another worker takes others."""
+    """Ports of 127.0.0.1 that are free, all different; another worker takes others.
+
+    A port comes again only when all others came: one that was given to a server that does not
+    listen yet looks free.
+    """
     found: list[int] = []
-    for port in _in_any_order():
+    for port in _in_turn():
         if len(found) == count:
             return found
         if _is_free(port):
@@ -40,15 +47,21 @@ def free_ports(count: int) -> list[int]:
 
 def free_ports_in_a_row(count: int) -> int:
     """The first of so many ports that are free; some of them are other workers' to take."""
-    for first in _in_any_order():
+    for first in _in_turn():
         if all(map(_is_free, range(first, first + count))):
             return first
     raise AssertionError(f"no {count} ports in a row are free")
 
 
-def _in_any_order() -> list[int]:
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _WORKERS_MAX
-    return Random().sample(PORTS[worker::_WORKERS_MAX], k=len(PORTS) // _WORKERS_MAX)
+def _in_turn() -> Iterator[int]:
+    """This worker's ports, from the one after the last that was taken on."""
+    if not _line_of_ports:
+        worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        mine = PORTS[worker % _WORKERS_MAX :: _WORKERS_MAX]
+        _line_of_ports.extend(Random().sample(mine, k=len(mine)))
+    for _ in range(len(_line_of_ports)):
+        _line_of_ports.rotate(-1)
+        yield _line_of_ports[-1]
 
 
 def _is_free(port: int) -> bool:
@@ -198,7 +211,7 @@ class BrokerProcess:
             )
         if wait:
             until(self.answers, f"the broker answers on {self.bootstrap}")
-            until(lambda: self.http("/ready")[0] == 200, "the broker is ready")
+            self._wait_ready()
         return self
 
     def answers(self) -> bool:
@@ -214,6 +227,23 @@ class BrokerProcess:
                 return len(client.recv(8)) == 8
         except OSError:
             return False
+
+    def _wait_ready(self) -> None:
+        """Wait for `/ready`; fails when the process is gone, with what it said last."""
+        process = self.process
+        assert process is not None
+        said = (0, "")
+
+        def is_ready() -> bool:
+            nonlocal said
+            said = self.http("/ready")
+            return said[0] == 200 or process.poll() is not None
+
+        try:
+            until(is_ready, f"/ready of {self.bootstrap} is 200")
+            assert process.poll() is None, "the broker ended, and another one answers there"
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it said {said}:\n{self.log_tail()}") from None
 
     def http(self, path: str) -> tuple[int, str]:
         """Status and body of a GET on the broker's HTTP endpoint; status 0 when nobody listens."""

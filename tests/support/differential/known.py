@@ -31,7 +31,7 @@ KNOWN = {
         r"DESCRIBE_CONFIGS v4 whole broker: \.results\[0\]\.configs\.(share\.coordinator\.|"
         r"remote\.log\.storage\.manager\.class|remote\.log\.manager\.task|listeners|"
         r"log\.(retention\.check|initial\.task|dirs)|group\.initial|controller\.quorum|"
-        r"max\.connections\.per\.ip|metadata\.log\.dir).*"
+        r"max\.connections\.per\.ip|queued\.max\.request\.bytes|metadata\.log\.dir).*"
     ),
     "a plugin's settings are shown": (
         r"DESCRIBE_CONFIGS v4 whole broker: \.results\[0\]\.configs\.rsm\.config\.dir\..*"

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from io import BytesIO
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.config import TierConfig
@@ -46,12 +46,18 @@ def partition(number: int) -> TopicIdPartition:
 
 
 class ManyLogs:
-    """The broker's side of many partitions."""
+    """The broker's side of many partitions.
+
+    Attributes:
+        looks: how often one was asked for its log.
+    """
 
     def __init__(self, count: int) -> None:
         self.logs = [SimulatedBroker(partition(number)) for number in range(count)]
+        self.looks = 0
 
     def describe(self, question: DescribeLog) -> LogDescription:
+        self.looks += 1
         return self.logs[question.partition].describe(question)
 
     def open_segment(self, question: OpenSegment) -> OpenedFiles:
@@ -142,7 +148,14 @@ class BusyTier:
     """See the module."""
 
     def __init__(
-        self, count: int, *, copiers: int, call_ms: int, seed: int = 1, backlog: int = 0
+        self,
+        count: int,
+        *,
+        copiers: int,
+        call_ms: int,
+        seed: int = 1,
+        backlog: int = 0,
+        **settings: Any,
     ) -> None:
         ports = simulated(seed)
         self.clock, self.scheduler, self.dice = ports.clock, ports.scheduler, ports.dice
@@ -151,8 +164,8 @@ class BusyTier:
         self.store = SlowStore(self.workers.pause, call_ms)
         self.metadata = InMemoryRemoteLogMetadataManager(ports.clock, ports.dice)
         self.telemetry = Telemetry()
-        many = ManyLogs(count)
-        self.logs = many.logs
+        self.many = ManyLogs(count)
+        self.logs = self.many.logs
         self._closed_ms: list[dict[int, int]] = [{} for _ in range(count)]
         config = TierConfig(
             node_id=1,
@@ -161,11 +174,13 @@ class BusyTier:
             cache_dir="",
             storage_class="x:Y",
             task_interval_ms=INTERVAL_MS,
+            **settings,
         )
+        self.config = config
         self.manager = RemoteLogManager(
             config=config,
             world=World(
-                broker=many,
+                broker=self.many,
                 metadata=self.metadata,
                 storage=self.store,
                 clock=ports.clock,

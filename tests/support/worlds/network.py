@@ -75,7 +75,7 @@ class Harness:
     async def stops_reading(self) -> None:
         """Wait until the one connection takes no request, for its answers cannot be sent."""
         (connection,) = self.server._connections
-        await until(lambda: connection._paused and connection._writing)
+        await until(lambda: connection._paused and connection._outflow.is_waiting)
 
     async def connect(self) -> "Client":
         host, port = self.server.bound["PLAINTEXT"]

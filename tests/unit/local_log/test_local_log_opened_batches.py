@@ -6,7 +6,7 @@ import pytest
 
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.records.batch import read_header, write_crc
-from kafka_protocol.records.records import build_batch
+from kafka_protocol.records.records import Record, build_batch
 from local_log.append_check import INFLATED_BYTES_MAX, OPENED_RECORDS_MAX
 from local_log.config import LogConfig
 from local_log.errors import MustBeOpened
@@ -119,3 +119,19 @@ def test_a_small_batch_that_inflates_to_much_is_left_to_a_thread(tmp_path):
     assert log.log_end_offset == 0
     log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
     assert log.log_end_offset == 1
+
+
+@pytest.mark.parametrize("codec", [0, 4])
+@pytest.mark.parametrize("config", [COMPACT, RECOMPRESS])
+@pytest.mark.parametrize("offsets", [(0, 2), (1, 2), (0, 0), (1, 0), (0, -1)])
+def test_batch_whose_records_do_not_follow_each_other_is_refused(tmp_path, codec, config, offsets):
+    """A reader would go on behind the highest: at offsets that others are given later."""
+    log = open_log(tmp_path, config=config)
+    records = [Record(offset, NOW_MS, b"k", b"v", []) for offset in offsets]
+    batch = build_batch(records, codec=codec)
+    struct.pack_into(">i", batch, 23, 1)
+    write_crc(batch, 0, len(batch))
+    with pytest.raises(KafkaError, match="offset delta") as refused:
+        log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
+    assert refused.value.code == ErrorCode.INVALID_RECORD
+    assert log.log_end_offset == 0

@@ -1,7 +1,10 @@
 """Pools of real threads: how many calls run at a time, and what a shutdown waits for."""
 
+import asyncio
+import gc
 import sys
 import threading
+import weakref
 
 import pytest
 
@@ -61,3 +64,32 @@ def test_a_thread_that_works_in_python_gives_way_to_the_loop_soon() -> None:
         assert before / 2 > SWITCH_INTERVAL_S
     finally:
         sys.setswitchinterval(before)
+
+
+async def test_a_call_that_is_given_up_before_its_turn_keeps_no_arguments() -> None:
+    pools = ThreadPools()
+    began, go_on = threading.Event(), threading.Event()
+
+    class Body:
+        """What a request was."""
+
+    def run() -> bool:
+        began.set()
+        return go_on.wait(DEADLINE_S)
+
+    running = pools.pool("audit", 1).submit(run)
+    assert began.wait(DEADLINE_S)
+    body = Body()
+    seen = weakref.ref(body)
+    waiting = asyncio.ensure_future(pools.pool("audit", 1).run(id, body))
+    await asyncio.sleep(0)
+    del body
+    assert seen() is not None
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    del waiting
+    gc.collect()  # the frames of its traceback
+    assert seen() is None
+    go_on.set()
+    assert running.result(DEADLINE_S)
+    pools.shutdown()

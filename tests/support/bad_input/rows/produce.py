@@ -128,6 +128,9 @@ def opened(records: bytes, count: int = 1) -> Refused:
         "N035 header count too large": opened(record(KEYED + b"\0\xfe\xff\xff\xff\x0f")),
         "N035 null header key": opened(record(KEYED + b"\0\x02\x01\0")),
         "N036 then no key": opened(record(b"\0\0\0\x09\0\0")),
+        "N033 offset of a later record": opened(record(b"\0\0\x0a\x02k\0\0")),
+        "N033 offset below the batch": opened(record(b"\0\0\x09\x02k\0\0")),
+        "N033 one offset twice": opened(record(KEYED + b"\0\0") * 2, count=2),
         "P02 key larger than its record": opened(record(b"\0\0\0\xfe\xff\xff\xff\x0fk\0\0")),
         "P02 value larger than its record": opened(record(KEYED + b"\xfe\xff\xff\xff\x0f")),
     }

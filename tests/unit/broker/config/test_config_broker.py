@@ -101,6 +101,7 @@ def test_a_required_key_must_be_there(name: str) -> None:
         ("log.cleaner.threads", "200"),
         ("broker.id", "7"),
         ("max.connections.per.ip", "0"),
+        ("queued.max.request.bytes", "104857599"),
         ("max.connections.per.ip.overrides", "localhost"),
         ("log.cleaner.max.compaction.lag.ms", "0"),
         ("remote.log.storage.system.enable", "true"),

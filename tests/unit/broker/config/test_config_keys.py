@@ -13,8 +13,8 @@ TABLES = {"broker": BROKER_KEYS, "topic": TOPIC_KEYS, "rlmm": METADATA_MANAGER_K
 RANGE = re.compile(r"\[(-?[\d.]+),\.\.\.(?:,(-?[\d.]+))?\](?: or (-?\d+))?")
 # Stricter than Kafka on purpose: a log cannot live with segments of a negative size.
 OURS = {"internal.segment.bytes"}
-# Finite on purpose: without a limit one client can take every descriptor.
-OTHER_DEFAULTS = {"max.connections.per.ip": "2000"}
+# Finite on purpose: without a limit one client can take every descriptor, or all memory.
+OTHER_DEFAULTS = {"max.connections.per.ip": "2000", "queued.max.request.bytes": "268435456"}
 
 
 @pytest.mark.parametrize("theirs", KAFKA, ids=lambda d: f"{d['scope']}-{d['name']}")

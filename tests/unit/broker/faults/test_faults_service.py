@@ -351,7 +351,7 @@ async def test_a_client_that_leaves_ends_its_delay() -> None:
         client.send(heartbeat(1))
         await until(lambda: bool(world.server._connections))
         (connection,) = world.server._connections
-        await until(lambda: bool(connection._slots))
+        await until(lambda: bool(connection._unanswered.slots))
         connection.close("test")
         world.harness.advance(300)
         await asyncio.sleep(0)

@@ -6,7 +6,7 @@ import pytest
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
-from broker.network.limits import NEVER_MS, NetworkLimits
+from broker.network.limits import NEVER_MS, NO_BOUND, NetworkLimits
 from broker.node.endpoints import network_limits
 
 BASE = {
@@ -43,6 +43,22 @@ def test_one_address_has_a_finite_number_of_connections(tmp_path: Path) -> None:
 )
 def test_a_negative_idle_time_is_none(tmp_path: Path, idle_ms: str, found: int) -> None:
     assert limits(tmp_path, connections_max_idle_ms=idle_ms).idle_ms_max == found
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ({}, 256 << 20),
+        ({"socket_request_max_bytes": str(1 << 30)}, 1 << 30),
+        ({"queued_max_request_bytes": "104857600"}, 104_857_600),
+        ({"queued_max_request_bytes": "-1"}, NO_BOUND),
+        ({"queued_max_request_bytes": "0"}, NO_BOUND),
+    ],
+)
+def test_the_largest_request_fits_into_the_memory_of_all(
+    tmp_path: Path, settings: dict[str, str], found: int
+) -> None:
+    assert limits(tmp_path, **settings).requests_bytes_max == found
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """A listener is bound on all addresses of its name; real sockets, names as the test wants them."""
 
+import asyncio
 import errno
 import socket
+import threading
 from contextlib import ExitStack
 from typing import Any
 
@@ -9,6 +11,9 @@ import pytest
 
 from broker.network.limits import ListenerAddress, NetworkLimits
 from broker.network.listening import listen
+from broker.network.registry import HandlerTable
+from broker.network.server import Server
+from runtime.ports import system_ports
 
 NOT_OURS = "192.0.2.1"  # kept for documentation: no machine has it
 Infos = list[tuple[Any, ...]]
@@ -113,3 +118,38 @@ def test_a_port_that_the_system_chose_is_free_on_all_addresses(
     port = port_of(stack, listening("here"))
     assert port != taken[0]
     assert answers("127.0.0.2", port)
+
+
+async def test_names_are_looked_up_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name server that does not answer holds a thread, and nobody else."""
+    named(monkeypatch, "127.0.0.1")
+    lookup, threads = socket.getaddrinfo, list[int]()
+
+    def noted(*arguments: Any, **options: Any) -> Infos:
+        threads.append(threading.get_ident())
+        return list(lookup(*arguments, **options))
+
+    monkeypatch.setattr("socket.getaddrinfo", noted)
+    ports = system_ports(asyncio.get_running_loop())
+    server = Server(HandlerTable(), NetworkLimits(), ports)
+    try:
+        await server.start([ListenerAddress(name, "here", 0) for name in ("ONE", "TWO")])
+        assert len(server.bound) == 2
+        await server.stop(0)
+    finally:
+        ports.executors.shutdown()
+    assert len(threads) == 2
+    assert threading.get_ident() not in threads
+
+
+async def test_a_listener_that_cannot_be_bound_closes_those_before_it(stack: ExitStack) -> None:
+    port = port_of(stack, listening("127.0.0.1"))
+    ports = system_ports(asyncio.get_running_loop())
+    server = Server(HandlerTable(), NetworkLimits(), ports)
+    first, taken = ListenerAddress("ONE", "127.0.0.1", 0), ListenerAddress("TWO", "127.0.0.1", port)
+    try:
+        with pytest.raises(OSError, match="cannot listen on TWO"):
+            await server.start([first, taken])
+    finally:
+        ports.executors.shutdown()
+    assert server.bound == {}

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from broker.network.connection import LARGE_BEGINS_BYTES
 from broker.network.dispatch import DECODED_AT_ONCE_BYTES
+from broker.network.intake import LARGE_BEGINS_BYTES
 from broker.network.limits import NetworkLimits
 from broker.network.registry import DecodedHandler, RequestContext
 from kafka_protocol.wire.api_keys import ApiKey
@@ -114,7 +114,7 @@ async def test_of_long_requests_one_at_a_time_is_in_memory(may_overtake: bool) -
         (connection,) = harness.server._connections
         for _ in range(20):
             await asyncio.sleep(0)
-        assert len(connection._slots) == 1
+        assert len(connection._unanswered.slots) == 1
         assert handler.begun == 1
         assert connection._frame is None
         handler.gate.set()

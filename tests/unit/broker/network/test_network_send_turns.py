@@ -59,7 +59,7 @@ async def test_an_answer_of_very_many_regions_is_sent_in_turns(wide: list[object
         assert await client.answer() == (7, b"-xy" * REGIONS)
         assert max(disk.sent.values()) <= TURN_CALLS
         assert connection_of(harness).is_idle
-        assert not connection_of(harness)._writing
+        assert not connection_of(harness)._outflow.is_waiting
 
 
 async def test_another_connection_is_served_in_between(wide: list[object]) -> None:

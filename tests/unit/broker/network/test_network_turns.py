@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from broker.network.connection import LOOKS_AFTER, TURN_MS
+from broker.network.intake import LOOKS_AFTER, TURN_MS
 from broker.network.limits import NetworkLimits
 from broker.network.registry import RequestContext
 from tests.support.worlds.network import frame, serving

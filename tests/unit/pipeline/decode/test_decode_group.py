@@ -1,5 +1,7 @@
 """What a reader of groups relies on, case by case; random ones are in tests/property."""
 
+from functools import partial
+
 import pyarrow as pa
 import pytest
 
@@ -9,6 +11,7 @@ from kafka_protocol.records.records import Record, build_batch
 from kafka_protocol.types import EpochEntry
 from pipeline.aborted import AbortedRange, AbortedRanges
 from pipeline.columns import DEFAULT_COLUMNS, TYPES
+from pipeline.decode import pieces
 from pipeline.decode.aborted_lookup import AbortedLookup
 from pipeline.decode.group import Keep, Origin, decode_group, whole_batches
 from pipeline.errors import DamagedDataError, OptionError
@@ -212,6 +215,13 @@ def test_records_that_do_not_inflate_are_damage() -> None:
     unknown[22] |= 6
     write_crc(unknown, 0, len(unknown))
     assert "unknown compression codec 6" in refusal_of(bytes(unknown))
+
+
+def test_a_batch_that_inflates_to_too_much_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "decompress", partial(pieces.decompress, max_bytes=9_000))
+    data = batch_of(4, 0, b"\0" * 2_000, codec=4)
+    assert offsets_of(data) == [0, 1, 2, 3]
+    assert "9000" in refusal_of(data + batch_of(5, 4, b"\0" * 2_000, codec=4))
 
 
 def test_whole_batches_end_where_the_next_one_is_cut() -> None:

@@ -47,6 +47,20 @@ def test_they_are_called_in_their_order_until_there_is_nothing_left(world: World
     assert len(world.line) == 994
 
 
+def test_a_waiter_that_fails_does_not_end_the_line(world: World) -> None:
+    def broken() -> None:
+        raise ValueError("ours")
+
+    world.line.join(broken)
+    world.line.join(world.waiter(1))
+    with pytest.raises(ValueError, match="ours"):
+        world.line.call()
+    world.room = 1
+    world.line.call()
+    assert world.called == [1]
+    assert len(world.line) == 0
+
+
 def test_a_long_line_is_called_in_slices(world: World) -> None:
     for number in range(CALLS_MAX + 2):
         world.line.join(world.waiter(number))

@@ -1,7 +1,7 @@
 """How loads end: what was set aside for a key is used or given back, and each waiter is called."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -9,8 +9,10 @@ from random import Random
 import pytest
 
 from rlm.read.chunk import DamagedChunkError
+from rlm.read.line import CALLS_MAX
 from rlm.read.loads import RETRY_MAX_MS, Loads, Wait
 from rlm.testing import InlineWorkers
+from runtime.scheduler import Timer
 from runtime.sim.clock import ManualClock
 from runtime.sim.scheduler import ManualScheduler
 
@@ -58,14 +60,24 @@ class Ledger:
         self.ended.append(number)
 
 
+class CountingScheduler(ManualScheduler):
+    """Counts the timers."""
+
+    timers = 0
+
+    def call_later(self, delay_ms: float, fn: Callable[[], object]) -> Timer:
+        self.timers += 1
+        return super().call_later(delay_ms, fn)
+
+
 class World:
     """Loads, and threads whose results can be held back."""
 
     def __init__(self, in_flight_max: int) -> None:
         self.clock, self.workers = ManualClock(), InlineWorkers()
-        self.scheduler = ManualScheduler(self.clock)
+        self.scheduler = CountingScheduler(self.clock)
         self.loads = Loads(self.workers, self.clock, self.scheduler, in_flight_max)
-        self.woken = Counter[int]()
+        self.woken = Counter[object]()
         self.waits = list[Wait]()
 
     def ask(self, load: Ledger) -> Wait:
@@ -127,6 +139,22 @@ def test_an_object_that_stayed_damaged_is_later_read_through_the_caches_again() 
             world.go_on()
         world.scheduler.advance(RETRY_MAX_MS)
     assert load.found_damaged == [0, 1, 0, 1]
+
+
+def test_those_who_wait_for_a_store_that_fails_share_a_timer_and_leave_turns_to_others() -> None:
+    world = World(in_flight_max=9)
+    load = Ledger(["a"], errors={"a": OSError("broken")})
+    world.ask(load)
+    world.go_on()
+    for _ in range(2 * CALLS_MAX):
+        assert world.ask(load) is Wait.FAILING
+    assert world.scheduler.timers == 1
+    gone = partial(world.woken.update, ["gone"])
+    assert world.loads.ask(load, gone) is Wait.FAILING
+    world.loads.leave("a", gone)
+    world.scheduler.advance(RETRY_MAX_MS)
+    assert world.woken == dict.fromkeys(range(2 * CALLS_MAX + 1), 1)
+    assert world.scheduler.timers == 2, "half of them went on in a turn of their own"
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -9,6 +9,7 @@ import pytest
 from kafka_protocol.errors import ErrorCode
 from rlm.link.endpoint import Received
 from rlm.link.messages import OffsetForTimestamp, ReadAnswer, Released, TimestampAnswer
+from rlm.read.line import CALLS_MAX
 from rlm.testing import PARTITION
 from rlm.upkeep.claim import ClaimState
 from rlm.workers import READER_POOL
@@ -76,6 +77,21 @@ def test_a_thousand_reads_of_unknown_segments_cost_nothing_until_these_are_known
     assert looks.count < 3 * PARKED
 
 
+@pytest.mark.parametrize("hold_back", ["index", "chunk"])
+def test_a_thousand_reads_of_one_chunk_leave_turns_to_others(pair: Pair, hold_back: str) -> None:
+    pair.assign()
+    if hold_back == "chunk":
+        assert bytes_of(pair.read(RECORDS_EACH - 1))  # the index is here from now on
+    pair.workers.held.add(READER_POOL)
+    park(pair, lambda number: 0)
+    looks = Looks(pair)
+    pair.workers.held.clear()
+    pair.pump()
+    assert looks.count <= 2 * CALLS_MAX
+    pass_time(pair, 10)
+    assert looks.count >= PARKED
+
+
 def test_a_look_up_of_a_time_waits_in_the_same_way(pair: Pair) -> None:
     unjudged(pair)
     question = OffsetForTimestamp(
@@ -96,6 +112,30 @@ def test_a_look_up_of_a_time_waits_in_the_same_way(pair: Pair) -> None:
     answer = asked.result(0).message
     assert isinstance(answer, TimestampAnswer)
     assert (answer.error, answer.offset) == (ErrorCode.NONE, 0)
+
+
+def test_what_is_answered_has_no_timer_that_keeps_it(pair: Pair) -> None:
+    """A look-up may wait for half a minute, and thousands come in a second."""
+    pair.assign()
+    before = pair.scheduler.waiting
+    question = OffsetForTimestamp(
+        *NAMES,
+        pair.log.leader_epoch,
+        timestamp_ms=0,
+        log_start_offset=0,
+        chain=[tuple(entry) for entry in pair.log.chain],
+        wait_ms=LATE_MS,
+    )
+    assert isinstance(pair.ask(question).message, TimestampAnswer)
+    assert pair.scheduler.waiting == before
+    pair.workers.held.add(READER_POOL)
+    parked = pair.ask_to_read(RECORDS_EACH, wait_ms=LATE_MS)
+    pair.pump()
+    assert pair.scheduler.waiting == before + 1
+    pair.workers.held.clear()
+    pair.pump()
+    assert bytes_of(parked.result(0))
+    assert pair.scheduler.waiting == before
 
 
 def test_reads_go_on_where_a_partition_is_only_followed_for_want_of_the_claim(

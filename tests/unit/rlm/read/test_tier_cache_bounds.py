@@ -10,7 +10,7 @@ from rlm.read import index_cache
 from rlm.read.chunk_cache import ChunkCache
 from rlm.read.disk_index_cache import DiskIndexCache
 from rlm.read.eviction_policy import ScanResistantPolicy
-from rlm.read.index_cache import IndexCache, _TransactionsLoad
+from rlm.read.index_cache import IndexCache, _SegmentIndexLoad, _TransactionsLoad
 from rlm.read.read_ahead_policy import Pace
 from rlm.read.read_path import ReadPath
 from rlm.read.sequences import READERS_MAX, Sequence, Sequences
@@ -36,6 +36,20 @@ def test_parsed_indexes_have_a_bound_in_memory(pair: Pair, monkeypatch: pytest.M
         cache.distrust(segment_id)
         cache.distrust(segment_id)
     assert cache._bytes == 0
+
+
+def test_segments_whose_index_is_not_trusted_are_bounded(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged log is found again and again, and its index perhaps never loaded again."""
+    monkeypatch.setattr(index_cache, "DISTRUSTED_MAX", 3)
+    cache = pair.reads.indexes
+    ids = [segment(number).id.id for number in range(1, 6)]
+    for segment_id in [*ids, ids[-2], ids[-1]]:
+        cache.distrust(segment_id)
+        assert len(cache._distrusted) <= 3
+    is_distrusted = [_SegmentIndexLoad(cache, segment(n))._is_distrusted for n in range(1, 6)]
+    assert is_distrusted == [False, False, True, True, True]
 
 
 def test_transaction_indexes_have_a_bound_and_the_oldest_goes(

@@ -11,6 +11,7 @@ import pytest
 from rlm.config import NO_LIMIT
 from rlm.link.endpoint import Received
 from rlm.link.messages import ReadAnswer, Reconfigure, Released
+from rlm.read.line import CALLS_MAX
 from rlm.workers import READER_POOL
 from tests.support.tier.pair import Pair, bytes_of
 
@@ -107,6 +108,20 @@ def test_what_waits_is_counted_and_goes_on_when_the_limit_is_raised(slow: Pair) 
     slow.ask(Reconfigure(replace(slow.config, fetch_bytes_per_second=NO_LIMIT)))
     assert all(bytes_of(each.result(0)) for each in asked)
     assert gauge(slow, WAITING) == 0
+
+
+def test_very_many_that_may_go_on_at_once_leave_turns_to_others(slow: Pair) -> None:
+    """Each is over as it is let in, and gives back what it did not take."""
+    assert bytes_of(slow.read(20))  # from here on it is in the cache
+    slow.reads.quota.record(100 * SECOND_BYTES, slow.clock.monotonic_ms())
+    asked = [slow.ask_to_read(20, wait_ms=5_000) for _ in range(10 * CALLS_MAX)]
+    slow.pump()
+    assert not any(each.done() for each in asked)
+    slow.ask(Reconfigure(replace(slow.config, fetch_bytes_per_second=NO_LIMIT)))
+    assert sum(each.done() for each in asked) == CALLS_MAX
+    slow.scheduler.advance(0)
+    slow.pump()
+    assert all(bytes_of(each.result(0)) for each in asked)
 
 
 def test_no_more_reads_are_let_in_to_the_store_than_there_is_room_for(slow: Pair) -> None:

@@ -117,6 +117,57 @@ def test_what_is_not_copied_is_never_given_up_however_old_or_big() -> None:
     assert move(facts(CLOSED, behind_a_gap), retention_ms=1, retention_bytes=1) is None
 
 
+def aged(given: LogFacts, **settings: int) -> tuple[int, str] | None:
+    """Of a topic that is copied no more."""
+    read_only = PartitionSettings(mode="read_only", **settings)
+    found = retention_policy.log_start_by_retention(given, read_only, 1_000)
+    return None if found is None else (found.offset, found.reason)
+
+
+def test_what_is_copied_no_more_is_given_up_where_nothing_is_remote() -> None:
+    given = facts(CLOSED, [], local_bytes=330)
+    assert aged(given, retention_ms=999) == (30, "time")
+    assert aged(given, retention_ms=1_000) is None
+    assert aged(given, retention_bytes=230) == (10, "size")
+    assert aged(given, retention_bytes=231) is None
+    assert aged(given) is None
+    young = [local(0, 9), local(10, 19, at_ms=500), local(20, 29)]
+    assert aged(facts(young, []), retention_ms=999) == (10, "time")
+
+
+def test_bytes_below_the_log_start_do_not_count_for_what_is_copied_no_more() -> None:
+    given = facts(CLOSED, [], start=15, local_bytes=330)
+    assert aged(given, retention_bytes=130) == (20, "size")
+    assert aged(given, retention_bytes=131) is None
+
+
+def test_records_without_a_time_that_are_copied_no_more_go_by_size_alone() -> None:
+    timeless = facts([local(0, 9, at_ms=-1)], [], local_bytes=200)
+    assert aged(timeless, retention_ms=1) is None
+    assert aged(timeless, retention_ms=1, retention_bytes=100) == (10, "size")
+
+
+def test_what_is_copied_no_more_stays_as_long_as_something_is_remote() -> None:
+    every = {"retention_ms": 1, "retention_bytes": 1}
+    assert aged(facts(CLOSED, TWO, local_bytes=330), **every) == (20, "size")
+    assert aged(facts(CLOSED, [remote(2, 10, 19)]), **every) is None
+
+
+def test_what_was_closed_and_copied_since_the_log_was_described_counts_once() -> None:
+    given = facts(CLOSED[:1], TWO, local_bytes=200)  # the second segment was active then
+    assert move(given, retention_bytes=200) is None
+    assert move(given, retention_bytes=101) is None
+    assert move(given, retention_bytes=100) == (10, "size")
+
+
+def test_a_segment_of_which_another_leader_copied_a_part_counts_once() -> None:
+    part = remote(2, 10, 18, size=90)
+    given = facts(CLOSED, [TWO[0], part], local_bytes=330)
+    assert move(given, retention_bytes=300) is None, "330 bytes are there"
+    in_active = facts(CLOSED, [*TWO, remote(3, 20, 34, size=150)], local_bytes=400)
+    assert move(in_active, retention_bytes=350) is None, "400 bytes are there"
+
+
 def test_only_finished_segments_on_the_chain_count() -> None:
     others = [
         remote(3, 0, 9, epochs=((9, 0),), size=10_000),

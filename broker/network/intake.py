@@ -1,0 +1,221 @@
+"""From the bytes that come in on a connection to whole frames.
+
+Small frames are parsed where they landed, in a receive buffer that all connections share. What is
+left of a cut frame is copied to the connection; a frame larger than `SMALL_FRAME_BYTES` gets a
+buffer of its own and is received in place, once there is memory for it (`RequestMemory`).
+
+Must not know what a frame asks for, nor how it is answered: that is `Connection`.
+"""
+
+import socket
+from abc import ABC, abstractmethod
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from broker.network.buffers import GrowingFrame
+from broker.network.dispatch import Peer
+from broker.network.registry import CloseConnection
+from broker.network.unanswered import Unanswered
+
+if TYPE_CHECKING:
+    from broker.network.server import Server
+
+SMALL_FRAME_BYTES = 32 * 1024
+TURN_MS = 5
+"""After so long other connections are served, whatever lies ready here: a request may cost a
+hundred times another, where its batch begins a segment."""
+LOOKS_AFTER = 3
+"""The clock is read after so many requests: a look costs a twentieth of a cheap one."""
+LARGE_BEGINS_BYTES = 4 * 1024
+"""A large frame gets memory of its own when so much of it is there: less is kept as it is."""
+LARGE_READS_MAX = 4
+"""Reads of one wake-up into a large frame; then the others get their turn."""
+
+_unpack_size = Struct(">i").unpack_from
+_HTTP_STARTS = frozenset({b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"CONN"})
+
+
+class Intake(ABC):
+    """The receiving half of a connection.
+
+    Attributes:
+        peer: whose requests these are.
+        address: of the peer, without its port.
+        last_active_ms: when bytes came, or an answer was there.
+        closed: the socket is gone.
+    """
+
+    __slots__ = (
+        "_closing",
+        "_frame",
+        "_frame_begun_ms",
+        "_frame_since_ms",
+        "_head",
+        "_received_ms",
+        "_server",
+        "_sock",
+        "_taken_bytes",
+        "_turn_since_ms",
+        "_unanswered",
+        "address",
+        "closed",
+        "last_active_ms",
+        "peer",
+    )
+
+    def __init__(
+        self, server: "Server", sock: socket.socket, listener_name: str, address: tuple[str, int]
+    ) -> None:
+        self._server, self._sock = server, sock
+        self.peer = Peer(listener_name, address)
+        self.address = address[0]
+        self._unanswered = Unanswered()
+        self._head = bytearray()  # a cut small frame with its size prefix, or what waits for resume
+        self._frame: GrowingFrame | None = None  # a large frame being received
+        self._frame_since_ms = 0  # of the frame's first byte or last progress; 0: none is begun
+        self._frame_begun_ms = 0  # when the large frame got its memory
+        self._taken_bytes = 0  # memory of a large frame that is received, or served in turns
+        self._turn_since_ms = self._received_ms = 0
+        self._closing: str | None = None  # why nothing more is served
+        self.closed = False
+        self.last_active_ms = server.clock.monotonic_ms()
+
+    # -- what the connection does
+
+    @abstractmethod
+    def _serve(self, frame: memoryview) -> None:
+        """Serve a whole frame, whose bytes are recycled afterwards unless it `is_behind`."""
+
+    @abstractmethod
+    def _must_pause(self) -> bool:
+        """Pause before the next frame if it may not be served now, and say so."""
+
+    @abstractmethod
+    def _has_memory(self) -> bool:
+        """Say whether a large frame may begin; where not, pause until there is memory for it."""
+
+    @abstractmethod
+    def _give_back(self) -> None:
+        """Give back the memory of a large frame that nothing uses any more."""
+
+    @abstractmethod
+    def _end_turn(self) -> None:
+        """Pause, and serve the rest when others have had their turn."""
+
+    @abstractmethod
+    def _go_on(self) -> None:
+        """Send what is ready, and serve what had to wait if it may be served now."""
+
+    @abstractmethod
+    def _close_after_answers(self, reason: str, *, quiet: bool = False) -> None:
+        """Read no more; close when the answers to earlier requests have been sent."""
+
+    @abstractmethod
+    def close(self, reason: str, *, quiet: bool = False) -> None:
+        """Close now."""
+
+    # -- bytes
+
+    def _on_readable(self) -> None:
+        clock = self._server.clock
+        self.last_active_ms = self._turn_since_ms = clock.monotonic_ms()
+        self._received_ms = clock.wall_ms()
+        try:
+            if self._frame is None:
+                self._receive()
+            else:
+                self._receive_large(self._frame)
+        except BlockingIOError:
+            return
+        except CloseConnection as cause:
+            self._close_after_answers(cause.reason)
+        except OSError as error:
+            self.close(f"read failed: {error.strerror or error}", quiet=True)
+        self._go_on()
+
+    def _receive(self) -> None:
+        scratch = self._server.scratch
+        got = self._sock.recv_into(scratch)
+        if got == 0:
+            self._end_of_stream()
+        elif self._head:
+            head, self._head = self._head, bytearray()
+            head += memoryview(scratch)[:got]
+            self._parse(head, len(head))
+        else:
+            self._parse(scratch, got)
+
+    def _receive_large(self, frame: GrowingFrame) -> None:
+        for _ in range(LARGE_READS_MAX):
+            if frame.receive(self._sock) == 0:
+                self._end_of_stream()
+                return
+            if frame.is_whole:
+                self._frame, self._frame_since_ms = None, 0
+                try:
+                    self._serve(frame.view())
+                finally:
+                    if not self._unanswered.is_behind:  # else it is in use
+                        frame.release()
+                        self._give_back()
+                return
+            if frame.has_progressed():
+                self._frame_since_ms = self.last_active_ms
+
+    def _parse(self, buffer: bytearray, end: int) -> None:
+        """Serve the whole frames in buffer[:end] and keep the rest."""
+        view = memoryview(buffer)
+        position, unanswered = 0, self._unanswered
+        limit = self._server.limits.request_bytes_max
+        now_ms, turn_end_ms = self._server.clock.monotonic_ms, self._turn_since_ms + TURN_MS
+        unwatched = LOOKS_AFTER
+        while end - position >= 4:
+            (size,) = _unpack_size(buffer, position)
+            if not 0 < size <= limit:
+                raise CloseConnection(_absurd_size(size, bytes(view[position : position + 4])))
+            start = position + 4
+            is_whole = end - start >= size
+            if not is_whole and (size <= SMALL_FRAME_BYTES or end - start < LARGE_BEGINS_BYTES):
+                break
+            if unanswered.changes and buffer[start : start + 2] != unanswered.passing:
+                unanswered.is_held = True
+            if self._must_pause() or not (is_whole or self._has_memory()):
+                break
+            if not is_whole:
+                self._begin_large(view[start:end], size, continues=position == 0)
+                return
+            position = start + size
+            self._serve(view[start:position])
+            if self._closing is not None:
+                return
+            unwatched -= 1
+            if unwatched == 0:
+                unwatched = LOOKS_AFTER
+                if position < end and now_ms() >= turn_end_ms:
+                    self._end_turn()
+                    break
+        if position == end:
+            self._frame_since_ms = 0
+            return
+        self._head = bytearray(view[position:end])
+        if position or not self._frame_since_ms:
+            self._frame_since_ms = self._turn_since_ms
+
+    def _begin_large(self, first: memoryview, size: int, *, continues: bool) -> None:
+        self._frame = frame = GrowingFrame(self._server.buffers, first, size)
+        self._frame_begun_ms = self._turn_since_ms
+        self._taken_bytes = frame.memory_bytes
+        self._server.memory.take(self.address, frame.memory_bytes)
+        if not continues or not self._frame_since_ms:
+            self._frame_since_ms = self._turn_since_ms
+
+    def _end_of_stream(self) -> None:
+        if self._frame is not None or self._head:
+            self.close("the peer ended the stream inside a request")
+        else:
+            self.close("the peer closed the connection", quiet=True)
+
+
+def _absurd_size(size: int, first: bytes) -> str:
+    hint = "; this looks like HTTP" if first in _HTTP_STARTS else ""
+    return f"a request of {size} bytes is announced{hint}"

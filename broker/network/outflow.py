@@ -1,0 +1,139 @@
+"""How the answers of a connection go out: when the socket takes them, and from cold files.
+
+A send goes as far as the socket, the turn of the connection or the page cache allow. What is left
+goes on when the socket has room again, or when a thread has read the cold piece at its head: the
+loop never waits for a disk.
+"""
+
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.network.sender import FileFailed, Sender, SendFailed
+from runtime.disk import FileRegion
+
+if TYPE_CHECKING:
+    from broker.network.server import Server
+
+
+class Outflow:
+    """Sends what one connection's `Sender` holds.
+
+    Attributes:
+        since_ms: when the peer last took a byte of what waits for it; 0: nothing does.
+        is_waiting: until the socket has room, or the next turn begins.
+    """
+
+    __slots__ = (
+        "_close",
+        "_ended",
+        "_is_warming",
+        "_room",
+        "_sender",
+        "_sent_enough",
+        "_server",
+        "_sock",
+        "is_waiting",
+        "since_ms",
+    )
+
+    def __init__(
+        self,
+        server: "Server",
+        sock: socket.socket,
+        sender: Sender,
+        room: Callable[[], None],
+        close: Callable[[str, bool], None],
+    ) -> None:
+        """Send from `sender`; it calls `end` of this when it is over.
+
+        Args:
+            server: owns the loop, and the threads that read files.
+            sock: of the connection, non-blocking.
+            sender: what waits.
+            room: called when more can be sent.
+            close: called with the reason, and whether it is an ordinary one, when nothing can.
+        """
+        self._server, self._sock, self._sender = server, sock, sender
+        self._room, self._close = room, close
+        self.since_ms = 0
+        self.is_waiting = self._is_warming = self._ended = False
+        self._sent_enough = False  # the rest waits for the next turn
+
+    def send(self) -> bool:
+        """Send what can be sent now; say whether nothing is left."""
+        if self._ended or self._is_warming or self._sent_enough:
+            return False
+        sender = self._sender
+        if sender.unsent_bytes:
+            before = sender.unsent_bytes
+            try:
+                cold = sender.send()
+            except SendFailed as failure:
+                if isinstance(failure, FileFailed):
+                    self._server.read_failures.note(failure.path, failure.error)
+                self._close(str(failure), False)
+                return False
+            except OSError as error:
+                self._close(f"write failed: {error.strerror or error}", True)
+                return False
+            if cold is not None:
+                self._warm(cold)
+                return False
+            if sender.unsent_bytes:
+                if not self.since_ms or sender.unsent_bytes != before:
+                    self.since_ms = self._server.clock.monotonic_ms()
+                self._sent_enough = sender.turn_is_over
+                if not self.is_waiting:
+                    self.is_waiting = True
+                    self._server.loop.add_writer(self._sock, self._on_writable)
+                return False
+        self.since_ms = 0
+        if self.is_waiting:
+            self._wait_no_longer()
+        return True
+
+    def _wait_no_longer(self) -> None:
+        self.is_waiting = False
+        self._server.loop.remove_writer(self._sock)
+
+    def _on_writable(self) -> None:
+        """The peer has made room, or everybody else who has something to do has done it."""
+        self._sent_enough = False
+        self._room()
+
+    def _warm(self, piece: FileRegion) -> None:
+        """Have a thread read what the page cache does not hold."""
+        self._is_warming = True
+        self.since_ms = 0
+        if self.is_waiting:
+            self._wait_no_longer()
+
+        def done(data: bytes | BaseException) -> None:
+            self._is_warming = False
+            if isinstance(data, OSError):
+                self._server.read_failures.note(piece.file.path, data)
+            if self._ended:
+                return
+            if isinstance(data, BaseException):
+                self._close(f"cannot read {piece.file.path}: {data}", False)
+                return
+            try:
+                self._sender.replace_head(piece, data)
+            except SendFailed as failure:
+                self._close(str(failure), False)
+                return
+            self._room()
+
+        self._server.read_cold(piece, done)
+
+    def end(self) -> None:
+        """The connection is closed: send nothing more."""
+        self._ended = True
+        if self.is_waiting:
+            self._wait_no_longer()
+        self._room = self._close = _nothing  # else connection and outflow would keep each other
+
+
+def _nothing(*_: object) -> None:
+    """Called of a connection that has ended."""

@@ -1,0 +1,200 @@
+"""The memory that the large requests of all connections may take together.
+
+A frame that gets a buffer of its own takes its whole length before its bytes are received, and
+gives it back when nothing uses them any more. As in Kafka it may take it while anything is left: so
+the bound and one largest request are taken at most, and a frame that was begun never waits for
+another one. Where nothing is left its connection is not read; it stands in line.
+
+Addresses have their turns, and connections of an address in the order in which they came. An
+address that holds half of the memory takes no more of it: a client that announces much and sends
+nothing holds up those beside it, and nobody else.
+DIFFERS: Kafka knows no addresses; its connections go on in any order.
+
+Small frames take nothing, for they are received in the buffer that all connections share: votes,
+heartbeats and fetches go on whatever is taken here.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from runtime.clock import Clock
+from runtime.metrics import Registry
+
+SHARES: Final = 2
+"""The part of an address is the whole divided by this."""
+CALLED_AT_ONCE_MAX: Final = 64
+"""Connections that go on in one turn of the loop."""
+
+
+class Waiter(Protocol):
+    """A connection that waits for memory."""
+
+    @property
+    def address(self) -> str:
+        """Of the peer, without its port."""
+        ...
+
+    def memory_is_there(self) -> None:
+        """Ask again: its turn has come."""
+        ...
+
+
+class RequestMemory:
+    """Belongs to one event loop.
+
+    Attributes:
+        used_bytes: taken now; at most the bound and one request.
+    """
+
+    __slots__ = (
+        "_available",
+        "_bound",
+        "_call_is_due",
+        "_call_soon",
+        "_clock",
+        "_depleted_ms",
+        "_depleted_since_ms",
+        "_held",
+        "_lines",
+        "_shown_bytes",
+        "_turn",
+        "_used",
+        "_waiting",
+        "used_bytes",
+    )
+
+    def __init__(
+        self,
+        bytes_max: int,
+        clock: Clock,
+        call_soon: Callable[[Callable[[], None]], object],
+        metrics: Registry,
+    ) -> None:
+        """Nothing is taken; `call_soon` has a function called in a later turn of the loop."""
+        self._bound, self._clock, self._call_soon = bytes_max, clock, call_soon
+        self.used_bytes = 0
+        self._held: dict[str, int] = {}  # address -> bytes
+        self._lines: dict[str, dict[Waiter, int]] = {}  # address -> who waits, and since when
+        self._turn: Waiter | None = None
+        self._call_is_due = False
+        self._depleted_since_ms: int | None = None
+        # Changed, not set: the servers of a process, of clients and of controllers, share them; and
+        # by `show`, which the server calls at times: a frame costs no metric.
+        self._shown_bytes = 0
+        self._used = metrics.gauge(
+            "kafka_network_SocketServer_MemoryPoolUsed",
+            "Bytes of large requests that are received or served.",
+        )
+        self._available = metrics.gauge(
+            "kafka_network_SocketServer_MemoryPoolAvailable",
+            "What is left of queued.max.request.bytes; below 0 by a part of one request.",
+        )
+        self._available.inc(bytes_max)
+        self._depleted_ms = metrics.counter(
+            "kafka_server_socket_server_metrics_MemoryPoolDepletedTimeTotal",
+            "Milliseconds in which connections waited for memory for their requests.",
+        )
+        self._waiting = metrics.gauge(
+            "tidemark_connections_waiting_for_memory",
+            "Connections whose next request waits until others give memory back.",
+        )
+
+    def is_short_for(self, address: str) -> bool:
+        """Whether no request from there may begin now."""
+        held = self._held.get(address, 0)
+        return self.used_bytes >= self._bound or held * SHARES >= self._bound
+
+    def ask(self, waiter: Waiter) -> bool:
+        """Say whether a frame may begin; where not, the connection is called when it may ask again.
+
+        A newcomer does not overtake those who were called and have not had their turn.
+        """
+        address = waiter.address
+        if waiter is self._turn:
+            return True
+        if not (self._call_is_due or address in self._lines or self.is_short_for(address)):
+            return True
+        if self._depleted_since_ms is None:
+            self._depleted_since_ms = self._clock.monotonic_ms()
+        line = self._lines.setdefault(address, {})
+        line[waiter] = self._clock.monotonic_ms()
+        self._waiting.inc(1)
+        return False
+
+    def leave(self, waiter: Waiter) -> None:
+        """The connection waits no longer."""
+        line = self._lines.get(waiter.address)
+        if line is not None and line.pop(waiter, None) is not None:
+            self._waiting.inc(-1)
+            if not line:
+                del self._lines[waiter.address]
+                self.show()
+
+    def take(self, address: str, size_bytes: int) -> None:
+        """A frame begins that asked before, or need not ask."""
+        self.used_bytes += size_bytes
+        self._held[address] = self._held.get(address, 0) + size_bytes
+
+    def give_back(self, address: str, size_bytes: int) -> None:
+        """The bytes of a frame are used no more."""
+        self.used_bytes -= size_bytes
+        left = self._held[address] - size_bytes
+        if left:
+            self._held[address] = left
+        else:
+            del self._held[address]
+        if self._lines:
+            self._call()
+
+    def longest_wait_ms(self, now_ms: int) -> int:
+        """How long the connection waits that has waited longest."""
+        firsts = [next(iter(line.values())) for line in self._lines.values()]
+        return now_ms - min(firsts, default=now_ms)
+
+    def show(self) -> None:
+        """Bring the metrics up to now."""
+        more = self.used_bytes - self._shown_bytes
+        self._shown_bytes = self.used_bytes
+        self._used.inc(more)
+        self._available.inc(-more)
+        since_ms = self._depleted_since_ms
+        if since_ms is not None:
+            now_ms = self._clock.monotonic_ms()
+            self._depleted_ms.inc(now_ms - since_ms)
+            self._depleted_since_ms = now_ms if self._lines else None
+
+    # -- turns
+
+    def _call(self) -> None:
+        if not self._call_is_due:
+            self._call_is_due = True
+            self._call_soon(self._call_next)
+
+    def _call_next(self) -> None:
+        self._call_is_due = False
+        for _ in range(CALLED_AT_ONCE_MAX):
+            waiter = self._next()
+            if waiter is None:
+                return
+            self._turn = waiter
+            try:
+                waiter.memory_is_there()
+            finally:
+                self._turn = None
+        if self._lines:
+            self._call()
+
+    def _next(self) -> Waiter | None:
+        """Take the connection out of its line whose turn it is, if one may go on."""
+        address = next((one for one in self._lines if not self.is_short_for(one)), None)
+        if address is None:
+            return None
+        line = self._lines.pop(address)
+        waiter = next(iter(line))
+        del line[waiter]
+        if line:
+            self._lines[address] = line  # the other addresses are before it now
+        self._waiting.inc(-1)
+        if not self._lines:
+            self.show()
+        return waiter
