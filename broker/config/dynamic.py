@@ -61,12 +61,13 @@ def validate_broker_change(
     layers = broker.layers
     default, single = dict(layers.dynamic_default), dict(layers.dynamic_broker)
     target = default if for_all else single
-    for name, text in changed.items():
-        if text is None:
-            target.pop(name, None)
-        else:
-            target[name] = text
     try:
+        for name, text in changed.items():
+            if text is None:
+                target.pop(name, None)
+            else:
+                BROKER_KEYS[name].parse(text)  # also where another value stays in force here
+                target[name] = text
         _check_pools(broker, broker.with_dynamic(default, single))
     except ConfigError as error:
         raise InvalidBrokerConfig(str(error)) from None

@@ -29,6 +29,7 @@ Versions:
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -40,12 +41,14 @@ from broker.replica.errors import OffsetNotAvailable
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode
+from kafka_protocol.steps import Steps, at_once
 from kafka_protocol.types import TopicPartition, is_read_committed
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
 from runtime.clock import Clock
 from runtime.executors import Pool
+from runtime.turns import run_in_steps
 
 _Response: Final = response(ApiKey.LIST_OFFSETS).cls
 _Topic: Final = _Response.Topics
@@ -79,6 +82,14 @@ SLICE_ANSWERS: Final = 100
 Found = tuple[int, int, int]
 """Timestamp, offset, leader epoch; -1 where there is none."""
 NOT_FOUND: Final[Found] = (-1, -1, -1)
+
+
+@dataclass(slots=True)
+class _Later:
+    """Look-ups of a request that read records, and when they must be done."""
+
+    deadline_ms: int
+    calls: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
 
 class RemoteOffsets(Protocol):
@@ -129,19 +140,30 @@ class ListOffsetsHandler(DecodedHandler):
         self._remote, self._remote_timeout_ms = remote, remote_timeout_ms
         self._holding = holding
 
-    async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request; its partitions are looked up side by side."""
+    def handle(self, context: RequestContext, request: Any) -> Any:
+        """Answer one request; at once where no record must be looked at.
+
+        librdkafka asks for each partition by itself, thousands in a row: a turn of the loop for
+        each would be a minute where the loop has much else to do.
+        """
         timeout_ms = self._remote_timeout_ms()
         if context.api_version >= _SINCE_TIMEOUT and request.timeout_ms > 0:
             timeout_ms = min(timeout_ms, request.timeout_ms)
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        later = _Later(self._clock.monotonic_ms() + timeout_ms)
+        steps = self._answers(context, request, later)
+        if sum(len(topic.partitions) for topic in request.topics) >= SLICE_PARTITIONS:
+            return _in_steps(steps, later)
+        answer = at_once(steps)
+        return _complete(answer, later) if later.calls else answer
+
+    def _answers(self, context: RequestContext, request: Any, later: _Later) -> Steps[Any]:
+        """Answer what is known, and note what must be looked up; yields after each slice."""
         committed = is_read_committed(request.isolation_level)
         by_topic: dict[str, list[Any]] = {}
         for topic in request.topics:
             if topic.partitions:
                 by_topic.setdefault(topic.name, []).extend(topic.partitions)
         topics, count = [], 0
-        later: list[Callable[[], Awaitable[None]]] = []
         for name, partitions in by_topic.items():
             counts = Counter(asked.partition_index for asked in partitions)
             answers: list[Any] = []
@@ -150,14 +172,12 @@ class ListOffsetsHandler(DecodedHandler):
                 answers.append(answer)
                 found = self._answer(context, name, asked, committed, counts, answer)
                 if found is not None:
-                    later.append(
-                        partial(self._answer_later, found, asked, committed, deadline_ms, answer)
-                    )
+                    look_up = partial(self._answer_later, found, asked, committed)
+                    later.calls.append(partial(look_up, later.deadline_ms, answer))
                 count += 1
                 if count % SLICE_PARTITIONS == 0:
-                    await asyncio.sleep(0)
+                    yield
             topics.append(_Topic(name=name, partitions=answers))
-        await _side_by_side(later)
         return _Response(topics=topics)
 
     def _answer(
@@ -268,6 +288,16 @@ class ListOffsetsHandler(DecodedHandler):
             return -1  # a consumer would validate its position by it
         epoch = partition.log.epochs.epoch_for(offset)
         return -1 if epoch is None else epoch
+
+
+async def _in_steps(steps: Steps[Any], later: _Later) -> Any:
+    return await _complete(await run_in_steps(steps), later)
+
+
+async def _complete(answer: Any, later: _Later) -> Any:
+    """Look up what the answer lacks."""
+    await _side_by_side(later.calls)
+    return answer
 
 
 async def _side_by_side(calls: Sequence[Callable[[], Awaitable[None]]]) -> None:

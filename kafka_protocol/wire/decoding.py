@@ -205,14 +205,22 @@ class _DecodeWriter:
         self._line(f"{target} = {made}")
         self._depth -= 1
 
-    def _length(self, path: str, letter: str, compact: bool, limit: int | None = None) -> str:
-        """Write the reading of a length; the variable holds length + 1 if `compact`."""
+    def _length(
+        self, path: str, letter: str, compact: bool, nullable: bool, limit: int | None = None
+    ) -> str:
+        """Write the reading of a length; the variable holds length + 1 if `compact`.
+
+        A nullable value of any negative length is null, as in Kafka: also a compact one, whose 32
+        bits are a negative number.
+        """
         length = self._name("n")
         self._fixed("B" if compact else letter, length)
         self._flush()
         if compact:
             self._line(f"if {length} > 127:")
             self._line(f" {length}, pos = more(buf, pos, {length})")
+            if nullable:
+                self._line(f" if {2**31} < {length} < {2**32}: {length} = 0")
             if limit is not None:
                 self._line(f" if {length} > {limit + 1}: bad({path!r})")
         return length
@@ -221,7 +229,7 @@ class _DecodeWriter:
         """Write the decoding of a str, bytes or rec."""
         is_text = kind == "str"
         limit = STRING_MAX_BYTES if is_text else None
-        length = self._length(path, "h" if is_text else "i", compact, limit)
+        length = self._length(path, "h" if is_text else "i", compact, nullable, limit)
         if nullable:
             self._line(f"if {length} == 0:" if compact else f"if {length} < 0:")
             self._line(f" {target} = None")
@@ -243,7 +251,7 @@ class _DecodeWriter:
             self._depth -= 1
 
     def _array(self, kind: ArrayType, target: str, cls: Any, path: str, nullable: bool) -> None:
-        count = self._length(path, "i", self._flexible)
+        count = self._length(path, "i", self._flexible, nullable)
         if self._flexible:
             self._line(f"{count} -= 1")
         smallest = min_size(kind.element, self._version, self._flexible)

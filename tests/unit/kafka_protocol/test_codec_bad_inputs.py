@@ -87,6 +87,29 @@ def test_a_negative_count_is_null_where_null_may_be() -> None:
         METADATA.decode(pack(">i", -2), 0)
 
 
+@pytest.mark.parametrize("negative", [-2, -12, -(2**31) + 1])
+def test_a_compact_length_below_zero_is_null_where_null_may_be(negative: int) -> None:
+    """Its 32 bits hold length + 1; of -2^31 that is more than there can be, as in Kafka."""
+    compact = encode_uvarint((negative + 1) % 2**32)
+    assert METADATA.decode(compact + b"\1\0\0", 12)[0].topics is None
+    with_name = b"\2" + bytes(16) + compact + b"\0" + b"\1\0\0"
+    assert METADATA.decode(with_name, 12)[0].topics[0].name is None
+    for version in (8, 9):
+        produce = request(ApiKey.PRODUCE)
+        body = produce.encode(produce.cls(transactional_id=None), version)
+        null = b"\0" if version == 9 else b"\xff\xff"
+        assert body.startswith(null)
+        wrong = compact if version == 9 else b"\x80\0"
+        assert produce.decode(wrong + body[len(null) :], version)[0].transactional_id is None
+    with pytest.raises(MalformedMessageError):
+        METADATA.decode(b"\2" + compact + bytes(9), 9)  # a topic's name, not nullable yet
+
+
+def test_a_compact_length_that_is_the_least_number_is_malformed() -> None:
+    with pytest.raises(MalformedMessageError):
+        METADATA.decode(encode_uvarint(2**31) + b"\1\0\0", 12)
+
+
 @pytest.mark.parametrize("version", [9, 12])
 def test_a_varint_past_five_bytes_is_malformed(version: int) -> None:
     with pytest.raises(MalformedMessageError):

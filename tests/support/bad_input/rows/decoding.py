@@ -25,7 +25,7 @@ def fetch_4(topics: bytes) -> bytes:
 @cases(
     {
         "N018 array": (3, 1, struct.pack(">i", 2**31 - 1)),
-        "N018 compact array": (3, 12, b"\xff\xff\xff\xff\x0f"),
+        "N018 compact array": (3, 12, b"\xff\xff\xff\xff\x07"),
         "N018 in produce": (0, 3, produce_3(struct.pack(">i", 2**31 - 1))),
         "N018 in fetch": (1, 4, fetch_4(struct.pack(">i", 2**30))),
         "N018 of numbers": (12, 0, struct.pack(">h", 32_767)),
@@ -67,6 +67,14 @@ def closes(stage: Stage, sent: tuple[int, int, bytes]) -> None:
 def a_nullable_array_of_minus_two_is_null(stage: Stage, count: int) -> None:
     everything = stage.client.ask(ApiKey.METADATA, 1, struct.pack(">i", -1))
     again = stage.client.ask(ApiKey.METADATA, 1, struct.pack(">i", count))
+    assert again.topics == everything.topics
+
+
+@cases({f"N019 compact {count}": count for count in (-2, -12, 1 - 2**31)})
+def a_nullable_compact_array_below_zero_is_null(stage: Stage, count: int) -> None:
+    everything = stage.client.ask(ApiKey.METADATA, 12, b"\0\x01\0\0")
+    compact = encode_uvarint((count + 1) % 2**32)
+    again = stage.client.ask(ApiKey.METADATA, 12, compact + b"\x01\0\0")
     assert again.topics == everything.topics
 
 

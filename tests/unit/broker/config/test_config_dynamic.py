@@ -95,6 +95,18 @@ def test_a_pool_is_at_most_doubled_or_halved_from_the_size_in_force(name: str) -
     validate_broker_change({name: "500"}, broker=broker, for_all=True)  # 40 stays in force here
 
 
+@pytest.mark.parametrize("value", ["0", "-1", "x", ""])
+def test_a_default_that_no_broker_may_have_is_refused_where_its_own_value_hides_it(
+    value: str,
+) -> None:
+    """Brokers without a value of their own would ignore all settings over the wire for it."""
+    name = "remote.log.reader.threads"
+    broker = tiered().with_dynamic({}, {name: "10"})
+    with pytest.raises(InvalidBrokerConfig, match=f"{name}={value}: must be"):
+        validate_broker_change({name: value}, broker=broker, for_all=True)
+    validate_broker_change({name: "500"}, broker=broker, for_all=True)
+
+
 @pytest.mark.parametrize("unit", ["ms", "bytes"])
 def test_the_default_copy_lag_is_changed_within_local_retention(unit: str) -> None:
     lag, local = f"log.remote.copy.lag.{unit}", f"log.local.retention.{unit}"

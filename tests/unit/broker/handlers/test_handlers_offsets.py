@@ -1,6 +1,7 @@
 """ListOffsets, OffsetForLeaderEpoch and DeleteRecords over partitions in one and two tiers."""
 
 import asyncio
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
-from tests.support.worlds.data_plane import NOW_MS, World, batch, call
+from tests.support.worlds.data_plane import NOW_MS, World, batch, call, start
 from tests.support.worlds.remote_log import impatient
 
 FIRST_VERSION = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
@@ -102,6 +103,22 @@ def test_special_timestamps_have_a_first_version(world: World, version: int) -> 
     for timestamp, first in FIRST_VERSION.items():
         ((code, *_),) = offsets(world, version, timestamp)
         assert code == (0 if version >= first else ErrorCode.UNSUPPORTED_VERSION)
+
+
+@pytest.mark.parametrize("timestamp", [-1, -2, -4, -5, -6, -7])
+def test_what_no_record_must_be_read_for_is_answered_without_a_turn_of_the_loop(
+    world: World, timestamp: int
+) -> None:
+    """librdkafka asks for each partition by itself: all else on its connection waits meanwhile."""
+    world.add_topic("t")
+    handler = ListOffsetsHandler(
+        world.replicas, clock=world.clock, pool=world.pool, holding=impatient(world)
+    )
+    asked = [{"partition_index": index, "timestamp": timestamp} for index in range(499)]
+    fields = {"topics": [{"name": "t", "partitions": asked}]}
+    answer = start(handler, 11, fields)
+    assert not isawaitable(answer)
+    assert len(answer.topics[0].partitions) == 499
 
 
 @pytest.mark.parametrize("timestamp", [-7, -1000, -(2**63)])
