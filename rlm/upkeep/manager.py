@@ -27,6 +27,7 @@ from rlm.upkeep.copy_queue import CopyQueue
 from rlm.upkeep.copy_task import copy_pass, withdraw_judgement
 from rlm.upkeep.effects import PassResult, Task
 from rlm.upkeep.expiration_task import expiration_pass
+from rlm.upkeep.hanging_calls import CallHangsError
 from rlm.upkeep.held_passes import StoreWaits
 from rlm.upkeep.numbering import Numbering
 from rlm.upkeep.ownership import Ownership
@@ -34,7 +35,7 @@ from rlm.upkeep.pass_ends import CountDown
 from rlm.upkeep.performer import World, always
 from rlm.upkeep.settling import too_low
 from rlm.upkeep.takeover_task import fenced_by_later_epoch, take_over
-from rlm.upkeep.task_run import CallHangsError, Ended, MakeTask, TaskRun
+from rlm.upkeep.task_run import Ended, MakeTask, TaskRun
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL, JUDGE_POOL, Workers
 from rlmm.api import (
     REMOVER_FENCE,

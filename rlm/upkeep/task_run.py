@@ -8,16 +8,12 @@ from collections.abc import Callable
 
 from rlm.upkeep.assigned_partition import AssignedPartition
 from rlm.upkeep.effects import PassResult, Task
+from rlm.upkeep.hanging_calls import CallHangsError
 from rlm.upkeep.ownership import Ownership
 from rlm.upkeep.performer import Performer, World, run_task
-from rsm_plugins.api import RetriableRemoteStorageError
 
 MakeTask = Callable[[], Task[PassResult]]
 Ended = Callable[[AssignedPartition, PassResult | None, BaseException | None], None]
-
-
-class CallHangsError(RetriableRemoteStorageError):
-    """A call of the plugin was given up, and with it the run."""
 
 
 class TaskRun:
