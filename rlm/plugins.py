@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+from kafka_protocol.types import TopicIdPartition
 from rlmm.api import RemoteLogMetadataManager
 from rlmm.red import RedText
 from rsm_plugins.api import RemoteStorageManager
@@ -17,14 +19,28 @@ def _nothing() -> None:
     """Nothing is left to do."""
 
 
+class RemovesTopics(Protocol):
+    """The remover of deleted topics; see `rlmm.topic_based.remover.Remover`."""
+
+    def look(self) -> Sequence[TopicIdPartition]:
+        """Say what is to be removed; by one thread at a time."""
+        ...
+
+    def remove(self, partition: TopicIdPartition, on_given_up: Callable[[], None]) -> bool:
+        """Take one as far as it can go now; say whether its turn was over before.
+
+        `on_given_up` is called where a call of the storage plugin hangs: another may have the turn.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Plugins:
     """Storage plugin and metadata manager.
 
     Attributes:
         connect: configures the metadata manager, once the broker takes its connections.
-        remove_deleted: one pass of the remover of deleted topics, where the manager needs one. It
-            calls what it is given when a call of the storage plugin hangs: another pass may begin.
+        remover: of deleted topics, where the manager needs one.
         red: what remover and metadata manager found that only an operator can settle.
         lead: takes the metadata partitions that this broker leads, where the manager has such.
         counts: records read by the metadata manager since its start, by what became of them.
@@ -35,7 +51,7 @@ class Plugins:
     storage: RemoteStorageManager
     metadata: RemoteLogMetadataManager
     connect: Callable[[], None] = _nothing
-    remove_deleted: Callable[[Callable[[], None]], object] | None = None
+    remover: RemovesTopics | None = None
     red: Callable[[], Sequence[RedText]] = tuple
     lead: Callable[[Sequence[int]], None] | None = None
     counts: Callable[[], Mapping[str, int]] = dict

@@ -46,7 +46,7 @@ from rlm.upkeep.claim import Claim
 from rlm.upkeep.incarnation import Incarnations
 from rlm.upkeep.manager import RemoteLogManager
 from rlm.upkeep.performer import World
-from rlm.upkeep.removals import RemoverPasses
+from rlm.upkeep.removals import Removals
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL, JUDGE_POOL, READER_POOL, Workers
 from rsm_plugins.settings import public_names
 from runtime.clock import shift
@@ -206,7 +206,7 @@ class Tier:
         )
         self.reads = ReadPath(config, store, workers, ports, self.manager)
         self.manager.on_readable = self.reads.may_be_readable
-        self._removals = RemoverPasses(plugins, workers, lambda: calls.may_write)
+        self._removals = Removals(plugins.remover, workers, lambda: calls.may_write)
         add_gauges(self.telemetry, plugins, workers, calls)
         add_quota_gauges(self.telemetry, "Copy", self.manager.throttled.quota, ports.clock)
         add_quota_gauges(self.telemetry, "Fetch", self.reads.quota, ports.clock)

@@ -86,7 +86,8 @@ def configure_plugins(
         return Plugins(storage, metadata, connect, store_faults=store_faults)
     # Imported here: only a manager with a topic needs it.
     from rlm.upkeep.removed_topics import RemovedTopicsOfBroker
-    from rlmm.topic_based.remover import RemovableMetadata, Remover, RemoverConfig, StoreGate
+    from rlmm.topic_based.removal_ports import RemovableMetadata, RemoverConfig, StoreGate
+    from rlmm.topic_based.remover import Remover
 
     remover = Remover(
         cast("RemovableMetadata", deleted_topics),
@@ -110,7 +111,7 @@ def configure_plugins(
         storage,
         metadata,
         connect,
-        remove_deleted=remover.run_pass,
+        remover=remover,
         red=lambda: remover.red,
         store_faults=store_faults,
     )

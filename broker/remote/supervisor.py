@@ -149,15 +149,14 @@ class Supervisor:
             return
         try:
             ours = self._start_process()
+            endpoint = None if ours is None else self._link_over(ours)
         except OSError as error:
             self._cannot_start(error)
             return
-        if ours is None:
+        if endpoint is None:
             self.reason = "the tier process before still holds tier.lock"
             self._scheduler.call_later(LOCK_RETRY_MS, self._attempt)
             return
-        endpoint = Endpoint(self._events.on_request, lambda: self._ended(endpoint))
-        SocketTransport(ours, self._loop, endpoint)
         self._endpoint = endpoint
         self.state, self.reason = "starting", "the tier process is starting"
         self._last_beat_ms, self._silent_ms = self._clock.monotonic_ms(), 0
@@ -192,6 +191,28 @@ class Supervisor:
         finally:
             lock.close()
         return ours
+
+    def _link_over(self, ours: socket.socket) -> Endpoint:
+        """The link to the child that was started.
+
+        Raises:
+            OSError: the loop cannot watch it; the child is killed.
+        """
+        endpoint = Endpoint(self._events.on_request, lambda: self._ended(endpoint))
+        try:
+            SocketTransport(ours, self._loop, endpoint)
+        except OSError:
+            ours.close()
+            self._let_die()
+            raise
+        return endpoint
+
+    def _let_die(self) -> None:
+        """Kill the process; the next one starts when it is gone."""
+        self._kill()
+        if self._process is not None:
+            self._dying.append(self._process)
+            self._process = None
 
     def _cannot_start(self, error: OSError) -> None:
         """It may go better later: descriptors, memory and disks come back."""
@@ -299,10 +320,7 @@ class Supervisor:
         if endpoint is not self._endpoint:
             return
         was_up, self._endpoint = self.state == "up", None
-        self._kill()  # without its link it has ended, or must
-        if self._process is not None:
-            self._dying.append(self._process)
-            self._process = None
+        self._let_die()  # without its link it has ended, or must
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()

@@ -3,9 +3,13 @@
 Write order: the log start, durably; then for each segment, in offset order, DELETE_STARTED, its
 objects, and DELETE_FINISHED once the copy maximum has passed since its STARTED was first seen,
 right after a last delete of its objects: a PUT of a dead copier may land until then.
+
+Deletions may be slow, and many. So a pass ends after some time and waits again, behind those of
+other partitions.
 """
 
 from contextlib import nullcontext
+from typing import Final
 
 from rlm.link.messages import PartitionSettings
 from rlm.red_kinds import TierRed
@@ -22,6 +26,7 @@ from rlm.upkeep.effects import (
     WallMs,
     WasDeletedOnce,
 )
+from rlm.upkeep.hanging_calls import CallHangsError
 from rlm.upkeep.log_facts import LogFacts
 from rlm.upkeep.ownership import OwnCopies
 from rlm.upkeep.retention_policy import (
@@ -35,6 +40,9 @@ from rlm.upkeep.store_gate import StoreGate
 from rlmm.api import SegmentUpdate
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
+
+TURN_MS: Final = 10_000
+"""A pass ends with the segment that it is at then."""
 
 
 def expiration_pass(
@@ -66,12 +74,15 @@ def expiration_pass(
         delete_lag_bytes=sum(deletion.metadata.segment_size_bytes for deletion in due),
     )
     errors = 0
-    for deletion in due:
+    for number, deletion in enumerate(due):
+        at_ms: int = yield WallMs()
+        if number > 0 and at_ms - now_ms >= TURN_MS:
+            return PassResult(store_errors=errors, again_in_ms=None if errors else 0)
         try:
             is_held = yield from _delete(
                 deletion, facts.log.metadata_offset, broker_id, copy_max_ms, gate
             )
-        except RetriableRemoteStorageError:
+        except (RetriableRemoteStorageError, CallHangsError):
             raise  # the next call would find the same
         except RemoteStorageError:
             errors += 1  # counted and logged where it was performed; the next pass tries again

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from kafka_protocol.types import TopicIdPartition
 from rlm.link import messages
 from rlm.plugin_calls import Cancellation
-from rlmm.api import (
-    Fence,
-)
+from rlm.upkeep.hanging_calls import HangingCalls
+from rlmm.api import Fence
 
 
 class OwnCopies:
@@ -52,4 +51,5 @@ class Ownership:
     cancellation: Cancellation = field(default_factory=Cancellation)
     own_copies: OwnCopies = field(default_factory=OwnCopies)
     deleted_once: set[bytes] = field(default_factory=set)
+    hanging: HangingCalls = field(default_factory=HangingCalls)
     last_report: messages.Report | None = None

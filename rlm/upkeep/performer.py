@@ -323,17 +323,14 @@ class Performer:
         return custom
 
     def _delete(self, effect: DeleteObjects) -> None:
-        world, topic = self._world, self._own.partition.topic
+        world, topic, hanging = self._world, self._own.partition.topic, self._own.hanging
+        hanging.check()
         began_ms, failed = world.clock.monotonic_ms(), True
         try:
-            limit_ms = world.call_max_ms
-            with world.calls.call(
-                self._pool,
-                "delete",
-                limit_ms,
-                self._own.cancellation,
-                self._abandon,
-                writes=True,
+            limit_ms, cancellation = world.call_max_ms, self._own.cancellation
+            with (
+                hanging.watched(self._abandon) as hangs,
+                world.calls.call(self._pool, "delete", limit_ms, cancellation, hangs, writes=True),
             ):
                 world.storage.delete_log_segment_data(effect.metadata)
                 failed = False

@@ -1,51 +1,88 @@
-"""When the passes of the remover of deleted topics run: one at a time, and none unasked."""
+"""When the remover of deleted topics looks, and when partitions have their turns."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from rlm.plugins import Plugins
+from kafka_protocol.types import TopicIdPartition
+from rlm.plugins import RemovesTopics
 from rlm.workers import EXPIRATION_POOL, Workers
 
 log = logging.getLogger(__name__)
 
 
-class RemoverPasses:
-    """Runs the passes in a pool, where the metadata manager needs a remover.
+class Removals:
+    """Runs the remover in a pool, where the metadata manager needs one.
 
-    Belongs to the tier's thread. While a pass runs, a wish for another one is kept. A pass that is
-    given up, as a call of the storage plugin hangs, makes way for the next one.
+    Belongs to the tier's thread. One look at a time, and a wish for another is kept; what it finds
+    is removed side by side, each partition by one thread at a time. They take half of the pool at
+    most, so that led partitions expire as well. A partition whose turn was over before all was done
+    waits behind the others. One that is given up, as a call of the storage plugin hangs, makes way
+    for the next.
     """
 
-    def __init__(self, plugins: Plugins, workers: Workers, may_write: Callable[[], bool]) -> None:
+    def __init__(
+        self, remover: RemovesTopics | None, workers: Workers, may_write: Callable[[], bool]
+    ) -> None:
         """Nothing runs before `wake`; `may_write`: whether the store may be written to."""
-        self._plugins, self._workers, self._may_write = plugins, workers, may_write
-        self._runs = self._again = False
-        self._number = 0
+        self._remover, self._workers, self._may_write = remover, workers, may_write
+        self._is_looking = self._again = False
+        self._waiting: dict[TopicIdPartition, None] = {}
+        self._running: dict[TopicIdPartition, int] = {}
+        self._turns = 0
 
     def wake(self) -> None:
-        """Begin a pass, now or when the present one ends."""
-        if self._plugins.remove_deleted is None or not self._may_write():
+        """Look what is to be removed, now or when the present look ends."""
+        if self._remover is None or not self._may_write():
             return
-        if self._runs:
+        if self._is_looking:
             self._again = True
             return
-        self._runs, self._again = True, False
-        self._number += 1
-        number, remove_deleted = self._number, self._plugins.remove_deleted
+        self._is_looking, self._again = True, False
+        self._workers.run(EXPIRATION_POOL, self._remover.look, self._looked)
+
+    def _looked(
+        self, found: Sequence[TopicIdPartition] | None, error: BaseException | None
+    ) -> None:
+        self._is_looking = False
+        if error is not None:
+            log.warning("looking for deleted topics failed and is tried again: %s", error)
+        for partition in found or ():
+            self._waiting.setdefault(partition)
+        self._start()
+        if self._again:
+            self.wake()
+
+    def _start(self) -> None:
+        """Give turns to those that wait, as far as there are threads."""
+        if not self._may_write():
+            self._waiting.clear()  # the next look finds them again
+        while len(self._running) < max(1, self._workers.threads(EXPIRATION_POOL) // 2):
+            partition = next((one for one in self._waiting if one not in self._running), None)
+            if partition is None:
+                return
+            del self._waiting[partition]
+            self._take_turn(partition)
+
+    def _take_turn(self, partition: TopicIdPartition) -> None:
+        remover = self._remover
+        assert remover is not None, "it has found the partition"
+        self._turns += 1
+        number = self._running[partition] = self._turns
+
+        def ended(goes_on: bool | None, error: BaseException | None) -> None:
+            if error is not None:
+                name = partition.topic_partition
+                log.warning("removing %s failed and is tried again: %s", name, error)
+            if self._running.get(partition) != number:
+                return  # it was given up before
+            del self._running[partition]
+            if goes_on:
+                self._waiting.pop(partition, None)
+                self._waiting[partition] = None  # behind the others
+            self._start()
 
         def given_up() -> None:
-            """A call hangs: this pass will do nothing more, the next one is for other topics."""
-            if number == self._number:
-                self._runs = False
-                self.wake()
+            """A call hangs: this turn will do nothing more."""
+            ended(False, None)
 
-        def done(_: object, error: BaseException | None) -> None:
-            if error is not None:
-                log.warning("removing deleted topics failed and is tried again: %s", error)
-            if number != self._number:
-                return
-            self._runs = False
-            if self._again:
-                self.wake()
-
-        self._workers.run(EXPIRATION_POOL, lambda: remove_deleted(given_up), done)
+        self._workers.run(EXPIRATION_POOL, lambda: remover.remove(partition, given_up), ended)

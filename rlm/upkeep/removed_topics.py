@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from rlm.link.endpoint import LinkFailureError
 from rlm.upkeep.broker_port import BrokerPort
 from rlmm.topic_based.removal_policy import ClusterImage
-from rlmm.topic_based.remover import NotTakenError
+from rlmm.topic_based.removal_ports import NotTakenError
 
 
 class RemovedTopicsOfBroker:
-    """See `rlmm.topic_based.remover.RemovedTopics`; fails as the link does."""
+    """See `rlmm.topic_based.removal_ports.RemovedTopics`; fails as the link does."""
 
     def __init__(self, broker: BrokerPort) -> None:
         self._broker = broker

@@ -4,21 +4,34 @@ The tier reaches the broker through a gate of the test, so the judgement waits u
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from select import select
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from kafka_protocol.errors import ErrorCode
+from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from tests.support.brokers.clients import end_offsets, produce
 from tests.support.brokers.gate import Gate
 from tests.support.brokers.gated_tier import behind, copy_of, deleted, put_back
 from tests.support.brokers.process import BrokerProcess, free_ports, until
-from tests.support.brokers.raw_client import RawClient, fetch, log_end
+from tests.support.brokers.raw_client import (
+    RawClient,
+    build,
+    fetch,
+    fetch_fields,
+    header,
+    log_end,
+)
 from tests.support.brokers.tiered_partition import MakeBroker, fill, reasons
 from tests.support.brokers.tiered_topics import tiered_away
+
+WAIT_MS = 600_000
+"""Longer than anybody waits here for an answer."""
+READERS = 20
 
 
 @pytest.fixture
@@ -145,3 +158,31 @@ def test_above_an_old_log_end_a_consumer_waits_for_the_judgement_and_skips_nothi
         above = fetch(client, "orders", end + 100).error_code
         assert above == ErrorCode.OFFSET_OUT_OF_RANGE, "it stays so without a tier"
         assert epoch_end(client, 0) == ErrorCode.NONE
+
+
+def test_parked_reads_of_remote_records_go_on_when_their_segments_are_known(
+    make_broker: MakeBroker, gate: Gate
+) -> None:
+    """None of them looks again by itself: unless called, they wait out the time they may."""
+    settings = {"remote.fetch.max.wait.ms": str(WAIT_MS)}
+    broker = behind(gate, make_broker(tiered=True, settings=settings)).start()
+    end = fill(broker)
+    assert broker.terminate() == 0  # the log start stays known
+    gate.close()
+    broker.start()
+    message = codec.request(ApiKey.FETCH)
+    fields = fetch_fields("orders") | {"max_wait_ms": WAIT_MS}
+    question = header(ApiKey.FETCH, 11) + message.encode(build(message.cls, fields), 11)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(RawClient(broker)) for _ in range(READERS)]
+        for client in clients:
+            client.send_frame(question)
+        with RawClient(broker) as other:  # asks after them, of the same loop
+            assert log_end(other, "orders") == end
+        for client in clients:
+            assert not select([client.socket], [], [], 0)[0], "it waits"
+        gate.open()
+        for client in clients:
+            found = client.answer(ApiKey.FETCH, 11).responses[0].partitions[0]
+            assert found.error_code == ErrorCode.NONE
+            assert len(found.records) > 0

@@ -94,10 +94,11 @@ class SlowStore(RemoteStorageManager):
         kept: ids of what is there.
         tried: calls by kind and partition.
         copying: partitions whose copies run now.
+        call_ms: how long each call takes.
     """
 
     def __init__(self, pause: Callable[[int], None], call_ms: int) -> None:
-        self._pause, self._call_ms = pause, call_ms
+        self._pause, self.call_ms = pause, call_ms
         self.error: Callable[[int], RemoteStorageError | None] = lambda number: None
         self.kept: set[bytes] = set()
         self.tried: Counter[tuple[str, int]] = Counter()
@@ -124,7 +125,7 @@ class SlowStore(RemoteStorageManager):
 
     def _call(self, kind: str, number: int) -> None:
         self.tried[kind, number] += 1
-        self._pause(self._call_ms)
+        self._pause(self.call_ms)
         error = self.error(number)
         if error is not None:
             raise error

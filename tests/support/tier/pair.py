@@ -19,7 +19,7 @@ from rlm.link.messages import (
     Read,
     ReadAnswer,
 )
-from rlm.plugins import Plugins
+from rlm.plugins import Plugins, RemovesTopics
 from rlm.read.read_path import ReadPath
 from rlm.service import Link, Tier, TierReceiver
 from rlm.testing import PARTITION, InlineWorkers, SimulatedBroker
@@ -79,7 +79,7 @@ class Pair:
         wall_ms: int = 10_000_000,
         log: SimulatedBroker | None = None,
         seed: int = 2,
-        remove_deleted: Callable[[Callable[[], None]], object] | None = None,
+        remover: RemovesTopics | None = None,
         **settings: Any,
     ) -> None:
         self.root, self.store = root, store or root / "store"
@@ -97,7 +97,7 @@ class Pair:
         self.questions = 0
         self.connect_error: Exception | None = None  # of the metadata manager
         self.failure: str | None = None  # of the same
-        self.remove_deleted = remove_deleted
+        self.remover = remover
         self.removal_red: tuple[str, ...] = ()
         self.receiver = TierReceiver(
             self._plugins,
@@ -144,7 +144,7 @@ class Pair:
             self.storage,
             self.metadata,
             connect=self._connect,
-            remove_deleted=self.remove_deleted,
+            remover=self.remover,
             red=lambda: self.removal_red,
             failure=lambda: self.failure,
         )

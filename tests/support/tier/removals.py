@@ -12,7 +12,8 @@ from rlm.plugins import Plugins
 from rlm.workers import EXPIRATION_POOL
 from rlmm.api import PartitionDeleteState
 from rlmm.topic_based.removal_policy import ClusterImage
-from rlmm.topic_based.remover import Remover, RemoverConfig, StoreGate
+from rlmm.topic_based.removal_ports import RemoverConfig, StoreGate
+from rlmm.topic_based.remover import Remover
 from tests.support.tier.pair import Pair
 
 CALL_MAX_MS, GRACE_MS = 1_000, 500
@@ -54,7 +55,7 @@ class WithRemover(Pair):
 
     def _plugins(self, config: TierConfig, calls: object) -> Plugins:
         assert isinstance(calls, PluginCalls)
-        self.remove_deleted = Remover(
+        self.remover = Remover(
             self.metadata,
             self.storage,
             self.removals,
@@ -68,5 +69,5 @@ class WithRemover(Pair):
                 ),
                 may_write=lambda: calls.may_write,
             ),
-        ).run_pass
+        )
         return super()._plugins(config, calls)

@@ -1,6 +1,6 @@
 """A remover with a metadata log, a metadata manager and a store, on one manual clock."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -8,7 +8,8 @@ from rlmm.api import Fence, PartitionDeleteState
 from rlmm.memory import InMemoryRemoteLogMetadataManager
 from rlmm.testing import PARTITION, segment, update
 from rlmm.topic_based.removal_policy import ClusterImage
-from rlmm.topic_based.remover import OPEN_GATE, Remover, RemoverConfig, StoreGate
+from rlmm.topic_based.removal_ports import OPEN_GATE, RemoverConfig, StoreGate
+from rlmm.topic_based.remover import Remover
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.segment import SegmentState
 from rsm_plugins.testing import LOG_BYTES, FaultyStorage, segment_data
@@ -98,9 +99,14 @@ class Setup:
     def objects(self) -> list[Path]:
         return [path for path in self.root.rglob("*") if path.is_file()]
 
+    def run_pass(self, on_given_up: Callable[[], None] = lambda: None) -> None:
+        """A look, and a turn of each partition that it finds."""
+        for partition in self.remover.look():
+            self.remover.remove(partition, on_given_up)
+
     def run_until_gone(self) -> None:
-        self.remover.run_pass()
+        self.run_pass()
         self.clock.advance(GRACE_MS)
-        self.remover.run_pass()
+        self.run_pass()
         self.clock.advance(COPY_MAX_MS + 1)
-        self.remover.run_pass()
+        self.run_pass()

@@ -10,6 +10,7 @@ from rlm.link.messages import Ack, Connect, Health, ReadAnswer, Reconfigure
 from rlm.service import JUDGE_THREADS
 from rlm.testing import PARTITION
 from rlm.upkeep.assigned_partition import EXPIRE
+from rlm.upkeep.hanging_calls import HANGING_MAX
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from tests.support.tier.pair import Pair
 
@@ -17,19 +18,25 @@ CALL_MAX_MS = 1_000
 
 
 class HangingDeletes:
-    """The first deletion takes longer than a call may; the tier's timers go on meanwhile."""
+    """The first deletions take longer than a call may; the tier's timers go on meanwhile."""
 
-    def __init__(self, pair: Pair) -> None:
-        self.pair, self.left = pair, 1
+    def __init__(self, pair: Pair, left: int = 1) -> None:
+        self.pair, self.left = pair, left
+        self.running = self.running_max = 0
         self.inner = pair.storage.delete_log_segment_data
         self.ids: list[bytes] = []
         pair.storage.delete_log_segment_data = self  # type: ignore[method-assign,assignment]
 
     def __call__(self, metadata: RemoteLogSegmentMetadata) -> None:
         self.ids.append(metadata.id.id)
+        self.running += 1
+        self.running_max = max(self.running, self.running_max)
         if self.left:
             self.left -= 1
             self.pair.scheduler.advance(CALL_MAX_MS + 2_500)
+            if self.left:  # the other threads of the pool go on as well
+                self.pair.workers.turn()
+        self.running -= 1
         self.inner(metadata)
 
 
@@ -91,6 +98,20 @@ def test_a_call_that_hangs_keeps_the_others_from_the_store_until_one_is_through(
     assert reasons == ["a call of the plugin hangs"]
     pair.scheduler.advance(5_000)
     assert gate.is_open
+
+
+def test_calls_of_one_partition_that_hang_do_not_take_half_of_the_pool(pair: Pair) -> None:
+    hanging = HangingDeletes(pair, left=20)
+    expire(pair)
+    assert hanging.running_max == HANGING_MAX
+    assert pair.workers.abandoned == ["rlm-expiration"] * len(pair.workers.abandoned) != []
+    assert pair.aborted == []
+    hanging.left = 0
+    for _ in range(2):
+        expire(pair)
+    left = [s.start_offset for s in pair.metadata.list_segments(PARTITION)]
+    assert left == [6]
+    assert not health(pair).red
 
 
 def test_half_a_pool_abandoned_ends_the_tier(pair: Pair) -> None:

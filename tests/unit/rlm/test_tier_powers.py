@@ -82,13 +82,13 @@ def plugins_of(
 
 def test_a_manager_without_powers_gets_no_remover(tmp_path: Path) -> None:
     plugins = plugins_of(WithoutDeletedTopics, tmp_path, wrong="1")
-    assert plugins.remove_deleted is None
+    assert plugins.remover is None
     assert (plugins.lead, plugins.counts(), plugins.failure()) == (None, {}, None)
 
 
 def test_a_manager_with_deleted_topics_gets_a_remover_and_nothing_else(tmp_path: Path) -> None:
     plugins = plugins_of(InMemoryRemoteLogMetadataManager, tmp_path)
-    assert plugins.remove_deleted is not None
+    assert plugins.remover is not None
     assert (plugins.lead, plugins.counts(), plugins.failure()) == (None, {}, None)
     assert plugins.red() == ()
 
@@ -96,7 +96,7 @@ def test_a_manager_with_deleted_topics_gets_a_remover_and_nothing_else(tmp_path:
 @pytest.mark.parametrize("kind", [OnATopic, ForeignOnATopic])
 def test_a_manager_on_a_topic_is_led_counted_and_watched(kind: type, tmp_path: Path) -> None:
     plugins = plugins_of(kind, tmp_path)
-    assert plugins.remove_deleted is not None
+    assert plugins.remover is not None
     assert plugins.lead is not None
     plugins.lead([4])
     assert getattr(plugins.metadata, "led", None) == [4]
@@ -162,12 +162,14 @@ def test_the_remover_writes_nothing_while_the_store_must_not_be_written_to(tmp_p
     plugins = plugins_of(InMemoryRemoteLogMetadataManager, tmp_path, calls)
     metadata = plugins.metadata
     assert isinstance(metadata, InMemoryRemoteLogMetadataManager)
-    assert plugins.remove_deleted is not None
+    assert plugins.remover is not None
     metadata.own(PARTITION, FENCE)
     written = len(metadata.log)
     calls.let_write(False)
-    plugins.remove_deleted(lambda: None)
+    assert plugins.remover.look() == []
+    plugins.remover.remove(PARTITION, lambda: None)
     assert len(metadata.log) == written
     calls.let_write(True)
-    plugins.remove_deleted(lambda: None)
+    assert plugins.remover.look() == [PARTITION]
+    plugins.remover.remove(PARTITION, lambda: None)
     assert len(metadata.log) == written + 1, "PARTITION_MARKED"

@@ -8,7 +8,7 @@ import pytest
 
 from rlmm.api import PartitionDeleteState, PartitionDeletion
 from rlmm.testing import PARTITION
-from rlmm.topic_based.remover import NotTakenError, StoreGate
+from rlmm.topic_based.removal_ports import NotTakenError, StoreGate
 from tests.support.tier.remover_setup import (
     COPY_MAX_MS,
     FENCE,
@@ -51,7 +51,7 @@ def passes(setup: Setup) -> None:
     """As many passes, and as much time between them, as a deletion takes."""
     for wait_ms in (0, GRACE_MS, 0, COPY_MAX_MS + 1, 0, GRACE_MS, 0):
         setup.clock.advance(wait_ms)
-        setup.remover.run_pass()
+        setup.run_pass()
 
 
 def deleted_topic(root: Path, gate_at: int) -> tuple[Setup, Gate]:
@@ -120,7 +120,7 @@ def test_a_metadata_log_that_takes_no_record_is_red_and_holds_up_no_deletion(
     assert "see that the disk of metadata.log.dir can be written" in reason
     assert [record.message for record in caplog.records].count(reason) == 1
     log.is_full = False
-    setup.remover.run_pass()
+    setup.run_pass()
     assert setup.remover.red == ()
     assert setup.log.removals_are_kept
     passes(setup)
@@ -137,10 +137,10 @@ class LateLog(MetadataLog):
 
 def test_a_record_that_was_taken_after_all_is_red_no_more(tmp_path: Path) -> None:
     setup = Setup(tmp_path / "remote", log=LateLog(removals_are_kept=False))
-    setup.remover.run_pass()
+    setup.run_pass()
     [reason] = setup.remover.red
     assert "the broker does not answer" in reason
-    setup.remover.run_pass()
+    setup.run_pass()
     assert setup.remover.red == ()
 
 
@@ -162,7 +162,7 @@ def test_where_a_metadata_partition_goes_away_meanwhile_the_list_of_removals_sta
     setup.manager.leads_all = lambda: leads_all  # type: ignore[method-assign]
     for _ in range(2):
         leads_all = True
-        setup.remover.run_pass()
+        setup.run_pass()
         setup.clock.advance(GRACE_MS)
     assert setup.log.removals_are_kept == removals_are_kept
     assert setup.log.removed == removed != set()
@@ -172,5 +172,5 @@ def test_what_else_is_red_stays_beside_it(tmp_path: Path) -> None:
     setup = Setup(tmp_path / "remote", log=FullLog(topic_ids=set(), removals_are_kept=False))
     setup.copy(S0)
     setup.remover = setup.new_remover()
-    setup.remover.run_pass()
+    setup.run_pass()
     assert [("tidemark remote forget" in each) for each in setup.remover.red] == [True, False]

@@ -54,7 +54,7 @@ def live_until_gone(setup: Setup) -> bool:
     for wait_ms in (0, GRACE_MS, 0, COPY_MAX_MS + 1, 0, GRACE_MS, 0, GRACE_MS, 0):
         setup.clock.advance(wait_ms)
         try:
-            setup.remover.run_pass()
+            setup.run_pass()
         except KilledError:
             killed = True
             setup.remover = setup.new_remover()
@@ -96,7 +96,7 @@ def test_killed_at_any_step_and_put_back_to_before_the_removal_nothing_more_goes
     for wait_ms in (0, GRACE_MS, COPY_MAX_MS + 1, GRACE_MS, GRACE_MS):
         setup.clock.advance(wait_ms)
         try:
-            setup.remover.run_pass()
+            setup.run_pass()
         except KilledError:
             break
     left, state = setup.objects(), setup.state()

@@ -5,8 +5,6 @@ though somebody did. Numbers are those of `tests/model` (H: stories, D: runs tha
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,6 @@ from kafka_protocol.wire.primitives import uuid_to_text
 from rlmm.api import PartitionDeleteState, PartitionDeletion
 from rlmm.testing import PARTITION
 from rlmm.topic_based.removal_policy import reasons_of
-from rlmm.topic_based.remover import StoreGate
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from tests.support.tier.remover_setup import COPY_MAX_MS, FENCE, GRACE_MS, S1, MetadataLog, Setup
 
@@ -85,7 +82,7 @@ def test_d33_an_unknown_id_is_kept_and_red_until_it_is_forgotten(
     setup.run_until_gone()
     assert setup.objects() == []
     assert setup.state() is FINISHED
-    setup.remover.run_pass()
+    setup.run_pass()
     assert setup.remover.red == ()
 
 
@@ -95,11 +92,11 @@ def test_h13_d34_d35_marked_and_there_again_is_red_until_it_is_deleted_once_more
 ) -> None:
     before_removal = setup.log.copy()
     setup.delete_topic()
-    setup.remover.run_pass()
+    setup.run_pass()
     for after, wait_ms in ((STARTED, GRACE_MS), (FINISHED, COPY_MAX_MS + 1)):
         if state >= after:
             setup.clock.advance(wait_ms)
-            setup.remover.run_pass()
+            setup.run_pass()
     assert setup.state() is state
     left = len(setup.objects())
     setup.restore(before_removal)
@@ -120,7 +117,7 @@ def test_a_marked_id_of_a_log_from_before_its_creation_is_unknown(setup: Setup) 
     """The mark says that a removal was read in a log that is no more the cluster's."""
     before = before_creation(setup)
     setup.delete_topic()
-    setup.remover.run_pass()
+    setup.run_pass()
     setup.restore(before)
     setup.run_until_gone()
     assert setup.state() is MARKED
@@ -130,7 +127,7 @@ def test_a_marked_id_of_a_log_from_before_its_creation_is_unknown(setup: Setup) 
 
 def test_the_removal_is_read_again_before_partition_started(setup: Setup) -> None:
     setup.delete_topic()
-    setup.remover.run_pass()
+    setup.run_pass()
     setup.clock.advance(GRACE_MS)
     steps = setup.remover.steps(PARTITION)
     setup.log.removed.clear()  # `tidemark remote forget --take-back`
@@ -140,7 +137,7 @@ def test_the_removal_is_read_again_before_partition_started(setup: Setup) -> Non
 def test_the_removal_is_read_again_before_each_segment(setup: Setup) -> None:
     setup.copy(S1)
     setup.delete_topic()
-    setup.remover.run_pass()
+    setup.run_pass()
     setup.clock.advance(GRACE_MS)
     for effect in setup.remover.steps(PARTITION):
         setup.remover.perform(effect)
@@ -155,9 +152,9 @@ def test_the_removal_is_read_again_before_each_segment(setup: Setup) -> None:
 
 def test_a_mark_of_an_earlier_version_goes_on_and_is_put_onto_the_list(setup: Setup) -> None:
     setup.delete_topic()
-    setup.remover.run_pass()
+    setup.run_pass()
     setup.restore(MetadataLog(topic_ids=set(), removals_are_kept=False))
-    setup.remover.run_pass()
+    setup.run_pass()
     assert setup.log.removals_are_kept
     assert setup.log.removed == {PARTITION.topic_id}
     assert setup.remover.red == ()
@@ -186,9 +183,9 @@ def test_a_mark_on_an_existing_id_is_not_put_onto_the_list(setup: Setup) -> None
     before = setup.log.copy()
     before.removals_are_kept = False
     setup.delete_topic()
-    setup.remover.run_pass()
+    setup.run_pass()
     setup.restore(before)
-    setup.remover.run_pass()
+    setup.run_pass()
     assert setup.log.removals_are_kept
     assert setup.log.removed == set()
 
@@ -213,10 +210,10 @@ def test_an_id_leaves_the_list_when_all_its_partitions_are_finished(setup: Setup
     setup.delete_topic()
     setup.run_until_gone()
     assert setup.state() is FINISHED
-    setup.remover.run_pass()
+    setup.run_pass()
     assert setup.log.removed == {PARTITION.topic_id}, "a record may be on its way"
     setup.clock.advance(GRACE_MS)
-    setup.remover.run_pass()
+    setup.run_pass()
     assert setup.log.removed == set()
     setup.run_until_gone()
     assert setup.remover.red == ()
@@ -224,10 +221,10 @@ def test_an_id_leaves_the_list_when_all_its_partitions_are_finished(setup: Setup
 
 def test_an_id_with_a_partition_left_stays_on_the_list(setup: Setup) -> None:
     setup.delete_topic()
-    setup.remover.run_pass()
+    setup.run_pass()
     setup.clock.advance(GRACE_MS)
     for _ in range(3):
-        setup.remover.run_pass()
+        setup.run_pass()
         setup.clock.advance(GRACE_MS)
     assert setup.state() is STARTED
     assert setup.log.removed == {PARTITION.topic_id}
@@ -236,10 +233,10 @@ def test_an_id_with_a_partition_left_stays_on_the_list(setup: Setup) -> None:
 def test_an_id_that_no_record_names_leaves_the_list_too(setup: Setup) -> None:
     other = b"o" * 16
     setup.log.removed.add(other)
-    setup.remover.run_pass()
+    setup.run_pass()
     assert setup.log.removed == {other}
     setup.clock.advance(GRACE_MS)
-    setup.remover.run_pass()
+    setup.run_pass()
     assert setup.log.removed == set()
     assert len(setup.objects()) == 3
 
@@ -247,10 +244,10 @@ def test_an_id_that_no_record_names_leaves_the_list_too(setup: Setup) -> None:
 def test_a_record_that_comes_before_the_grace_time_is_over_is_not_forgotten(setup: Setup) -> None:
     late = PARTITION._replace(topic_id=b"l" * 16)
     setup.log.removed.add(late.topic_id)
-    setup.remover.run_pass()
+    setup.run_pass()
     setup.manager.own(late, FENCE, 50)
     setup.clock.advance(GRACE_MS)
-    setup.remover.run_pass()
+    setup.run_pass()
     assert late.topic_id in setup.log.removed
     setup.run_until_gone()
     known = setup.manager.deletion(late)
@@ -287,7 +284,7 @@ def do(setup: Setup, saved: list[MetadataLog], what: str) -> None:
             setup.log.removed.discard(topic_id)
             setup.clock.advance(1_001)
         case "pass":
-            setup.remover.run_pass()
+            setup.run_pass()
         case "die":
             setup.remover = setup.new_remover()
         case "grace":
@@ -331,59 +328,3 @@ def test_objects_go_only_while_the_removal_stands_in_the_log(
         assert (state, is_left) == (FINISHED, False)
     else:
         assert setup.remover.red
-
-
-# ---------------------------------------------------------------- calls that hang
-
-
-class HangingDeletion:
-    """The deletions of one topic hang; while one does, whatever the test wants happens."""
-
-    def __init__(self, setup: Setup, topic_id: bytes) -> None:
-        self.topic_id, self.inner = topic_id, setup.storage.delete_log_segment_data
-        self.hangs: list[Callable[[], None]] = []
-        self.begun = 0
-        self.meanwhile: Callable[[], None] = lambda: None
-        setup.storage.delete_log_segment_data = self  # type: ignore[method-assign,assignment]
-
-    @contextmanager
-    def watch(self, hangs: Callable[[], None]) -> Iterator[None]:
-        self.hangs.append(hangs)
-        yield
-
-    def __call__(self, metadata: RemoteLogSegmentMetadata) -> None:
-        if metadata.topic_id_partition.topic_id == self.topic_id:
-            self.begun += 1
-            self.hangs[-1]()
-            self.meanwhile()
-        self.inner(metadata)
-
-
-def test_a_hanging_call_ends_its_pass_and_other_topics_go_on(setup: Setup) -> None:
-    other = PARTITION._replace(topic_id=b"z" * 16)
-    setup.manager.own(other, FENCE, 50)
-    setup.copy(S1)
-    setup.delete_topic()
-    setup.log.removed.add(other.topic_id)
-    deletion = HangingDeletion(setup, PARTITION.topic_id)
-    setup.remover = setup.new_remover(StoreGate(watch_call=deletion.watch))
-    setup.remover.run_pass()
-    setup.clock.advance(GRACE_MS)
-    given_up: list[str] = []
-
-    def meanwhile() -> None:
-        assert given_up == ["first"], "the pass is given up while the call still runs"
-        setup.remover.run_pass(lambda: given_up.append("second"))
-
-    deletion.meanwhile = meanwhile
-    setup.remover.run_pass(lambda: given_up.append("first"))
-    assert given_up == ["first"]
-    assert deletion.begun == 1, "the second pass went past it, the first did nothing more"
-    gone = setup.manager.deletion(other)
-    assert gone is not None
-    assert gone.state is FINISHED
-    assert len(setup.objects()) == 3
-    deletion.topic_id = b""
-    setup.run_until_gone()
-    assert setup.objects() == []
-    assert setup.state() is FINISHED

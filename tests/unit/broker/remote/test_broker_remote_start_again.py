@@ -121,6 +121,31 @@ async def test_a_child_that_cannot_be_made_is_tried_again(tmp_path: Path, number
     await bench.end()
 
 
+async def test_a_link_that_the_loop_cannot_watch_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    await bench.started()
+    loop = asyncio.get_running_loop()
+    watch, ours = loop.add_reader, list[int]()
+
+    def exhausted(fd: int, *more: object) -> None:
+        """The tier of the test has its end in the same loop: every second one is the broker's."""
+        ours.append(fd)
+        if len(ours) % 2 == 0:
+            raise OSError(errno.ENOSPC, "epoll has no room")
+        watch(fd, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loop, "add_reader", exhausted)
+    bench.tier.kill()
+    await bench.pass_until(lambda: "epoll has no room" in bench.supervisor.reason)
+    assert bench.tier.killed, "a child without a link is of no use"
+    assert bench.supervisor.state == "down"
+    monkeypatch.undo()
+    await bench.pass_until(lambda: bench.ups == 2)
+    await bench.end()
+
+
 async def test_a_lock_that_cannot_be_opened_is_tried_again(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     await bench.started()

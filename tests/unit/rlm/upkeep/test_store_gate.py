@@ -6,6 +6,7 @@ import pytest
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.plugin_calls import StoreClosedError, TaskCancelledError
+from rlm.upkeep.hanging_calls import CallHangsError
 from rlm.upkeep.store_gate import StoreGate
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
 
@@ -95,3 +96,12 @@ def test_permission_to_probe_an_open_one_is_none_for_later() -> None:
     gate.let_probe()
     tried(gate, A, AWAY)
     assert not tried(gate, B)
+
+
+def test_a_call_that_hangs_is_of_one_partition_alone_until_another_ones_does() -> None:
+    gate, hangs = StoreGate(), CallHangsError("a call of the plugin hangs")
+    for _ in range(3):
+        gate.failed(A, hangs)
+        assert gate.is_open
+    gate.failed(B, hangs)
+    assert not gate.is_open

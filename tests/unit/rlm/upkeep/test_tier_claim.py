@@ -1,6 +1,7 @@
 """The claim on the store: judged before the first write, taken again, its outages survived."""
 
 import shutil
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -233,6 +234,20 @@ def test_a_claim_that_cannot_be_read_is_red_and_nothing_is_copied(
     assert pair.calls(Operation.COPY) == 3
 
 
+class NotedRemover:
+    """Notes when it is asked to look, and finds nothing."""
+
+    def __init__(self, looks: list[int]) -> None:
+        self.looks = looks
+
+    def look(self) -> Sequence[TopicIdPartition]:
+        self.looks.append(1)
+        return ()
+
+    def remove(self, partition: TopicIdPartition, on_given_up: Callable[[], None]) -> bool:
+        raise AssertionError("nothing was found")
+
+
 def test_nothing_is_deleted_before_the_claim_is_ours(root: Path) -> None:
     stop(start(root))
     removals: list[int] = []
@@ -240,7 +255,7 @@ def test_nothing_is_deleted_before_the_claim_is_ours(root: Path) -> None:
         root,
         store=root.parent / "store",
         kind=ClaimStorage,
-        remove_deleted=lambda _: removals.append(1),
+        remover=NotedRemover(removals),
     )
     assert isinstance(pair.storage, ClaimStorage)
     pair.storage.claim_error = RetriableRemoteStorageError("away")

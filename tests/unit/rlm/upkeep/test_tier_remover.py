@@ -6,84 +6,198 @@ from pathlib import Path
 
 import pytest
 
-from rlm.link.endpoint import LinkFailureError
-from rlm.link.messages import Health, Unassign
+from kafka_protocol.types import TopicIdPartition
+from rlm.link.endpoint import LinkFailureError, Received
+from rlm.link.messages import Health, ImageChanged, Unassign
 from rlm.testing import PARTITION, SimulatedBroker
 from rlm.upkeep.removed_topics import RemovedTopicsOfBroker
+from rlm.workers import EXPIRATION_POOL
 from rlmm.api import Fence, PartitionDeleteState
-from rlmm.topic_based.remover import NotTakenError
+from rlmm.topic_based.removal_ports import NotTakenError
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from tests.support.tier.pair import NAMES, Pair
 from tests.support.tier.removals import CALL_MAX_MS, GRACE_MS, Removals, WithRemover, state_of, wake
 
+FIRST, SECOND, THIRD = (PARTITION._replace(partition=number) for number in range(3))
+During = Callable[[Callable[[], None]], bool]
 
-class Passes:
-    """Notes passes of a remover; the test may give one up while it runs."""
+
+class Noted:
+    """A remover that finds these partitions and notes their turns.
+
+    Attributes:
+        found: by each look.
+        during: what happens in the next turn of a partition; it gets what gives the turn up, and
+            says whether the turn is over before all is done.
+    """
 
     def __init__(self) -> None:
-        self.begun = 0
-        self.during: Callable[[Callable[[], None]], None] = lambda give_up: None
+        self.found = [FIRST, SECOND, THIRD]
+        self.looks = 0
+        self.turns: list[int] = []
+        self.during: dict[TopicIdPartition, During] = {}
+        self.during_look: Callable[[], None] = lambda: None
 
-    def __call__(self, give_up: Callable[[], None]) -> None:
-        self.begun += 1
-        during, self.during = self.during, lambda give_up: None
-        during(give_up)
+    def look(self) -> list[TopicIdPartition]:
+        self.looks += 1
+        during, self.during_look = self.during_look, lambda: None
+        during()
+        return self.found
+
+    def remove(self, partition: TopicIdPartition, on_given_up: Callable[[], None]) -> bool:
+        self.turns.append(partition.partition)
+        during = self.during.pop(partition, None)
+        return during is not None and during(on_given_up)
 
 
 @pytest.fixture
-def passes() -> Passes:
-    return Passes()
+def remover() -> Noted:
+    return Noted()
 
 
 @pytest.fixture
-def pair(tmp_path: Path, passes: Passes) -> Pair:
-    return Pair(tmp_path, remove_deleted=passes)
+def pair(tmp_path: Path, remover: Noted) -> Pair:
+    return Pair(tmp_path, remover=remover)
 
 
-def test_a_pass_that_is_given_up_makes_way_for_another(pair: Pair, passes: Passes) -> None:
-    begun: list[int] = []
-
-    def hang(give_up: Callable[[], None]) -> None:
+def test_one_look_at_a_time_and_a_wish_for_another_is_kept(pair: Pair, remover: Noted) -> None:
+    def look() -> None:
         wake(pair)
-        begun.append(passes.begun)  # one pass at a time
+        assert remover.looks == 1
+
+    remover.during_look = look
+    wake(pair)
+    assert remover.looks == 2
+
+
+def test_partitions_have_their_turns_side_by_side(pair: Pair, remover: Noted) -> None:
+    begun: list[list[int]] = []
+
+    def slow(_: Callable[[], None]) -> bool:
+        pair.workers.turn()  # the other threads of the pool
+        begun.append(list(remover.turns))
+        return False
+
+    remover.during[FIRST] = slow
+    wake(pair)
+    assert begun == [[0, 1, 2]]
+    assert remover.turns == [0, 1, 2]
+
+
+def test_half_of_the_pool_is_left_to_led_partitions(pair: Pair, remover: Noted) -> None:
+    pair.workers.sizes[EXPIRATION_POOL] = 4
+    begun: list[list[int]] = []
+
+    def slow(_: Callable[[], None]) -> bool:
+        pair.workers.turn()
+        begun.append(list(remover.turns))
+        return False
+
+    remover.during = {FIRST: slow, SECOND: slow}
+    wake(pair)
+    assert begun[0] == [0, 1], "the second one's end is what lets the third one begin"
+    assert remover.turns == [0, 1, 2]
+
+
+def test_a_pool_of_one_thread_serves_the_remover_too(pair: Pair, remover: Noted) -> None:
+    pair.workers.sizes[EXPIRATION_POOL] = 1
+    wake(pair)
+    assert remover.turns == [0, 1, 2]
+
+
+def test_a_partition_has_one_turn_at_a_time(pair: Pair, remover: Noted) -> None:
+    remover.found = [FIRST]
+    begun: list[list[int]] = []
+
+    def slow(_: Callable[[], None]) -> bool:
+        wake(pair)  # a look finds it again
+        begun.append(list(remover.turns))
+        return False
+
+    remover.during[FIRST] = slow
+    wake(pair)
+    assert begun == [[0]]
+    assert remover.turns == [0, 0], "what came since is looked at"
+
+
+def test_a_turn_that_is_over_before_all_is_done_goes_behind_the_others(
+    pair: Pair, remover: Noted
+) -> None:
+    pair.workers.sizes[EXPIRATION_POOL] = 2
+    remover.during[FIRST] = lambda _: True
+    wake(pair)
+    assert remover.turns == [0, 1, 2, 0]
+
+
+def test_a_turn_that_is_given_up_makes_way_for_another(pair: Pair, remover: Noted) -> None:
+    pair.workers.sizes[EXPIRATION_POOL] = 2
+    begun: list[list[int]] = []
+
+    def hang(give_up: Callable[[], None]) -> bool:
+        give_up()
         give_up()
         pair.workers.turn()
-        begun.append(passes.begun)
+        begun.append(list(remover.turns))
+        return True
 
-    passes.during = hang
+    remover.during[FIRST] = hang
     wake(pair)
-    assert begun == [1, 2]
+    assert begun == [[0, 1, 2]]
+    assert remover.turns == [0, 1, 2], "what it says after that counts no more"
 
 
-def test_the_end_of_a_pass_that_was_given_up_ends_no_other(pair: Pair, passes: Passes) -> None:
-    begun: list[int] = []
+def test_the_end_of_a_turn_that_was_given_up_ends_no_other(pair: Pair, remover: Noted) -> None:
+    """While the second one runs, the first one ends; a third must not begin beside it."""
+    remover.found = [FIRST]
+    begun: list[list[int]] = []
 
-    def second(give_up: Callable[[], None]) -> None:
-        """While it runs, the first one ends; a third must not begin beside it."""
+    def second(_: Callable[[], None]) -> bool:
         pair.workers.turn()
         wake(pair)
-        begun.append(passes.begun)
+        begun.append(list(remover.turns))
+        return False
 
-    def first(give_up: Callable[[], None]) -> None:
-        passes.during = second
+    def first(give_up: Callable[[], None]) -> bool:
+        pair.tier.take(Received(ImageChanged([])), lambda _: None)
+        pair.workers.turn()  # a look finds it again
+        remover.during[FIRST] = second
         give_up()
+        return False
 
-    passes.during = first
+    remover.during[FIRST] = first
     wake(pair)
-    assert begun == [2]
-    assert passes.begun == 3, "the wish for a third is not lost"
+    assert begun == [[0, 0]]
+    assert remover.turns == [0, 0, 0], "the wish for a third is not lost"
 
 
-def test_giving_up_twice_begins_one_pass(pair: Pair, passes: Passes) -> None:
-    def hang(give_up: Callable[[], None]) -> None:
-        give_up()
-        pair.workers.turn()
-        give_up()
-        pair.workers.turn()
+def test_what_fails_is_found_again(
+    pair: Pair, remover: Noted, caplog: pytest.LogCaptureFixture
+) -> None:
+    remover.found = [FIRST]
 
-    passes.during = hang
+    def fail(_: Callable[[], None]) -> bool:
+        raise LinkFailureError(-1, "no answer")
+
+    remover.during[FIRST] = fail
     wake(pair)
-    assert passes.begun == 2
+    assert any("removing orders-0 failed" in record.message for record in caplog.records)
+    wake(pair)
+    assert remover.turns == [0, 0]
+
+
+def test_no_turn_begins_once_the_store_is_closed(pair: Pair, remover: Noted) -> None:
+    pair.workers.sizes[EXPIRATION_POOL] = 2
+
+    def closed(_: Callable[[], None]) -> bool:
+        pair.tier.calls.let_write(False)
+        return True
+
+    remover.during[FIRST] = closed
+    wake(pair)
+    assert remover.turns == [0]
+    pair.tier.calls.let_write(True)
+    wake(pair)
+    assert remover.turns == [0, 0, 1, 2]
 
 
 def test_what_only_an_operator_can_settle_is_in_health(pair: Pair) -> None:

@@ -1,0 +1,125 @@
+"""What a look of the remover says: to the cluster's list of removals, and to the operator."""
+
+import logging
+from collections.abc import Callable
+
+from rlmm.api import MetadataError, PartitionDeleteState, PartitionDeletion
+from rlmm.red import RedText
+from rlmm.topic_based.removal_policy import (
+    ClusterImage,
+    RemovalRed,
+    Standing,
+    reasons_of,
+    standing_of,
+)
+from rlmm.topic_based.removal_ports import NotTakenError, RemovableMetadata, RemovedTopics
+from runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+_MARKED = PartitionDeleteState.DELETE_PARTITION_MARKED
+_STARTED = PartitionDeleteState.DELETE_PARTITION_STARTED
+_FINISHED = PartitionDeleteState.DELETE_PARTITION_FINISHED
+
+
+class RemovalNotes:
+    """Notes what is found; by one look at a time.
+
+    Attributes:
+        red: what the last look found that only an operator can settle.
+    """
+
+    def __init__(
+        self, manager: RemovableMetadata, cluster: RemovedTopics, grace_ms: int, clock: Clock
+    ) -> None:
+        self._manager, self._cluster, self._clock = manager, cluster, clock
+        self._grace_ms = grace_ms
+        self._nothing_left_since_ms: dict[bytes, int] = {}
+        self._not_taken: dict[str, RedText] = {}
+        self.red: tuple[RedText, ...] = ()
+
+    def note(
+        self,
+        known: list[PartitionDeletion],
+        image: ClusterImage,
+        *,
+        is_whole: bool,
+        may_write: Callable[[], bool],
+    ) -> None:
+        """Note what a look has found.
+
+        Args:
+            known: user partitions of the metadata partitions that are led here.
+            image: asked for after that.
+            is_whole: whether `known` are all that there are: only then the list is settled.
+            may_write: asked before each record.
+        """
+        found = self._red_of(known, image)
+        if image.removals_are_kept:
+            self._not_taken.pop("kept", None)
+        elif is_whole and may_write():
+            self._try("kept", lambda: self._keep_removals(known, image))
+        self._tell(found)
+        if is_whole and may_write():
+            self._try("emptied", lambda: self._note_emptied(known, image))
+            self._tell(found)
+
+    def _try(self, what: str, note: Callable[[], None]) -> None:
+        """Write to the cluster's metadata log; deleting needs no answer of it."""
+        self._not_taken.pop(what, None)
+        try:
+            note()
+        except NotTakenError as error:
+            self._not_taken[what] = RemovalRed.NOT_TAKEN.text(error=error)
+
+    def _keep_removals(self, known: list[PartitionDeletion], image: ClusterImage) -> None:
+        """An earlier version marked by another rule: its marks are put onto the list, once."""
+        marked = {
+            one.partition.topic_id
+            for one in known
+            if one.state in (_MARKED, _STARTED) and standing_of(one, image) is Standing.REMOVED
+        }
+        self._cluster.keep_removals(sorted(marked))
+        log.info("removed topics are known by the metadata log now: marked_before=%d", len(marked))
+
+    def _note_emptied(self, known: list[PartitionDeletion], image: ClusterImage) -> None:
+        """Take off the list what nothing has been left of for the grace time.
+
+        The grace time is for ids that no record has named yet: one may be on its way.
+        """
+        left = {one.partition.topic_id for one in known if one.state is not _FINISHED}
+        now_ms, before = self._clock.monotonic_ms(), self._nothing_left_since_ms
+        since = {one: before.get(one, now_ms) for one in image.removed_ids if one not in left}
+        self._nothing_left_since_ms = since
+        done = [one for one, since_ms in since.items() if now_ms - since_ms >= self._grace_ms]
+        if done:
+            self._cluster.topics_emptied(done)
+            log.info("removed topics have left the remote store: count=%d", len(done))
+
+    # -- what an operator has to know
+
+    def _tell(self, found: tuple[RedText, ...]) -> None:
+        reasons = tuple(dict.fromkeys((*found, *self._not_taken.values())))
+        for reason in reasons:
+            if reason not in self.red:
+                log.error("%s", reason)
+        self.red = reasons
+
+    def _red_of(self, known: list[PartitionDeletion], image: ClusterImage) -> tuple[RedText, ...]:
+        exist, unknown = [], []
+        for one in (*known, *self._manager.finished_partitions(image.topic_ids)):
+            standing = standing_of(one, image)
+            if standing is Standing.MARKED_BUT_EXISTS:
+                exist.append(one)
+            elif standing is Standing.UNKNOWN and self._has_something_left(one):
+                unknown.append(one)
+        return reasons_of(exist, unknown)
+
+    def _has_something_left(self, known: PartitionDeletion) -> bool:
+        if known.state is _FINISHED:
+            return False
+        try:
+            segments = self._manager.list_segments(known.partition)
+            return known.state is not None or next(iter(segments), None) is not None
+        except MetadataError:
+            return False  # its metadata partition is read again just now

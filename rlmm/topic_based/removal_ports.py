@@ -1,0 +1,101 @@
+"""What the remover of deleted topics stands on: its cluster, the store, its settings."""
+
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Protocol
+
+from kafka_protocol.errors import TidemarkError
+from rlmm.api import DeletedTopics, RemoteLogMetadataManager
+from rlmm.topic_based.removal_policy import ClusterImage
+from rsm_plugins.segment import RemoteLogSegmentMetadata
+
+
+class NotTakenError(TidemarkError):
+    """The cluster's metadata log did not take a record."""
+
+
+WatchCall = Callable[[Callable[[], None]], AbstractContextManager[None]]
+"""Watches a plugin call while its block runs, and calls what it is given if that hangs."""
+
+
+class RemovedTopics(Protocol):
+    """What the remover asks of its cluster, and tells it."""
+
+    def image(self) -> ClusterImage | None:
+        """The newest committed image, of a high watermark that was confirmed after this call.
+
+        None while there is none.
+        """
+        ...
+
+    def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
+        """Nothing is left of these: they leave the list; returns once that is committed.
+
+        Raises:
+            NotTakenError: it is not.
+        """
+        ...
+
+    def keep_removals(self, marked: Collection[bytes]) -> None:
+        """Go by the list alone from here on, with these ids on it; returns once committed.
+
+        Raises:
+            NotTakenError: it is not.
+        """
+        ...
+
+
+class DeletesSegments(Protocol):
+    """The side of a storage plugin that the remover needs."""
+
+    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """See RemoteStorageManager."""
+        ...
+
+
+class RemovableMetadata(RemoteLogMetadataManager, DeletedTopics, Protocol):
+    """The two sides of a metadata manager that the remover needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoverConfig:
+    """Settings of a remover.
+
+    Attributes:
+        cluster_id: of this cluster; images of another are not believed.
+        node_id: this broker, written into records.
+        grace_ms: from PARTITION_MARKED to PARTITION_STARTED.
+        copy_max_ms: the copy maximum of the cluster.
+        write_wait_ms: how long a pass waits for one write.
+    """
+
+    cluster_id: str
+    node_id: int
+    grace_ms: int = 60_000
+    copy_max_ms: int = 3_600_000
+    write_wait_ms: int = 120_000
+
+
+def _always() -> bool:
+    return True
+
+
+def _unwatched(_: Callable[[], None]) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreGate:
+    """What stands between a remover and the store.
+
+    Attributes:
+        watch_call: watches each call of the plugin.
+        may_write: whether the store may be written to.
+    """
+
+    watch_call: WatchCall = _unwatched
+    may_write: Callable[[], bool] = _always
+
+
+OPEN_GATE = StoreGate()
