@@ -11,6 +11,7 @@ from rlm.upkeep.effects import PassResult, Task
 from rlm.upkeep.hanging_calls import CallHangsError
 from rlm.upkeep.ownership import Ownership
 from rlm.upkeep.performer import Performer, World, run_task
+from rlm.workers import Workers
 
 MakeTask = Callable[[], Task[PassResult]]
 Ended = Callable[[AssignedPartition, PassResult | None, BaseException | None], None]
@@ -33,6 +34,10 @@ class TaskRun:
         """Do nothing yet; `ended` is called on the manager's thread unless it is over by then."""
         self._world, self._known, self._ownership, self._pool = world, known, ownership, pool
         self._make, self._ended, self._is_over = make, ended, False
+
+    def start(self, workers: Workers) -> None:
+        """Run it in its pool; its end is dropped if the ownership is over by then."""
+        workers.run(self._pool, self.job, self.done)
 
     def job(self) -> PassResult:
         """Run it; in a thread of the pool."""

@@ -158,9 +158,10 @@ def test_the_end_of_a_turn_that_was_given_up_ends_no_other(pair: Pair, remover: 
         return False
 
     def first(give_up: Callable[[], None]) -> bool:
-        give_up()
-        remover.during[FIRST] = second
         pair.tier.take(Received(ImageChanged([])), lambda _: None)
+        pair.workers.turn()  # a look finds it again
+        remover.during[FIRST] = second
+        give_up()
         return False
 
     remover.during[FIRST] = first
