@@ -63,7 +63,6 @@ class RemoteLogManager:
             workers,
             scheduler,
             self._partitions,
-            is_current=self._is_current,
             own_again=lambda known: self._owning.own_again(known, fresh=True),
         )
         self._owning = Owning(
@@ -71,12 +70,12 @@ class RemoteLogManager:
             workers,
             scheduler,
             OwningEvents(
+                may_own=may_own,
                 is_current=self._is_current,
                 settled=self._passes.begin,
                 readable=self._readable,
             ),
             next_incarnation=next_incarnation,
-            may_own=may_own,
             new_backoff=self._passes.new_backoff,
         )
         world.metadata.on_lost_records(lambda tip: workers.post(lambda: self._lost_records(tip)))

@@ -38,11 +38,13 @@ class OwningEvents:
     """What its manager knows, and is told.
 
     Attributes:
+        may_own: whether anything may be written.
         is_current: whether the partition is still assigned, and nothing has been stopped.
         settled: it is owned, and its log start is settled.
         readable: its segments became known, or were judged.
     """
 
+    may_own: Callable[[], bool]
     is_current: Callable[[AssignedPartition], bool]
     settled: Callable[[AssignedPartition], None]
     readable: Callable[[TopicIdPartition], None]
@@ -63,14 +65,13 @@ class Owning:
         events: OwningEvents,
         *,
         next_incarnation: Callable[[int], int],
-        may_own: Callable[[], bool],
         new_backoff: Callable[[], Backoff],
     ) -> None:
         """Own nothing; see `RemoteLogManager` for the arguments."""
         self._world, self._workers, self._scheduler = world, workers, scheduler
         self._is_current, self._settled = events.is_current, events.settled
         self._readable = events.readable
-        self._may_own, self.owns_nothing = may_own, False
+        self._may_own, self.owns_nothing = events.may_own, False
         self._new_backoff = new_backoff
         self._numbering = Numbering(next_incarnation, workers, scheduler, self._numbered)
 

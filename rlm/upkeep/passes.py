@@ -53,7 +53,6 @@ class Passes:
         scheduler: Scheduler,
         partitions: Mapping[PartitionKey, AssignedPartition],
         *,
-        is_current: Callable[[AssignedPartition], bool],
         own_again: Callable[[AssignedPartition], None],
     ) -> None:
         """Run none.
@@ -64,12 +63,11 @@ class Passes:
             workers: pools.
             scheduler: timers.
             partitions: those that are assigned.
-            is_current: whether one still is, and nothing has been stopped.
             own_again: its ownership is over; the next one is to begin, under a new incarnation.
         """
         self._config, self._world, self._workers = config, world, workers
         self._scheduler, self._partitions = scheduler, partitions
-        self._is_current, self._own_again = is_current, own_again
+        self._own_again = own_again
         self._copies = CopyQueue(workers)
         start_copy = partial(self._start_kind, COPY)
         self.throttled = ThrottledCopies(start_copy, workers.post, config, world.clock, scheduler)
@@ -120,7 +118,7 @@ class Passes:
 
     def _start(self, known: AssignedPartition, each: Pass) -> None:
         ownership = known.ownership
-        if ownership is None or not self._is_current(known):
+        if ownership is None:
             return
         if each.running:
             each.again = True
