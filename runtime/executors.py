@@ -71,6 +71,8 @@ class ThreadPool:
             if future.cancelled():
                 parts.clear()  # else the queue keeps them until their turn: requests of 100 MiB
             raise
+        finally:
+            del future  # else an error, this frame in its traceback and the future are a cycle
 
     @property
     def waiting(self) -> int:

@@ -66,6 +66,31 @@ def test_a_thread_that_works_in_python_gives_way_to_the_loop_soon() -> None:
         sys.setswitchinterval(before)
 
 
+async def test_a_call_that_fails_keeps_no_arguments() -> None:
+    pools = ThreadPools()
+
+    class Body:
+        """What a request was."""
+
+        def refuse(self) -> None:
+            raise ValueError
+
+    body = Body()
+    seen = weakref.ref(body)
+    gc.collect()
+    gc.disable()  # a cycle would keep them until a full collection: requests of 100 MiB
+    try:
+        done, _ = await asyncio.wait(
+            [asyncio.ensure_future(pools.pool("audit", 1).run(body.refuse))]
+        )
+        assert isinstance(done.pop().exception(), ValueError)
+        del body
+        pools.shutdown()
+        assert seen() is None
+    finally:
+        gc.enable()
+
+
 async def test_a_call_that_is_given_up_before_its_turn_keeps_no_arguments() -> None:
     pools = ThreadPools()
     began, go_on = threading.Event(), threading.Event()
