@@ -11,6 +11,7 @@ from rlm.service import JUDGE_THREADS
 from rlm.testing import PARTITION
 from rlm.upkeep.assigned_partition import EXPIRE
 from rlm.upkeep.hanging_calls import HANGING_MAX
+from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from tests.support.tier.pair import Pair
 
@@ -80,10 +81,13 @@ def test_a_hanging_call_is_counted_its_thread_replaced_and_its_pass_tried_again(
     assert health(pair).abandoned_calls == 0
 
 
-def test_a_call_that_hangs_keeps_the_others_from_the_store_until_one_is_through(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_second", [False, True])
+def test_calls_of_two_partitions_that_hang_keep_all_from_the_store_until_one_is_through(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, is_second: bool
 ) -> None:
     gate, delete = pair.tier.manager.waits.gate(EXPIRE), pair.storage.delete_log_segment_data
+    if is_second:
+        gate.failed(PARTITION._replace(partition=99), RemoteStorageError("hangs, too"))
     reasons: list[str] = []
 
     def hangs(metadata: RemoteLogSegmentMetadata) -> None:
@@ -95,7 +99,7 @@ def test_a_call_that_hangs_keeps_the_others_from_the_store_until_one_is_through(
 
     monkeypatch.setattr(pair.storage, "delete_log_segment_data", hangs)
     expire(pair)
-    assert reasons == ["a call of the plugin hangs"]
+    assert reasons == ["a call of the plugin hangs" if is_second else ""]
     pair.scheduler.advance(5_000)
     assert gate.is_open
 
