@@ -1,15 +1,17 @@
 """All clients of the soak, in one process beside the broker.
 
-    python -m benchmarks.soak_parts.load BOOTSTRAP SEED [--plant-connections]
+    python -m benchmarks.soak_parts.load BOOTSTRAP PID SEED [--plant-connections]
 
-Makes the topics, then prints a line of JSON each five seconds until its input ends, and then the
-last one, with what was wrong.
+Makes the topics, then prints a line of JSON each five seconds until its input ends, each second
+while the clients end, and then the last one, with what was wrong.
 """
 
 import asyncio
 import json
 import statistics
 import sys
+import threading
+import time
 from collections.abc import Awaitable, Callable
 from random import Random
 
@@ -17,9 +19,13 @@ from benchmarks.soak_parts import bad, good
 from benchmarks.soak_parts.lanes import CLIENTS, Lanes
 from benchmarks.soak_parts.line import Soaked, Tally
 from benchmarks.soak_parts.records import LANES, topic_fields
+from benchmarks.stall_probe import RunnableTime
 from kafka_protocol.wire.api_keys import ApiKey
 
 REPORT_S = 5
+ENDING_REPORT_S = 1
+LEAVE_S = 20
+"""So long after the word to end the last client has closed its connection."""
 PLANTED_PER_S = 1.0
 
 Life = Callable[[Soaked], Awaitable[None]]
@@ -109,10 +115,16 @@ async def make_topics(client: Soaked) -> None:
             assert not told.topics[0].error_code, told
 
 
-async def run(bootstrap: str, seed: int, *, planted: bool) -> None:
+async def run(bootstrap: str, pid: int, seed: int, *, planted: bool) -> None:
     tally = Tally()
+    broker = RunnableTime(f"/proc/{pid}/schedstat")
+    own = RunnableTime(f"/proc/self/task/{threading.get_native_id()}/schedstat")
+
+    def runnable_ms() -> float:
+        return broker.read() + own.read()
+
     clients = [
-        (life, Soaked(bootstrap, Random(f"{seed} {life.__name__} {n}"), tally, n))
+        (life, Soaked(bootstrap, Random(f"{seed} {life.__name__} {n}"), tally, n, runnable_ms))
         for life, count in RAW_CLIENTS.items()
         for n in range(count)
     ]
@@ -127,15 +139,29 @@ async def run(bootstrap: str, seed: int, *, planted: bool) -> None:
     while not ended.done():
         await asyncio.wait({ended}, timeout=REPORT_S)
         report(tally)
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    await asyncio.to_thread(lanes.stop)
+    await leave(tasks, tally)
+    stopped = asyncio.ensure_future(asyncio.to_thread(lanes.stop))
+    while not stopped.done():
+        await asyncio.wait({stopped}, timeout=ENDING_REPORT_S)
+        report(tally, ending=lanes.progress())
     report(tally, wrong=tally.wrong)
 
 
+async def leave(tasks: list[asyncio.Task[None]], tally: Tally) -> None:
+    """End all clients of plain frames; whoever does not is a complaint."""
+    for task in tasks:
+        task.cancel()
+    began, staying = time.monotonic(), set(tasks)
+    while staying and time.monotonic() - began < LEAVE_S:
+        _, staying = await asyncio.wait(staying, timeout=ENDING_REPORT_S)
+        report(tally, ending=f"{len(staying)} of {len(tasks)} clients are leaving")
+    if staying:
+        tally.complain(f"{len(staying)} clients do not leave: {next(iter(staying))}")
+
+
 def main() -> None:
-    asyncio.run(run(sys.argv[1], int(sys.argv[2]), planted="--plant-connections" in sys.argv))
+    planted = "--plant-connections" in sys.argv
+    asyncio.run(run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), planted=planted))
 
 
 if __name__ == "__main__":

@@ -4,9 +4,7 @@ import json
 import os
 import re
 import time
-import urllib.error
 import urllib.request
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -131,19 +129,6 @@ def summed(page: str, metric: str) -> float:
     return sum(float(value) for value in found)
 
 
-def health(http: str) -> dict[str, Any]:
-    with urllib.request.urlopen(f"http://{http}/health", timeout=PAGE_S) as answer:
+def health(http: str, timeout_s: float = PAGE_S) -> dict[str, Any]:
+    with urllib.request.urlopen(f"http://{http}/health", timeout=timeout_s) as answer:
         return dict(json.load(answer))
-
-
-def wait_until(condition: Callable[[], bool], deadline_s: float) -> bool:
-    """Whether it became true in time; a page that is not there is not true."""
-    until = time.monotonic() + deadline_s
-    while time.monotonic() < until:
-        try:
-            if condition():
-                return True
-        except (urllib.error.URLError, OSError):
-            pass
-        time.sleep(0.25)
-    return False
