@@ -42,6 +42,8 @@ CALM_S = 60
 """So long after the last client health is green; then so long until what clients held is free."""
 CLIENTS_END_S = 150
 """They have bounds of their own for each step, and name what came to none (load.py, lanes.py)."""
+WORDLESS_S = 90
+"""Clients that say nothing for so long hang."""
 STOP_S = 45
 STAGE_S = 2
 PRODUCE_MS_MORE = 15
@@ -143,6 +145,9 @@ class Soak:
         while (now := time.monotonic() - began) < self._options.minutes * 60:
             if process.poll() is not None or clients.poll() is not None:
                 self.findings.append(f"somebody ended after {now:.0f} s")
+                return
+            if time.time() - self._words.stat().st_mtime > WORDLESS_S:
+                self.findings.append(f"the clients say nothing any more after {now:.0f} s")
                 return
             time.sleep(SAMPLE_S)
             try:

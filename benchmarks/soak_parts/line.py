@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ class Tally:
         self.counts["complaints"] += 1
         if len(self.wrong) < TROUBLES_MAX:
             self.wrong.append(text)
+            print(f"  complaint: {text}", file=sys.stderr, flush=True)
 
 
 @dataclass

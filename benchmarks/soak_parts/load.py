@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from random import Random
 
 from benchmarks.soak_parts import bad, good
@@ -96,13 +97,14 @@ async def never_closed(client: Soaked) -> None:
 
 
 def report(tally: Tally, **more: object) -> None:
-    shown = {
-        kind: {"p50": statistics.median(found), "p99": sorted(found)[int(len(found) * 0.99)]}
-        for kind, found in tally.latencies_ms.items()
-        if found
-    }
-    for found in tally.latencies_ms.values():
-        found.clear()
+    shown = {}
+    for kind, kept in list(tally.latencies_ms.items()):
+        found = kept[:]  # the lanes' thread may add to it at any moment
+        del kept[: len(found)]
+        if found:
+            found.sort()
+            p99 = found[int(len(found) * 0.99)]
+            shown[kind] = {"p50": statistics.median(found), "p99": p99}
     print(json.dumps({"counts": tally.counts, "latencies_ms": shown, **more}), flush=True)
 
 
@@ -135,16 +137,29 @@ async def run(bootstrap: str, pid: int, seed: int, *, planted: bool) -> None:
     tasks = [asyncio.create_task(for_ever(life, client)) for life, client in clients]
     if planted:
         tasks.append(asyncio.create_task(never_closed(clients[0][1])))
-    ended = asyncio.ensure_future(asyncio.to_thread(sys.stdin.read))
-    while not ended.done():
-        await asyncio.wait({ended}, timeout=REPORT_S)
-        report(tally)
+    await until_input_ends(lambda: report(tally))
     await leave(tasks, tally)
     stopped = asyncio.ensure_future(asyncio.to_thread(lanes.stop))
     while not stopped.done():
         await asyncio.wait({stopped}, timeout=ENDING_REPORT_S)
         report(tally, ending=lanes.progress())
     report(tally, wrong=tally.wrong)
+
+
+async def until_input_ends(each_time: Callable[[], None]) -> None:
+    """Report now and then until somebody closes the pipe that is our input.
+
+    Without a thread that reads it: that would keep a process alive whose clients have failed.
+    """
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), ended.set)
+    while not ended.is_set():
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REPORT_S):
+                await ended.wait()
+        each_time()
+    loop.remove_reader(sys.stdin.fileno())
 
 
 async def leave(tasks: list[asyncio.Task[None]], tally: Tally) -> None:

@@ -1,6 +1,8 @@
 """A soak comes to its end: clients leave when told to, and each step is shown and bounded."""
 
 import asyncio
+import json
+import os
 import socket
 from random import Random
 
@@ -8,8 +10,9 @@ import pytest
 
 from benchmarks.soak_parts.ending import LOOK_S, SHOW_S, Ending
 from benchmarks.soak_parts.line import Line, Tally
-from benchmarks.soak_parts.load import leave
+from benchmarks.soak_parts.load import leave, report, until_input_ends
 from benchmarks.soak_parts.store import OUTAGE_CALLS, OUTAGE_S, Faults
+from tests.support.worlds.waiting import until
 
 TURNS = 40
 """Of the loop: more than a cancellation takes."""
@@ -56,6 +59,37 @@ async def test_a_client_that_stays_is_a_complaint(monkeypatch: pytest.MonkeyPatc
     assert tally.wrong[0].startswith("1 clients do not leave: ")
     may_end.set()
     await client
+
+
+async def test_clients_go_on_until_their_input_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs, ours = os.pipe()
+    with os.fdopen(theirs) as pipe:
+        monkeypatch.setattr("sys.stdin", pipe)
+        monkeypatch.setattr("benchmarks.soak_parts.load.REPORT_S", 0.001)
+        reports: list[int] = []
+        running = asyncio.create_task(until_input_ends(lambda: reports.append(1)))
+        await until(lambda: len(reports) > 2)
+        assert not running.done()
+        os.close(ours)
+        await running
+
+
+class Growing(list[float]):
+    """Times to which another thread adds one whenever somebody looks how many they are."""
+
+    def __len__(self) -> int:
+        self.append(0.0)
+        return super().__len__()
+
+
+def test_times_that_come_while_they_are_reported_are_for_the_next_report(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tally = Tally()
+    tally.latencies_ms["produce"] = Growing([7.0])
+    report(tally)
+    told = json.loads(capsys.readouterr().out)
+    assert told["latencies_ms"] == {"produce": {"p50": 7, "p99": 7}}
 
 
 class Time:
