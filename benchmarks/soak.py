@@ -42,6 +42,8 @@ CALM_S = 60
 """So long after the last client health is green; then so long until what clients held is free."""
 CLIENTS_END_S = 150
 """They have bounds of their own for each step, and name what came to none (load.py, lanes.py)."""
+SAMPLES_MIN, MORE_S = 12, 45
+"""A machine that is too busy for so many after the warm-up has some more time for them."""
 WORDLESS_S = 90
 """Clients that say nothing for so long hang."""
 STOP_S = 45
@@ -56,7 +58,7 @@ SETTINGS = {
     "remote.log.manager.copier.thread.pool.size": "3",
     "remote.log.manager.expiration.thread.pool.size": "3",
     "remote.log.index.file.cache.total.size.bytes": str(4 << 20),
-    "tidemark.remote.copy.max.ms": "10000",
+    "tidemark.remote.copy.max.ms": "30000",
     "tidemark.remote.delete.grace.ms": "2000",
     "tidemark.connection.write.timeout.ms": "20000",
     "tidemark.request.receive.timeout.ms": "15000",
@@ -85,6 +87,7 @@ class Soak:
         self._http = f"127.0.0.1:{brokers.free_port()}"
         self._words = data / "clients.jsonl"
         self._ending = Ending()
+        self._watched_s = options.minutes * 60
 
     def run(self) -> None:
         leak = self._options.plant if self._options.plant in LEAKS else "none"
@@ -141,8 +144,13 @@ class Soak:
         process: "subprocess.Popen[bytes]",
         clients: "subprocess.Popen[bytes]",
     ) -> None:
-        began, shown = time.monotonic(), 0.0
-        while (now := time.monotonic() - began) < self._options.minutes * 60:
+        began, shown, seconds = time.monotonic(), 0.0, self._watched_s
+
+        def lacks_samples() -> bool:
+            return now < seconds + MORE_S and samples.count_after(seconds / 3) < SAMPLES_MIN
+
+        while (now := time.monotonic() - began) < seconds or lacks_samples():
+            self._watched_s = max(seconds, now)
             if process.poll() is not None or clients.poll() is not None:
                 self.findings.append(f"somebody ended after {now:.0f} s")
                 return
@@ -205,7 +213,7 @@ class Soak:
         self._ending.wait(awaited, is_green, deadline_s, lambda: str(last.get("reasons"))[:300])
 
     def _judge(self, samples: Samples) -> None:
-        verdicts = [verdict(series) for series in samples.of_the_run(self._options.minutes * 60)]
+        verdicts = [verdict(series) for series in samples.of_the_run(self._watched_s)]
         log = Log(self._data / "server.log")
         self.findings += self._ending.findings
         self.findings += [one.finding for one in verdicts if one.finding] + log.findings()
